@@ -10,7 +10,7 @@ use sealbus_seal::{
 };
 
 const NOW: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
-const CONTEXT: &[u8] = b"sealbus deny list v1\0";
+const CONTEXT: &[u8] = b"sealbus deny list v2\0";
 
 static TRUSTED: LazyLock<(Trust, IssuingAuthority)> = LazyLock::new(|| {
     let platform = PlatformName::new("factory").expect("a legal name");
@@ -23,10 +23,10 @@ static TRUSTED: LazyLock<(Trust, IssuingAuthority)> = LazyLock::new(|| {
 
 fuzz_target!(|bytes: &[u8]| {
     let (trust, authority) = &*TRUSTED;
-    assert!(trust.open_deny_list(bytes, NOW).is_err());
+    assert!(trust.open_deny_list(bytes, None, NOW).is_err());
     // With a trusted chain in place the parser goes on into the entries.
     let mut begun = CONTEXT.to_vec();
     authority.chain().encode(&mut begun);
     begun.extend_from_slice(bytes);
-    assert!(trust.open_deny_list(&begun, NOW).is_err());
+    assert!(trust.open_deny_list(&begun, None, NOW).is_err());
 });

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_seal::denylist::{Denial, DenyList, DenyListError, Reason};
+use sealbus_seal::denylist::{Denial, DenyList, DenyListError, Reason, SignedDenyList};
 use sealbus_seal::issuance::{Grant, Placements, decide};
 use sealbus_seal::log::{Hash, IssuanceRecord, LogError, MerkleLog, leaf_hash};
 use sealbus_seal::{
@@ -29,7 +29,7 @@ pub use events::Events;
 
 const CERTIFICATE_ROW: &str = "certificate/";
 const LEAF_ROW: &str = "leaf/";
-const DENY_LIST_ROW: &str = "deny-list";
+const DENY_LIST_ROW: &str = "deny-list/";
 
 /// How long an expired certificate is still shown.
 const SHOWN_AFTER_EXPIRY: Duration = Duration::from_secs(600);
@@ -87,9 +87,12 @@ pub struct CaService {
     lifetime: Duration,
     log: MerkleLog,
     deny_list: DenyList,
-    signed: Arc<Vec<u8>>,
-    /// Whether the deny list has entries that the signed one lacks.
+    /// The deny list as it was signed last. Processes hear of this one.
+    published: SignedDenyList,
+    /// Whether the deny list has entries that the published one lacks.
     is_unpublished: bool,
+    /// The rows that the deny list is kept in: the whole of an older version, and the changes since.
+    kept: Vec<String>,
     /// Certificates of agents and processes that could still be revoked.
     revocable: usize,
     /// How many certificates may be alive or denied at a time. Each has room on the deny list.
@@ -155,7 +158,7 @@ impl CaService {
         let mut issued = HashMap::new();
         let mut by_process: HashMap<String, Vec<Serial>> = HashMap::new();
         let mut leaves: BTreeMap<String, Hash> = BTreeMap::new();
-        let mut deny_list = DenyList::new(authority.identity().clone());
+        let mut denials: BTreeMap<String, &[u8]> = BTreeMap::new();
         let mut events = Events::default();
         for (key, value) in rows {
             let damaged = |error: serde_json::Error| CaServiceError::DamagedRow {
@@ -172,8 +175,8 @@ impl CaService {
                 issued.insert(serial, certificate);
             } else if key.starts_with(LEAF_ROW) {
                 leaves.insert(key.to_owned(), leaf_hash(value));
-            } else if key == DENY_LIST_ROW {
-                deny_list = trust.open_deny_list(value, now)?;
+            } else if key.starts_with(DENY_LIST_ROW) {
+                denials.insert(key.to_owned(), value);
             } else if key.starts_with(Events::ROW) {
                 events.restore(serde_json::from_slice(value).map_err(damaged)?);
             }
@@ -184,15 +187,24 @@ impl CaService {
         if let Some((index, _)) = missing {
             return Err(CaServiceError::LogGap { index });
         }
-        let signed = Arc::new(deny_list.sign(&authority)?);
+        let mut held: Option<SignedDenyList> = None;
+        for signed in denials.values() {
+            held = Some(trust.open_deny_list(signed, held.as_deref(), now)?);
+        }
+        let deny_list = match held {
+            Some(held) => held.into_list(),
+            None => DenyList::new(authority.identity().clone()),
+        };
+        let published = deny_list.sign(&authority)?;
         let mut service = Self {
             authority,
             trust,
             lifetime,
             log: MerkleLog::from_leaf_hashes(leaves.into_values()),
             deny_list,
-            signed,
+            published,
             is_unpublished: true,
+            kept: denials.into_keys().collect(),
             revocable: issued.values().filter(|found| found.is_revocable()).count(),
             room: revocation::ROOM,
             pruned: now,
@@ -201,7 +213,7 @@ impl CaService {
             events,
             rows: Rows::default(),
         };
-        service.publish(now)?;
+        service.publish_whole(now)?;
         Ok(service)
     }
 
@@ -227,9 +239,15 @@ impl CaService {
         &self.authority
     }
 
-    /// The version of the deny list, and the signed list.
-    pub fn deny_list(&self) -> (u64, Arc<Vec<u8>>) {
-        (self.deny_list.version(), self.signed.clone())
+    /// The version of the published deny list.
+    pub fn deny_list_version(&self) -> u64 {
+        self.published.version()
+    }
+
+    /// The signed changes of the published deny list since an older version, or the whole list if that version is 0 or
+    /// too old.
+    pub fn deny_list_since(&self, version: u64) -> Vec<u8> {
+        self.published.since(version)
     }
 
     /// How many certificates were issued in all.

@@ -1,6 +1,5 @@
 //! Revoking, and the deny list that tells of it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_control::{Fault, FaultCode};
@@ -20,6 +19,8 @@ const SENDERS_REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
 const FOR_OPERATORS: usize = 4096;
 /// How many certificates may be alive or denied at a time, so that each has room on the deny list.
 pub(crate) const ROOM: usize = MAX_ENTRIES - FOR_OPERATORS;
+/// Rows that the deny list is kept in before it is written whole again.
+pub(crate) const MOST_ROWS: usize = 256;
 /// Characters kept of an operator's reason.
 const LONGEST_REASON: usize = 500;
 
@@ -179,8 +180,8 @@ impl CaService {
         Ok(changed)
     }
 
-    /// Signs the deny list if it changed, and puts it in force here. Signing costs as much as the whole list is long,
-    /// so one call serves all certificates that were revoked together.
+    /// Signs the deny list if it changed, and puts it in force here. One call serves all certificates that were revoked
+    /// together. It costs as much as they are many.
     ///
     /// # Errors
     /// If the authority cannot sign.
@@ -188,18 +189,55 @@ impl CaService {
         if !self.is_unpublished {
             return Ok(());
         }
+        if self.kept.len() >= MOST_ROWS {
+            return self.publish_whole(now);
+        }
+        let known = self.published.version();
+        self.sign(now)?;
+        let changes = self.published.since(known);
+        self.put_in_force(&changes, now);
+        self.keep(changes);
+        Ok(())
+    }
+
+    /// As [`publish`](Self::publish), and keeps the whole list in place of all changes to an older one.
+    pub(crate) fn publish_whole(&mut self, now: Timestamp) -> Result<(), DenyListError> {
+        self.sign(now)?;
+        let whole = self.published.whole();
+        self.put_in_force(&whole, now);
+        for row in std::mem::take(&mut self.kept) {
+            self.rows.delete(row);
+        }
+        self.keep(whole);
+        Ok(())
+    }
+
+    fn sign(&mut self, now: Timestamp) -> Result<(), DenyListError> {
         // A list from an older copy of the store must pass for newer than the lists given out since.
         self.deny_list
             .raise_version(now.as_unix_seconds().saturating_mul(1000));
-        let signed = self.deny_list.sign(&self.authority)?;
-        // Only an older list would be refused, and no other list exists.
-        if let Err(error) = self.trust.apply_deny_list(&signed, now) {
-            tracing::error!(%error, "the CA's own deny list was not accepted");
-        }
-        self.rows
-            .put_bytes(DENY_LIST_ROW.to_owned(), signed.clone());
-        self.signed = Arc::new(signed);
+        self.published = self.deny_list.sign(&self.authority)?;
         self.is_unpublished = false;
         Ok(())
+    }
+
+    fn put_in_force(&self, signed: &[u8], now: Timestamp) {
+        let applied = self.trust.apply_deny_list(signed, now);
+        let applied = match applied {
+            Err(error) if error.needs_whole_list() => {
+                self.trust.apply_deny_list(&self.published.whole(), now)
+            }
+            applied => applied,
+        };
+        // Only an older list would be refused, and no other list exists.
+        if let Err(error) = applied {
+            tracing::error!(%error, "the CA's own deny list was not accepted");
+        }
+    }
+
+    fn keep(&mut self, signed: Vec<u8>) {
+        let row = format!("{DENY_LIST_ROW}{:016x}", self.published.version());
+        self.rows.put_bytes(row.clone(), signed);
+        self.kept.push(row);
     }
 }

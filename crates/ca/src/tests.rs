@@ -265,7 +265,7 @@ fn what_is_revoked_together_is_signed_once() {
     for process in 0..20 {
         certified(&mut service, &node, &process.to_string()).unwrap();
     }
-    let (version, signed) = service.deny_list();
+    let version = service.deny_list_version();
     for process in 0..20 {
         let process = process.to_string();
         assert!(
@@ -273,15 +273,78 @@ fn what_is_revoked_together_is_signed_once() {
                 .revoke_process(&process, None, Reason::NodeLost, NOW)
                 .unwrap()
         );
-        assert!(Arc::ptr_eq(&service.deny_list().1, &signed));
+        assert_eq!(service.deny_list_version(), version);
+    }
+    service.take_rows();
+    service.publish(NOW).unwrap();
+    assert!(service.deny_list_version() > version);
+    assert_eq!(service.trust().deny_lists()[0].serials().count(), 20);
+    assert_eq!(service.take_rows().len(), 1);
+    // There is nothing new to sign.
+    service.publish(NOW).unwrap();
+    assert!(service.take_rows().is_empty());
+}
+
+/// However long the deny list is, a revocation writes and sends its own entry. What was written is the whole list.
+#[test]
+fn a_revocation_costs_its_entry() {
+    let root = root();
+    let mut service = service(&root);
+    let node = node(&mut service);
+    let mut written: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let mut write = |service: &mut CaService| {
+        let mut bytes = 0;
+        for (key, value) in service.take_rows() {
+            match value {
+                Some(value) => {
+                    if key.starts_with(DENY_LIST_ROW) {
+                        bytes += value.len();
+                    }
+                    written.insert(key, value);
+                }
+                None => {
+                    written.remove(&key);
+                }
+            }
+        }
+        let rows = written.keys().filter(|key| key.starts_with(DENY_LIST_ROW));
+        assert!(rows.count() <= revocation::MOST_ROWS);
+        bytes
+    };
+    let revoke = |service: &mut CaService, process: &str| {
+        certified(service, &node, process).unwrap();
+        service
+            .revoke_process(process, None, Reason::Killed, NOW)
+            .unwrap();
+    };
+    for process in 0..2_000 {
+        revoke(&mut service, &process.to_string());
     }
     service.publish(NOW).unwrap();
-    assert!(service.deny_list().0 > version);
-    assert_eq!(service.trust().deny_lists()[0].serials().count(), 20);
-    // There is nothing new to sign.
-    let signed = service.deny_list().1;
+    assert!(write(&mut service) > 2_000 * 33);
+    let known = service.deny_list_version();
+    revoke(&mut service, "one more");
     service.publish(NOW).unwrap();
-    assert!(Arc::ptr_eq(&service.deny_list().1, &signed));
+    let changes = service.deny_list_since(known);
+    assert!(changes.len() < 2_000, "{}", changes.len());
+    assert_eq!(write(&mut service), changes.len());
+    for process in 0..revocation::MOST_ROWS {
+        revoke(&mut service, &format!("later {process}"));
+        service.publish(NOW).unwrap();
+        write(&mut service);
+    }
+
+    let trust = Trust::new(
+        platform(),
+        &[root.certificate().clone()],
+        Duration::from_secs(10),
+    );
+    let digest = service.deny_list.digest();
+    let rows = written
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_slice()));
+    let again = CaService::load(service.authority, Arc::new(trust.unwrap()), HOUR, rows, NOW);
+    assert_eq!(again.unwrap().deny_list.digest(), digest);
 }
 
 #[test]
@@ -342,7 +405,7 @@ fn a_ca_that_goes_on_from_an_older_copy_is_obeyed() {
     let roots = [root.certificate().clone()];
     let trust = || Trust::new(platform(), &roots, Duration::from_secs(10)).unwrap();
     let held = trust();
-    held.apply_deny_list(&first.deny_list().1, NOW).unwrap();
+    held.apply_deny_list(&first.deny_list_since(0), NOW).unwrap();
     let rows = backup
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_slice()));
@@ -353,6 +416,6 @@ fn a_ca_that_goes_on_from_an_older_copy_is_obeyed() {
         .revoke_process("p", None, Reason::Killed, later)
         .unwrap();
     restored.publish(later).unwrap();
-    let taken = held.apply_deny_list(&restored.deny_list().1, later);
+    let taken = held.apply_deny_list(&restored.deny_list_since(0), later);
     assert!(taken.is_ok(), "{taken:?}");
 }

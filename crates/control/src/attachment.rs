@@ -39,6 +39,8 @@ conversation! {
             /// Local name.
             agent: String,
         } -> AgentLocation;
+        /// The whole deny list, because changes to it did not fit the list that the process holds.
+        DenyList -> Blob;
         /// An event in the life of an agent of this process. The answer comes when the platform has taken the report:
         /// from a node on, the node tells the Master; on an embedded platform it is the AMS itself.
         Report {
@@ -95,6 +97,7 @@ conversation! {
         Welcome(Box<Welcome>);
         Certified { chain: Vec<Blob> };
         Location(AgentLocation);
+        DenyList { list: Blob };
         Inherited { part: FrozenPart };
         Posted { refused: Vec<Option<Fault>> };
         ChannelLog { log: LogAnswer };
@@ -144,7 +147,7 @@ pub struct Welcome {
     pub agents: Vec<String>,
     /// Its address, as it appears in certificates. The process must listen there too.
     pub address: IpAddr,
-    /// The signed deny list in force.
+    /// The whole signed deny list in force.
     pub deny_list: Blob,
     /// The present processes; none if the node does not know yet.
     #[serde(default)]
@@ -173,7 +176,7 @@ pub enum AttachmentNotice {
     Freeze,
     /// The move failed. Go on as if there had been no [`AttachmentNotice::Freeze`].
     Thaw,
-    /// A newer signed deny list.
+    /// A newer signed deny list: its changes since the last one, or the whole list.
     DenyList {
         /// The list.
         list: Blob,

@@ -54,6 +54,6 @@ pub struct Joined {
     pub platform: PlatformDescription,
     /// Certificate chain of the node's own key, DER, leaf first.
     pub chain: Vec<Blob>,
-    /// The signed deny list in force.
+    /// The whole signed deny list in force.
     pub deny_list: Blob,
 }

@@ -31,7 +31,7 @@ pub struct Membership {
     pub address: IpAddr,
     /// The port to listen on. With 0 the system chooses.
     pub port: u16,
-    /// The signed deny list at that time. Newer ones come as [`Command::DenyList`].
+    /// The whole signed deny list at that time. Newer ones come as [`Command::DenyList`].
     pub deny_list: Blob,
     /// Whether agents moved here. [`dyn Host::inherit`] has their state and mailboxes.
     pub inherits: bool,
@@ -63,7 +63,8 @@ pub enum Command {
     },
     /// The move failed. Go on as if there had been no [`Command::Freeze`].
     Thaw,
-    /// A newer signed deny list, which must be verified and obeyed at once.
+    /// A newer signed deny list, which must be verified and obeyed at once: its changes since the last one, or the whole
+    /// list.
     DenyList(Blob),
     /// Messages that were kept for an agent of this process, in order.
     Letters {

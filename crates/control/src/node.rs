@@ -48,7 +48,7 @@ conversation! {
         Heartbeat {
             /// Revision of the directory that the node holds.
             directory: u64,
-            /// Version of the deny list that the node holds.
+            /// Version of the deny list that the node holds, 0 if it needs the whole list.
             deny_list: u64,
             /// Number of processes it runs.
             processes: u32,
@@ -160,7 +160,7 @@ pub struct GatewayStatus {
 pub struct Current {
     /// The changes in the directory since the revision that the node holds.
     pub directory: DirectoryUpdate,
-    /// The signed deny list, if it is newer than the node's.
+    /// The signed changes of the deny list since the version that the node holds, or the whole list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deny_list: Option<Blob>,
     /// Processes of the node that must end, because the Master has placed their agents elsewhere.
@@ -275,7 +275,7 @@ conversation! {
             /// The process's name.
             process: String,
         } -> ();
-        /// A newer signed deny list.
+        /// A newer signed deny list: its changes since the last one, or the whole list.
         DenyList {
             /// The list.
             list: Blob,

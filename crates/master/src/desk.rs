@@ -419,7 +419,7 @@ impl Desk {
     fn news(&self) -> News {
         News {
             directory: self.state.directory().revision(),
-            deny_list: self.ca.deny_list().0,
+            deny_list: self.ca.deny_list_version(),
         }
     }
 

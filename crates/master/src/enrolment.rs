@@ -187,7 +187,7 @@ fn joined(
             .into_iter()
             .map(|der| Blob(der.to_vec()))
             .collect(),
-        deny_list: Blob(desk.ca.deny_list().1.to_vec()),
+        deny_list: Blob(desk.ca.deny_list_since(0)),
     };
     Ok(Box::new(joined).into())
 }

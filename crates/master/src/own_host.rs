@@ -73,13 +73,16 @@ impl OwnHost {
             post,
         } = place;
         let names = agents.clone();
-        let (process, platform, name, deny_list, revision, processes, rules) = desk
+        let (process, platform, name, deny_list, known, processes, rules) = desk
             .run(move |desk, now| {
                 let pid = Some(std::process::id());
                 let process = desk.state.adopt(&group, agents, pid, now)?;
-                let deny_list = desk.ca.deny_list().1;
+                let deny_list = desk.ca.deny_list_since(0);
                 let directory = desk.state.directory();
-                let revision = directory.revision();
+                let known = News {
+                    directory: directory.revision(),
+                    deny_list: desk.ca.deny_list_version(),
+                };
                 let rules = directory.rules().clone();
                 let processes = reachable(desk, directory.processes(), controls);
                 let platform = match controls {
@@ -88,7 +91,7 @@ impl OwnHost {
                 };
                 let name = desk.name.clone();
                 Ok((
-                    process, platform, name, deny_list, revision, processes, rules,
+                    process, platform, name, deny_list, known, processes, rules,
                 ))
             })
             .await?;
@@ -98,7 +101,7 @@ impl OwnHost {
             desk.clone(),
             controls,
             news,
-            revision,
+            known,
             asked.clone(),
             sender.clone(),
         );
@@ -114,7 +117,7 @@ impl OwnHost {
                 node: MASTER_NODE.to_owned(),
                 process,
                 agents: names,
-                deny_list: Blob(deny_list.to_vec()),
+                deny_list: Blob(deny_list),
                 processes: Some(processes),
                 rules,
                 inherits: false,
@@ -134,35 +137,31 @@ async fn watch_news(
     desk: DeskHandle,
     controls: bool,
     mut news: watch::Receiver<News>,
-    mut revision: u64,
+    mut known: News,
     asked: Arc<Mutex<HashSet<String>>>,
     commands: mpsc::Sender<Command>,
 ) {
-    let mut deny_list = news.borrow_and_update().deny_list;
     loop {
-        tokio::select! {
-            changed = news.changed() => if changed.is_err() { return },
-            () = commands.closed() => return,
-        }
-        let known = news.borrow_and_update().deny_list;
-        let newer = known != deny_list;
-        deny_list = known;
+        let (directory, held) = (known.directory, known.deny_list);
         let told = desk
             .run(move |desk, _| {
-                let list = newer.then(|| desk.ca.deny_list().1);
-                Ok((list, desk.update(revision)))
+                let version = desk.ca.deny_list_version();
+                let list = (version != held).then(|| Blob(desk.ca.deny_list_since(held)));
+                Ok((version, list, desk.update(directory)))
             })
             .await;
-        let Ok((list, update)) = told else { return };
+        let Ok((deny_list, list, update)) = told else {
+            return;
+        };
         if let Some(list) = list
-            && commands
-                .send(Command::DenyList(Blob(list.to_vec())))
-                .await
-                .is_err()
+            && commands.send(Command::DenyList(list)).await.is_err()
         {
             return;
         }
-        revision = update.to;
+        known = News {
+            directory: update.to,
+            deny_list,
+        };
         let is_whole = update.from == 0;
         let mut agents = Vec::new();
         let mut joined = Vec::new();
@@ -196,23 +195,27 @@ async fn watch_news(
         else {
             return;
         };
-        let mut news = Vec::new();
+        let mut to_tell = Vec::new();
         if is_whole {
-            news.push(Command::ProcessesAre(Some(joined)));
+            to_tell.push(Command::ProcessesAre(Some(joined)));
         } else if !joined.is_empty() {
-            news.push(Command::ProcessesJoined(joined));
+            to_tell.push(Command::ProcessesJoined(joined));
         }
-        news.extend(rules.map(Command::Rules));
+        to_tell.extend(rules.map(Command::Rules));
         if !agents.is_empty() {
-            news.push(Command::DirectoryChanged(agents));
+            to_tell.push(Command::DirectoryChanged(agents));
         }
         if !ended.is_empty() {
-            news.push(Command::ProcessesEnded(ended));
+            to_tell.push(Command::ProcessesEnded(ended));
         }
-        for command in news {
+        for command in to_tell {
             if commands.send(command).await.is_err() {
                 return;
             }
+        }
+        tokio::select! {
+            changed = news.changed() => if changed.is_err() { return },
+            () = commands.closed() => return,
         }
     }
 }
@@ -296,6 +299,10 @@ impl OwnHost {
             (AttachmentRequest::Resolve { agent }, _) => {
                 self.asked.lock().insert(agent.clone());
                 let work = move |desk: &mut Desk, _| Ok(desk.state.directory().locate(&agent));
+                self.desk.run(work).await?.into()
+            }
+            (AttachmentRequest::DenyList, _) => {
+                let work = |desk: &mut Desk, _| Ok(Blob(desk.ca.deny_list_since(0)));
                 self.desk.run(work).await?.into()
             }
             (AttachmentRequest::Report { agent, report }, _) => {

@@ -289,9 +289,9 @@ fn hear(
 }
 
 fn with_deny_list(current: Current, desk: &Desk, known: u64) -> Current {
-    let (version, signed) = desk.ca.deny_list();
+    let is_newer = desk.ca.deny_list_version() != known;
     Current {
-        deny_list: (version != known).then(|| Blob(signed.to_vec())),
+        deny_list: is_newer.then(|| Blob(desk.ca.deny_list_since(known))),
         ..current
     }
 }

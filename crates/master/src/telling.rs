@@ -53,10 +53,11 @@ async fn tell_node(
     };
     loop {
         let present = news.borrow_and_update().clone();
-        let (from, newer) = (known.directory, present.deny_list != known.deny_list);
+        let (from, held) = (known.directory, known.deny_list);
+        let newer = present.deny_list != held;
         let told = desk
             .run(move |desk, _| {
-                let list = newer.then(|| Blob(desk.ca.deny_list().1.to_vec()));
+                let list = newer.then(|| Blob(desk.ca.deny_list_since(held)));
                 Ok((desk.update(from), list))
             })
             .await;

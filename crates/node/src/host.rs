@@ -57,6 +57,7 @@ impl NodeHost {
                 self.shared.asked.lock().insert(agent.clone());
                 return Ok(self.shared.locate(&agent).await?.into());
             }
+            AttachmentRequest::DenyList => return Ok(self.shared.deny_list().into()),
             AttachmentRequest::Refusals { records } => {
                 let refusals = MasterRequest::Refusals { records };
                 self.shared.reports.put_of_process(refusals)?;

@@ -23,6 +23,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -259,7 +260,8 @@ impl Node {
             platform: RwLock::new(joined.platform.clone()),
             credential: ArcSwap::from_pointee(credential),
             trust,
-            deny_list: Mutex::new(Blob::default()),
+            denying: tokio::sync::Mutex::default(),
+            lacks_denials: AtomicBool::new(false),
             replica: Mutex::new(Replica::default()),
             former: Mutex::default(),
             telling: tokio::sync::Mutex::default(),

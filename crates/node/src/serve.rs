@@ -239,7 +239,7 @@ fn admit(
         process: launch.process.clone(),
         agents: launch.agents,
         address: shared.address(),
-        deny_list: shared.deny_list.lock().clone(),
+        deny_list: shared.deny_list(),
         processes,
         rules,
         reattach: secret_text(&next),
@@ -321,6 +321,7 @@ impl Shared {
                     report,
                 })?;
             }
+            AttachmentRequest::DenyList => return Ok(self.deny_list().into()),
             AttachmentRequest::Refusals { records } => {
                 let by = self.processes.launch(process)?.group;
                 let records = reported_by(&by, records)?;

@@ -128,7 +128,7 @@ async fn live(
             agents: vec![shared.name.clone()],
             address: shared.address(),
             port: 0,
-            deny_list: shared.deny_list.lock().clone(),
+            deny_list: shared.deny_list(),
             // The node learns of them when it is on the bus.
             processes: None,
             rules: shared.replica.lock().rules().clone(),

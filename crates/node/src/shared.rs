@@ -4,11 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use sealbus_journal::Journal;
+use sealbus_seal::denylist::DenyListUpdate;
 use sealbus_seal::{Credential, Fingerprint, Timestamp, Trust};
 use tokio::sync::{mpsc, watch};
 
@@ -56,8 +58,10 @@ pub(crate) struct Shared {
     pub(crate) platform: RwLock<PlatformDescription>,
     pub(crate) credential: ArcSwap<Credential>,
     pub(crate) trust: Arc<Trust>,
-    /// The newest signed deny list.
-    pub(crate) deny_list: Mutex<Blob>,
+    /// Held while a deny list is applied and passed on, so that changes are passed on in order.
+    pub(crate) denying: tokio::sync::Mutex<()>,
+    /// Whether changes of the deny list did not fit the list held here, so that the whole list is needed.
+    pub(crate) lacks_denials: AtomicBool,
     pub(crate) replica: Mutex<Replica>,
     /// For each agent, the node on which it ran before its present one.
     pub(crate) former: Mutex<HashMap<String, String>>,
@@ -314,18 +318,23 @@ impl Shared {
         restarted
     }
 
-    /// Applies a newer deny list, and passes it on at once.
+    /// Applies a newer deny list or its changes, and passes them on at once.
     pub(crate) async fn deny_list_changed(&self, list: Blob) {
+        let _denying = self.denying.lock().await;
         let now = Timestamp::from_unix_seconds(now() / 1000);
-        match self.trust.apply_deny_list(&list.0, now) {
-            Ok(sealbus_seal::denylist::DenyListUpdate::Applied { .. }) => {}
-            Ok(_) => return,
+        let applied = self.trust.apply_deny_list(&list.0, now);
+        match &applied {
+            Ok(_) => self.lacks_denials.store(false, Ordering::Relaxed),
             Err(error) => {
                 tracing::warn!(%error, "a deny list was not accepted");
-                return;
+                if error.needs_whole_list() {
+                    self.lacks_denials.store(true, Ordering::Relaxed);
+                }
             }
         }
-        *self.deny_list.lock() = list.clone();
+        if !matches!(applied, Ok(DenyListUpdate::Applied { .. })) {
+            return;
+        }
         let presence = self.presence.borrow().clone();
         if let Some(presence) = presence {
             let _ = presence
@@ -339,13 +348,18 @@ impl Shared {
         }
     }
 
-    /// The version of the deny list in force.
+    /// The whole signed deny list in force.
+    pub(crate) fn deny_list(&self) -> Blob {
+        let list = self.trust.newest_deny_list();
+        Blob(list.map(|list| list.whole()).unwrap_or_default())
+    }
+
+    /// The version of the deny list that the Master's changes must follow, 0 if the whole list is needed.
     pub(crate) fn deny_list_version(&self) -> u64 {
-        self.trust
-            .deny_lists()
-            .iter()
-            .map(|list| list.version())
-            .max()
-            .unwrap_or(0)
+        if self.lacks_denials.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let list = self.trust.newest_deny_list();
+        list.map_or(0, |list| list.version())
     }
 }

@@ -39,6 +39,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -74,6 +75,8 @@ struct Shared {
     certifier: Certifier,
     bus: Bus,
     trust: Arc<Trust>,
+    /// Whether the process waits for a whole deny list.
+    awaits_deny_list: AtomicBool,
     platform: PlatformName,
     level: SecurityLevel,
     /// Letters that were handed to agents of this process.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -95,6 +96,7 @@ impl Process {
             certifier,
             bus,
             trust,
+            awaits_deny_list: AtomicBool::new(false),
             platform,
             level,
             transport,

@@ -1,7 +1,11 @@
 //! Obeying deny lists, and ending revoked agents and processes.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sealbus_control::attachment::ask;
 use sealbus_seal::Identity;
-use sealbus_seal::denylist::{DenyList, DenyListUpdate};
+use sealbus_seal::denylist::{DenyList, DenyListError, DenyListUpdate};
 
 use super::agent::{Entry, Parting, Wish};
 use super::{ProcessEnd, Shared, freeze, now};
@@ -10,16 +14,37 @@ use super::{ProcessEnd, Shared, freeze, now};
 const CHECKED_AT_ONCE: usize = 1024;
 
 impl Shared {
-    /// Puts a deny list in force at once, for other processes and for this process and its agents.
-    pub(super) async fn obey_deny_list(&self, signed: &[u8]) {
+    /// Puts a deny list or its changes in force at once, for other processes and for this process and its agents. If
+    /// changes do not fit the list held here, the process asks for the whole list.
+    pub(super) async fn obey_deny_list(self: &Arc<Self>, signed: &[u8]) {
+        let obeyed = self.obey(signed).await;
+        if !matches!(obeyed, Err(error) if error.needs_whole_list())
+            || self.awaits_deny_list.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        // The platform's commands are obeyed meanwhile.
+        let shared = self.clone();
+        tokio::spawn(async move {
+            let whole = shared.host.ask(ask::DenyList).await;
+            shared.awaits_deny_list.store(false, Ordering::Relaxed);
+            match whole {
+                Ok(list) => drop(shared.obey(&list.0).await),
+                // It comes when the node is back.
+                Err(fault) => tracing::warn!(%fault, "the whole deny list cannot be had"),
+            }
+        });
+    }
+
+    async fn obey(&self, signed: &[u8]) -> Result<(), DenyListError> {
         match self.trust.apply_deny_list(signed, now()) {
             Ok(DenyListUpdate::Applied { version }) => {
                 tracing::debug!(target: "sealbus::revocation", version, "obeying a new deny list");
             }
-            Ok(DenyListUpdate::AlreadyHeld { .. }) => return,
+            Ok(DenyListUpdate::AlreadyHeld { .. }) => return Ok(()),
             Err(error) => {
                 tracing::warn!(target: "sealbus::revocation", %error, "a deny list was not believed");
-                return;
+                return Err(error);
             }
         }
         if let Some(transport) = &self.transport {
@@ -31,7 +56,8 @@ impl Shared {
         if let Some((identity, standing)) = own
             && let Some(reason) = standing.revoked(&identity, lists())
         {
-            return self.process_revoked(&reason).await;
+            self.process_revoked(&reason).await;
+            return Ok(());
         }
         let entries: Vec<_> = self.agents.lock().by_number.values().cloned().collect();
         for (index, entry) in entries.iter().enumerate() {
@@ -47,6 +73,7 @@ impl Shared {
                 self.agent_revoked(entry, &reason);
             }
         }
+        Ok(())
     }
 
     /// Ends an agent of this process that was revoked.

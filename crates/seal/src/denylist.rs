@@ -3,20 +3,33 @@
 //! A list names certificates by serial number, and identities by a date: every certificate of the identity that starts
 //! before that date is denied. The version of a list only ever grows. An entry is forgotten once the certificates that
 //! it denies have expired anyway. A list thus stays as short as lifetimes are.
+//!
+//! An authority signs the version and a digest of all entries ([`SignedDenyList`]). A list travels whole or as the changes
+//! since an older version. Both come with the signed digest, and the receiver computes the digest of the list that it
+//! holds afterwards. A change costs as much as its entries, however long the list is.
 
-use std::collections::HashMap;
+mod changes;
+mod entries;
+mod signed;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::authority::IssuingAuthority;
-use crate::certificate::{Certificate, CertificateChain, CertificateError, Serial};
+use crate::certificate::{CertificateError, Serial};
 use crate::identity::{Identity, IdentityError};
-use crate::key::{KeyError, Signature};
+use crate::key::KeyError;
+use crate::log::Hash;
 use crate::timestamp::Timestamp;
 use crate::verify_error::VerifyError;
 
+use changes::{Changed, Changes};
+use entries::{Entry, Page, Serials};
+
 pub use crate::denial::{Denial, Reason};
+pub(crate) use signed::ReceivedDenyList;
+pub use signed::SignedDenyList;
 
 /// The most entries a list may hold.
 pub const MAX_ENTRIES: usize = 100_000;
@@ -28,22 +41,23 @@ pub const MAX_SIGNED_LENGTH: usize = 16 * 1024 * 1024;
 const AFTERLIFE: Duration = Duration::from_secs(600);
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
-const CONTEXT: &[u8] = b"sealbus deny list v1\0";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    denial: Denial,
-    forget_after: Timestamp,
-}
-
-/// The entries that one authority denies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The entries that one authority denies. A copy shares the entries with its original until one of them changes.
+#[derive(Clone, Debug)]
 pub struct DenyList {
     authority: Identity,
     version: u64,
-    serials: HashMap<Serial, Entry>,
-    /// The identities whose certificates are denied if they start before the time.
-    identities: HashMap<Identity, (Timestamp, Entry)>,
+    /// Entries whose certificates had expired long before this time are forgotten.
+    forgotten: Timestamp,
+    serials: Serials,
+    identities: Arc<Page<Identity, DeniedIdentity>>,
+    changes: Arc<Changes>,
+}
+
+/// An identity whose certificates are denied if they start before a time.
+#[derive(Clone, Copy, Debug)]
+struct DeniedIdentity {
+    before: Timestamp,
+    entry: Entry,
 }
 
 /// The outcome of a received list.
@@ -107,6 +121,35 @@ pub enum DenyListError {
         /// The version received.
         received: u64,
     },
+    /// Changes follow a version that is not held here.
+    #[error(
+        "changes to the deny list of {authority} since version {since} cannot be applied to version {held} held here: the whole list is needed"
+    )]
+    Gap {
+        /// The authority of the list.
+        authority: Identity,
+        /// The version in force, 0 for none.
+        held: u64,
+        /// The version that the changes follow.
+        since: u64,
+    },
+    /// The entries are not those that the authority signed.
+    #[error(
+        "the entries of the deny list of {authority} are not those that it signed as version {version}: the whole list is needed"
+    )]
+    Diverged {
+        /// The authority of the list.
+        authority: Identity,
+        /// The version received.
+        version: u64,
+    },
+}
+
+impl DenyListError {
+    /// Whether the receiver needs the whole list, because changes do not fit the list that it holds.
+    pub fn needs_whole_list(&self) -> bool {
+        matches!(self, Self::Gap { .. } | Self::Diverged { .. })
+    }
 }
 
 impl DenyList {
@@ -115,8 +158,10 @@ impl DenyList {
         Self {
             authority,
             version: 0,
-            serials: HashMap::new(),
-            identities: HashMap::new(),
+            forgotten: Timestamp::default(),
+            serials: Serials::default(),
+            identities: Arc::default(),
+            changes: Arc::default(),
         }
     }
 
@@ -138,7 +183,7 @@ impl DenyList {
 
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.serials.len() + self.identities.len()
+        self.serials.len() + self.identities.entries().len()
     }
 
     /// Whether nothing is denied.
@@ -153,18 +198,16 @@ impl DenyList {
         not_after: Timestamp,
         denial: Denial,
     ) -> Result<(), DenyListError> {
-        if self.serials.contains_key(&serial) {
+        if self.serials.get(&serial).is_some() {
             return Ok(());
         }
         self.make_room(denial.at)?;
-        self.serials.insert(
-            serial,
-            Entry {
-                denial,
-                forget_after: not_after.plus(AFTERLIFE),
-            },
-        );
-        self.version += 1;
+        let entry = Entry {
+            denial,
+            forget_after: not_after.plus(AFTERLIFE).max(self.forgotten),
+        };
+        self.serials.insert(serial, entry);
+        self.changed(Changed::Serial(serial));
         Ok(())
     }
 
@@ -177,9 +220,12 @@ impl DenyList {
         not_after: Timestamp,
         denial: Denial,
     ) -> Result<(), DenyListError> {
-        let forget_after = not_after.plus(AFTERLIFE);
-        let (before, forget_after) = match self.identities.get(&identity) {
-            Some((held, entry)) => (before.max(*held), forget_after.max(entry.forget_after)),
+        let forget_after = not_after.plus(AFTERLIFE).max(self.forgotten);
+        let (before, forget_after) = match self.identities.entries().get(&identity) {
+            Some(held) => (
+                before.max(held.before),
+                forget_after.max(held.entry.forget_after),
+            ),
             None => {
                 self.make_room(denial.at)?;
                 (before, forget_after)
@@ -189,8 +235,9 @@ impl DenyList {
             denial,
             forget_after,
         };
-        self.identities.insert(identity, (before, entry));
-        self.version += 1;
+        let denied = DeniedIdentity { before, entry };
+        Arc::make_mut(&mut self.identities).insert(identity.clone(), denied);
+        self.changed(Changed::Identity(identity));
         Ok(())
     }
 
@@ -213,6 +260,11 @@ impl DenyList {
         self.deny_identity_before(identity, before, not_after, denial)
     }
 
+    fn changed(&mut self, what: Changed) {
+        self.version += 1;
+        Arc::make_mut(&mut self.changes).note(self.version, what);
+    }
+
     fn make_room(&mut self, now: Timestamp) -> Result<(), DenyListError> {
         if self.len() >= MAX_ENTRIES {
             self.prune(now);
@@ -226,13 +278,38 @@ impl DenyList {
 
     /// Forgets entries whose certificates have expired. Returns whether any did.
     pub fn prune(&mut self, now: Timestamp) -> bool {
-        let before = self.len();
-        self.serials.retain(|_, entry| entry.forget_after >= now);
-        self.identities
-            .retain(|_, (_, entry)| entry.forget_after >= now);
-        let pruned = self.len() < before;
+        let pruned = self.forget(now.max(self.forgotten));
         self.version += u64::from(pruned);
         pruned
+    }
+
+    /// Forgets entries that nobody needs at `time`.
+    fn forget(&mut self, time: Timestamp) -> bool {
+        let before = self.len();
+        self.serials.forget(time);
+        if self
+            .identities
+            .entries()
+            .values()
+            .any(|denied| denied.entry.forget_after < time)
+        {
+            Arc::make_mut(&mut self.identities).retain(|denied| denied.entry.forget_after >= time);
+        }
+        let forgot = self.len() < before;
+        if forgot {
+            self.forgotten = time;
+        }
+        forgot
+    }
+
+    /// The digest of all entries. An authority signs it with the version.
+    pub fn digest(&self) -> Hash {
+        let identities = self.identities.digest(encode_identity);
+        let mut digests = Vec::with_capacity(32 * (entries::PAGES + 1));
+        for digest in self.serials.digests().chain([identities]) {
+            digests.extend_from_slice(&digest);
+        }
+        crate::sha256(&[b"sealbus deny list entries v2\0", &digests])
     }
 
     /// Whether a certificate is denied, by its serial number or by its owner and start. O(1).
@@ -243,8 +320,8 @@ impl DenyList {
         not_before: Timestamp,
     ) -> Option<Denial> {
         self.denied_serial(serial).or_else(|| {
-            let (before, entry) = self.identities.get(identity)?;
-            (not_before < *before).then_some(entry.denial)
+            let denied = self.identities.entries().get(identity)?;
+            (not_before < denied.before).then_some(denied.entry.denial)
         })
     }
 
@@ -255,12 +332,14 @@ impl DenyList {
 
     /// The time before which certificates of `identity` may not start.
     pub fn denied_before(&self, identity: &Identity) -> Option<Timestamp> {
-        self.identities.get(identity).map(|(before, _)| *before)
+        let denied = self.identities.entries().get(identity)?;
+        Some(denied.before)
     }
 
     /// The last denial of an identity as a whole. O(1).
     pub fn denied_identity(&self, identity: &Identity) -> Option<Denial> {
-        self.identities.get(identity).map(|(_, entry)| entry.denial)
+        let denied = self.identities.entries().get(identity)?;
+        Some(denied.entry.denial)
     }
 
     /// All denied serial numbers, in no order.
@@ -270,143 +349,19 @@ impl DenyList {
             .map(|(serial, entry)| (*serial, entry.denial))
     }
 
-    /// All denied identities with the start that their certificates need, in no order.
+    /// All denied identities with the start that their certificates need.
     pub fn identities(&self) -> impl Iterator<Item = (&Identity, Timestamp, Denial)> + '_ {
         self.identities
+            .entries()
             .iter()
-            .map(|(identity, (before, entry))| (identity, *before, entry.denial))
-    }
-
-    /// The list with its authority's certificate and signature. This form is pushed to processes. The CA also keeps it,
-    /// to continue from after a restart.
-    pub fn sign(&self, authority: &IssuingAuthority) -> Result<Vec<u8>, DenyListError> {
-        if *authority.identity() != self.authority {
-            return Err(DenyListError::NotItsOwn {
-                authority: self.authority.clone(),
-                signer: authority.identity().clone(),
-            });
-        }
-        let mut out = Vec::with_capacity(1024 + self.serials.len() * 33);
-        out.extend_from_slice(CONTEXT);
-        authority.chain().encode(&mut out);
-        out.extend_from_slice(&self.version.to_be_bytes());
-        out.extend_from_slice(&(self.serials.len() as u32).to_be_bytes());
-        for (serial, entry) in &self.serials {
-            out.extend_from_slice(serial.as_bytes());
-            entry.encode(&mut out);
-        }
-        out.extend_from_slice(&(self.identities.len() as u32).to_be_bytes());
-        for (identity, (before, entry)) in &self.identities {
-            let identity = identity.to_string();
-            out.extend_from_slice(&(identity.len() as u16).to_be_bytes());
-            out.extend_from_slice(identity.as_bytes());
-            out.extend_from_slice(&before.as_unix_seconds().to_be_bytes());
-            entry.encode(&mut out);
-        }
-        let signature = authority.key().sign(&out)?;
-        out.extend_from_slice(signature.as_bytes());
-        Ok(out)
-    }
-
-    /// Reads a signed list. `verify` says whether the chain in it leads to a trusted authority, and gives that authority's
-    /// certificate: see [`Trust::open_deny_list`](crate::Trust::open_deny_list).
-    pub(crate) fn open(
-        signed: &[u8],
-        verify: impl FnOnce(&[u8]) -> Result<Certificate, VerifyError>,
-    ) -> Result<Self, DenyListError> {
-        let (list, chain, content, signature) = Self::decode(signed)?;
-        let authority = verify(chain.leaf())?;
-        if !authority.public_key().verifies(content, &signature) {
-            return Err(DenyListError::NotSigned(list.authority));
-        }
-        Ok(list)
-    }
-
-    /// Reads a signed list without believing it.
-    fn decode(signed: &[u8]) -> Result<(Self, CertificateChain, &[u8], Signature), DenyListError> {
-        const SHORT: DenyListError = DenyListError::Malformed("it is cut short");
-        if signed.len() > MAX_SIGNED_LENGTH {
-            return Err(DenyListError::Malformed("it is longer than 16 MiB"));
-        }
-        let (content, signature) = signed.split_last_chunk::<64>().ok_or(SHORT)?;
-        let rest = content
-            .strip_prefix(CONTEXT)
-            .ok_or(DenyListError::Malformed("it does not begin as one"))?;
-        let (chain, rest) = CertificateChain::decode_prefix(rest)?;
-        let mut list = Self::new(chain.certificate()?.identity().clone());
-        let mut reader = Reader(rest);
-        list.version = reader.u64()?;
-        for _ in 0..reader.count()? {
-            let serial = Serial::from_bytes(reader.take()?);
-            let entry = reader.entry()?;
-            if list.serials.insert(serial, entry).is_some() {
-                return Err(DenyListError::Malformed(
-                    "a serial number stands in it twice",
-                ));
-            }
-        }
-        for _ in 0..reader.count()? {
-            let length = usize::from(u16::from_be_bytes(reader.take()?));
-            let (identity, rest) = reader.0.split_at_checked(length).ok_or(SHORT)?;
-            reader.0 = rest;
-            let identity: Identity = std::str::from_utf8(identity)
-                .map_err(|_| DenyListError::Malformed("an identity in it is not UTF-8"))?
-                .parse()?;
-            let before = Timestamp::from_unix_seconds(reader.u64()?);
-            let entry = reader.entry()?;
-            if list.identities.insert(identity, (before, entry)).is_some() {
-                return Err(DenyListError::Malformed("an identity stands in it twice"));
-            }
-        }
-        if !reader.0.is_empty() {
-            return Err(DenyListError::Malformed("other bytes follow it"));
-        }
-        Ok((list, chain, content, Signature::from_bytes(*signature)))
+            .map(|(identity, denied)| (identity, denied.before, denied.entry.denial))
     }
 }
 
-impl Entry {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.denial.at.as_unix_seconds().to_be_bytes());
-        out.push(self.denial.reason as u8);
-        out.extend_from_slice(&self.forget_after.as_unix_seconds().to_be_bytes());
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], DenyListError> {
-        let (taken, rest) = self
-            .0
-            .split_first_chunk::<N>()
-            .ok_or(DenyListError::Malformed("it is cut short"))?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    fn u64(&mut self) -> Result<u64, DenyListError> {
-        self.take().map(u64::from_be_bytes)
-    }
-
-    fn count(&mut self) -> Result<usize, DenyListError> {
-        let count = u32::from_be_bytes(self.take()?) as usize;
-        if count > MAX_ENTRIES {
-            return Err(DenyListError::Malformed("it has too many entries"));
-        }
-        Ok(count)
-    }
-
-    fn entry(&mut self) -> Result<Entry, DenyListError> {
-        let at = Timestamp::from_unix_seconds(self.u64()?);
-        let [reason] = self.take()?;
-        let reason = *Reason::ALL
-            .get(usize::from(reason))
-            .ok_or(DenyListError::Malformed("it gives an unknown reason"))?;
-        let forget_after = Timestamp::from_unix_seconds(self.u64()?);
-        Ok(Entry {
-            denial: Denial { at, reason },
-            forget_after,
-        })
-    }
+fn encode_identity(identity: &Identity, denied: &DeniedIdentity, out: &mut Vec<u8>) {
+    let identity = identity.to_string();
+    out.extend_from_slice(&(identity.len() as u16).to_be_bytes());
+    out.extend_from_slice(identity.as_bytes());
+    out.extend_from_slice(&denied.before.as_unix_seconds().to_be_bytes());
+    denied.entry.encode(out);
 }

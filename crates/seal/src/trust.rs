@@ -12,7 +12,9 @@ use webpki::{EndEntityCert, KeyUsage};
 use crate::certificate::{
     Certificate, CertificateChain, CertificateError, Fingerprint, MAX_CHAIN_LENGTH,
 };
-use crate::denylist::{DenyList, DenyListError, DenyListUpdate};
+use crate::denylist::{
+    DenyList, DenyListError, DenyListUpdate, ReceivedDenyList, SignedDenyList,
+};
 use crate::identity::{Identity, IdentityKind, PlatformName};
 use crate::timestamp::Timestamp;
 use crate::verified::{Verified, VerifiedIdentity};
@@ -32,7 +34,9 @@ pub struct Trust {
     platform: PlatformName,
     roots: Vec<Root>,
     clock_skew: Duration,
-    deny_lists: ArcSwap<Vec<Arc<DenyList>>>,
+    deny_lists: ArcSwap<Vec<Arc<SignedDenyList>>>,
+    /// One list is applied at a time.
+    applying: Mutex<()>,
     verified: Mutex<Cache>,
 }
 
@@ -84,6 +88,7 @@ impl Trust {
             roots,
             clock_skew,
             deny_lists: ArcSwap::default(),
+            applying: Mutex::default(),
             verified: Mutex::default(),
         })
     }
@@ -298,51 +303,78 @@ impl Trust {
         Ok(authority)
     }
 
-    /// Reads a signed deny list and checks that a trusted authority signed it.
-    pub fn open_deny_list(&self, signed: &[u8], now: Timestamp) -> Result<DenyList, DenyListError> {
-        DenyList::open(signed, |authority| self.verify_authority(authority, now))
+    /// Reads a signed deny list, or changes to the list `held`, and checks that a trusted authority signed the result.
+    ///
+    /// # Errors
+    /// [`DenyListError`].
+    pub fn open_deny_list(
+        &self,
+        signed: &[u8],
+        held: Option<&DenyList>,
+        now: Timestamp,
+    ) -> Result<SignedDenyList, DenyListError> {
+        self.received_deny_list(signed, now)?.continue_from(held)
     }
 
-    /// Takes a signed deny list, if it is newer than the list held from the same authority. The list is in force when
-    /// this returns. The caller must then have open bindings [checked](Trust::check) again.
+    fn received_deny_list<'r>(
+        &self,
+        signed: &'r [u8],
+        now: Timestamp,
+    ) -> Result<ReceivedDenyList<'r>, DenyListError> {
+        ReceivedDenyList::read(signed)?.verify(|authority| self.verify_authority(authority, now))
+    }
+
+    /// Takes a signed deny list, or changes to the list held from the same authority, if it is newer than that list. The
+    /// list is in force when this returns. The caller must then have open bindings [checked](Trust::check) again.
+    ///
+    /// # Errors
+    /// [`DenyListError`]. The list that was held stays in force. If changes do not fit it, the caller
+    /// [needs the whole list](DenyListError::needs_whole_list).
     pub fn apply_deny_list(
         &self,
         signed: &[u8],
         now: Timestamp,
     ) -> Result<DenyListUpdate, DenyListError> {
-        let new = Arc::new(self.open_deny_list(signed, now)?);
-        let mut outcome = Ok(DenyListUpdate::Applied {
-            version: new.version(),
-        });
-        self.deny_lists.rcu(|lists| {
-            let mut lists = lists.as_ref().clone();
-            match lists
-                .iter_mut()
-                .find(|list| list.authority() == new.authority())
-            {
-                Some(held) if held.version() == new.version() => {
-                    outcome = Ok(DenyListUpdate::AlreadyHeld {
-                        version: new.version(),
-                    });
-                }
-                Some(held) if held.version() > new.version() => {
-                    outcome = Err(DenyListError::Stale {
-                        authority: new.authority().clone(),
-                        held: held.version(),
-                        received: new.version(),
-                    });
-                }
-                Some(held) => *held = Arc::clone(&new),
-                None => lists.push(Arc::clone(&new)),
+        let received = self.received_deny_list(signed, now)?;
+        let version = received.version();
+        let _applying = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lists = self.deny_lists.load().as_ref().clone();
+        let authority = received.authority().clone();
+        let held = lists.iter().position(|list| *list.authority() == authority);
+        if let Some(held) = held.map(|held| &lists[held]) {
+            if held.version() > version {
+                return Err(DenyListError::Stale {
+                    authority,
+                    held: held.version(),
+                    received: version,
+                });
             }
-            lists
-        });
-        outcome
+            if held.version() == version {
+                return match received.holds(held) {
+                    true => Ok(DenyListUpdate::AlreadyHeld { version }),
+                    false => Err(DenyListError::Diverged { authority, version }),
+                };
+            }
+        }
+        let list = held.map(|held| -> &DenyList { &lists[held] });
+        let new = Arc::new(received.continue_from(list)?);
+        match held {
+            Some(held) => lists[held] = new,
+            None => lists.push(new),
+        }
+        self.deny_lists.store(Arc::new(lists));
+        Ok(DenyListUpdate::Applied { version })
     }
 
     /// The deny lists in force, one for each authority that sent one.
-    pub fn deny_lists(&self) -> Arc<Vec<Arc<DenyList>>> {
+    pub fn deny_lists(&self) -> Arc<Vec<Arc<SignedDenyList>>> {
         self.deny_lists.load_full()
+    }
+
+    /// The newest deny list in force.
+    pub fn newest_deny_list(&self) -> Option<Arc<SignedDenyList>> {
+        let lists = self.deny_lists.load();
+        lists.iter().max_by_key(|list| list.version()).cloned()
     }
 
     /// The earliest start at which a new certificate of `identity` is not denied.

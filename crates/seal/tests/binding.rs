@@ -148,7 +148,7 @@ fn certificates_that_are_not_good_bind_nobody() {
     };
     list.deny_identity(platform.agent("a"), platform.now.plus(HOUR), denial)
         .unwrap();
-    let list = list.sign(&platform.authority).unwrap();
+    let list = list.sign(&platform.authority).unwrap().whole();
     platform.trust.apply_deny_list(&list, platform.now).unwrap();
     assert!(matches!(
         verify(platform.now.plus(seconds(1))),

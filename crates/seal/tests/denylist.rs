@@ -32,10 +32,10 @@ fn only_newer_versions_apply() {
     let mut list = DenyList::new(platform.authority.identity().clone());
     list.deny_serial(serial(1), now.plus(HOUR), denial(now))
         .unwrap();
-    let first = list.sign(&platform.authority).unwrap();
+    let first = list.sign(&platform.authority).unwrap().whole();
     list.deny_serial(serial(2), now.plus(HOUR), denial(now))
         .unwrap();
-    let second = list.sign(&platform.authority).unwrap();
+    let second = list.sign(&platform.authority).unwrap().whole();
 
     let apply = |signed: &[u8]| platform.trust.apply_deny_list(signed, now);
     assert_eq!(apply(&second), Ok(DenyListUpdate::Applied { version: 2 }));
@@ -69,7 +69,7 @@ fn each_authority_has_its_own_list() {
             .unwrap();
         platform
             .trust
-            .apply_deny_list(&list.sign(authority).unwrap(), now)
+            .apply_deny_list(&list.sign(authority).unwrap().whole(), now)
             .unwrap();
     }
     let lists = platform.trust.deny_lists();
@@ -91,7 +91,7 @@ fn forged_lists_change_nothing() {
     let mut list = DenyList::new(platform.authority.identity().clone());
     list.deny_identity(platform.agent("a"), now.plus(HOUR), denial(now))
         .unwrap();
-    let signed = list.sign(&platform.authority).unwrap();
+    let signed = list.sign(&platform.authority).unwrap().whole();
     for position in 0..signed.len() {
         let mut altered = signed.clone();
         altered[position] ^= 1;
@@ -109,7 +109,8 @@ fn forged_lists_change_nothing() {
     let impostor = TestPlatform::new("factory");
     let forged = DenyList::new(impostor.authority.identity().clone())
         .sign(&impostor.authority)
-        .unwrap();
+        .unwrap()
+        .whole();
     assert!(matches!(
         platform.trust.apply_deny_list(&forged, now),
         Err(DenyListError::NotTrusted(_))
@@ -128,8 +129,91 @@ fn a_restarted_authority_goes_on_from_its_own_list() {
     }
     list.deny_identity(platform.agent("a"), now.plus(HOUR), denial(now))
         .unwrap();
-    let signed = list.sign(&platform.authority).unwrap();
-    assert_eq!(platform.trust.open_deny_list(&signed, now).unwrap(), list);
+    let signed = list.sign(&platform.authority).unwrap().whole();
+    let mut opened = platform.trust.open_deny_list(&signed, None, now).unwrap();
+    assert_eq!(opened.digest(), list.digest());
+    // What is kept are the changes.
+    for number in 100..200 {
+        let held = list.version();
+        list.deny_serial(serial(number), now.plus(HOUR), denial(now))
+            .unwrap();
+        let changes = list.sign(&platform.authority).unwrap().since(held);
+        let open = |held| platform.trust.open_deny_list(&changes, held, now);
+        opened = open(Some(&opened)).unwrap();
+    }
+    assert_eq!(opened.digest(), list.digest());
+    assert_eq!(opened.version(), list.version());
+}
+
+/// Changes are believed only if they lead to the list that the authority signed.
+#[test]
+fn changes_fit_the_list_that_they_continue_or_change_nothing() {
+    let platform = TestPlatform::new("factory");
+    let now = platform.now;
+    let mut list = DenyList::new(platform.authority.identity().clone());
+    let deny = |list: &mut DenyList, numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            list.deny_serial(serial(number), now.plus(HOUR), denial(now))
+                .unwrap();
+        }
+        list.sign(&platform.authority).unwrap()
+    };
+    let first = deny(&mut list, 0..1000);
+    let mut fork = list.clone();
+    let second = deny(&mut list, 1000..1001);
+    let third = deny(&mut list, 1001..1002);
+    let forked = deny(&mut fork, 2000..2001);
+    let changes = third.since(second.version());
+    assert!(changes.len() < 2000, "{}", changes.len());
+
+    let trust = || {
+        let root = [platform.root.certificate().clone()];
+        Trust::new(platform.name.clone(), &root, SKEW).unwrap()
+    };
+    let unknown = trust();
+    let error = unknown.apply_deny_list(&changes, now).unwrap_err();
+    assert!(matches!(error, DenyListError::Gap { held: 0, .. }));
+    assert!(error.needs_whole_list());
+    assert!(unknown.deny_lists().is_empty());
+
+    let behind = trust();
+    behind.apply_deny_list(&first.whole(), now).unwrap();
+    let error = behind.apply_deny_list(&changes, now).unwrap_err();
+    assert!(matches!(error, DenyListError::Gap { .. }), "{error}");
+    assert_eq!(behind.deny_lists()[0].version(), first.version());
+
+    // It has another history.
+    let other = trust();
+    other.apply_deny_list(&forked.whole(), now).unwrap();
+    let error = other.apply_deny_list(&changes, now).unwrap_err();
+    assert!(matches!(error, DenyListError::Diverged { .. }), "{error}");
+    let error = other.apply_deny_list(&second.whole(), now).unwrap_err();
+    assert!(matches!(error, DenyListError::Diverged { .. }), "{error}");
+    assert!(other.deny_lists()[0].denied_serial(serial(2000)).is_some());
+
+    for needy in [&unknown, &behind, &other] {
+        needy.apply_deny_list(&third.whole(), now).unwrap();
+        assert_eq!(needy.deny_lists()[0].digest(), list.digest());
+    }
+
+    // Altered changes, and changes that lack some or hold too many.
+    let held = trust();
+    held.apply_deny_list(&second.whole(), now).unwrap();
+    for position in 0..changes.len() {
+        let mut altered = changes.clone();
+        altered[position] ^= 1;
+        // Changes since an older version fit, too.
+        if held.apply_deny_list(&altered, now).is_ok() {
+            assert_eq!(held.deny_lists()[0].digest(), list.digest());
+        } else {
+            assert!(held.deny_lists()[0].version() >= second.version());
+        }
+    }
+    assert!(held.apply_deny_list(&changes, now).is_ok());
+    assert!(matches!(
+        held.apply_deny_list(&second.since(first.version()), now),
+        Err(DenyListError::Stale { .. })
+    ));
 }
 
 #[test]
@@ -171,11 +255,9 @@ fn the_list_is_bounded() {
     // An entry that the list has already is not new.
     list.deny_serial(serial(7), now.plus(HOUR), denial(now))
         .unwrap();
-    let signed = list.sign(&platform.authority).unwrap();
-    assert_eq!(
-        platform.trust.open_deny_list(&signed, now).unwrap().len(),
-        MAX_ENTRIES
-    );
+    let signed = list.sign(&platform.authority).unwrap().whole();
+    let opened = platform.trust.open_deny_list(&signed, None, now).unwrap();
+    assert_eq!(opened.len(), MAX_ENTRIES);
     // Room comes back by itself.
     let later = denial(now.plus(2 * HOUR));
     list.deny_serial(serial(u64::MAX), now.plus(3 * HOUR), later)
@@ -211,7 +293,8 @@ proptest! {
         let mut now = platform.now;
         let agent = |number: u8| Identity::agent(&platform.name, &format!("a{number}")).unwrap();
         let mut list = DenyList::new(platform.authority.identity().clone());
-        let mut versions = vec![list.sign(&platform.authority).unwrap()];
+        let mut versions = vec![list.sign(&platform.authority).unwrap().whole()];
+        let mut changes: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut denied: HashSet<u8> = HashSet::new();
         for step in steps {
             let before = list.version();
@@ -232,15 +315,28 @@ proptest! {
             for number in &denied {
                 prop_assert!(list.denied_serial(serial(u64::from(*number))).is_some());
             }
-            versions.push(list.sign(&platform.authority).unwrap());
+            let signed = list.sign(&platform.authority).unwrap();
+            versions.push(signed.whole());
+            changes.push((list.version(), signed.since(before)));
+            changes.push((list.version(), signed.since(before / 2)));
         }
+        // Whoever hears of all changes holds the list, also if some come twice or overlap.
+        let follower = Trust::new(
+            platform.name.clone(), &[platform.root.certificate().clone()], SKEW,
+        ).unwrap();
+        follower.apply_deny_list(&versions[0], now).unwrap();
+        for (version, changes) in &changes {
+            prop_assert!(follower.apply_deny_list(changes, now).is_ok());
+            prop_assert_eq!(follower.deny_lists()[0].version(), *version);
+        }
+        prop_assert_eq!(follower.deny_lists()[0].digest(), list.digest());
         let root = [platform.root.certificate().clone()];
         let trust = Trust::new(platform.name.clone(), &root, SKEW).unwrap();
         for pick in order {
             let signed = &versions[usize::from(pick) % versions.len()];
             let held = trust.deny_lists().first().map(|list| list.version());
             let result = trust.apply_deny_list(signed, now);
-            let received = trust.open_deny_list(signed, now).unwrap().version();
+            let received = trust.open_deny_list(signed, None, now).unwrap().version();
             match held {
                 Some(held) if received < held => {
                     let stale = matches!(result, Err(DenyListError::Stale { .. }));

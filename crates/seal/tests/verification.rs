@@ -157,7 +157,8 @@ fn a_certificate_of_another_platform_under_the_same_root_is_refused() {
     );
     let list = DenyList::new(authority.identity().clone())
         .sign(&authority)
-        .unwrap();
+        .unwrap()
+        .whole();
     assert!(platform.trust.apply_deny_list(&list, platform.now).is_err());
 }
 
@@ -300,7 +301,7 @@ fn revocation_is_immediate_for_serials_and_identities() {
     )
     .unwrap();
     trust
-        .apply_deny_list(&list.sign(&platform.authority).unwrap(), now)
+        .apply_deny_list(&list.sign(&platform.authority).unwrap().whole(), now)
         .unwrap();
     let error = trust.check(&open, now).unwrap_err();
     assert!(error.to_string().starts_with("revoked: "), "{error}");
@@ -315,7 +316,7 @@ fn revocation_is_immediate_for_serials_and_identities() {
     list.deny_identity(platform.agent("a"), now.plus(HOUR), killed)
         .unwrap();
     trust
-        .apply_deny_list(&list.sign(&platform.authority).unwrap(), now)
+        .apply_deny_list(&list.sign(&platform.authority).unwrap().whole(), now)
         .unwrap();
     assert!(matches!(verify(&second), Err(VerifyError::Revoked { .. })));
     verify(&other).unwrap();
@@ -328,7 +329,7 @@ fn revocation_is_immediate_for_serials_and_identities() {
     list.deny_identity(platform.agent("a"), now.plus(HOUR), killed)
         .unwrap();
     trust
-        .apply_deny_list(&list.sign(&platform.authority).unwrap(), now)
+        .apply_deny_list(&list.sign(&platform.authority).unwrap().whole(), now)
         .unwrap();
     assert!(matches!(verify(&again), Err(VerifyError::Revoked { .. })));
 }
@@ -355,7 +356,7 @@ fn a_denied_authority_takes_all_it_issued_with_it() {
         .unwrap();
     platform
         .trust
-        .apply_deny_list(&list.sign(&second).unwrap(), platform.now)
+        .apply_deny_list(&list.sign(&second).unwrap().whole(), platform.now)
         .unwrap();
     let error = platform
         .trust
@@ -364,7 +365,7 @@ fn a_denied_authority_takes_all_it_issued_with_it() {
     assert!(matches!(error, VerifyError::Revoked { .. }), "{error}");
     // Its own lists are no longer trusted either.
     let list = DenyList::new(platform.authority.identity().clone());
-    let signed = list.sign(&platform.authority).unwrap();
+    let signed = list.sign(&platform.authority).unwrap().whole();
     assert!(
         platform
             .trust

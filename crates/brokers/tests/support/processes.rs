@@ -397,7 +397,7 @@ impl World for Processes {
             };
             list.deny_identity(identity.clone(), now.plus(DAY), denial)
                 .unwrap();
-            let signed = list.sign(issuing).unwrap();
+            let signed = list.sign(issuing).unwrap().whole();
             let account = Account {
                 identity,
                 address: LOOPBACK,

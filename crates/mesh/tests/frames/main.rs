@@ -324,7 +324,7 @@ async fn a_revoked_agent_writes_no_frames() {
     let identity = Identity::from_agent_name("mallory@factory").unwrap();
     list.deny_identity(identity, now().plus(support::DAY), support::denial(now()))
         .unwrap();
-    let signed = list.sign(&platform.authority.issuing).unwrap();
+    let signed = list.sign(&platform.authority.issuing).unwrap().whole();
     there.trust.apply_deny_list(&signed, now()).unwrap();
     there.endpoint.trust_changed();
 

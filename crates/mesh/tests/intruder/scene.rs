@@ -155,7 +155,7 @@ pub(crate) fn deny(scene: &Scene, serial: sealbus_seal::Serial) {
     scene
         .process
         .trust
-        .apply_deny_list(&list.sign(issuing).unwrap(), now())
+        .apply_deny_list(&list.sign(issuing).unwrap().whole(), now())
         .unwrap();
     scene.process.endpoint.trust_changed();
 }

@@ -152,7 +152,7 @@ impl World for Processes {
             crate::support::denial(now()),
         )
         .unwrap();
-        let signed = list.sign(&authority.issuing).unwrap();
+        let signed = list.sign(&authority.issuing).unwrap().whole();
         for process in &self.processes {
             process.trust.apply_deny_list(&signed, now()).unwrap();
             process.endpoint.trust_changed();

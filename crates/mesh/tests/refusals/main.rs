@@ -125,7 +125,7 @@ async fn a_revoked_agent_is_cut_off_at_once_under_open_connections() {
     let denial = support::denial(now());
     list.deny_identity(identity, now().plus(support::DAY), denial)
         .unwrap();
-    let signed = list.sign(&platform.authority.issuing).unwrap();
+    let signed = list.sign(&platform.authority.issuing).unwrap().whole();
     there.trust.apply_deny_list(&signed, now()).unwrap();
     there.endpoint.trust_changed();
 

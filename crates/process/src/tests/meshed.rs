@@ -186,6 +186,33 @@ async fn a_peer_that_knows_of_a_revocation_is_believed_at_once() {
     );
 }
 
+/// A process that missed changes of the deny list does not go on without them.
+#[tokio::test]
+async fn changes_of_the_deny_list_that_do_not_fit_make_a_process_ask_for_the_whole_list() {
+    let world = World::new();
+    let (process, _, tell) = open(&world, &["alice"], HOUR).await;
+    let deny = |agent: &str| {
+        let identity = Identity::agent(world.platform(), agent).unwrap();
+        let denial = Denial {
+            at: now(),
+            reason: Reason::ByOperator,
+        };
+        let mut list = world.deny_list.lock();
+        list.deny_identity(identity, now().plus(HOUR), denial)
+            .unwrap();
+        list.sign(&world.authority).unwrap()
+    };
+    let missed = deny("bob");
+    let newer = deny("carol");
+    let changes = newer.since(missed.version());
+    tell.send(Command::DenyList(Blob(changes))).await.unwrap();
+    let held = || process.shared.trust.newest_deny_list().unwrap();
+    while held().version() != newer.version() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(held().digest(), newer.digest());
+}
+
 #[tokio::test]
 async fn publishers_of_a_process_that_was_given_up_hear_which_events_were_not_confirmed() {
     let world = World::new();
@@ -230,7 +257,7 @@ async fn publishers_of_a_process_that_was_given_up_hear_which_events_were_not_co
         tokio::task::yield_now().await;
     }
     assert_eq!(publish().await.unwrap().processes, 1);
-    let list = world.deny_list.lock().sign(&world.authority).unwrap();
+    let list = world.deny_list.lock().sign(&world.authority).unwrap().whole();
     tell.send(Command::DenyList(Blob(list))).await.unwrap();
     alice.wishes().stop_wished().await;
     let failure = alice.try_receive_failure().unwrap();

@@ -105,7 +105,7 @@ impl World {
             };
             list.deny_identity(identity, now().plus(HOUR), denial)
                 .unwrap();
-            list.sign(&self.authority).unwrap()
+            list.sign(&self.authority).unwrap().whole()
         };
         self.tell(|| Command::DenyList(Blob(signed.clone()))).await;
     }
@@ -133,7 +133,7 @@ impl TestHost {
         lifetime: Duration,
         inheritance: Vec<FrozenAgent>,
     ) -> (Arc<TestHost>, mpsc::Sender<Command>) {
-        let deny_list = world.deny_list.lock().sign(&world.authority).unwrap();
+        let deny_list = world.deny_list.lock().sign(&world.authority).unwrap().whole();
         let process = ProcessId::random().unwrap().to_string();
         let (tell, commands) = mpsc::channel(16);
         world.processes.lock().push(tell.clone());
@@ -241,6 +241,11 @@ impl Host for TestHost {
                 AttachmentRequest::Resolve { agent } => {
                     let location = self.world.directory.lock().get(&agent).cloned();
                     return Ok(location.unwrap_or(AgentLocation::Unknown).into());
+                }
+                AttachmentRequest::DenyList => {
+                    let list = self.world.deny_list.lock();
+                    let signed = list.sign(&self.world.authority).unwrap();
+                    return Ok(Blob(signed.whole()).into());
                 }
                 AttachmentRequest::Report { agent, report } => {
                     self.reports.lock().push((agent, report));

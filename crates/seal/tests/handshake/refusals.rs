@@ -118,7 +118,7 @@ fn expired_future_and_revoked_clients_are_refused() {
     };
     list.deny_serial(certificate.serial(), certificate.not_after(), denial)
         .unwrap();
-    let list = list.sign(&platform.authority).unwrap();
+    let list = list.sign(&platform.authority).unwrap().whole();
     platform.trust.apply_deny_list(&list, platform.now).unwrap();
     let (reason, alert) = refusal_of(&platform, &end);
     assert!(matches!(reason, VerifyError::Revoked { .. }), "{reason}");
