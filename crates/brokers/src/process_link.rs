@@ -166,7 +166,7 @@ impl ProcessLink {
         self.proofs.lock().forget_agent(number);
     }
 
-    /// Sends back a frame of `receiver` that was not taken here, if there is room.
+    /// Sends back a frame of `receiver` that was not taken here.
     pub(crate) fn send_back(
         &self,
         receiver: &Identity,
@@ -187,9 +187,11 @@ impl ProcessLink {
             reason,
             text: text[..cut].into(),
         };
-        // Without room, the refusal is noted only here. The frame is not acknowledged, and its sender thus learns of
-        // it.
-        let _ = self.accept(&way.receiver, payload, note);
+        // A receiver without a queue has ended. Beyond the room for refusals, the sender learns of it because the frame is
+        // not acknowledged.
+        if let Err(rejected) = self.accept(&way.receiver, payload, note) {
+            tracing::debug!(process = %receiver, ?rejected, text, "a refusal cannot be sent back");
+        }
     }
 
     fn accept(&self, receiver: &Arc<str>, payload: Bytes, note: Note) -> Result<(), Rejected> {
@@ -197,7 +199,11 @@ impl ProcessLink {
             return Err(Rejected::Closed);
         }
         let mut unconfirmed = self.wire.unconfirmed.lock();
-        match unconfirmed.check(receiver) {
+        let checked = match note {
+            Note::Frame(_) => unconfirmed.check(receiver),
+            Note::Refused { .. } => unconfirmed.check_refusal(receiver),
+        };
+        match checked {
             // Frames wait at the gate of their way, whichever agent wrote them.
             Err(Rejected::Congested) => return Err(Rejected::Full),
             other => other?,

@@ -15,6 +15,12 @@ const REFUSALS: u32 = 20;
 /// The number of receivers remembered. Beyond it, settled receivers that were not written to for longest are forgotten.
 const REMEMBERED: usize = 4_096;
 
+/// The room for refusals, beside the room for messages. A sender must not wait for its refusal because others write much.
+const RESERVE: Room = Room {
+    messages: 1024,
+    bytes: 8 << 20,
+};
+
 /// How much may be accepted and not confirmed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
@@ -136,8 +142,11 @@ impl<T: Clone> Unconfirmed<T> {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.waiting.len() + self.published.len() < self.room.messages
-            && self.bytes < self.room.bytes
+        self.fits(self.room)
+    }
+
+    fn fits(&self, room: Room) -> bool {
+        self.waiting.len() + self.published.len() < room.messages && self.bytes < room.bytes
     }
 
     /// Whether half of the room is taken, so that senders may soon have to wait.
@@ -151,12 +160,28 @@ impl<T: Clone> Unconfirmed<T> {
     /// # Errors
     /// The reason why not.
     pub(crate) fn check(&self, receiver: &str) -> Result<(), Rejected> {
+        self.check_within(self.room, receiver)
+    }
+
+    /// Checks that a refusal to `receiver` would be accepted.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub(crate) fn check_refusal(&self, receiver: &str) -> Result<(), Rejected> {
+        let room = Room {
+            messages: self.room.messages + RESERVE.messages,
+            bytes: self.room.bytes + RESERVE.bytes,
+        };
+        self.check_within(room, receiver)
+    }
+
+    fn check_within(&self, room: Room, receiver: &str) -> Result<(), Rejected> {
         if let Some(line) = self.lines.get(receiver)
             && line.returned.is_some()
         {
             return Err(Rejected::Moving);
         }
-        if self.has_room() {
+        if self.fits(room) {
             Ok(())
         } else {
             Err(Rejected::Congested)
