@@ -235,6 +235,9 @@ impl Sealing {
 
     /// Ends every process of a slot. It returns when they have got the signal.
     pub(crate) fn end_slot(&self, uid: u32) -> Result<(), NotSealed> {
+        if let Some(Err(error)) = self.slots.as_ref().map(|slots| slots.used(uid)) {
+            tracing::warn!(uid, %error, "the last use of a user cannot be noted");
+        }
         end_slot(&self.launcher, uid)
     }
 

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use sealbus_seal::token::Secret;
 use tokio::sync::oneshot;
 
-use super::descendants;
 use super::memory::{Memory, Remembered};
+use super::peer::Peer;
 use sealbus_control::attachment::FrozenPart;
 use sealbus_control::clock::now;
 use sealbus_control::node::{Exit, Launch, RunningProcess};
@@ -89,34 +89,6 @@ impl Entry {
 
     pub(super) fn pid(&self) -> Option<u32> {
         self.remembered.pid.map(|(pid, _)| pid)
-    }
-}
-
-/// The process at the other end of a connection, in the words of the kernel. Over the network nothing is known of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Peer {
-    pub(crate) uid: Option<u32>,
-    pub(crate) pid: Option<u32>,
-}
-
-impl Peer {
-    /// A secret alone identifies nobody: the process that shows it must be the one that it was given to, or descend from
-    /// it, and have its user.
-    fn check(&self, known: &Remembered) -> Result<(), Fault> {
-        let own_user = known.slot.is_none_or(|slot| self.uid == Some(slot));
-        let own_process = match (known.pid, self.pid) {
-            (Some((program, _)), Some(pid)) => descendants::belongs_to(pid, program),
-            _ => true,
-        };
-        if own_user && own_process {
-            return Ok(());
-        }
-        let message = format!(
-            "the ticket is that of {}, which is another process",
-            known.launch.group
-        );
-        Err(Fault::new(FaultCode::InvalidSecret, message)
-            .advise("a program shows the ticket that it was started with, and starts others as its children"))
     }
 }
 

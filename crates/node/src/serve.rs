@@ -11,7 +11,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::processes::Peer;
+use super::peer::Peer;
 use super::shared::Shared;
 use sealbus_control::attachment::{
     AgentReport, AttachmentAnswer, AttachmentRequest, FrozenPart, Welcome,
@@ -58,7 +58,7 @@ pub(crate) async fn accept_local(listener: UnixListener, shared: Arc<Shared>) {
 }
 
 async fn serve_local(stream: UnixStream, strangers: Strangers<Option<u32>>, shared: Arc<Shared>) {
-    let peer = match stream.peer_cred() {
+    let peer = match Peer::of(&stream) {
         Ok(peer) => peer,
         Err(error) => {
             tracing::warn!(%error, "the system does not say who a process is: it is not let in");
@@ -66,14 +66,11 @@ async fn serve_local(stream: UnixStream, strangers: Strangers<Option<u32>>, shar
         }
     };
     let ours = rustix::process::getuid().as_raw();
-    if peer.uid() != ours && !shared.processes.is_slot(peer.uid()) {
-        tracing::warn!(uid = peer.uid(), "a process of another user was not let in");
+    let is_known = |uid: u32| uid == ours || shared.processes.is_slot(uid);
+    if !peer.uid.is_some_and(is_known) {
+        tracing::warn!(uid = peer.uid, "a process of another user was not let in");
         return;
     }
-    let peer = Peer {
-        uid: Some(peer.uid()),
-        pid: peer.pid().and_then(|pid| u32::try_from(pid).ok()),
-    };
     let place = strangers.came(peer.pid);
     serve(stream, Newcomer::Local { place, peer }, shared).await;
 }
@@ -92,7 +89,7 @@ pub(crate) enum Newcomer {
 impl Newcomer {
     fn peer(&self) -> Peer {
         match self {
-            Self::Local { peer, .. } => *peer,
+            Self::Local { peer, .. } => peer.clone(),
             Self::Remote(_) => Peer::default(),
         }
     }

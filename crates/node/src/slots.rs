@@ -1,16 +1,21 @@
-//! The users of programs' own. A user belongs to a program's folder for as long as the folder exists, on the whole
-//! machine: nodes note in a common place which are taken.
+//! The users of programs' own. A user belongs to a program's folder for as long as the folder exists, and for a while
+//! longer, on the whole machine: nodes note in a common place which are taken, and when they were used last.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
 
 /// Where the nodes of this machine note the users. A restart of the machine, which ends all programs, empties it.
 const NOTES: &str = "/run/sealbus/uids";
+
+/// A user is not given again before this time has passed since it was used: what its program left in places of others, such as
+/// files or a port, would be the next one's.
+const QUARANTINE: Duration = Duration::from_secs(3600);
 
 /// The users that a node may give.
 pub(crate) struct Slots {
@@ -45,7 +50,10 @@ impl Slots {
         // The last is the user of probes.
         for uid in *self.range.start()..*self.range.end() {
             match fs::read(self.note(uid)) {
-                Ok(taken) if taken == owner => return Ok(uid),
+                Ok(taken) if taken == owner => {
+                    self.used(uid)?;
+                    return Ok(uid);
+                }
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     free = Some(uid);
@@ -66,18 +74,27 @@ impl Slots {
         self.notes.join(uid.to_string())
     }
 
-    /// A user whose program's folder is gone, and who has no process.
+    /// Notes that a program has this user now, or has just ended.
+    pub(crate) fn used(&self, uid: u32) -> io::Result<()> {
+        let note = fs::File::options().write(true).open(self.note(uid))?;
+        note.set_modified(SystemTime::now())
+    }
+
+    /// A user whose program's folder is gone, who has no process, and was used long ago.
     fn forsaken(&self) -> io::Result<u32> {
         let living = living_users()?;
         let is_forsaken = |uid: &u32| {
             let folder = fs::read_to_string(self.note(*uid)).unwrap_or_default();
-            !Path::new(&folder).exists() && !living.contains(uid)
+            let used = fs::metadata(self.note(*uid)).and_then(|note| note.modified());
+            // A clock that went back does not shorten it.
+            let is_over = |used: SystemTime| used.elapsed().is_ok_and(|since| since >= QUARANTINE);
+            !Path::new(&folder).exists() && !living.contains(uid) && used.is_ok_and(is_over)
         };
         let mut all = *self.range.start()..*self.range.end();
         all.find(is_forsaken).ok_or_else(|| {
             let (first, last) = (self.range.start(), self.range.end());
             io::Error::other(format!(
-                "all users from {first} to {last} are taken: give the node more with --uids"
+                "all users from {first} to {last} are taken, or were used within the last hour: give the node more with --uids"
             ))
         })
     }
@@ -119,6 +136,12 @@ mod tests {
         let full = other.of(&folder("c")).unwrap_err();
         assert!(full.to_string().contains("are taken"), "{full}");
         fs::remove_dir(folder("a")).unwrap();
+        // Its program may have ended just now.
+        other.used(first).unwrap();
+        assert!(other.of(&folder("c")).is_err());
+        let note = fs::File::options().write(true).open(other.note(first));
+        let long_ago = SystemTime::now() - QUARANTINE;
+        note.unwrap().set_modified(long_ago).unwrap();
         assert_eq!(other.of(&folder("c")).unwrap(), first);
     }
 }

@@ -15,10 +15,11 @@ use super::child::{self, Invitation};
 use super::descendants;
 use super::memory::Remembered;
 use super::processes::{Entry, save};
+use super::refused;
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
-use sealbus_control::node::{Exit, Launch, MasterRequest};
+use sealbus_control::node::{Exit, Launch, LogPosition, MasterRequest};
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 use sealbus_manifest::isolation::Isolation;
 
@@ -32,6 +33,8 @@ const ABSENT: Duration = Duration::from_secs(20);
 const EARLIER: Duration = Duration::from_secs(8);
 /// How often it is checked for its end.
 const LOOK: Duration = Duration::from_millis(10);
+/// How much of the end of a log is looked at for what was refused, in bytes.
+const LOG_END: u32 = 64 * 1024;
 /// How long a process has to end if the request to stop could not go over its connection.
 const FORCED: Duration = Duration::from_secs(1);
 
@@ -83,7 +86,7 @@ impl Shared {
             .entries
             .lock()
             .insert(process.clone(), Entry::new(remembered));
-        let (mut child, pid) = match self.start_isolated(&launch, &modes, &mut log, &token).await {
+        let (mut child, pid, mode) = match self.start_isolated(&launch, &modes, &mut log, &token).await {
             Ok(started) => started,
             Err(why) => {
                 self.processes.entries.lock().remove(&process);
@@ -96,6 +99,9 @@ impl Shared {
         let shared = self.clone();
         tokio::spawn(async move {
             let exit = child::exit_of(child.wait().await);
+            if mode != Isolation::None && matches!(exit, Exit::Code { code } if code != 0) {
+                shared.advise(&launch.group);
+            }
             // Processes that the program itself started end with it.
             descendants::end(pid);
             shared.sweep(&process).await;
@@ -121,7 +127,7 @@ impl Shared {
         modes: &[Isolation],
         log: &mut File,
         token: &Token,
-    ) -> Result<(Child, u32), String> {
+    ) -> Result<(Child, u32, Isolation), String> {
         let invitation = Invitation {
             socket: &self.socket,
             token,
@@ -150,7 +156,7 @@ impl Shared {
                         tracing::info!(process = %launch.group, isolation = %mode, "isolated");
                         let _ = writeln!(log, "-- {} is isolated by {mode}", launch.group);
                     }
-                    return Ok((child, pid));
+                    return Ok((child, pid, *mode));
                 }
                 Err(error) => error,
             };
@@ -162,6 +168,21 @@ impl Shared {
             }
         }
         Err(refusals.join("; "))
+    }
+
+    /// Tells the log of a program that failed how the manifest opens the file that it was refused.
+    fn advise(&self, group: &str) {
+        let lines = LogPosition::LastLines {
+            lines: refused::LINES,
+        };
+        let Ok((end, _)) = self.logs.read(group, lines, LOG_END) else {
+            return;
+        };
+        if let Some(advice) = refused::advice(&end)
+            && let Ok(mut log) = self.logs.writer(group, "")
+        {
+            let _ = writeln!(log, "-- {group} was refused a file: {advice}");
+        }
     }
 
     /// Waits for the end of an earlier process of the same program. An agent that moves back may come before that.
