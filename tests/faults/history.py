@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 Event = list[Any]
+
+#: The numbers that a life sends.
+LIFE = 1_000_000
 
 
 def history(file: Path) -> list[Event]:
@@ -78,7 +81,8 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
         # What was under way when the life was saved may be noted after that.
         was_moved = any(event[0] == "saved" for event in life[-4:])
         last_life = None if was_moved else accepted
-    last, gaps = -1, 0
+    last: dict[int, int] = {}
+    gaps = 0
     for event, *values in received:
         if event != "heard" or values[0] != sender:
             continue
@@ -86,10 +90,10 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
         gaps += missed
         if number in verdict.heard and not again:
             verdict.doubled.append(number)
-        elif number < last and not again:
+        elif number < last.get(number // LIFE, -1) and not again:
             verdict.reordered.append(number)
         verdict.heard.add(number)
-        last = max(last, number)
+        last[number // LIFE] = max(number, last.get(number // LIFE, -1))
     verdict.invented = verdict.heard - begun
     missing = verdict.accepted - verdict.heard - verdict.told
     if kind in ("direct", "channel"):
@@ -101,12 +105,13 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
     return verdict
 
 
-def lives(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """The events of each process, one after the other."""
-    life: list[Event] = []
+def lives(events: Iterable[Event]) -> list[list[Event]]:
+    """The events of each process, from the first process on. Two may write at the same time, if one is on a node that was cut off."""
+    found: dict[int, list[Event]] = {}
     for event in events:
-        if event[0] == "life" and life:
-            yield life
-            life = []
-        life.append(event)
-    yield life
+        match event:
+            case ["life" | "saved", life]:
+                found.setdefault(life, []).append(event)
+            case ["begun" | "accepted" | "refused" | "told", number, *_]:
+                found.setdefault(number // LIFE, []).append(event)
+    return [found[life] for life in sorted(found)]

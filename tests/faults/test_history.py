@@ -1,8 +1,8 @@
 """The checker finds each fault in a history that has it."""
 
-from history import judge
+from history import LIFE, judge
 
-LIFE = ["life", 1]
+FIRST, SECOND = ["life", 0], ["life", 1]
 
 
 def accepted(*numbers):
@@ -14,7 +14,12 @@ def heard(*numbers):
 
 
 def verdict(sent, received, kind="direct"):
-    return judge([LIFE, *sent], [LIFE, *received], "source", kind)
+    return judge([FIRST, *sent], [FIRST, *received], "source", kind)
+
+
+def later(*numbers):
+    """Numbers of the second life."""
+    return [LIFE + number for number in numbers]
 
 
 def test_a_clean_history():
@@ -28,13 +33,20 @@ def test_what_was_accepted_and_not_heard_is_lost_unless_its_sender_was_told():
 
 
 def test_the_last_messages_of_a_killed_sender_are_excused_unless_they_were_on_disk():
-    sent = [*accepted(0, 1, 2), LIFE, *accepted(3, 4)]
-    assert verdict(sent, heard(0, 3, 4)).is_clean()
-    assert verdict(sent, heard(0, 2, 3, 4)).lost == {1}
-    assert verdict(sent, heard(0, 3, 4), "persistent").lost == {1, 2}
-    assert verdict(sent, heard(0, 1, 2, 3)).lost == {4}
-    moved = [*accepted(0, 1, 2), ["saved"], LIFE, *accepted(3, 4)]
-    assert verdict(moved, heard(0, 3, 4)).lost == {1, 2}
+    sent = [*accepted(0, 1, 2), SECOND, *accepted(*later(0, 1))]
+    assert verdict(sent, heard(0, *later(0, 1))).is_clean()
+    assert verdict(sent, heard(0, 2, *later(0, 1))).lost == {1}
+    assert verdict(sent, heard(0, *later(0, 1)), "persistent").lost == {1, 2}
+    assert verdict(sent, heard(0, 1, 2, *later(0))).lost == set(later(1))
+    moved = [*accepted(0, 1, 2), ["saved", 0], SECOND, *accepted(*later(0, 1))]
+    assert verdict(moved, heard(0, *later(0, 1))).lost == {1, 2}
+
+
+def test_a_life_that_goes_on_beside_the_next_one():
+    sent = [*accepted(0, 1), SECOND, *accepted(*later(0)), *accepted(2), *accepted(*later(1))]
+    assert verdict(sent, heard(0, 1, *later(0), 2, *later(1))).is_clean()
+    assert verdict(sent, heard(0, *later(0), 2, *later(1))).lost == {1}
+    assert verdict(sent, heard(0, 1, *later(1, 0), 2)).reordered == later(0)
 
 
 def test_doubled_reordered_and_invented():

@@ -18,6 +18,8 @@ TALKER = ROOT / "tests" / "faults" / "programs" / "talker.py"
 NODES = ("node-1", "node-2")
 #: How long something stays stopped or cut off. The platform gives nothing up for that.
 SECONDS = (0.5, 1.0, 2.0, 3.0)
+#: A node that is away for so long is given up, and its agents run elsewhere.
+LONG = (10.0, 14.0)
 
 
 def manifest(kind: str, notes: Path, address: str) -> str:
@@ -110,7 +112,13 @@ class Walk:
             "stop the Master": lambda: self.stop(self.factory.master.pid),
         }
         if self.wires:
-            found |= {"cut a wire": self.cut, "fill a disk": self.fill}
+            found |= {
+                "cut a wire": lambda: self.cut(SECONDS),
+                "cut a wire for long": lambda: self.cut(LONG),
+                "deafen a node": lambda: self.cut_one_way(self.wires.deafen, SECONDS + LONG),
+                "silence a node": lambda: self.cut_one_way(self.wires.silence, SECONDS + LONG),
+                "fill a disk": self.fill,
+            }
         return found
 
     def walk(self, length: int) -> None:
@@ -159,14 +167,23 @@ class Walk:
             if alive(pid):
                 os.kill(pid, signal.SIGCONT)
 
-    def cut(self) -> None:
+    def cut(self, seconds: tuple[float, ...]) -> None:
         assert self.wires is not None
         number = self.chance.choice((1, 2))
         self.wires.cut(number)
         try:
-            time.sleep(self.chance.choice(SECONDS))
+            time.sleep(self.chance.choice(seconds))
         finally:
             self.wires.mend(number)
+
+    def cut_one_way(self, cut: Callable[[int], None], seconds: tuple[float, ...]) -> None:
+        assert self.wires is not None
+        number = self.chance.choice((1, 2))
+        cut(number)
+        try:
+            time.sleep(self.chance.choice(seconds))
+        finally:
+            self.wires.open_both_ways(number)
 
     def fill(self) -> None:
         disk = self.disks[self.chance.choice(NODES)]

@@ -7,7 +7,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-#: Machines need root, and the program `ip` (iproute2).
+#: A bucket of tokens that is too small for any packet.
+NOTHING_PASSES = ("tbf", "rate", "8bit", "burst", "1", "limit", "1")
+#: Machines need root, and the programs `ip` and `tc` (iproute2).
 ARE_POSSIBLE = os.getuid() == 0 and shutil.which("ip") is not None
 
 
@@ -62,6 +64,19 @@ class Wires:
 
     def mend(self, number: int) -> None:
         run("ip", "link", "set", self.wire(number), "up")
+
+    def deafen(self, number: int) -> None:
+        """The machine hears nothing more, and is heard."""
+        run("tc", "qdisc", "add", "dev", self.wire(number), "root", *NOTHING_PASSES)
+
+    def silence(self, number: int) -> None:
+        """The machine is not heard any more, and hears."""
+        run("tc", "-n", self.machines[number - 1], "qdisc", "add", "dev", "eth0", "root", *NOTHING_PASSES)
+
+    def open_both_ways(self, number: int) -> None:
+        for words in (("-n", self.machines[number - 1], "qdisc", "del", "dev", "eth0"), ("qdisc", "del", "dev", self.wire(number))):
+            # The way that is open has no such rule.
+            subprocess.run(["tc", *words, "root"], check=False, capture_output=True)
 
 
 class Disk:

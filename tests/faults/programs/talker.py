@@ -1,17 +1,17 @@
 """An agent under faults. It writes its own history: a line of JSON for each event, in the file NAME in the folder NOTES.
 
-talker.py send KIND RECEIVER: sends the numbers 0, 1, 2 … while the file `talk` is in NOTES, and goes on behind the last number that
-an earlier life had begun.
+talker.py send KIND RECEIVER: sends the numbers LIFE, LIFE + 1, LIFE + 2 … while the file `talk` is in NOTES. Each life has a
+million numbers of its own, because an earlier one may go on for a while on a node that was cut off.
 talker.py hear KIND: notes what arrives.
 
 =====================================  ==================================================================
-["life", pid]                          a process begins: everything below it is of that life
+["life", life]                         a process begins
 ["begun", n]                           the number is about to be sent
 ["accepted", n]                        `send` or `publish` has returned
 ["refused", n, error]                  … or raised
 ["told", n, text]                      a failure came back
 ["heard", sender, n, again, missed]    the number arrived; `missed`: so many events before it are known to be gone
-["saved"]                              the life ends by a move: it was not killed
+["saved", life]                        the life ends by a move: it was not killed
 ["silent"]                             sends nothing more, until `talk` is there again
 =====================================  ==================================================================
 
@@ -29,11 +29,14 @@ from sealbus import AclMessage, Agent, Message, Performative, SealbusError, run
 
 NOTES = Path(os.environ["NOTES"])
 PAUSE = 0.004
+#: The numbers of a life.
+LIFE = 1_000_000
 CHANNELS = {"channel": "/news", "durable": "/history"}
 
 
 class Talker(Agent):
     kind = sys.argv[2]
+    life = 0
 
     def note(self, *event: Any) -> None:
         # One write for each line: a kill leaves no half of it behind another.
@@ -52,11 +55,14 @@ class Talker(Agent):
             self.note("heard", sender, int(number), message.may_be_again, 0)
 
     async def save(self) -> bytes:
-        self.note("saved")
+        self.note("saved", self.life)
         return b""
 
     async def setup(self) -> None:
-        self.note("life", os.getpid())
+        own = NOTES / self.aid.local_name
+        history = own.read_text().splitlines() if own.exists() else []
+        self.life = sum(json.loads(line)[0] == "life" for line in history)
+        self.note("life", self.life)
         self.create_task(self.live())
 
     async def restore(self, state: bytes) -> None:
@@ -79,8 +85,7 @@ class Hearer(Talker):
 
 class Sender(Talker):
     async def live(self) -> None:
-        history = (NOTES / self.aid.local_name).read_text().splitlines()
-        number = sum(json.loads(line)[0] == "begun" for line in history)
+        number = self.life * LIFE
         channel = await self.channel(CHANNELS[self.kind]) if self.kind in CHANNELS else None
         while True:
             if not (NOTES / "talk").exists():
