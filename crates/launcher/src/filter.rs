@@ -229,6 +229,7 @@ mod tests {
             directory: PathBuf::new(),
             environment: BTreeMap::new(),
             work: PathBuf::new(),
+            public: None,
             attachment: None,
             hidden: Vec::new(),
             home: None,

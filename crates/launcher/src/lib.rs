@@ -18,5 +18,6 @@ mod slot;
 mod view;
 
 pub use command::{Launching, SUBCOMMAND, launch, run};
+pub use paths::public_settings;
 pub use plan::{NotSealed, Order, Plan, Step};
 pub use probe::{Probed, probe};

@@ -93,12 +93,14 @@ impl Paths {
         for path in DEVICES {
             paths.allow_if_there(Path::new(path), Right::Use, &hidden);
         }
+        let settings = Path::new(SETTINGS);
         match plan.mode {
             // The program stays root, whose own files are not for it.
             Isolation::Landlock | Isolation::Namespace if rustix::process::geteuid().is_root() => {
-                paths.allow_public(Path::new("/etc"));
+                let public = plan.public.clone();
+                paths.allow_public(settings, public.unwrap_or_else(public_settings));
             }
-            _ => paths.allow_if_there(Path::new("/etc"), Right::Read, &hidden),
+            _ => paths.allow_if_there(settings, Right::Read, &hidden),
         }
         for part in parts_of(&plan.program) {
             paths.allow_if_there(&part, Right::Read, &hidden);
@@ -220,12 +222,8 @@ impl Paths {
         *known = right.max(*known);
     }
 
-    /// Allows what everybody may read. A folder in which all is public counts as one path.
-    fn allow_public(&mut self, folder: &Path) {
-        let (public, is_all) = public_in(folder);
-        if is_all {
-            return self.grant(folder, Right::Read);
-        }
+    /// Allows what everybody may read in a folder.
+    fn allow_public(&mut self, folder: &Path, public: Vec<PathBuf>) {
         self.grant(folder, Right::List);
         for path in public {
             self.grant(&path, Right::Read);
@@ -242,6 +240,22 @@ impl Paths {
 
 /// Shared memory by name.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The system's settings.
+const SETTINGS: &str = "/etc";
+
+/// What everybody may read of the system's settings. It takes some milliseconds.
+pub fn public_settings() -> Vec<PathBuf> {
+    public_parts(Path::new(SETTINGS))
+}
+
+/// What everybody may read in a folder. A folder in which all is public counts as one path.
+fn public_parts(folder: &Path) -> Vec<PathBuf> {
+    match public_in(folder) {
+        (_, true) => vec![folder.to_owned()],
+        (public, false) => public,
+    }
+}
 
 /// What everybody may read in a folder, and whether that is all of it.
 fn public_in(folder: &Path) -> (Vec<PathBuf>, bool) {
@@ -365,7 +379,7 @@ mod tests {
         close("shadow");
         close("ssh/key");
         let mut paths = Paths::default();
-        paths.allow_public(&root);
+        paths.allow_public(&root, public_parts(&root));
         for file in ["hosts", "ssh/config", "fonts/a"] {
             assert_eq!(
                 right_to(&paths, &root.join(file)),

@@ -35,6 +35,9 @@ pub struct Plan {
     pub environment: BTreeMap<String, String>,
     /// The folder that belongs to it.
     pub work: PathBuf,
+    /// What everybody may read in `/etc`, if the node has looked. A program that stays root gets nothing else of it.
+    #[serde(default)]
+    pub public: Option<Vec<PathBuf>>,
     /// The folder of the node's socket, if the program attaches there.
     pub attachment: Option<PathBuf>,
     /// State folders of the platform. The program sees nothing in them but its own folder and the socket.
@@ -179,6 +182,7 @@ mod tests {
             directory: "/".into(),
             environment: BTreeMap::new(),
             work: "/nowhere".into(),
+            public: None,
             attachment: None,
             hidden: Vec::new(),
             home: None,

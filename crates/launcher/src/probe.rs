@@ -51,6 +51,7 @@ fn seal_one(
         environment: BTreeMap::new(),
         hidden: Vec::new(),
         work,
+        public: None,
         attachment: None,
         home: None::<PathBuf>,
         confinement: Confinement::default(),

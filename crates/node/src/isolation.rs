@@ -7,8 +7,10 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
-use sealbus_launcher::{NotSealed, Order, Plan, Probed, launch, probe};
+use parking_lot::Mutex;
+use sealbus_launcher::{NotSealed, Order, Plan, Probed, launch, probe, public_settings};
 use sealbus_manifest::isolation::Isolation;
 use sealbus_seal::SecurityLevel;
 use tokio::net::UnixListener;
@@ -25,6 +27,8 @@ pub const SLOTS: RangeInclusive<u32> = 70_000..=79_999;
 const WORK: &str = "work";
 /// Folder of a program's temporary files, in its own.
 const TEMPORARY: &str = "tmp";
+/// How long what everybody may read in `/etc` counts as known.
+const SEEN: Duration = Duration::from_secs(10);
 /// The program of a probe has a folder of its own, too.
 const PROBE: &str = ".probe";
 
@@ -72,6 +76,8 @@ pub(crate) struct Sealing {
     hidden: Vec<PathBuf>,
     work: PathBuf,
     slots: Option<Slots>,
+    /// What everybody may read in `/etc`, and when the node looked.
+    public: Mutex<Option<(Instant, Vec<PathBuf>)>>,
 }
 
 impl Sealing {
@@ -109,6 +115,7 @@ impl Sealing {
             hidden: [config.hidden, vec![directory.to_owned()]].concat(),
             work: directory.join(WORK),
             slots,
+            public: Mutex::default(),
         })
     }
 
@@ -213,6 +220,7 @@ impl Sealing {
             directory: std::path::absolute(directory)?,
             environment,
             work,
+            public: self.public_settings(mode),
             attachment: None,
             hidden: self.hidden.clone(),
             home,
@@ -223,6 +231,23 @@ impl Sealing {
             plan.attachment = socket.parent().map(Path::to_owned);
         }
         Ok(plan)
+    }
+
+    /// What everybody may read in `/etc`, for a program that stays root. Programs that start soon after each other see the
+    /// same.
+    fn public_settings(&self, mode: Isolation) -> Option<Vec<PathBuf>> {
+        let stays_root = mode != Isolation::Uid && rustix::process::geteuid().is_root();
+        stays_root.then(|| {
+            let mut known = self.public.lock();
+            match &*known {
+                Some((at, public)) if at.elapsed() < SEEN => public.clone(),
+                _ => {
+                    let public = public_settings();
+                    *known = Some((Instant::now(), public.clone()));
+                    public
+                }
+            }
+        })
     }
 
     /// The process that seals itself and becomes the program.
@@ -302,6 +327,7 @@ mod tests {
             hidden: Vec::new(),
             work: PathBuf::new(),
             slots: None,
+            public: Mutex::default(),
         }
     }
 
