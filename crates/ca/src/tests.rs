@@ -405,7 +405,8 @@ fn a_ca_that_goes_on_from_an_older_copy_is_obeyed() {
     let roots = [root.certificate().clone()];
     let trust = || Trust::new(platform(), &roots, Duration::from_secs(10)).unwrap();
     let held = trust();
-    held.apply_deny_list(&first.deny_list_since(0), NOW).unwrap();
+    held.apply_deny_list(&first.deny_list_since(0), NOW)
+        .unwrap();
     let rows = backup
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_slice()));

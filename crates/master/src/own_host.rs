@@ -90,9 +90,7 @@ impl OwnHost {
                     false => desk.platform.clone(),
                 };
                 let name = desk.name.clone();
-                Ok((
-                    process, platform, name, deny_list, known, processes, rules,
-                ))
+                Ok((process, platform, name, deny_list, known, processes, rules))
             })
             .await?;
         let (sender, commands) = mpsc::channel(COMMANDS);

@@ -36,9 +36,9 @@ pub(crate) fn advice(log: &str) -> Option<String> {
 fn path_in(line: &str) -> Option<&str> {
     let starts = line.match_indices('/').map(|(at, _)| at);
     let before = |at: usize| line[..at].chars().next_back();
-    let start = starts
-        .into_iter()
-        .find(|at| before(*at).is_none_or(|before| !before.is_alphanumeric() && before != '/' && before != '.'))?;
+    let start = starts.into_iter().find(|at| {
+        before(*at).is_none_or(|before| !before.is_alphanumeric() && before != '/' && before != '.')
+    })?;
     let path = &line[start..];
     let end = match before(start) {
         Some(quote @ ('\'' | '"' | '`')) => path.find(quote),
@@ -72,13 +72,17 @@ mod tests {
         ] {
             let log = format!("begins\n{line}\nends\n");
             let advice = advice(&log).unwrap();
-            assert!(advice.ends_with(&format!("read = [\"{path}\"]")), "{advice}");
+            assert!(
+                advice.ends_with(&format!("read = [\"{path}\"]")),
+                "{advice}"
+            );
         }
     }
 
     #[test]
     fn without_a_path_the_keys_are_named_and_other_failures_get_no_advice() {
-        let rust = "Error: Os { code: 13, kind: PermissionDenied, message: \"Permission denied\" }\n";
+        let rust =
+            "Error: Os { code: 13, kind: PermissionDenied, message: \"Permission denied\" }\n";
         let advised = advice(rust).unwrap();
         assert!(advised.contains("`read` and `write`"), "{advised}");
         assert!(!advised.contains("read = ["), "{advised}");

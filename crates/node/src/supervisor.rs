@@ -86,13 +86,14 @@ impl Shared {
             .entries
             .lock()
             .insert(process.clone(), Entry::new(remembered));
-        let (mut child, pid, mode) = match self.start_isolated(&launch, &modes, &mut log, &token).await {
-            Ok(started) => started,
-            Err(why) => {
-                self.processes.entries.lock().remove(&process);
-                return Err(failed(why));
-            }
-        };
+        let (mut child, pid, mode) =
+            match self.start_isolated(&launch, &modes, &mut log, &token).await {
+                Ok(started) => started,
+                Err(why) => {
+                    self.processes.entries.lock().remove(&process);
+                    return Err(failed(why));
+                }
+            };
         self.save();
         tracing::info!(target: "sealbus::certification", step = 2, agent = %launch.agents.join(","),
             node = %self.name, pid, "started");

@@ -12,9 +12,7 @@ use webpki::{EndEntityCert, KeyUsage};
 use crate::certificate::{
     Certificate, CertificateChain, CertificateError, Fingerprint, MAX_CHAIN_LENGTH,
 };
-use crate::denylist::{
-    DenyList, DenyListError, DenyListUpdate, ReceivedDenyList, SignedDenyList,
-};
+use crate::denylist::{DenyList, DenyListError, DenyListUpdate, ReceivedDenyList, SignedDenyList};
 use crate::identity::{Identity, IdentityKind, PlatformName};
 use crate::timestamp::Timestamp;
 use crate::verified::{Verified, VerifiedIdentity};

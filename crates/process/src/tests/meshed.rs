@@ -257,7 +257,12 @@ async fn publishers_of_a_process_that_was_given_up_hear_which_events_were_not_co
         tokio::task::yield_now().await;
     }
     assert_eq!(publish().await.unwrap().processes, 1);
-    let list = world.deny_list.lock().sign(&world.authority).unwrap().whole();
+    let list = world
+        .deny_list
+        .lock()
+        .sign(&world.authority)
+        .unwrap()
+        .whole();
     tell.send(Command::DenyList(Blob(list))).await.unwrap();
     alice.wishes().stop_wished().await;
     let failure = alice.try_receive_failure().unwrap();

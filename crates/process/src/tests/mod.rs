@@ -133,7 +133,12 @@ impl TestHost {
         lifetime: Duration,
         inheritance: Vec<FrozenAgent>,
     ) -> (Arc<TestHost>, mpsc::Sender<Command>) {
-        let deny_list = world.deny_list.lock().sign(&world.authority).unwrap().whole();
+        let deny_list = world
+            .deny_list
+            .lock()
+            .sign(&world.authority)
+            .unwrap()
+            .whole();
         let process = ProcessId::random().unwrap().to_string();
         let (tell, commands) = mpsc::channel(16);
         world.processes.lock().push(tell.clone());

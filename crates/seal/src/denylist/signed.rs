@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::changes::{Changed, Changes};
 use super::entries::{Entry, encode_serial};
 use super::{
-    DeniedIdentity, Denial, DenyList, DenyListError, MAX_ENTRIES, MAX_SIGNED_LENGTH, Reason,
+    Denial, DeniedIdentity, DenyList, DenyListError, MAX_ENTRIES, MAX_SIGNED_LENGTH, Reason,
     encode_identity,
 };
 use crate::authority::IssuingAuthority;
@@ -134,11 +134,7 @@ impl SignedDenyList {
 }
 
 /// Encodes the number of items, and the items.
-fn counted<T>(
-    out: &mut Vec<u8>,
-    items: impl Iterator<Item = T>,
-    encode: impl Fn(T, &mut Vec<u8>),
-) {
+fn counted<T>(out: &mut Vec<u8>, items: impl Iterator<Item = T>, encode: impl Fn(T, &mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     let mut count = 0_u32;
@@ -210,7 +206,10 @@ impl<'r> ReceivedDenyList<'r> {
         verify: impl FnOnce(&[u8]) -> Result<Certificate, VerifyError>,
     ) -> Result<Self, DenyListError> {
         let authority = verify(self.chain.leaf())?;
-        if !authority.public_key().verifies(self.signed, &self.signature) {
+        if !authority
+            .public_key()
+            .verifies(self.signed, &self.signature)
+        {
             return Err(DenyListError::NotSigned(self.authority));
         }
         Ok(self)
