@@ -36,6 +36,7 @@ _C = TypeVar("_C")
 
 _ELEMENT = "__sealbus_element__"
 _MISSING = object()
+_LISTS = (list, Sequence, tuple, set, frozenset, Set)
 
 Kind = Literal["concept", "action", "predicate"]
 
@@ -46,6 +47,7 @@ class _Slot:
     name: str
     read: Reader
     required: bool
+    is_list: bool
 
 
 class Element:
@@ -69,15 +71,23 @@ class Element:
                     str(field.metadata.get("name", field.name)),
                     reader(hints[field.name], self.ontology),
                     field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+                    (get_origin(hints[field.name]) or hints[field.name]) in _LISTS,
                 )
                 for field in dataclasses.fields(self.cls)
             )
         return self._slots
 
     def term(self, instance: object) -> sl.Function:
-        """An instance as a term."""
+        """An instance as a term. The slots of a predicate stand by position: JADE reads no names there."""
         slots = {slot.name: _written(getattr(instance, slot.attribute)) for slot in self.slots}
-        return sl.Function(self.symbol, slots)
+        if self.kind != "predicate":
+            return sl.Function(self.symbol, slots)
+        while slots and next(reversed(slots.values())) is None:
+            slots.popitem()
+        for name, value in slots.items():
+            if value is None:
+                raise ValueError(f"{name} of {self.symbol} cannot be None before slots that are not: they have no names")
+        return sl.Function(self.symbol, tuple(slots.values()))
 
     def instance(self, arguments: sl.Arguments) -> Any:
         """The instance with these slots, given by name or by position."""
@@ -93,6 +103,9 @@ class Element:
             try:
                 if value is not _MISSING:
                     values[slot.attribute] = slot.read(value)
+                elif slot.is_list:
+                    # JADE leaves out an empty one.
+                    values[slot.attribute] = slot.read([])
                 elif slot.required:
                     raise Misfit("expected a value, got nothing")
             except Misfit as misfit:
@@ -221,7 +234,7 @@ def reader(kind: Any, ontology: Ontology) -> Reader:
     container = origin or kind
     if origin is Union or origin is UnionType:
         return _union(arguments, ontology)
-    if container in (list, Sequence, tuple, set, frozenset, Set):
+    if container in _LISTS:
         item = arguments[0] if arguments else Any
         if container is tuple and arguments[1:] not in ((), (...,)):
             raise TypeError(f"{kind!r} cannot be read from SL: a tuple there is tuple[T, ...]")
@@ -342,6 +355,15 @@ def _exactly(*kinds: type) -> Reader:
     return read
 
 
+def _read_str(value: Any) -> Any:
+    if isinstance(value, bool):
+        # Others write the string "true" as the truth value.
+        return str(value).lower()
+    if isinstance(value, str):
+        return value
+    raise Misfit(f"expected str, got {_symbol(value)}")
+
+
 def _read_bool(value: Any) -> Any:
     if isinstance(value, bool):
         return value
@@ -364,9 +386,9 @@ def _read_aid(value: Any) -> Any:
         raise Misfit(f"expected an agent-identifier, got {_symbol(value)}")
     if not isinstance(slots, Mapping):
         slots = dict(zip(("name", "addresses", "resolvers"), slots, strict=False))
-    texts = _members(_exactly(str), list)
+    texts = _members(_read_str, list)
     try:
-        name = _exactly(str)(slots.get("name"))
+        name = _read_str(slots.get("name"))
         addresses = texts(slots.get("addresses", []))
         resolvers = _members(_read_aid, list)(slots.get("resolvers", []))
         return AID(name, addresses=addresses, resolvers=resolvers)
@@ -375,7 +397,7 @@ def _read_aid(value: Any) -> Any:
 
 
 _SIMPLE: dict[Any, Reader] = {
-    str: _exactly(str),
+    str: _read_str,
     int: _exactly(int),
     float: _exactly(float, int),
     bool: _read_bool,

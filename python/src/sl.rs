@@ -144,6 +144,7 @@ impl<'py> Tree<'py> {
         Ok(match term {
             Term::Variable(name) => self.node("Variable", (&**name,))?,
             Term::Text(text) => PyString::new(py, text).into_any(),
+            Term::Truth(truth) => PyBool::new(py, *truth).to_owned().into_any(),
             Term::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
             Term::Integer(value) => value.into_pyobject(py)?.into_any(),
             Term::Float(value) => PyFloat::new(py, value.get()).into_any(),
@@ -274,7 +275,7 @@ impl Source<'_, '_> {
             return Ok(Term::text(text.extract::<String>()?));
         }
         if let Ok(truth) = value.cast::<PyBool>() {
-            return Ok(Term::text(if truth.is_true() { "true" } else { "false" }));
+            return Ok(Term::Truth(truth.is_true()));
         }
         if value.is_instance_of::<PyInt>() {
             let number = value

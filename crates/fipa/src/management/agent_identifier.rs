@@ -146,6 +146,7 @@ fn term_to_expression(term: &Term<'_>) -> Expression {
     };
     match term {
         Term::Text(text) => Expression::from(text.as_ref()),
+        Term::Truth(truth) => Expression::from(truth.to_string()),
         Term::Bytes(bytes) => Expression::Bytes(bytes.to_vec()),
         Term::Integer(integer) => Expression::from(*integer),
         Term::Float(float) => {

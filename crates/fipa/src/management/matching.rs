@@ -92,7 +92,10 @@ impl Term<'_> {
                     .all(|wanted| rest.any(|member| member.matches(wanted)))
             }
             (Term::Function(entry), Term::Function(template)) => function(entry, template),
-            (Term::Text(_) | Term::Bytes(_), Term::Text(_) | Term::Bytes(_)) => {
+            (
+                Term::Text(_) | Term::Bytes(_) | Term::Truth(_),
+                Term::Text(_) | Term::Bytes(_) | Term::Truth(_),
+            ) => {
                 self == template
                     || (self.as_text().is_some() && self.as_text() == template.as_text())
             }

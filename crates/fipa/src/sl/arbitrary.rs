@@ -65,6 +65,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 fn constant() -> impl Strategy<Value = Tree> {
     prop_oneof![
         4 => text().prop_map(Term::Text),
+        1 => any::<bool>().prop_map(Term::Truth),
         1 => text().prop_map(Term::Variable),
         1 => bytes().prop_map(|it| Term::Bytes(it.into())),
         1 => any::<i64>().prop_map(Term::Integer),

@@ -39,4 +39,4 @@ pub use tree::{
     Wff,
 };
 #[cfg(feature = "serde")]
-pub use value::{ValueError, from_term, to_term};
+pub use value::{ValueError, from_term, to_predicate, to_term};

@@ -373,6 +373,8 @@ impl<'a> Parser<'a> {
 
     fn term(&mut self) -> Parsed<Term<'a>> {
         match self.next()? {
+            (_, Token::Word("true")) => Ok(Term::Truth(true)),
+            (_, Token::Word("false")) => Ok(Term::Truth(false)),
             (_, Token::Word(word)) => Ok(Term::Text(Text::Borrowed(word))),
             (_, Token::Constant(constant)) => Ok(constant),
             (_, Token::Variable(name)) => Ok(Term::Variable(name)),

@@ -28,6 +28,15 @@ fn symbol(text: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// Writes a string at a place where, unquoted, these two words would be the truth values.
+fn constant(text: &str, out: &mut Vec<u8>) {
+    if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") {
+        literal::write_string(text, out);
+    } else {
+        string(text, out);
+    }
+}
+
 /// The items of a list.
 trait Member {
     fn write(&self, out: &mut Vec<u8>);
@@ -125,13 +134,7 @@ impl Wff<'_> {
         match self {
             Self::True => out.extend_from_slice(b"true"),
             Self::False => out.extend_from_slice(b"false"),
-            // Unquoted, these two would be the truth values.
-            Self::Symbol(name)
-                if name.eq_ignore_ascii_case("true") || name.eq_ignore_ascii_case("false") =>
-            {
-                literal::write_string(name, out);
-            }
-            Self::Symbol(name) => string(name, out),
+            Self::Symbol(name) => constant(name, out),
             Self::Predicate(predicate) => predicate.encode(out),
             Self::Equals(it) => {
                 list(Keyword::Equals, out, &[&it.0, &it.1]);
@@ -214,7 +217,9 @@ impl Term<'_> {
         };
         match self {
             Self::Variable(name) => Variable(name).write(out),
-            Self::Text(text) => string(text, out),
+            Self::Text(text) => constant(text, out),
+            Self::Truth(true) => out.extend_from_slice(b"true"),
+            Self::Truth(false) => out.extend_from_slice(b"false"),
             Self::Bytes(it) => literal::write_counted(it, out),
             Self::Integer(it) => out.extend_from_slice(it.to_string().as_bytes()),
             Self::Float(it) => out.extend_from_slice(it.to_string().as_bytes()),

@@ -233,6 +233,7 @@ impl Check {
             Term::Action(action) => self.action(action),
             Term::Identifying(expression) => self.identifying(expression),
             Term::Text(_)
+            | Term::Truth(_)
             | Term::Bytes(_)
             | Term::Integer(_)
             | Term::Float(_)

@@ -164,6 +164,8 @@ pub enum Term<'a> {
     Variable(Text<'a>),
     /// A string constant, whether it was written as a word or in quotes.
     Text(Text<'a>),
+    /// The word `true` or `false`, with which JADE writes truth values. The string of these letters is quoted.
+    Truth(bool),
     /// A byte-length encoded string, `#3"abc`: any bytes. A string that is UTF-8 and ends in a backslash is read as
     /// [`Term::Text`], because such text has no other written form.
     Bytes(Cow<'a, [u8]>),
@@ -309,6 +311,8 @@ impl<'a> Term<'a> {
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
+            Self::Truth(true) => Some("true"),
+            Self::Truth(false) => Some("false"),
             Self::Bytes(bytes) => core::str::from_utf8(bytes).ok(),
             _ => None,
         }
@@ -472,6 +476,7 @@ mod owned {
             match self {
                 Self::Variable(name) => Term::Variable(text(name)),
                 Self::Text(it) => Term::Text(text(it)),
+                Self::Truth(it) => Term::Truth(it),
                 Self::Bytes(bytes) => Term::Bytes(Cow::Owned(bytes.into_owned())),
                 Self::Integer(it) => Term::Integer(it),
                 Self::Float(it) => Term::Float(it),

@@ -1,6 +1,8 @@
 //! Bodies in FIPA-SL: expressions, and the actions and predicates of ontologies.
 
-use sealbus_fipa::sl::{ActionExpression, Content, ContentExpression, Term, Wff, to_term};
+use sealbus_fipa::sl::{
+    ActionExpression, Content, ContentExpression, Term, Wff, to_predicate, to_term,
+};
 use sealbus_fipa::{AclMessageRef, Aid};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -59,7 +61,7 @@ pub struct Action<T> {
     pub act: T,
 }
 
-/// `((predicate …))`: something that is true.
+/// `((predicate …))`: something that is true. Its slots are written by position, as JADE reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Predicate<T>(pub T);
 
@@ -155,13 +157,8 @@ impl<T: Element> Body for Action<T> {
 
 impl<T: Element> Body for Predicate<T> {
     fn write(&self) -> Result<WrittenBody, BodyError> {
-        match to_term(&self.0).map_err(BodyError::whole)? {
-            Term::Function(predicate) if predicate.has_arguments() => {
-                Ok(written::<T>(Wff::Predicate(predicate)))
-            }
-            Term::Function(symbol) => Ok(written::<T>(Wff::Symbol(symbol.symbol))),
-            other => expected("a struct", &other),
-        }
+        let predicate = to_predicate(&self.0).map_err(BodyError::whole)?;
+        Ok(written::<T>(predicate))
     }
 
     fn read(message: &AclMessageRef<'_>) -> Result<Self, BodyError> {

@@ -237,7 +237,7 @@ mod sl {
         let disc = Item::Disc {
             title: "Songs".to_owned(),
         };
-        comes_back(&sell(disc));
+        comes_back(&sell(disc.clone()));
         comes_back(&Done(sell(Item::Nothing)));
         comes_back(&Outcome {
             action: sell(Item::Nothing),
@@ -245,6 +245,15 @@ mod sl {
         });
         let message = comes_back(&Predicate(Open));
         assert_eq!(message.content.unwrap().as_text(), Some("(Open)"));
+        let owned = comes_back(&Predicate(Owned {
+            owner: "true".to_owned(),
+            item: Some(disc),
+            note: None,
+        }));
+        assert_eq!(
+            owned.content.unwrap().as_text(),
+            Some("((Owned \"true\" (CD :title Songs)))")
+        );
         let term = to_term(&book()).unwrap();
         assert_eq!(from_term::<Book>(&term).unwrap(), book());
     }
@@ -296,13 +305,26 @@ mod sl {
         assert!(to_term(&f64::NAN).is_err());
         assert!(to_term(&u64::MAX).is_err());
         assert!(to_term(&[None, Some(1)]).is_err());
+        let gap = Predicate(Owned {
+            owner: "j".to_owned(),
+            item: None,
+            note: Some("n".to_owned()),
+        });
+        let error = AclMessage::new(Performative::Inform)
+            .with_body(&gap)
+            .err()
+            .unwrap();
+        assert!(
+            error.to_string().contains("item cannot be left out"),
+            "{error}"
+        );
     }
 
     proptest! {
         #[test]
         fn any_book_comes_back(title in ".*", price in -1e9..1e9, authors in proptest::collection::vec(".*", 0..4), edition: Option<i64>, signed: Option<bool>) {
             let book = Book { title, price, authors, edition, published: None, signed };
-            let message = comes_back(&Predicate(Owned(book)));
+            let message = comes_back(&Predicate(Bound { item: book }));
             prop_assert!(message.body::<Content<'static>>().is_ok());
         }
 
@@ -316,9 +338,22 @@ mod sl {
     }
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-    struct Owned(Book);
+    struct Bound {
+        item: Book,
+    }
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    struct Owned {
+        owner: String,
+        item: Option<Item>,
+        note: Option<String>,
+    }
 
     impl Element for Owned {
+        const ONTOLOGY: &'static str = "book-trading";
+    }
+
+    impl Element for Bound {
         const ONTOLOGY: &'static str = "book-trading";
     }
 }

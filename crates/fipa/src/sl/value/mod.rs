@@ -1,7 +1,7 @@
 //! Values of serde types as terms: how the objects of an ontology are written.
 //!
 //! A struct is a frame with its fields as slots, `(book :title "SL" :price 12.5)`, in their order; a field that is `None`
-//! is left out. A sequence is a `sequence`; a truth value is the word `true` or `false`. An enum whose variants hold
+//! is left out. JADE also leaves out an empty sequence: such a field has `#[serde(default)]`. A sequence is a `sequence`; a truth value is the word `true` or `false`, which as a string is quoted. An enum whose variants hold
 //! structs is the frame of one of them, under the variant's name. JADE's codec reads this, and writes what is read here.
 //! Slots may also come by position, in the order of the fields, and symbols in any letter case.
 
@@ -14,7 +14,7 @@ use core::fmt;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, de, ser};
 
-use super::Term;
+use super::{Term, Wff};
 
 /// Why a value is no term, or a term not such a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +54,19 @@ impl de::Error for ValueError {
 /// field.
 pub fn to_term<T: Serialize + ?Sized>(value: &T) -> Result<Term<'static>, ValueError> {
     write::term(value)
+}
+
+/// Writes a struct as a predicate. Its slots stand by position, since the standard's grammar has no names there, and JADE
+/// reads none.
+///
+/// # Errors
+/// As of [`to_term`]; also for a field that is `None` before others that are not, and for what is no struct.
+pub fn to_predicate<T: Serialize + ?Sized>(value: &T) -> Result<Wff<'static>, ValueError> {
+    match write::by_position(value)? {
+        Term::Function(predicate) if predicate.has_arguments() => Ok(Wff::Predicate(predicate)),
+        Term::Function(symbol) => Ok(Wff::Symbol(symbol.symbol)),
+        _ => Err(ValueError("only a struct is a predicate".to_string())),
+    }
 }
 
 /// Reads a term as a value.

@@ -25,6 +25,7 @@ fn kind(term: &Term<'_>) -> Cow<'static, str> {
     match term {
         Term::Variable(_) => "a variable".into(),
         Term::Text(_) => "a string".into(),
+        Term::Truth(_) => "a truth value".into(),
         Term::Bytes(_) => "bytes".into(),
         Term::Integer(_) => "an integer".into(),
         Term::Float(_) => "a float".into(),
@@ -78,6 +79,7 @@ impl<'de> Deserializer<'de> for &Term<'_> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
         match self {
             Term::Text(text) | Term::Variable(text) => visitor.visit_str(text),
+            Term::Truth(truth) => visitor.visit_bool(*truth),
             Term::Bytes(bytes) => visitor.visit_bytes(bytes),
             Term::Integer(value) => visitor.visit_i64(*value),
             Term::Float(value) => visitor.visit_f64(value.get()),
@@ -118,7 +120,18 @@ impl<'de> Deserializer<'de> for &Term<'_> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, ValueError> {
-        self.deserialize_struct(name, &[], visitor)
+        let symbol = match self {
+            Term::Function(frame) if !frame.has_arguments() => frame.symbol.as_ref(),
+            Term::Text(text) => text.as_ref(),
+            _ => "",
+        };
+        if symbol.eq_ignore_ascii_case(name) {
+            return visitor.visit_unit();
+        }
+        Err(ValueError::custom(format!(
+            "expected {name}, got {}",
+            kind(self)
+        )))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -174,8 +187,20 @@ impl<'de> Deserializer<'de> for &Term<'_> {
         })
     }
 
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
+        match self {
+            // Others write the string `true` as the truth value.
+            Term::Truth(truth) => visitor.visit_string(truth.to_string()),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
+        self.deserialize_str(visitor)
+    }
+
     forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf seq tuple tuple_struct map
+        i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf seq tuple tuple_struct map
         identifier ignored_any
     }
 }

@@ -17,13 +17,23 @@ use crate::forms::DATE_TIME;
 use crate::sl::{Float, Parameter, Term};
 
 pub(super) fn term<T: Serialize + ?Sized>(value: &T) -> Result<Term<'static>, ValueError> {
-    value
-        .serialize(Writer)?
-        .ok_or_else(|| ValueError::custom("SL has no word for nothing: only a field can be None"))
+    written(value.serialize(Writer { by_position: false })?)
+}
+
+/// A struct as a frame whose slots have no names.
+pub(super) fn by_position<T: Serialize + ?Sized>(value: &T) -> Result<Term<'static>, ValueError> {
+    written(value.serialize(Writer { by_position: true })?)
+}
+
+fn written(term: Option<Term<'static>>) -> Result<Term<'static>, ValueError> {
+    term.ok_or_else(|| ValueError::custom("SL has no word for nothing: only a field can be None"))
 }
 
 /// Writes one value; `None` is no term.
-struct Writer;
+struct Writer {
+    /// Whether the slots of a struct have no names. Those of structs in it have.
+    by_position: bool,
+}
 
 type Written = Result<Option<Term<'static>>, ValueError>;
 
@@ -66,7 +76,7 @@ impl Serializer for Writer {
     }
 
     fn serialize_bool(self, value: bool) -> Written {
-        Ok(Some(text(if value { "true" } else { "false" })))
+        Ok(Some(Term::Truth(value)))
     }
 
     fn serialize_f32(self, value: f32) -> Written {
@@ -176,7 +186,7 @@ impl Serializer for Writer {
     }
 
     fn serialize_struct(self, name: &'static str, length: usize) -> Result<Frame, ValueError> {
-        Ok(Frame::new(name, length))
+        Ok(Frame::new(name, length, self.by_position))
     }
 
     fn serialize_struct_variant(
@@ -186,7 +196,7 @@ impl Serializer for Writer {
         variant: &'static str,
         length: usize,
     ) -> Result<Frame, ValueError> {
-        Ok(Frame::new(variant, length))
+        Ok(Frame::new(variant, length, self.by_position))
     }
 }
 
@@ -242,15 +252,46 @@ items! {
 /// Slots of an object.
 struct Frame {
     symbol: &'static str,
-    slots: Vec<Parameter<'static>>,
+    slots: Vec<(&'static str, Option<Term<'static>>)>,
+    by_position: bool,
 }
 
 impl Frame {
-    fn new(symbol: &'static str, length: usize) -> Self {
+    fn new(symbol: &'static str, length: usize, by_position: bool) -> Self {
         Self {
             symbol,
             slots: Vec::with_capacity(length),
+            by_position,
         }
+    }
+
+    fn add<T: Serialize + ?Sized>(
+        &mut self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<(), ValueError> {
+        let value = value.serialize(Writer { by_position: false })?;
+        self.slots.push((name, value));
+        Ok(())
+    }
+
+    fn finish(self) -> Written {
+        let given = |(name, value): (&'static str, Option<_>)| Some(Parameter::new(name, value?));
+        if !self.by_position {
+            let slots = self.slots.into_iter().filter_map(given).collect();
+            return Ok(Some(Term::frame(self.symbol, slots)));
+        }
+        let mut slots = self.slots;
+        while slots.pop_if(|(_, value)| value.is_none()).is_some() {}
+        let terms = slots.into_iter().map(|(name, value)| {
+            value.ok_or_else(|| {
+                ValueError::custom(format!(
+                    "{name} cannot be left out before slots that are there: they have no names"
+                ))
+            })
+        });
+        let terms = terms.collect::<Result<_, _>>()?;
+        Ok(Some(Term::function(self.symbol, terms)))
     }
 }
 
@@ -265,14 +306,16 @@ macro_rules! frames {
                 name: &'static str,
                 value: &T,
             ) -> Result<(), ValueError> {
-                if let Some(value) = value.serialize(Writer)? {
-                    self.slots.push(Parameter::new(name, value));
-                }
+                self.add(name, value)
+            }
+
+            fn skip_field(&mut self, name: &'static str) -> Result<(), ValueError> {
+                self.slots.push((name, None));
                 Ok(())
             }
 
             fn end(self) -> Written {
-                Ok(Some(Term::frame(self.symbol, self.slots)))
+                self.finish()
             }
         }
     )*};
