@@ -21,14 +21,14 @@ class Clerk(Agent):
 
 class Visitor(Agent):
     async def setup(self) -> None:
-        await self.ask("clerk", "open the door")
-        await self.ask("clerk", "open the safe")
-        await self.ask("clerk", "drop the vase")
-        await self.ask("clerk", "sing")
-        await self.ask("janitor", "clean the stairs")
+        await self.wish("clerk", "open the door")
+        await self.wish("clerk", "open the safe")
+        await self.wish("clerk", "drop the vase")
+        await self.wish("clerk", "sing")
+        await self.wish("janitor", "clean the stairs")
         self.stop_all()
 
-    async def ask(self, whom: str, what: str) -> None:
+    async def wish(self, whom: str, what: str) -> None:
         try:
             answer = await self.request(AclMessage(Performative.REQUEST, whom, what), timeout=0.5)
             print(f"{what}? {answer.performative}: {answer.text}")

@@ -92,6 +92,7 @@ from sealbus.errors import (
 from sealbus.loop import EventLoop
 from sealbus.performative import OwnPerformative, Performative
 from sealbus.platform import Platform, run
+from sealbus.tools import Answer, Progress, tool
 
 __all__ = [
     "AID",
@@ -103,6 +104,7 @@ __all__ = [
     "AgentStopped",
     "Ams",
     "AmsAgentDescription",
+    "Answer",
     "Behaviour",
     "BodyError",
     "Channel",
@@ -130,6 +132,7 @@ __all__ = [
     "Performative",
     "Platform",
     "PlatformError",
+    "Progress",
     "ProtocolError",
     "Reach",
     "ReceiveTimeout",
@@ -161,6 +164,7 @@ __all__ = [
     "sequence",
     "sl",
     "sync",
+    "tool",
 ]
 
 if hasattr(os, "register_at_fork"):

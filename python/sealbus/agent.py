@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from sealbus._sealbus import AID, AclMessage, ChannelEvent, Filter, Message
+from sealbus._sealbus import AID, AclMessage, ChannelEvent, Filter, Message, ServiceDescription
 from sealbus.behaviour import Behaviour, Step, once
 from sealbus.channel import (
     Channel,
@@ -22,6 +22,7 @@ from sealbus.directory import Ams, Df
 from sealbus.errors import AgentStopped
 from sealbus.mark import Mark, Schedule, Supervise, check, marks_of
 from sealbus.performative import Performative
+from sealbus.tools import Answer, Tool, add_tools
 
 if TYPE_CHECKING:
     from sealbus._sealbus import Value
@@ -117,6 +118,7 @@ class Agent:
     """
 
     _marks: ClassVar[tuple[tuple[str, Mark], ...]] = ()
+    _tools: ClassVar[tuple[Tool, ...]] = ()
     _supervise: ClassVar[Supervise] = "ignore"
     _name: str | None = None
     _life: Life | None = None
@@ -134,7 +136,10 @@ class Agent:
             check(supervise)
             cls._supervise = supervise
         marked = marks_of(cls)
-        cls._marks = tuple((attribute, mark) for attribute, marks in marked.items() for mark in marks)
+        cls._tools, served = add_tools(cls)
+        own = tuple((attribute, mark) for attribute, marks in marked.items() for mark in marks)
+        # Handlers describe what they want; tools take the other requests.
+        cls._marks = own + served
 
     # ----- hooks
 
@@ -311,6 +316,33 @@ class Agent:
         :class:`~sealbus.RequestTimeout` when no reply came within `timeout` seconds.
         """
         return await self._living.request(message, timeout)
+
+    def ask(
+        self,
+        to: AID | str | ServiceDescription,
+        body: object,
+        *,
+        stream: type[_T],
+        tool: str | None = None,
+        timeout: float | None = None,
+        window: int = 16,
+    ) -> Answer[_T]:
+        """Asks a tool of another agent for an answer that comes in parts of the type `stream`::
+
+            async with self.ask("writer", Prompt("once upon a time"), stream=Chunk) as answer:
+                async for chunk in answer:
+                    print(chunk.text)
+
+        Leaving the block before the end cancels the tool's work. The tool gets no further ahead than `window` parts that
+        were not taken. `to` is an agent, or a service that the DF knows. `tool` names one of several tools of an agent.
+        A refusal or failure raises :class:`~sealbus.ConversationError`, and silence of `timeout` seconds
+        :class:`~sealbus.ConversationTimeout`. See :func:`~sealbus.tool`.
+        """
+        return Answer(self, to, body, stream, tool, timeout, window)
+
+    def tools(self) -> list[ServiceDescription]:
+        """What the agent's methods marked :func:`~sealbus.tool` offer, for ``df.register(*self.tools())``."""
+        return [each.service for each in self._tools]
 
     # ----- channels
 

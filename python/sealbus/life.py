@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sealbus._sealbus import (
     AID,
@@ -50,6 +50,17 @@ TURN = 256
 """Messages an agent takes or sends without a pause before other work of the loop gets its turn."""
 
 
+class Receiver(Protocol):
+    """Somebody whom the messages that a filter takes belong to."""
+
+    @property
+    def filter(self) -> Filter | None:
+        """The messages."""
+
+    def wake(self) -> None:
+        """There may be a message, or the agent is being stopped."""
+
+
 class _Waiter:
     """Somebody who waits for a message that a filter takes."""
 
@@ -84,7 +95,7 @@ class Life:
         self.clock = platform.clock
         self._pump = platform.pump
         self._takes_messages = agent._takes_messages()
-        self._waiters: list[_Waiter] = []
+        self._waiters: list[Receiver] = []
         # Set while the agent is at rest: done when there is something to do.
         self._rest: asyncio.Future[None] | None = None
         self.tasks = Tasks(self)
@@ -115,7 +126,7 @@ class Life:
         """Waits for the next message that `filter` takes."""
         if self.turn <= 0:
             await self.pause()
-        self._check_not_stopping()
+        self.check_not_stopping()
         waiter = self._expect(filter)
         try:
             message = await self._wait(waiter, timeout)
@@ -199,7 +210,7 @@ class Life:
         """Whether somebody waits for a message of this agent."""
         return bool(self._waiters)
 
-    def _look_for(self, waiter: _Waiter) -> Message | None:
+    def _look_for(self, waiter: Receiver) -> Message | None:
         """A message for the waiter: one that nobody else asks for by a filter, if it has none itself."""
         if waiter.filter is None:
             awaited = [other.filter for other in self._waiters if other.filter is not None]
@@ -207,7 +218,20 @@ class Life:
                 return self.handle.try_receive_except(awaited)
         return self.handle.try_receive(waiter.filter)
 
-    def _check_not_stopping(self) -> None:
+    def attend(self, receiver: Receiver) -> None:
+        """From now on the receiver alone gets its messages, with :meth:`take`."""
+        self._waiters.append(receiver)
+
+    def ignore(self, receiver: Receiver) -> None:
+        """Ends :meth:`attend`."""
+        self._waiters.remove(receiver)
+
+    def take(self, receiver: Receiver) -> Message | None:
+        """The next message of the receiver, which is told of the one after the last."""
+        return None if self.moving is not None else self._look_for(receiver)
+
+    def check_not_stopping(self) -> None:
+        """Raises AgentStopped if nothing will come any more."""
         if self._stopping and not self._tearing_down:
             raise AgentStopped(self.name, "is being stopped")
 
@@ -233,7 +257,7 @@ class Life:
                 message = self._look_for(waiter)
                 if message is not None or expired:
                     return message
-                self._check_not_stopping()
+                self.check_not_stopping()
                 if timeout is not None and expiry is None:
                     expiry = self.clock.call_later(timeout, expire)
                 waiter.future = self.loop.create_future()
@@ -251,7 +275,7 @@ class Life:
             self._begin_to_stop()
         elif wish == "freeze":
             self._freeze = True
-        for waiter in self._waiters:
+        for waiter in [*self._waiters]:
             if self.handle.has_mail(waiter.filter):
                 waiter.wake()
         self.handlers.pull()
@@ -343,7 +367,7 @@ class Life:
         if self._tearing_down:
             return
         self.stop()
-        for waiter in self._waiters:
+        for waiter in [*self._waiters]:
             waiter.wake()
         if self._task is not None:
             self.clock.call_later(HOOK_GRACE, self._cancel_hook)
@@ -488,7 +512,7 @@ class Life:
         self._leaving = True
         try:
             # Handlers that wait for a message learn that none will come.
-            for waiter in self._waiters:
+            for waiter in [*self._waiters]:
                 waiter.wake()
             await self.handlers.settle(self._grace_ends - self.clock.now())
             await self.behaviours.end(self._grace_ends - self.clock.now())
@@ -505,7 +529,7 @@ class Life:
         finally:
             self._tearing_down = False
             self.handlers.close()
-            for waiter in self._waiters:
+            for waiter in [*self._waiters]:
                 waiter.wake()
             self._pump.ignore(self._number)
             parting = "moved" if self._moved else "ended" if self.failure is None else "failed"

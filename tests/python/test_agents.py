@@ -354,9 +354,9 @@ async def test_a_task_beside_the_hooks_gets_its_own_replies(platform: Platform) 
 
     class Busy(Agent):
         async def setup(self) -> None:
-            self.create_task(self.ask())
+            self.create_task(self.question())
 
-        async def ask(self) -> None:
+        async def question(self) -> None:
             for number in range(100):
                 reply = await self.request(AclMessage("request", "echo", str(number)), timeout=60)
                 replies.append(reply.text)

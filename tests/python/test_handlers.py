@@ -265,7 +265,7 @@ async def test_stacked_marks_all_count(platform: Platform) -> None:
     class Many(Agent):
         @on("request")
         @on("query-ref", ontology="trade")
-        async def ask(self, message: Message) -> None:
+        async def question(self, message: Message) -> None:
             heard.append(message.performative)
             await self.reply(message, "inform")
 
