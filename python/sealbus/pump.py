@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from sealbus import _sealbus
+from sealbus import _sealbus, log
 from sealbus.errors import PlatformError
 from sealbus.loop import EventLoop
 
@@ -20,6 +20,7 @@ class Pump:
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._mailboxes: dict[int, Callable[[], None]] = {}
         self._count = 0
+        self._has_log = log.begin(self._native)
         # The selector that waits in the runtime, if the loop has one.
         self._selector = loop.selector if isinstance(loop, EventLoop) and loop.selector.drives else None
         if self._selector is not None:
@@ -40,6 +41,8 @@ class Pump:
 
     def close(self) -> None:
         """Stops listening. Calls that have not ended are cancelled."""
+        if self._has_log:
+            log.flush()
         if not self._loop.is_closed():
             if self._selector is not None:
                 self._selector.detach(self._native)
@@ -84,6 +87,8 @@ class Pump:
 
     def _drain(self) -> None:
         mailboxes, calls = self._native.take()
+        if self._has_log:
+            log.flush()
         for number in mailboxes:
             mail = self._mailboxes.get(number)
             if mail is not None:

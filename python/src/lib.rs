@@ -11,6 +11,7 @@ mod driver;
 mod error;
 mod filter;
 mod json;
+mod log;
 mod management;
 mod message;
 mod platform;
@@ -49,6 +50,8 @@ mod _sealbus {
     use crate::filter::PyFilter;
     #[pymodule_export]
     use crate::json::{json_text, read_json, write_json};
+    #[pymodule_export]
+    use crate::log::{forward_log, take_log, tell_of_log};
     #[pymodule_export]
     use crate::management::{PyAmsAgentDescription, PyDfAgentDescription, PyServiceDescription};
     #[pymodule_export]

@@ -56,7 +56,7 @@ impl Signal {
         self.wake();
     }
 
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if self.woken.swap(true, Ordering::AcqRel) {
             return;
         }

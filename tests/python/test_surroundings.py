@@ -1,6 +1,7 @@
 """Sealbus in what is there: other systems' selectors, loops that run already, and scripts without async."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -169,3 +170,43 @@ async def test_a_script_may_run_beside_a_loop() -> None:
             return platform.request(AclMessage("request", "greeter", "you"), timeout=60).text
 
     assert await asyncio.to_thread(speak) == "hello you"
+
+
+# ----- the log
+
+LOGGING = """
+import asyncio, logging, sys
+import sealbus
+
+class Hearing(logging.Handler):
+    def emit(self, record):
+        print(record.name, record.levelname, record.getMessage())
+
+logging.basicConfig(level=logging.WARNING, handlers=[Hearing()])
+logging.getLogger("sealbus").setLevel(logging.INFO)
+
+async def main():
+    async with sealbus.Platform() as platform:
+        await platform.start(sealbus.Agent("anna"))
+
+with asyncio.Runner(loop_factory=LOOP) as runner:
+    runner.run(main())
+"""
+
+
+@pytest.mark.parametrize("loop", ["sealbus.EventLoop", "asyncio.new_event_loop"])
+def test_the_native_log_comes_in_logging(loop: str) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SEALBUS_")}
+    done = subprocess.run(
+        [sys.executable, "-c", LOGGING.replace("LOOP", loop)],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        env=kept,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("sealbus.certification INFO") and "made a key pair" in line for line in lines), lines
+    assert all(line.startswith("sealbus") for line in lines), lines
+    assert done.stderr == ""
