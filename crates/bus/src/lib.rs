@@ -51,8 +51,8 @@ pub use inlet::{
 pub use letter::{Delivery, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post};
 pub use lifetime::{Lifetime, LifetimeError};
 pub use mailbox::{
-    Closed, MESSAGE_OVERHEAD, Mailbox, MailboxLimits, MailboxSender, PushError, Window,
-    WindowListener, mailbox,
+    Closed, Conversation, ConversationOpen, Conversations, Late, MESSAGE_OVERHEAD, Mailbox,
+    MailboxLimits, MailboxSender, PushError, RestingConversations, Window, WindowListener, mailbox,
 };
 pub use message::{Provenance, ReceivedMessage, shared_size};
 pub use moment::Moment;

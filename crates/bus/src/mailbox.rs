@@ -1,7 +1,9 @@
 //! Mailboxes: bounded, with many writers and one reader, across threads.
 
+mod conversation;
 mod queue;
 mod sender;
+mod table;
 mod window;
 
 use std::collections::VecDeque;
@@ -18,7 +20,9 @@ use self::queue::{Inner, Shared};
 use crate::gate::Gate;
 use crate::message::ReceivedMessage;
 
+pub use conversation::{Conversation, ConversationOpen, Conversations, RestingConversations};
 pub use sender::MailboxSender;
+pub use table::Late;
 pub use window::Window;
 
 /// The bytes that a message is counted as beyond its payload: the cost of holding it.
@@ -85,6 +89,9 @@ pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
         limits,
         inner: Mutex::new(Inner {
             queue: VecDeque::new(),
+            conversations: None,
+            successor: None,
+            arrivals: 0,
             bytes: 0,
             notices: 0,
             closed: None,
@@ -109,6 +116,8 @@ pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
 }
 
 /// The reading end of a mailbox. Each mailbox has one.
+///
+/// A message that belongs to an open [`Conversation`] goes to the conversation's own queue, and is not received here.
 ///
 /// Dropping it closes the mailbox. The messages in the mailbox and later messages go back to their senders, except
 /// messages that were [kept](ReceivedMessage::kept), which their node delivers again.
@@ -219,7 +228,7 @@ impl Mailbox {
         inner.hook_armed = inner.queue.is_empty();
     }
 
-    /// The number of waiting messages.
+    /// The number of waiting messages, without those of conversations.
     pub fn len(&self) -> usize {
         self.shared.inner.lock().queue.len()
     }
@@ -234,13 +243,13 @@ impl Mailbox {
         self.shared.inner.lock().closed.is_some()
     }
 
-    /// Closes the mailbox and returns the messages in it, in order, to be carried with the agent to another process.
+    /// Closes the mailbox and returns the messages in it and in its conversations, in order, to be carried with the agent to another process.
     /// The senders' buses send later messages after the agent.
     pub fn drain(self) -> Vec<ReceivedMessage> {
         self.shared.close(Closed::Moving);
         self.shared.take(|inner| {
-            let mut out = Vec::with_capacity(inner.queue.len());
-            while let Some(entry) = inner.queue.pop_front() {
+            let mut out = Vec::with_capacity(inner.waiting());
+            for entry in inner.take_all() {
                 inner.account(&entry, &self.shared.limits);
                 // Kept messages are on disk, and find the agent in its new place.
                 if entry.message.kept().is_none() {

@@ -8,7 +8,9 @@ use std::task::{Poll, Waker};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use sealbus_bus::{Delivery, Mailbox, Outbox, ReceivedMessage, SendError, TrySendError};
+use sealbus_bus::{
+    Conversations, Delivery, Mailbox, Outbox, ReceivedMessage, SendError, TrySendError,
+};
 use sealbus_channels::Channels;
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
@@ -291,6 +293,11 @@ impl AgentHandle {
         &mut self.mailbox
     }
 
+    /// Opens conversations of the agent, also from other tasks.
+    pub fn conversations(&self) -> Conversations {
+        self.mailbox.conversations()
+    }
+
     /// Waits for the next message. Returns `None` when the mailbox is closed and empty. Safe to cancel.
     pub async fn receive(&mut self) -> Option<ReceivedMessage> {
         self.mailbox.recv().await
@@ -362,9 +369,10 @@ impl AgentHandle {
         };
         // An empty, closed mailbox takes the place until there is a new one.
         let (_, empty) = sealbus_bus::mailbox(sealbus_bus::MailboxLimits::default());
-        let messages = std::mem::replace(&mut self.mailbox, empty).drain();
+        let (messages, resting) = std::mem::replace(&mut self.mailbox, empty).rest();
         match drain.hand_over(messages).await {
             Some((outbox, mut mailbox)) => {
+                mailbox.resume(resting);
                 if let Some(hook) = self.entry.hook.lock().clone() {
                     mailbox.set_hook(move || hook());
                 }

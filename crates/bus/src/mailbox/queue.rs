@@ -1,6 +1,7 @@
 //! The messages of a mailbox, and the accounts of those who wrote them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::iter;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,6 +10,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
+use super::table::{Place, Table};
 use super::{Closed, MailboxLimits, WindowListener};
 use crate::credit::WindowCredit;
 use crate::gate::Gate;
@@ -24,8 +26,12 @@ const LARGEST_WINDOW: u64 = 1 << 20;
 /// The failure notices that are kept for an agent that does not read them, before its sends are refused.
 pub(super) const UNREAD_NOTICES: usize = 4_096;
 
+pub(super) type Hook = Arc<dyn Fn() + Send + Sync>;
+
 pub(super) struct Entry {
     pub(super) message: ReceivedMessage,
+    /// How many messages had come when this one did.
+    pub(super) order: u64,
     pub(super) cost: u32,
     pub(super) window: u32,
     pub(super) receipt: Option<u64>,
@@ -97,17 +103,25 @@ impl Windows {
 }
 
 pub(super) struct Inner {
+    /// The messages that belong to no conversation.
     pub(super) queue: VecDeque<Entry>,
+    /// Boxed: many agents have no conversations.
+    pub(super) conversations: Option<Box<Table>>,
+    /// The mailbox in which the conversations go on.
+    pub(super) successor: Option<Arc<Shared>>,
+    /// How many messages have come.
+    pub(super) arrivals: u64,
+    /// The bytes of all messages, those of conversations included.
     pub(super) bytes: usize,
     pub(super) notices: usize,
     pub(super) closed: Option<Closed>,
     pub(super) reader: Option<Waker>,
-    pub(super) hook: Option<Arc<dyn Fn() + Send + Sync>>,
+    pub(super) hook: Option<Hook>,
     /// The reader has found the mailbox empty and wants to be told of the next message.
     pub(super) hook_armed: bool,
     /// When the first of the kept messages expires. An expired message must not be delivered.
     pub(super) first_expiry: Option<Moment>,
-    /// How often messages were removed that the reader had not taken.
+    /// How often the queue was changed by others than the reader, except at its end.
     pub(super) sweeps: u64,
     /// The notices for listeners of kept messages, to be given once the lock is released.
     pub(super) settled: Vec<(Kept, KeptOutcome)>,
@@ -133,7 +147,16 @@ pub(crate) type UnreadSink = Box<dyn Fn(Vec<ReceivedMessage>) + Send + Sync>;
 #[derive(Default)]
 pub(super) struct Wake {
     pub(super) reader: Option<Waker>,
-    pub(super) hook: Option<Arc<dyn Fn() + Send + Sync>>,
+    pub(super) hook: Option<Hook>,
+    /// Those who wait for messages of conversations.
+    pub(super) more: Vec<Alarm>,
+    /// A late message was dropped, which its writer must be told.
+    pub(super) dropped: bool,
+}
+
+pub(super) enum Alarm {
+    Task(Waker),
+    Hook(Hook),
 }
 
 impl Wake {
@@ -144,6 +167,8 @@ impl Wake {
         if other.hook.is_some() {
             self.hook = other.hook;
         }
+        self.more.extend(other.more);
+        self.dropped |= other.dropped;
     }
 
     pub(super) fn wake(self) {
@@ -152,6 +177,12 @@ impl Wake {
         }
         if let Some(hook) = self.hook {
             hook();
+        }
+        for alarm in self.more {
+            match alarm {
+                Alarm::Task(task) => task.wake(),
+                Alarm::Hook(hook) => hook(),
+            }
         }
     }
 }
@@ -175,12 +206,32 @@ impl Inner {
         }
         // A cost above 4 GiB cannot occur: messages are limited far below.
         let cost = u32::try_from(cost).unwrap_or(u32::MAX);
-        self.queue.push_back(Entry {
+        self.arrivals += 1;
+        let entry = Entry {
             message,
+            order: self.arrivals,
             cost,
             window,
             receipt,
-        });
+        };
+        if let Some(table) = &mut self.conversations {
+            match table.place(&entry.message) {
+                Place::General => {}
+                Place::Conversation(number) => return table.put(number, entry),
+                Place::Late => {
+                    table.ignore(entry);
+                    return Wake {
+                        dropped: true,
+                        ..Wake::default()
+                    };
+                }
+            }
+        }
+        self.queue.push_back(entry);
+        self.wake_reader()
+    }
+
+    fn wake_reader(&mut self) -> Wake {
         let hook = if self.hook_armed {
             self.hook_armed = false;
             self.hook.clone()
@@ -190,6 +241,73 @@ impl Inner {
         Wake {
             reader: self.reader.take(),
             hook,
+            ..Wake::default()
+        }
+    }
+
+    /// Puts the messages of the queue that belong to conversations where they belong.
+    pub(super) fn sort(&mut self) -> Wake {
+        let mut wake = Wake::default();
+        let Some(table) = &mut self.conversations else {
+            return wake;
+        };
+        if self.queue.is_empty() {
+            return wake;
+        }
+        self.sweeps += 1;
+        for entry in mem::take(&mut self.queue) {
+            match table.place(&entry.message) {
+                Place::General => self.queue.push_back(entry),
+                Place::Conversation(number) => wake.join(table.put(number, entry)),
+                Place::Late => table.ignore(entry),
+            }
+        }
+        wake
+    }
+
+    /// Puts messages that a conversation leaves into the queue, each where it would be if there had been no conversation.
+    pub(super) fn put_back(&mut self, unread: VecDeque<Entry>) -> Wake {
+        if unread.is_empty() {
+            return Wake::default();
+        }
+        self.sweeps += 1;
+        for entry in unread {
+            let place = self.queue.partition_point(|it| it.order < entry.order);
+            self.queue.insert(place, entry);
+        }
+        self.wake_reader()
+    }
+
+    pub(super) fn for_each(&mut self, act: impl Fn(&mut Entry)) {
+        let table = self.conversations.as_mut();
+        let queued = table.into_iter().flat_map(|it| it.queues()).flatten();
+        self.queue.iter_mut().chain(queued).for_each(act);
+    }
+
+    /// Takes all messages out, in the order in which they came.
+    pub(super) fn take_all(&mut self) -> Vec<Entry> {
+        let mut entries: Vec<_> = mem::take(&mut self.queue).into();
+        if let Some(table) = &mut self.conversations {
+            entries.extend(table.take_all());
+            entries.sort_by_key(|entry| entry.order);
+        }
+        entries
+    }
+
+    /// The number of waiting messages, those of conversations included.
+    pub(super) fn waiting(&self) -> usize {
+        let queued = self.conversations.as_ref().map_or(0, |it| it.queued);
+        self.queue.len() + queued
+    }
+
+    /// Takes late messages out of the accounts. For their writers they count as taken.
+    fn settle_dropped(&mut self, limits: &MailboxLimits) {
+        if let Some(table) = &mut self.conversations
+            && !table.dropped.is_empty()
+        {
+            for entry in mem::take(&mut table.dropped) {
+                self.settle(&entry, limits);
+            }
         }
     }
 
@@ -212,22 +330,31 @@ impl Inner {
         }
         self.first_expiry = None;
         self.sweeps += 1;
-        for entry in mem::take(&mut self.queue) {
-            let kept = entry.message.kept();
-            match kept.and_then(|kept| kept.expiry) {
-                Some(expiry) if expiry <= now => {
-                    let expired = kept.map(|kept| (kept.clone(), KeptOutcome::Expired));
-                    self.settled.extend(expired);
-                    self.account(&entry, limits);
-                    continue;
+        let queued = self.conversations.as_mut();
+        let mut expired = Vec::new();
+        for queue in iter::once(&mut self.queue).chain(queued.into_iter().flat_map(|it| it.queues())) {
+            for entry in mem::take(queue) {
+                match entry.message.kept().and_then(|kept| kept.expiry) {
+                    Some(expiry) if expiry <= now => {
+                        expired.push(entry);
+                        continue;
+                    }
+                    Some(expiry) => {
+                        self.first_expiry =
+                            Some(self.first_expiry.map_or(expiry, |first| first.min(expiry)));
+                    }
+                    None => {}
                 }
-                Some(expiry) => {
-                    self.first_expiry =
-                        Some(self.first_expiry.map_or(expiry, |first| first.min(expiry)));
-                }
-                None => {}
+                queue.push_back(entry);
             }
-            self.queue.push_back(entry);
+        }
+        for entry in expired {
+            let kept = entry.message.kept().cloned();
+            self.settled.extend(kept.map(|kept| (kept, KeptOutcome::Expired)));
+            self.account(&entry, limits);
+        }
+        if let Some(table) = &mut self.conversations {
+            table.count();
         }
     }
 
@@ -253,7 +380,7 @@ pub(super) fn window_size(limits: &MailboxLimits, open: usize) -> u64 {
 
 impl Shared {
     pub(super) fn has_room(&self, inner: &Inner) -> bool {
-        inner.bytes < self.limits.bytes && inner.queue.len() < self.limits.messages
+        inner.bytes < self.limits.bytes && inner.waiting() < self.limits.messages
     }
 
     /// Takes messages under the lock with `take`, then tells the waiting writers of the room.
@@ -263,6 +390,7 @@ impl Shared {
             let notices = inner.notices;
             inner.sweep(&self.limits);
             let taken = take(&mut inner);
+            inner.settle_dropped(&self.limits);
             if notices >= UNREAD_NOTICES && inner.notices < UNREAD_NOTICES && inner.closed.is_none()
             {
                 self.is_barred.store(false, Ordering::Relaxed);
@@ -286,6 +414,14 @@ impl Shared {
         taken
     }
 
+    /// Wakes whoever waits for messages that were put in.
+    pub(super) fn put(&self, wake: Wake) {
+        if wake.dropped {
+            self.take(|_| ());
+        }
+        wake.wake();
+    }
+
     /// Hands messages that will never be read to those who can tell the senders.
     pub(super) fn give_back(&self) {
         let (here, elsewhere) = {
@@ -293,7 +429,7 @@ impl Shared {
             let inner = &mut *guard;
             let mut here = Vec::new();
             let mut elsewhere: BTreeMap<u32, Vec<ReceivedMessage>> = BTreeMap::new();
-            for entry in mem::take(&mut inner.queue) {
+            for entry in inner.take_all() {
                 // A notice is not answered. A kept message is on a disk.
                 if entry.message.is_notice() || entry.message.kept().is_some() {
                     continue;
@@ -336,9 +472,12 @@ impl Shared {
                 inner.closed = Some(why);
             }
             self.is_barred.store(true, Ordering::Relaxed);
+            let table = inner.conversations.as_mut();
             Wake {
+                more: table.map(|table| table.wake_all()).unwrap_or_default(),
                 reader: inner.reader.take(),
                 hook: inner.hook.clone(),
+                dropped: false,
             }
         };
         wake.wake();

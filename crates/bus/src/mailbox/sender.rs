@@ -33,7 +33,7 @@ impl MailboxSender {
             }
             inner.put(message, cost, NO_WINDOW)
         };
-        wake.wake();
+        self.shared.put(wake);
         Ok(())
     }
 
@@ -52,7 +52,7 @@ impl MailboxSender {
             }
             wake
         };
-        wake.wake();
+        self.shared.put(wake);
     }
 
     /// Sets the callback for messages from senders of this process that the agent will never read.
@@ -80,7 +80,7 @@ impl MailboxSender {
             }
             inner.put(message, cost, NO_WINDOW)
         };
-        wake.wake();
+        self.shared.put(wake);
         Ok(())
     }
 

@@ -34,7 +34,7 @@ impl Window {
             }
             inner.put(message, cost, self.index)
         };
-        wake.wake();
+        self.shared.put(wake);
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl Window {
             }
             inner.put_with_receipt(message, cost, self.index, Some(receipt))
         };
-        wake.wake();
+        self.shared.put(wake);
         Ok(())
     }
 
@@ -77,7 +77,7 @@ impl Window {
             }
             wake
         };
-        wake.wake();
+        self.shared.put(wake);
         Ok(())
     }
 
@@ -100,11 +100,11 @@ impl Drop for Window {
         let mut inner = self.shared.inner.lock();
         let index = self.index;
         // The slot may be given away again, so messages in the queue no longer count against it.
-        for entry in &mut inner.queue {
+        inner.for_each(|entry| {
             if entry.window == index {
                 entry.window = NO_WINDOW;
             }
-        }
+        });
         if let Some(windows) = &mut inner.windows {
             if let Some(slot) = windows.slots.get_mut(index as usize) {
                 *slot = None;

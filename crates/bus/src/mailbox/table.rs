@@ -1,0 +1,370 @@
+//! The table of a mailbox's conversations: which message belongs to which, and what each has in its queue.
+
+use std::collections::{HashMap, VecDeque};
+use std::mem;
+use std::sync::Arc;
+use std::task::Waker;
+
+use sealbus_fipa::{AclMessageRef, ExpressionRef, Performative};
+
+use super::queue::{Alarm, Entry, Hook, Wake};
+use crate::message::ReceivedMessage;
+
+/// The ended conversations that are remembered, so that their late messages are recognised.
+const REMEMBERED: usize = 1_024;
+/// The latest messages of a conversation whose answers are recognised without a conversation-id.
+const TAGS: usize = 32;
+
+/// The rule for messages that come after a conversation has ended, and for those that it left unread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Late {
+    /// They are dropped and counted. Of a conversation that a peer has named, and may name so again, only answers and
+    /// `cancel` count as late; of [replies](super::Conversations::open_reply), those with a tag.
+    #[default]
+    Ignored,
+    /// They go to the mailbox, as if there had been no conversation.
+    Received,
+}
+
+/// The place of an arriving message.
+pub(super) enum Place {
+    /// It belongs to no conversation.
+    General,
+    Conversation(u64),
+    /// Its conversation has ended and ignores it.
+    Late,
+}
+
+/// Names of conversations, or tags of their messages, each for all agents or for one peer.
+struct Named<T>(HashMap<Arc<str>, Vec<(Option<Arc<str>>, T)>>);
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<T: PartialEq> Named<T> {
+    /// The owners of messages of this name from this sender. The platform itself speaks for every peer.
+    fn find<'a>(&'a self, name: &str, sender: Option<&'a str>) -> impl Iterator<Item = &'a T> {
+        let owners = self.0.get(name).into_iter().flatten();
+        owners
+            .filter(move |(peer, _)| match (peer, sender) {
+                (Some(peer), Some(sender)) => **peer == *sender,
+                _ => true,
+            })
+            .map(|(_, owner)| owner)
+    }
+
+    /// Whether another owner stands in the way of this one.
+    fn is_taken(&self, name: &str, peer: Option<&str>) -> bool {
+        let owners = self.0.get(name).into_iter().flatten();
+        owners.into_iter().any(|(other, _)| other.as_deref() == peer)
+    }
+
+    fn insert(&mut self, name: Arc<str>, peer: Option<Arc<str>>, owner: T) {
+        self.0.entry(name).or_default().push((peer, owner));
+    }
+
+    fn remove(&mut self, name: &str, peer: Option<&str>, owner: &T) {
+        if let Some(owners) = self.0.get_mut(name) {
+            owners.retain(|(other, it)| other.as_deref() != peer || it != owner);
+            if owners.is_empty() {
+                self.0.remove(name);
+            }
+        }
+    }
+}
+
+/// One open conversation.
+pub(super) struct Slot {
+    queue: VecDeque<Entry>,
+    id: Option<Arc<str>>,
+    /// Whether all messages of the conversation-id belong here, and not the answers to its tags alone.
+    owns_id: bool,
+    /// Whether the conversation-id is only lent: it belongs to a larger conversation of the agent.
+    is_guest: bool,
+    peer: Option<Arc<str>>,
+    tags: VecDeque<Arc<str>>,
+    late: Late,
+    readers: Vec<Waker>,
+    hook: Option<Hook>,
+    hook_armed: bool,
+}
+
+impl Slot {
+    /// Those to be woken. The hook hears of messages that it was promised, and of the end.
+    fn alarms(&mut self, is_end: bool) -> impl Iterator<Item = Alarm> + use<> {
+        let is_told = mem::take(&mut self.hook_armed) || is_end;
+        let hook = self.hook.clone().filter(|_| is_told);
+        let readers = mem::take(&mut self.readers).into_iter();
+        readers.map(Alarm::Task).chain(hook.map(Alarm::Hook))
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Table {
+    slots: HashMap<u64, Slot>,
+    last: u64,
+    ids: Named<u64>,
+    tags: Named<u64>,
+    ended_ids: Named<()>,
+    ended_tags: Named<()>,
+    /// What is remembered of ended conversations, oldest first: a name or a tag, and its peer.
+    ended: VecDeque<(bool, Arc<str>, Option<Arc<str>>)>,
+    /// The messages in all queues.
+    pub(super) queued: usize,
+    /// The late messages that were dropped.
+    pub(super) ignored: u64,
+    /// Late messages that are still in the accounts.
+    pub(super) dropped: Vec<Entry>,
+    /// The agent goes on elsewhere: nothing more will come.
+    pub(super) is_over: bool,
+}
+
+fn text<'m>(parameter: Option<ExpressionRef<'m>>) -> Option<std::borrow::Cow<'m, str>> {
+    parameter?.text()
+}
+
+impl Table {
+    // ---- which message belongs where -------------------------------------------------------------
+
+    pub(super) fn place(&self, received: &ReceivedMessage) -> Place {
+        if self.slots.is_empty() && self.ended.is_empty() {
+            return Place::General;
+        }
+        let message = received.message();
+        let (tag, id) = (text(message.in_reply_to()), text(message.conversation_id()));
+        if tag.is_none() && id.is_none() {
+            return Place::General;
+        }
+        let sender = message.sender();
+        let sender = match &sender {
+            _ if received.provenance().is_of_platform() => None,
+            Some(sender) => Some(sender.name()),
+            None => Some(""),
+        };
+        if let Some(tag) = &tag {
+            let mut owners = self.tags.find(tag, sender);
+            // A message with the name of another open conversation belongs to that one.
+            let found = owners.find(|owner| {
+                let own = self.slots.get(owner).and_then(|slot| slot.id.as_deref());
+                match &id {
+                    Some(id) => own == Some(id) || self.ids.find(id, sender).next().is_none(),
+                    None => true,
+                }
+            });
+            if let Some(owner) = found {
+                return Place::Conversation(*owner);
+            }
+        }
+        if let Some(id) = &id {
+            if let Some(owner) = self.ids.find(id, sender).next() {
+                return Place::Conversation(*owner);
+            }
+            if self.ended_ids.find(id, sender).next().is_some() && self.is_late(id, &message) {
+                return Place::Late;
+            }
+        }
+        match &tag {
+            Some(tag) if self.ended_tags.find(tag, sender).next().is_some() => Place::Late,
+            _ => Place::General,
+        }
+    }
+
+    /// Whether a message of an ended conversation is late. A peer may use a name again.
+    fn is_late(&self, id: &str, message: &AclMessageRef<'_>) -> bool {
+        self.ended_ids.is_taken(id, None)
+            || message.in_reply_to().is_some()
+            || message.performative() == Performative::Cancel
+    }
+
+    // ---- opening and ending ----------------------------------------------------------------------
+
+    /// Opens a conversation. It gets all messages of the conversation-id, unless another open conversation has them.
+    pub(super) fn open(&mut self, id: Option<&str>, peer: Option<&str>, is_guest: bool) -> u64 {
+        self.last += 1;
+        let owns_id = id.is_some_and(|id| !self.ids.is_taken(id, peer));
+        let (id, peer) = (id.map(Arc::<str>::from), peer.map(Arc::<str>::from));
+        if owns_id && let Some(id) = &id {
+            self.ids.insert(id.clone(), peer.clone(), self.last);
+            self.ended_ids.remove(id, peer.as_deref(), &());
+        }
+        let slot = Slot {
+            queue: VecDeque::new(),
+            id,
+            owns_id,
+            is_guest,
+            peer,
+            tags: VecDeque::new(),
+            late: Late::default(),
+            readers: Vec::new(),
+            hook: None,
+            hook_armed: false,
+        };
+        self.slots.insert(self.last, slot);
+        self.last
+    }
+
+    pub(super) fn is_taken(&self, id: &str, peer: Option<&str>) -> bool {
+        self.ids.is_taken(id, peer)
+    }
+
+    /// The conversation has sent a message with this tag.
+    pub(super) fn expect_reply_to(&mut self, number: u64, tag: &str) {
+        let Some(slot) = self.slots.get_mut(&number) else {
+            return;
+        };
+        if slot.tags.iter().any(|known| **known == *tag) {
+            return;
+        }
+        if slot.tags.len() == TAGS
+            && let Some(oldest) = slot.tags.pop_front()
+        {
+            self.tags.remove(&oldest, slot.peer.as_deref(), &number);
+        }
+        let tag = Arc::<str>::from(tag);
+        slot.tags.push_back(tag.clone());
+        self.tags.insert(tag, slot.peer.clone(), number);
+    }
+
+    pub(super) fn set_late(&mut self, number: u64, late: Late) {
+        if let Some(slot) = self.slots.get_mut(&number) {
+            slot.late = late;
+        }
+    }
+
+    /// Ends a conversation. Returns the unread messages that go to the mailbox.
+    pub(super) fn end(&mut self, number: u64) -> VecDeque<Entry> {
+        let Some(slot) = self.slots.remove(&number) else {
+            return VecDeque::new();
+        };
+        let peer = slot.peer.as_deref();
+        self.queued -= slot.queue.len();
+        let id = slot.id.filter(|_| slot.owns_id);
+        if let Some(id) = &id {
+            self.ids.remove(id, peer, &number);
+        }
+        for tag in &slot.tags {
+            self.tags.remove(tag, peer, &number);
+        }
+        if slot.late == Late::Received {
+            return slot.queue;
+        }
+        let is_late = |entry: &Entry| {
+            let tag = text(entry.message.message().in_reply_to());
+            !slot.is_guest || tag.is_some_and(|tag| slot.tags.iter().any(|it| **it == *tag))
+        };
+        let (late, left): (Vec<_>, _) = slot.queue.into_iter().partition(is_late);
+        self.ignored += late.len() as u64;
+        self.dropped.extend(late);
+        if let Some(id) = id.filter(|_| !slot.is_guest) {
+            self.remember(true, id, slot.peer.clone());
+        }
+        for tag in slot.tags {
+            self.remember(false, tag, slot.peer.clone());
+        }
+        left.into()
+    }
+
+    fn remember(&mut self, is_id: bool, name: Arc<str>, peer: Option<Arc<str>>) {
+        let ended = self.ended_names(is_id);
+        if ended.is_taken(&name, peer.as_deref()) {
+            return;
+        }
+        ended.insert(name.clone(), peer.clone(), ());
+        self.ended.push_back((is_id, name, peer));
+        if self.ended.len() > REMEMBERED
+            && let Some((is_id, name, peer)) = self.ended.pop_front()
+        {
+            self.ended_names(is_id).remove(&name, peer.as_deref(), &());
+        }
+    }
+
+    fn ended_names(&mut self, is_id: bool) -> &mut Named<()> {
+        match is_id {
+            true => &mut self.ended_ids,
+            false => &mut self.ended_tags,
+        }
+    }
+
+    // ---- the queues ------------------------------------------------------------------------------
+
+    pub(super) fn put(&mut self, number: u64, entry: Entry) -> Wake {
+        let Some(slot) = self.slots.get_mut(&number) else {
+            return Wake::default();
+        };
+        slot.queue.push_back(entry);
+        self.queued += 1;
+        Wake {
+            more: slot.alarms(false).collect(),
+            ..Wake::default()
+        }
+    }
+
+    /// Drops a late message.
+    pub(super) fn ignore(&mut self, entry: Entry) {
+        self.ignored += 1;
+        self.dropped.push(entry);
+    }
+
+    /// The first message of a conversation that `matches`. Without one, the next message is reported.
+    pub(super) fn take(
+        &mut self,
+        number: u64,
+        matches: &mut dyn FnMut(&ReceivedMessage) -> bool,
+    ) -> Option<Entry> {
+        let slot = self.slots.get_mut(&number)?;
+        let found = slot.queue.iter().position(|entry| matches(&entry.message));
+        let taken = found.and_then(|index| slot.queue.remove(index));
+        match &taken {
+            Some(_) => self.queued -= 1,
+            None => slot.hook_armed = true,
+        }
+        taken
+    }
+
+    pub(super) fn wait(&mut self, number: u64, reader: &Waker) {
+        if let Some(slot) = self.slots.get_mut(&number)
+            && !slot.readers.iter().any(|other| other.will_wake(reader))
+        {
+            slot.readers.push(reader.clone());
+        }
+    }
+
+    pub(super) fn set_hook(&mut self, number: u64, hook: Hook) {
+        if let Some(slot) = self.slots.get_mut(&number) {
+            slot.hook = Some(hook);
+            slot.hook_armed = slot.queue.is_empty();
+        }
+    }
+
+    pub(super) fn len(&self, number: u64) -> usize {
+        self.slots.get(&number).map_or(0, |slot| slot.queue.len())
+    }
+
+    /// The open conversations.
+    pub(super) fn open_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn queues(&mut self) -> impl Iterator<Item = &mut VecDeque<Entry>> {
+        self.slots.values_mut().map(|slot| &mut slot.queue)
+    }
+
+    pub(super) fn take_all(&mut self) -> Vec<Entry> {
+        self.queued = 0;
+        self.queues().flat_map(mem::take).collect()
+    }
+
+    /// Counts the messages again after some have expired.
+    pub(super) fn count(&mut self) {
+        self.queued = self.slots.values().map(|slot| slot.queue.len()).sum();
+    }
+
+    /// Whoever waits for a message of a conversation, because nothing more comes or much has changed.
+    pub(super) fn wake_all(&mut self) -> Vec<Alarm> {
+        let slots = self.slots.values_mut();
+        slots.flat_map(|slot| slot.alarms(true)).collect()
+    }
+}
