@@ -96,6 +96,8 @@ class Life:
         self._pump = platform.pump
         self._takes_messages = agent._takes_messages()
         self._waiters: list[Receiver] = []
+        self._askers: set[_Waiter] = set()
+        """Those who wait for the reply to a request, which comes to them alone."""
         # Set while the agent is at rest: done when there is something to do.
         self._rest: asyncio.Future[None] | None = None
         self.tasks = Tasks(self)
@@ -129,7 +131,7 @@ class Life:
         self.check_not_stopping()
         waiter = self._expect(filter)
         try:
-            message = await self._wait(waiter, timeout)
+            message = await self._wait(waiter, lambda: self._look_for(waiter), timeout)
         finally:
             self._waiters.remove(waiter)
         if message is None:
@@ -170,9 +172,12 @@ class Life:
     async def request(self, request: AclMessage, timeout: float | None) -> Message:
         """Sends a message and waits for the reply to it."""
         await self.settle()
-        request, reply = self.handle.prepare_request(request)
+        request, replies = self.handle.open_request(request)
         deadline = None if timeout is None else self.clock.now() + timeout
-        waiter = self._expect(reply)
+        waiter = _Waiter(None)
+        self._askers.add(waiter)
+        number = self._pump.listen(waiter.wake)
+        replies.set_hook(self._pump.native, number)
         try:
             unsent = self.handle.try_send(request)
             if unsent is not None:
@@ -183,7 +188,7 @@ class Life:
                     raise self._no_reply(request, timeout) from None
             while True:
                 left = None if deadline is None else deadline - self.clock.now()
-                message = await self._wait(waiter, left)
+                message = await self._wait(waiter, replies.try_next, left)
                 if message is None:
                     raise self._no_reply(request, timeout)
                 lost = message.undelivered
@@ -192,9 +197,12 @@ class Life:
                     cause = f"the request was not delivered to {receiver}: {reason}"
                     raise Undeliverable(self.name, cause)
                 if message.performative is not Performative.AGREE:
+                    replies.answered()
                     return message
         finally:
-            self._waiters.remove(waiter)
+            self._pump.ignore(number)
+            self._askers.discard(waiter)
+            replies.close()
 
     def _no_reply(self, request: AclMessage, timeout: float | None) -> RequestTimeout:
         asked = ", ".join(receiver.name for receiver in request.receivers)
@@ -240,8 +248,10 @@ class Life:
         self._waiters.append(waiter)
         return waiter
 
-    async def _wait(self, waiter: _Waiter, timeout: float | None) -> Message | None:
-        """The message that the waiter waits for; None when the time is up."""
+    async def _wait(
+        self, waiter: _Waiter, look: Callable[[], Message | None], timeout: float | None
+    ) -> Message | None:
+        """The message that `look` finds; None when the time is up."""
         expiry: Timer | None = None
         expired = False
 
@@ -254,7 +264,7 @@ class Life:
             while True:
                 await self.settle()
                 # In vain, it makes the mailbox tell of the next message.
-                message = self._look_for(waiter)
+                message = look()
                 if message is not None or expired:
                     return message
                 self.check_not_stopping()
@@ -367,10 +377,13 @@ class Life:
         if self._tearing_down:
             return
         self.stop()
-        for waiter in [*self._waiters]:
-            waiter.wake()
+        self._wake_waiters()
         if self._task is not None:
             self.clock.call_later(HOOK_GRACE, self._cancel_hook)
+
+    def _wake_waiters(self) -> None:
+        for waiter in [*self._waiters, *self._askers]:
+            waiter.wake()
 
     def _cancel_hook(self) -> None:
         if self._task is not None and not self._leaving:
@@ -512,8 +525,7 @@ class Life:
         self._leaving = True
         try:
             # Handlers that wait for a message learn that none will come.
-            for waiter in [*self._waiters]:
-                waiter.wake()
+            self._wake_waiters()
             await self.handlers.settle(self._grace_ends - self.clock.now())
             await self.behaviours.end(self._grace_ends - self.clock.now())
             self._tearing_down = True
@@ -529,8 +541,7 @@ class Life:
         finally:
             self._tearing_down = False
             self.handlers.close()
-            for waiter in [*self._waiters]:
-                waiter.wake()
+            self._wake_waiters()
             self._pump.ignore(self._number)
             parting = "moved" if self._moved else "ended" if self.failure is None else "failed"
             self.handle.leave(parting, str(self.failure))

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use sealbus::Filter;
 use sealbus::channel::Channel;
-use sealbus::process::Expected;
+use sealbus::process::OpenRequest;
 use sealbus_bus::Moment;
 use sealbus_bus::{Acknowledgement, Delivery, ReceivedMessage, TrySendError, Unsent};
 use sealbus_fipa::{AclMessage, Aid};
@@ -18,6 +18,7 @@ use sealbus_process::{AgentHandle, Parting, Thawed, Wish};
 use crate::acl::aid::PyAid;
 use crate::acl::message::PyAclMessage;
 use crate::channel::{self, PyChannelHandle, PySubscriptionHandle};
+use crate::conversation::PyOpenRequest;
 use crate::error;
 use crate::filter::PyFilter;
 use crate::message::PyMessage;
@@ -240,13 +241,16 @@ impl PyAgentHandle {
         self.with(|handle| handle.outbox().flush())
     }
 
-    /// Names the conversation and the reply of a request. Returns the request with the filter that recognises its
-    /// reply.
-    fn prepare_request(&self, request: &Bound<'_, PyAclMessage>) -> (PyAclMessage, PyFilter) {
+    /// Opens the conversation of a request. Returns the request, to be sent, with the place where its replies come.
+    fn open_request(
+        &self,
+        request: &Bound<'_, PyAclMessage>,
+    ) -> PyResult<(PyAclMessage, PyOpenRequest)> {
         let mut request = Arc::unwrap_or_clone(self.addressed(request.get()));
-        let expected = Expected::of(&mut request);
-        let reply = Filter::matching(move |message| expected.is_answered_by(message));
-        (PyAclMessage::new(request), PyFilter(reply))
+        let open = self.with(|handle| {
+            OpenRequest::open(handle.sender(), &handle.conversations(), &mut request)
+        })?;
+        Ok((PyAclMessage::new(request), PyOpenRequest::new(open)))
     }
 
     // ----- receiving
@@ -372,10 +376,4 @@ impl PyAgentHandle {
         }
         Ok(())
     }
-}
-
-/// A name that no other conversation has.
-#[pyfunction]
-pub(crate) fn new_conversation_id() -> String {
-    sealbus::new_conversation_id()
 }

@@ -6,6 +6,7 @@ mod acl;
 mod agent;
 mod body;
 mod channel;
+mod conversation;
 mod directory;
 mod driver;
 mod error;
@@ -36,9 +37,11 @@ mod _sealbus {
         validate,
     };
     #[pymodule_export]
-    use crate::agent::{PyAgentHandle, PyUnsent, new_conversation_id};
+    use crate::agent::{PyAgentHandle, PyUnsent};
     #[pymodule_export]
     use crate::channel::{PyChannelEvent, PyChannelHandle, PyRepliesHandle, PySubscriptionHandle};
+    #[pymodule_export]
+    use crate::conversation::{PyOpenRequest, new_conversation_id};
     #[pymodule_export]
     use crate::directory::{
         ams_found, ams_search, ams_subscribe, ams_told, df_cancel, df_deregister, df_found,

@@ -1,6 +1,7 @@
 //! Mailboxes: bounded, with many writers and one reader, across threads.
 
 mod conversation;
+mod entry;
 mod queue;
 mod sender;
 mod table;

@@ -62,10 +62,10 @@ impl Agent for Buyer {
             .await?;
         let mut sellers = Vec::new();
         while sellers.len() < 3 {
-            let news = shops.next(context).await?;
+            let news = shops.next().await?;
             sellers.extend(news.into_iter().filter_map(|entry| entry.name));
         }
-        shops.cancel(context).await?;
+        shops.cancel().await?;
 
         let sale = new_conversation_id();
         for seller in &sellers {

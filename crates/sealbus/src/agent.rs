@@ -6,9 +6,12 @@ use std::future::Future;
 use crate::channel::ChannelEvent;
 use crate::context::Context;
 use crate::message::Message;
+use crate::supervision::{HandlerError, Supervision};
 use sealbus_fipa::Performative;
 
-/// The result of an agent's hook. Any error ends the agent, and is reported with the agent's name.
+/// The result of an agent's hook. An error of a handler is answered, logged and counted, and the agent goes on unless
+/// [`Agent::supervise`] says otherwise. An error of `setup`, `restore` or `teardown` ends the agent, and is reported with
+/// the agent's name.
 pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// An agent: its state, and its reactions to events.
@@ -27,7 +30,10 @@ pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 /// | [`save`](Agent::save) | before the agent moves to another node | an empty state |
 /// | [`restore`](Agent::restore) | instead of `setup`, at the node it moved to | `setup` |
 ///
-/// An error or a panic in a hook ends this agent and no other.
+/// An error of a handler (`on_message`, `on_event`, `on_question`) is an answer: the sender gets `failure` with the
+/// reason, or `not-understood` for a [`ContentError`](crate::ContentError), or what a [`Refuse`](crate::Refuse) or
+/// [`NotUnderstood`](crate::NotUnderstood) says. The agent lives. A panic, and an error in another hook, ends this agent
+/// and no other.
 ///
 /// ```
 /// use sealbus::{AclMessage, Agent, AgentResult, Context, Performative, Message, agent, run};
@@ -114,6 +120,14 @@ pub trait Agent: Send + 'static {
             context.decline(&question);
             Ok(())
         }
+    }
+
+    /// Says what follows an error of a handler, which is answered and logged already.
+    ///
+    /// The default is that the agent goes on.
+    fn supervise(&mut self, failed: &HandlerError) -> Supervision {
+        let _ = failed;
+        Supervision::Ignore
     }
 
     /// Called once before the agent leaves. The agent can still send, search and deregister. It has

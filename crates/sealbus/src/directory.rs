@@ -12,7 +12,8 @@ use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_management::client;
 
 use crate::context::{Context, ReceiveError, RequestError};
-use crate::filter::Filter;
+use crate::conversation::{Conversation, ConverseError, new_conversation_id};
+use crate::message::Message;
 
 pub use messages::{Template, ams_request, df_request, df_subscription, done, found, told};
 pub use sealbus_fipa::management::{
@@ -32,6 +33,9 @@ pub enum DirectoryError {
     /// No answer came.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// The subscription could not begin.
+    #[error(transparent)]
+    Converse(#[from] ConverseError),
     /// No news came because the agent is ending.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
@@ -59,12 +63,12 @@ pub enum DirectoryError {
 
 impl Context {
     /// The directory facilitator, which knows the services that agents offer.
-    pub fn df(&mut self) -> Df<'_> {
+    pub fn df(&self) -> Df<'_> {
         Df::new(self)
     }
 
     /// The agent management system, which knows all agents.
-    pub fn ams(&mut self) -> Ams<'_> {
+    pub fn ams(&self) -> Ams<'_> {
         Ams::new(self)
     }
 }
@@ -74,13 +78,13 @@ impl Context {
 /// The directory facilitator of the platform, its yellow pages. Made by [`Context::df`].
 #[derive(Debug)]
 pub struct Df<'a> {
-    context: &'a mut Context,
+    context: &'a Context,
     df: Aid,
     within: Duration,
 }
 
 impl<'a> Df<'a> {
-    pub(crate) fn new(context: &'a mut Context) -> Df<'a> {
+    pub(crate) fn new(context: &'a Context) -> Df<'a> {
         let df = context.system_agent("df");
         Df {
             context,
@@ -188,15 +192,12 @@ impl<'a> Df<'a> {
         template: impl Into<Template>,
     ) -> Result<Subscription, DirectoryError> {
         let request = df_subscription(&self.df, &template.into());
-        self.context
-            .send(request.clone())
-            .await
-            .map_err(|source| RequestError::Send {
-                agent: self.context.aid().name.clone(),
-                receiver: self.df.name.clone(),
-                source: Box::new(source),
-            })?;
-        Ok(Subscription { request })
+        let conversation = self.context.converse(request.clone()).await?;
+        let cancel = client::cancel(&request);
+        Ok(Subscription {
+            conversation,
+            cancel: Some(cancel),
+        })
     }
 
     async fn ask(&mut self, function: &DfFunction) -> Result<(), DirectoryError> {
@@ -208,49 +209,71 @@ impl<'a> Df<'a> {
     }
 }
 
-/// A standing question to a DF; see [`Df::subscribe`]. Its notifications wait in the agent's mailbox.
-#[derive(Clone, Debug)]
+/// A standing question to a DF; see [`Df::subscribe`]. Its notifications come to it alone.
+///
+/// Dropping it ends it.
+#[derive(Debug)]
 pub struct Subscription {
-    request: AclMessage,
+    conversation: Conversation,
+    cancel: Option<AclMessage>,
 }
 
 impl Subscription {
-    /// A filter for this subscription's notifications, for agents that read them in `on_message`.
-    pub fn filter(&self) -> Filter {
-        let conversation = self
-            .request
-            .conversation_id
-            .as_ref()
-            .and_then(|id| id.as_str());
-        Filter::conversation(conversation.unwrap_or_default())
-    }
-
-    /// Waits for the next notification: entries that came or changed, and, with a name alone, entries that went.
-    pub async fn next(
-        &self,
-        context: &mut Context,
-    ) -> Result<Vec<DfAgentDescription>, DirectoryError> {
+    /// Waits for the next notification: entries that came or changed, and, with a name alone, entries that went. Safe to
+    /// cancel.
+    pub async fn next(&self) -> Result<Vec<DfAgentDescription>, DirectoryError> {
         loop {
-            let news = context.receive(self.filter()).await?;
-            if news.performative != Performative::Agree {
-                return told(&news);
+            if let Some(entries) = told_by(&self.conversation.receive().await?) {
+                return entries;
             }
         }
     }
 
-    /// Ends the subscription. Notifications in transit are dropped, and none come after this.
-    pub async fn cancel(self, context: &mut Context) -> Result<(), DirectoryError> {
-        let answer = context
-            .request(client::cancel(&self.request), ANSWER_TIME)
-            .await;
-        while context.try_receive(self.filter()).is_some() {}
-        match answer {
-            Ok(answer) => done(&answer),
-            // Some DFs stop without an answer.
-            Err(RequestError::Timeout { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+    /// The next notification, if it has already come.
+    pub fn try_next(&self) -> Option<Result<Vec<DfAgentDescription>, DirectoryError>> {
+        loop {
+            if let Some(entries) = told_by(&self.conversation.try_receive()?) {
+                return Some(entries);
+            }
         }
     }
+
+    /// Ends the subscription, and waits until the DF has confirmed it.
+    pub async fn cancel(mut self) -> Result<(), DirectoryError> {
+        let Some(cancel) = self.cancel.take() else {
+            return Ok(());
+        };
+        let tag = new_conversation_id();
+        let sent = self.conversation.send(cancel.with_reply_with(tag.clone()));
+        sent.await.map_err(|source| {
+            DirectoryError::Converse(ConverseError::Send {
+                agent: self.conversation.agent(),
+                source: Box::new(source),
+            })
+        })?;
+        // Some DFs stop without an answer.
+        let deadline = tokio::time::Instant::now() + ANSWER_TIME;
+        while let Ok(news) = tokio::time::timeout_at(deadline, self.conversation.receive()).await {
+            let news = news?;
+            if news.in_reply_to.as_ref().and_then(|it| it.as_str()) == Some(&tag) {
+                return done(&news);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if let Some(cancel) = self.cancel.take() {
+            self.conversation.tell(cancel);
+        }
+    }
+}
+
+/// Reads a message of the DF, unless it only agrees.
+fn told_by(news: &Message) -> Option<Result<Vec<DfAgentDescription>, DirectoryError>> {
+    (news.performative != Performative::Agree).then(|| told(news))
 }
 
 // ----- the agent management system
@@ -258,13 +281,13 @@ impl Subscription {
 /// The agent management system of the platform, its white pages. Made by [`Context::ams`].
 #[derive(Debug)]
 pub struct Ams<'a> {
-    context: &'a mut Context,
+    context: &'a Context,
     ams: Aid,
     within: Duration,
 }
 
 impl<'a> Ams<'a> {
-    pub(crate) fn new(context: &'a mut Context) -> Ams<'a> {
+    pub(crate) fn new(context: &'a Context) -> Ams<'a> {
         let ams = context.system_agent("ams");
         Ams {
             context,

@@ -59,6 +59,8 @@
 //! | send, receive, ask, answer | [`Context`], and [`acl`] for messages and their parts |
 //! | say and read values of declared types | [`body`], [`Message::body`] |
 //! | wait for some messages and leave others | [`Filter`] |
+//! | keep what belongs together apart from the rest | [`Context::converse`], [`Conversation`] |
+//! | call for proposals, hold an auction, ask many, subscribe | [`protocol`] |
 //! | talk to all agents that care about a subject | [`Context::channel`], [`Context::subscribe`], [`Context::listen`], and [`channel`] |
 //! | offer services and find them | [`Context::df`], [`directory`] |
 //! | move between nodes with state | [`Agent::save`], [`Agent::restore`] |
@@ -80,18 +82,23 @@ mod life;
 mod message;
 mod platform;
 pub mod process;
+pub mod protocol;
 mod run;
+mod supervision;
 
 pub use agent::{Agent, AgentResult};
 pub use cast::CastError;
 pub use context::{Context, ReceiveError, RequestError};
-pub use conversation::{Undelivered, new_conversation_id};
+pub use conversation::{Conversation, ConverseError, Undelivered, new_conversation_id};
 pub use crew::AgentEnd;
 pub use filter::Filter;
 pub use message::{ContentError, Message};
 pub use platform::{Platform, PlatformError, log_to_stderr};
 pub use run::{AgentFailure, NamedAgents, RunError, agent, agents, run, run_agents};
+pub use supervision::{HandlerError, NotUnderstood, Refuse, Supervision};
 
 // The names of the layers below that nearly every agent needs.
-pub use sealbus_bus::{Acknowledgement, Delivery, Provenance, SendError, TrySendError};
+pub use sealbus_bus::{
+    Acknowledgement, ConversationOpen, Delivery, Late, Provenance, SendError, TrySendError,
+};
 pub use sealbus_fipa::{AclMessage, Aid, Content, Performative};

@@ -1,19 +1,22 @@
 //! The life of an agent: a task of its own drives it through its hooks, to its end.
 
 use std::any::Any;
+use std::error::Error;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use sealbus_fipa::Aid;
+use sealbus_fipa::{AclMessage, Aid};
 use sealbus_process::{AgentHandle, OpenAgentError, Parting, Process, Thawed, Wishes};
 
 use crate::agent::{Agent, AgentResult};
 use crate::context::{Context, Next};
 use crate::crew::{AgentEnd, Crew};
 use crate::message::Message;
+use crate::supervision::{HandlerError, Supervision, answer};
 
 /// How long a hook may go on after its agent was asked to stop, before it is cancelled at its next `.await`.
 pub const HOOK_GRACE: Duration = Duration::from_secs(1);
@@ -140,26 +143,34 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
         return Ok(Course::Leave);
     };
     while !context.is_leaving() {
-        match context.next().await {
+        let failed = match context.next().await {
             Next::Stop => break,
             Next::Message(message) => {
-                if within_grace(&wishes, Box::pin(agent.on_message(context, message)))
-                    .await
-                    .transpose()?
-                    .is_none()
-                {
-                    break;
+                let origin = message.shared();
+                match within_grace(&wishes, Box::pin(agent.on_message(context, message))).await {
+                    None => break,
+                    Some(Ok(())) => None,
+                    Some(Err(error)) => Some(message_failed(context, &origin, error)),
                 }
             }
             Next::Event(event) => {
-                let hook: Pin<Box<dyn Future<Output = AgentResult> + Send>> = if event.is_request()
-                {
-                    Box::pin(agent.on_question(context, event))
-                } else {
-                    Box::pin(agent.on_event(context, event))
+                let channel = event.channel().clone();
+                let question = event.is_request().then(|| event.clone());
+                let hook: Pin<Box<dyn Future<Output = AgentResult> + Send>> = match &question {
+                    Some(_) => Box::pin(agent.on_question(context, event)),
+                    None => Box::pin(agent.on_event(context, event)),
                 };
-                if within_grace(&wishes, hook).await.transpose()?.is_none() {
-                    break;
+                match within_grace(&wishes, hook).await {
+                    None => break,
+                    Some(Ok(())) => None,
+                    Some(Err(error)) => {
+                        if let Some(question) = question {
+                            // In vain if it was answered.
+                            context.decline(&question);
+                        }
+                        let handled = format!("an event on {channel}");
+                        Some(HandlerError { handled, error })
+                    }
                 }
             }
             Next::Freeze => {
@@ -175,10 +186,60 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
                         Thawed::Gone => return Ok(Course::Moved),
                     },
                 }
+                None
             }
+        };
+        if let Some(failed) = failed
+            && !go_on_after(agent, context, &wishes, failed).await?
+        {
+            break;
         }
     }
     Ok(Course::Leave)
+}
+
+/// Answers a message whose handler failed.
+fn message_failed(
+    context: &Context,
+    message: &Arc<AclMessage>,
+    error: Box<dyn Error + Send + Sync>,
+) -> HandlerError {
+    if let Some(answer) = answer(message, &*error) {
+        context.tell(answer);
+    }
+    let sender = message.sender.as_ref().map_or("nobody", |it| &it.name);
+    HandlerError {
+        handled: format!("{} from {sender}", message.performative),
+        error,
+    }
+}
+
+/// Does what the agent says shall follow an error of a handler. False: it is being stopped.
+async fn go_on_after<A: Agent>(
+    agent: &mut A,
+    context: &mut Context,
+    wishes: &Wishes,
+    failed: HandlerError,
+) -> AgentResult<bool> {
+    context.count_failed();
+    let HandlerError { handled, error } = &failed;
+    tracing::error!(agent = context.name(), handled, %error, "a handler failed");
+    match agent.supervise(&failed) {
+        Supervision::Ignore => Ok(true),
+        Supervision::End => Err(failed.error),
+        Supervision::Restart => {
+            let teardown = Box::pin(agent.teardown(context));
+            if tokio::time::timeout(TEARDOWN_LIMIT, teardown)
+                .await
+                .is_err()
+            {
+                let limit = TEARDOWN_LIMIT.as_secs();
+                return Err(format!("teardown took longer than {limit} s before a restart").into());
+            }
+            let began = within_grace(wishes, Box::pin(agent.setup(context))).await;
+            Ok(began.transpose()?.is_some())
+        }
+    }
 }
 
 /// Runs a hook to its end. Once the agent must stop, the hook may run for at most [`HOOK_GRACE`] more. Returns `None`

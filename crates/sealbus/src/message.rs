@@ -113,6 +113,10 @@ impl Message {
         B::read(&AclMessage::view(&self.message))
     }
 
+    pub(crate) fn shared(&self) -> Arc<AclMessage> {
+        self.message.clone()
+    }
+
     /// The ACL message itself, to keep or to pass on.
     pub fn into_message(self) -> Arc<AclMessage> {
         self.message

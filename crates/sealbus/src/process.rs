@@ -1,12 +1,14 @@
 //! Driving agents without hooks, at full speed: the parts of [`Platform`](crate::Platform), on which other SDKs build.
 
 pub use crate::cast::{Part, Role, cast};
-pub use crate::conversation::Expected;
+pub use crate::conversation::OpenRequest;
 pub use crate::life::{HOOK_GRACE, TEARDOWN_LIMIT};
 pub use crate::platform::{
     ATTACH_VARIABLE, EMBEDDED_NAME, LOG_VARIABLE, STATE_VARIABLE, TICKET_VARIABLE,
 };
-pub use sealbus_bus::{Lifetime, Mailbox, Outbox, ReceivedMessage, UndeliverableReason};
+pub use sealbus_bus::{
+    Conversations, Lifetime, Mailbox, Outbox, ReceivedMessage, UndeliverableReason,
+};
 pub use sealbus_process::{
     AgentHandle, AgentSender, CertificationError, OpenAgentError, OpenError, Parting, Process,
     ProcessEnd, Stopping, Thawed, Wish, Wishes,

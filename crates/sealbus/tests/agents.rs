@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealbus::{
-    AclMessage, Agent, AgentEnd, AgentResult, Content, Context, Filter, Message, Performative,
-    Provenance, ReceiveError, RequestError, RunError, agent, agents, run_agents,
+    AclMessage, Agent, AgentEnd, AgentResult, Content, Context, Filter, HandlerError, Message,
+    Performative, Provenance, ReceiveError, RequestError, RunError, Supervision, agent, agents,
+    run_agents,
 };
 
 const LONG: Duration = Duration::from_secs(120);
@@ -261,6 +262,10 @@ async fn an_agent_that_panics_or_fails_takes_no_other_with_it() {
         async fn on_message(&mut self, _: &mut Context, message: Message) -> AgentResult {
             let _: u32 = message.text()?.parse()?;
             Ok(())
+        }
+
+        fn supervise(&mut self, _: &HandlerError) -> Supervision {
+            Supervision::End
         }
 
         async fn teardown(&mut self, _: &mut Context) -> AgentResult {

@@ -49,7 +49,7 @@ async fn services_are_registered_found_changed_and_taken_back() {
             let shops = context.df().subscribe("bookshop").await?;
             let mut known = Vec::new();
             while known.len() < 2 {
-                known.extend(shops.next(context).await?);
+                known.extend(shops.next().await?);
             }
             assert_eq!(names(&known), ["anna", "bert"]);
             assert_eq!(
@@ -75,11 +75,11 @@ async fn services_are_registered_found_changed_and_taken_back() {
             let close = sealbus::AclMessage::new(sealbus::Performative::Inform)
                 .with_receiver(context.peer("anna")?);
             context.send(close).await?;
-            let gone = shops.next(context).await?;
+            let gone = shops.next().await?;
             assert_eq!(names(&gone), ["anna"]);
             assert!(gone[0].services.is_empty());
             assert_eq!(names(&context.df().search("bookshop").await?), ["bert"]);
-            shops.cancel(context).await?;
+            shops.cancel().await?;
 
             // Registering again replaces the entry, and deregistering twice is no error.
             context

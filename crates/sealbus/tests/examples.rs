@@ -46,6 +46,18 @@ fn channels() -> Tested {
 }
 
 #[test]
+fn contract_net() -> Tested {
+    assert_eq!(
+        output("contract_net")?,
+        [
+            "16 proposals, 2 refused, 2 silent, 1 not delivered",
+            "bidder-20@home sells ten boxes for 100",
+        ]
+    );
+    Ok(())
+}
+
+#[test]
 fn history() -> Tested {
     let lines = output("history")?;
     let sold = lines.iter().filter(|line| line.starts_with("sold: "));

@@ -5,7 +5,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::queue::{Inner, Shared, Wake};
+use super::entry::Wake;
+use super::queue::{Inner, Shared};
 use super::table::{Late, Table};
 use super::{Closed, Mailbox, MailboxLimits};
 use crate::message::ReceivedMessage;

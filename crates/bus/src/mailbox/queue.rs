@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
+use super::entry::{Entry, Hook, Wake};
 use super::table::{Place, Table};
 use super::{Closed, MailboxLimits, WindowListener};
 use crate::credit::WindowCredit;
@@ -25,17 +26,6 @@ const SMALLEST_WINDOW: u64 = 16 << 10;
 const LARGEST_WINDOW: u64 = 1 << 20;
 /// The failure notices that are kept for an agent that does not read them, before its sends are refused.
 pub(super) const UNREAD_NOTICES: usize = 4_096;
-
-pub(super) type Hook = Arc<dyn Fn() + Send + Sync>;
-
-pub(super) struct Entry {
-    pub(super) message: ReceivedMessage,
-    /// How many messages had come when this one did.
-    pub(super) order: u64,
-    pub(super) cost: u32,
-    pub(super) window: u32,
-    pub(super) receipt: Option<u64>,
-}
 
 /// Marks an entry that no window pays for.
 pub(super) const NO_WINDOW: u32 = u32::MAX;
@@ -142,50 +132,6 @@ pub(super) struct Shared {
 
 /// The callback for messages of this process that an agent has left unread for good, oldest first.
 pub(crate) type UnreadSink = Box<dyn Fn(Vec<ReceivedMessage>) + Send + Sync>;
-
-/// The tasks to wake after the lock is released.
-#[derive(Default)]
-pub(super) struct Wake {
-    pub(super) reader: Option<Waker>,
-    pub(super) hook: Option<Hook>,
-    /// Those who wait for messages of conversations.
-    pub(super) more: Vec<Alarm>,
-    /// A late message was dropped, which its writer must be told.
-    pub(super) dropped: bool,
-}
-
-pub(super) enum Alarm {
-    Task(Waker),
-    Hook(Hook),
-}
-
-impl Wake {
-    pub(super) fn join(&mut self, other: Self) {
-        if other.reader.is_some() {
-            self.reader = other.reader;
-        }
-        if other.hook.is_some() {
-            self.hook = other.hook;
-        }
-        self.more.extend(other.more);
-        self.dropped |= other.dropped;
-    }
-
-    pub(super) fn wake(self) {
-        if let Some(reader) = self.reader {
-            reader.wake();
-        }
-        if let Some(hook) = self.hook {
-            hook();
-        }
-        for alarm in self.more {
-            match alarm {
-                Alarm::Task(task) => task.wake(),
-                Alarm::Hook(hook) => hook(),
-            }
-        }
-    }
-}
 
 impl Inner {
     pub(super) fn put(&mut self, message: ReceivedMessage, cost: usize, window: u32) -> Wake {
@@ -332,7 +278,9 @@ impl Inner {
         self.sweeps += 1;
         let queued = self.conversations.as_mut();
         let mut expired = Vec::new();
-        for queue in iter::once(&mut self.queue).chain(queued.into_iter().flat_map(|it| it.queues())) {
+        for queue in
+            iter::once(&mut self.queue).chain(queued.into_iter().flat_map(|it| it.queues()))
+        {
             for entry in mem::take(queue) {
                 match entry.message.kept().and_then(|kept| kept.expiry) {
                     Some(expiry) if expiry <= now => {
@@ -350,7 +298,8 @@ impl Inner {
         }
         for entry in expired {
             let kept = entry.message.kept().cloned();
-            self.settled.extend(kept.map(|kept| (kept, KeptOutcome::Expired)));
+            self.settled
+                .extend(kept.map(|kept| (kept, KeptOutcome::Expired)));
             self.account(&entry, limits);
         }
         if let Some(table) = &mut self.conversations {

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use sealbus_fipa::{AclMessageRef, ExpressionRef, Performative};
 
-use super::queue::{Alarm, Entry, Hook, Wake};
+use super::entry::{Alarm, Entry, Hook, Wake};
 use crate::message::ReceivedMessage;
 
 /// The ended conversations that are remembered, so that their late messages are recognised.
@@ -59,7 +59,9 @@ impl<T: PartialEq> Named<T> {
     /// Whether another owner stands in the way of this one.
     fn is_taken(&self, name: &str, peer: Option<&str>) -> bool {
         let owners = self.0.get(name).into_iter().flatten();
-        owners.into_iter().any(|(other, _)| other.as_deref() == peer)
+        owners
+            .into_iter()
+            .any(|(other, _)| other.as_deref() == peer)
     }
 
     fn insert(&mut self, name: Arc<str>, peer: Option<Arc<str>>, owner: T) {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::queue::{NO_WINDOW, Shared, Wake};
+use super::entry::Wake;
+use super::queue::{NO_WINDOW, Shared};
 use super::{Closed, MESSAGE_OVERHEAD};
 use crate::message::ReceivedMessage;
 

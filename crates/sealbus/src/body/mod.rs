@@ -106,6 +106,35 @@ impl WrittenBody {
     }
 }
 
+/// Content as it is, in no declared language.
+impl From<Content> for WrittenBody {
+    fn from(content: Content) -> Self {
+        Self {
+            content,
+            language: None,
+            ontology: None,
+        }
+    }
+}
+
+impl From<&str> for WrittenBody {
+    fn from(text: &str) -> Self {
+        Content::from(text).into()
+    }
+}
+
+impl From<String> for WrittenBody {
+    fn from(text: String) -> Self {
+        Content::from(text).into()
+    }
+}
+
+impl From<Vec<u8>> for WrittenBody {
+    fn from(bytes: Vec<u8>) -> Self {
+        Content::from(bytes).into()
+    }
+}
+
 /// Why a message does not say what was declared. The answer to such a message is `not-understood`, with this as the
 /// reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,10 +2,9 @@
 
 mod arrival;
 mod error;
+mod voice;
 
 use std::time::Duration;
-
-use tokio::time::{Instant, timeout_at};
 
 use sealbus_bus::{Delivery, ReceivedMessage, SendError, TrySendError};
 use sealbus_channels::{ChannelPattern, PathError, PublishError, SubscribeError};
@@ -13,13 +12,13 @@ use sealbus_fipa::{AclMessage, Aid, AidError, Content, Performative};
 use sealbus_process::{AgentHandle, AgentSender, Wish};
 
 use crate::channel::{Channel, ChannelError, ChannelEvent, ChannelSubscription, Subscribing};
-use crate::conversation::{Expected, Undelivered};
 use crate::crew::Crew;
 use crate::filter::Filter;
 use crate::message::Message;
 use arrival::{Arrival, arrival, takes};
 
 pub use error::{ReceiveError, RequestError};
+pub(crate) use voice::{Voice, tell};
 
 /// The agent's handle to the bus, given to each of its hooks.
 #[derive(Debug)]
@@ -31,6 +30,8 @@ pub struct Context {
     /// The subscriptions for `on_event` and `on_question`, each under a number of its own.
     listening: Vec<(u64, ChannelSubscription)>,
     next_listener: u64,
+    /// How many messages and events had a handler that failed.
+    failed: u64,
     /// In teardown `receive` works again, so that an agent can still ask and get answers.
     tearing_down: bool,
 }
@@ -51,6 +52,7 @@ impl Context {
             leaving: false,
             listening: Vec::new(),
             next_listener: 0,
+            failed: 0,
             tearing_down: false,
         }
     }
@@ -232,52 +234,13 @@ impl Context {
         }
     }
 
-    // ----- asking
-
-    /// Sends a request and waits for the reply to it.
-    ///
-    /// The reply is the first message that repeats the request's `reply-with`. (Both `reply-with` and `conversation-id`
-    /// are filled in when missing.) Any performative counts: `refuse`, `failure` and `not-understood` are replies. An
-    /// `agree` only announces the outcome and is passed over. Other messages stay in the mailbox.
-    pub async fn request(
-        &mut self,
-        mut request: AclMessage,
-        within: Duration,
-    ) -> Result<Message, RequestError> {
-        let expected = Expected::of(&mut request);
-        let deadline = Instant::now() + within;
-        let timeout = |agent: &Aid| RequestError::Timeout {
-            agent: agent.name.clone(),
-            receiver: expected.asked(),
-            within,
-        };
-        match timeout_at(deadline, self.send(request)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(source)) => {
-                return Err(RequestError::Send {
-                    agent: self.aid().name.clone(),
-                    receiver: expected.asked(),
-                    source: Box::new(source),
-                });
-            }
-            Err(_) => return Err(timeout(self.aid())),
-        }
-        loop {
-            let answers = |received: &ReceivedMessage| expected.is_answered_by(&received.message());
-            let reply = match timeout_at(deadline, self.receive_matching(answers)).await {
-                Ok(reply) => reply.map_err(RequestError::Receive)?,
-                Err(_) => return Err(timeout(self.aid())),
-            };
-            if let Some(notice) = Undelivered::read(&reply) {
-                return Err(RequestError::Undeliverable {
-                    agent: self.aid().name.clone(),
-                    receiver: notice.receiver,
-                    reason: notice.reason,
-                });
-            }
-            if reply.performative != Performative::Agree {
-                return Ok(reply);
-            }
+    /// The means to talk that a conversation takes with it.
+    pub(crate) fn voice(&self) -> Voice {
+        Voice {
+            sender: self.handle.sender(),
+            conversations: self.handle.conversations(),
+            wishes: self.handle.wishes(),
+            heeds_stop: !self.tearing_down,
         }
     }
 
@@ -374,6 +337,20 @@ impl Context {
         self.handle
             .process()
             .stop("an agent of the program stopped it");
+    }
+
+    /// The number of messages and events whose handler returned an error.
+    pub fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    pub(crate) fn count_failed(&mut self) {
+        self.failed += 1;
+    }
+
+    /// Sends a last word, without waiting.
+    pub(crate) fn tell(&self, message: AclMessage) {
+        tell(&self.handle.sender(), message);
     }
 
     pub(crate) fn is_leaving(&self) -> bool {

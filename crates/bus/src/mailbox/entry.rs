@@ -1,0 +1,61 @@
+//! A message in a mailbox, and whoever is woken when one comes.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::message::ReceivedMessage;
+
+pub(super) type Hook = Arc<dyn Fn() + Send + Sync>;
+
+pub(super) struct Entry {
+    pub(super) message: ReceivedMessage,
+    /// How many messages had come when this one did.
+    pub(super) order: u64,
+    pub(super) cost: u32,
+    pub(super) window: u32,
+    pub(super) receipt: Option<u64>,
+}
+
+/// The tasks to wake after the lock is released.
+#[derive(Default)]
+pub(super) struct Wake {
+    pub(super) reader: Option<Waker>,
+    pub(super) hook: Option<Hook>,
+    /// Those who wait for messages of conversations.
+    pub(super) more: Vec<Alarm>,
+    /// A late message was dropped, which its writer must be told.
+    pub(super) dropped: bool,
+}
+
+pub(super) enum Alarm {
+    Task(Waker),
+    Hook(Hook),
+}
+
+impl Wake {
+    pub(super) fn join(&mut self, other: Self) {
+        if other.reader.is_some() {
+            self.reader = other.reader;
+        }
+        if other.hook.is_some() {
+            self.hook = other.hook;
+        }
+        self.more.extend(other.more);
+        self.dropped |= other.dropped;
+    }
+
+    pub(super) fn wake(self) {
+        if let Some(reader) = self.reader {
+            reader.wake();
+        }
+        if let Some(hook) = self.hook {
+            hook();
+        }
+        for alarm in self.more {
+            match alarm {
+                Alarm::Task(task) => task.wake(),
+                Alarm::Hook(hook) => hook(),
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Contract Net, plain and iterated: call for proposals, accept some of them, and get the results.
+
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_protocols::{
+    CONTRACT_NET, ITERATED_CONTRACT_NET, Initiator, Outcome, Protocol, Stage, To,
+};
+
+use super::clock::Clock;
+use super::error::ProtocolError;
+use super::exchange::{Exchange, saying};
+use super::participants::Participants;
+use crate::body::WrittenBody;
+use crate::context::Context;
+use crate::message::Message;
+
+impl Context {
+    /// Calls for proposals, and waits until every bidder has answered or `within` has passed.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use sealbus::{AgentResult, Context, directory::Template};
+    /// # async fn hook(context: &mut Context) -> AgentResult {
+    /// let bidders = Template::from("bidder");
+    /// let mut net = context.contract_net("ten boxes", bidders, Duration::from_secs(5)).await?;
+    /// let price = |offer: &&sealbus::Message| offer.text().unwrap_or("9999").parse().unwrap_or(9999);
+    /// if let Some(best) = net.proposals().iter().min_by_key(price).cloned() {
+    ///     let done = net.accept(&best, "go", Duration::from_secs(60)).await?;
+    /// }
+    /// # Ok(()) } // Leaving rejects the rest.
+    /// ```
+    pub async fn contract_net(
+        &self,
+        call: impl Into<WrittenBody>,
+        bidders: impl Into<Participants>,
+        within: Duration,
+    ) -> Result<ContractNet, ProtocolError> {
+        ContractNet::open(self, &CONTRACT_NET, call.into(), bidders.into(), within).await
+    }
+
+    /// As [`contract_net`](Self::contract_net), with [further rounds](IteratedContractNet::call_again).
+    pub async fn iterated_contract_net(
+        &self,
+        call: impl Into<WrittenBody>,
+        bidders: impl Into<Participants>,
+        within: Duration,
+    ) -> Result<IteratedContractNet, ProtocolError> {
+        let protocol = &ITERATED_CONTRACT_NET;
+        let net = ContractNet::open(self, protocol, call.into(), bidders.into(), within).await?;
+        Ok(IteratedContractNet(net))
+    }
+}
+
+/// The proposals of a contract net; see [`Context::contract_net`].
+///
+/// Dropping it rejects the proposals that were not accepted, and tells accepted bidders that have not finished to stop.
+#[derive(Debug)]
+pub struct ContractNet {
+    exchange: Exchange,
+    proposals: Vec<Message>,
+    refused: Vec<Message>,
+}
+
+impl ContractNet {
+    async fn open(
+        context: &Context,
+        protocol: &'static Protocol,
+        call: WrittenBody,
+        bidders: Participants,
+        within: Duration,
+    ) -> Result<ContractNet, ProtocolError> {
+        let call = saying(Performative::Cfp, call);
+        let call = Clock::new().with_deadline(call, within);
+        let exchange = context.initiate(protocol, bidders, call).await?;
+        let mut net = ContractNet {
+            exchange,
+            proposals: Vec::new(),
+            refused: Vec::new(),
+        };
+        net.collect().await?;
+        Ok(net)
+    }
+
+    async fn collect(&mut self) -> Result<(), ProtocolError> {
+        let is_complete = |state: &Initiator| state.at(Stage::Called).next().is_none();
+        let (proposals, refused) = (&mut self.proposals, &mut self.refused);
+        let each = |message: Message, _| match message.performative {
+            Performative::Propose => proposals.push(message),
+            _ => refused.push(message),
+        };
+        self.exchange.until(is_complete, each).await
+    }
+
+    /// The proposals, in the order in which they came.
+    pub fn proposals(&self) -> &[Message] {
+        &self.proposals
+    }
+
+    /// The messages of bidders that refused or did not understand.
+    pub fn refused(&self) -> &[Message] {
+        &self.refused
+    }
+
+    /// The bidders that did not answer in time.
+    pub fn silent(&self) -> Vec<Aid> {
+        self.exchange
+            .state()
+            .silent()
+            .map(|it| it.agent().clone())
+            .collect()
+    }
+
+    /// The bidders that the platform could not deliver the call to.
+    pub fn undelivered(&self) -> Vec<Aid> {
+        let branches = self.exchange.state().branches().iter();
+        let lost = branches.filter(|it| it.outcome() == Some(Outcome::Undeliverable));
+        lost.map(|it| it.agent().clone()).collect()
+    }
+
+    /// Accepts a proposal, and waits for its result for at most `within`.
+    ///
+    /// # Errors
+    /// [`ProtocolError::TurnedDown`] if the bidder fails, [`ProtocolError::Silent`] if it says nothing in time.
+    pub async fn accept(
+        &mut self,
+        proposal: &Message,
+        body: impl Into<WrittenBody>,
+        within: Duration,
+    ) -> Result<Message, ProtocolError> {
+        let mut results = self.accept_all([proposal], body, within).await?;
+        results.pop().unwrap_or(Err(ProtocolError::Nobody))
+    }
+
+    /// Accepts several proposals, and waits until each has a result or `within` has passed. The results are in the order of
+    /// the proposals.
+    pub async fn accept_all<'m>(
+        &mut self,
+        proposals: impl IntoIterator<Item = &'m Message>,
+        body: impl Into<WrittenBody>,
+        within: Duration,
+    ) -> Result<Vec<Result<Message, ProtocolError>>, ProtocolError> {
+        let accept = saying(Performative::AcceptProposal, body);
+        let accept = self.exchange.clock().with_deadline(accept, within);
+        let chosen: Vec<Aid> = proposals
+            .into_iter()
+            .filter_map(|proposal| proposal.sender.clone())
+            .collect();
+        self.exchange.send(To::Agents(&chosen), &accept).await?;
+        let has_ended = |state: &Initiator, agent: &Aid| {
+            state.branch(agent).is_none_or(|it| it.outcome().is_some())
+        };
+        let is_done = |state: &Initiator| chosen.iter().all(|agent| has_ended(state, agent));
+        let mut last = Vec::new();
+        self.exchange
+            .until(is_done, |message, _| last.push(message))
+            .await?;
+        let result = |agent: &Aid| {
+            let from = |it: &&Message| it.sender.as_ref().is_some_and(|it| it.name == agent.name);
+            self.exchange
+                .result(agent, last.iter().rfind(from).cloned())
+        };
+        Ok(chosen.iter().map(result).collect())
+    }
+
+    /// Rejects the proposals that were not accepted, without waiting for the end.
+    pub async fn reject_rest(
+        &mut self,
+        reason: impl Into<WrittenBody>,
+    ) -> Result<(), ProtocolError> {
+        let reject = saying(Performative::RejectProposal, reason);
+        reject_all(&mut self.exchange, &reject).await
+    }
+
+    /// Where the net stands with each bidder.
+    pub fn state(&self) -> &Initiator {
+        self.exchange.state()
+    }
+}
+
+/// Rejects what is still undecided.
+pub(super) async fn reject_all(
+    exchange: &mut Exchange,
+    reject: &AclMessage,
+) -> Result<(), ProtocolError> {
+    if exchange.state().at(Stage::Proposed).next().is_none() {
+        return Ok(());
+    }
+    exchange.send(To::Stage(Stage::Proposed), reject).await
+}
+
+/// The proposals of an iterated contract net; see [`Context::iterated_contract_net`].
+#[derive(Debug)]
+pub struct IteratedContractNet(ContractNet);
+
+impl IteratedContractNet {
+    /// Calls the authors of these proposals again, on other terms, and rejects the other proposals. Then
+    /// [`proposals`](ContractNet::proposals) has the new ones.
+    pub async fn call_again(
+        &mut self,
+        authors: &[Message],
+        call: impl Into<WrittenBody>,
+        within: Duration,
+    ) -> Result<(), ProtocolError> {
+        let net = &mut self.0;
+        let chosen: Vec<Aid> = authors.iter().filter_map(|it| it.sender.clone()).collect();
+        let call = saying(Performative::Cfp, call);
+        let call = net.exchange.clock().with_deadline(call, within);
+        net.exchange.send(To::Agents(&chosen), &call).await?;
+        reject_all(
+            &mut net.exchange,
+            &AclMessage::new(Performative::RejectProposal),
+        )
+        .await?;
+        net.proposals.clear();
+        net.collect().await
+    }
+}
+
+impl Deref for IteratedContractNet {
+    type Target = ContractNet;
+
+    fn deref(&self) -> &ContractNet {
+        &self.0
+    }
+}
+
+impl DerefMut for IteratedContractNet {
+    fn deref_mut(&mut self) -> &mut ContractNet {
+        &mut self.0
+    }
+}

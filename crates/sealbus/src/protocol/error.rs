@@ -1,0 +1,86 @@
+//! Why a conversation of a protocol did not come to a good end.
+
+use sealbus_bus::{ConversationOpen, SendError};
+use sealbus_protocols::Refused;
+
+use crate::context::ReceiveError;
+use crate::directory::DirectoryError;
+use crate::message::Message;
+
+/// The reason why a conversation of a protocol has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// The protocol does not allow the message now.
+    #[error(transparent)]
+    NotAllowed(#[from] sealbus_protocols::SendError),
+    /// A message could not be sent.
+    #[error("a message of the conversation could not be sent: {0}")]
+    Send(Box<SendError>),
+    /// The agent is ending.
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+    /// The directory did not say who could take part.
+    #[error("the participants could not be found: {0}")]
+    Search(Box<DirectoryError>),
+    /// The search found nobody.
+    #[error(
+        "the search found no participant: register the service with the DF first, or name the agents"
+    )]
+    Nobody,
+    /// The message opens no protocol.
+    #[error("{message} opens no protocol: {reason}")]
+    NotOpening {
+        /// The message, such as `inform from buyer@factory`.
+        message: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The agent has an open conversation of this name with the other side.
+    #[error(transparent)]
+    Open(#[from] ConversationOpen),
+    /// The agent takes part in as many conversations as it may.
+    #[error("the agent takes part in {0} conversations, which is the limit")]
+    Busy(usize),
+    /// The other side refused, failed or did not understand.
+    #[error("{reply}: {}", reply.text().unwrap_or("no reason given"))]
+    TurnedDown {
+        /// The message that says so.
+        reply: Box<Message>,
+    },
+    /// The other side did not answer in time.
+    #[error("{0} did not answer in time")]
+    Silent(String),
+    /// The platform could not deliver a message to the other side.
+    #[error("a message to {0} was not delivered")]
+    Undeliverable(String),
+    /// The conversation has ended in another way.
+    #[error("the conversation with {agent} has ended ({outcome:?})")]
+    Ended {
+        /// The other side.
+        agent: String,
+        /// How it ended.
+        outcome: sealbus_protocols::Outcome,
+    },
+}
+
+impl From<SendError> for ProtocolError {
+    fn from(error: SendError) -> ProtocolError {
+        ProtocolError::Send(Box::new(error))
+    }
+}
+
+impl From<DirectoryError> for ProtocolError {
+    fn from(error: DirectoryError) -> ProtocolError {
+        ProtocolError::Search(Box::new(error))
+    }
+}
+
+impl ProtocolError {
+    pub(super) fn not_opening(message: &Message, refused: &Refused) -> ProtocolError {
+        ProtocolError::NotOpening {
+            message: message.to_string(),
+            reason: refused.reason.to_string(),
+        }
+    }
+}

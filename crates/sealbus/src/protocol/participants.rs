@@ -1,0 +1,53 @@
+//! The agents that an initiator talks to: named, or found by the DF.
+
+use sealbus_fipa::Aid;
+
+use super::error::ProtocolError;
+use crate::context::Context;
+use crate::directory::Template;
+
+/// The agents that an initiator talks to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Participants {
+    /// These.
+    Agents(Vec<Aid>),
+    /// Those that the DF finds for a service; the initiator itself is left out.
+    Offering(Template),
+}
+
+impl Participants {
+    pub(super) async fn find(self, context: &Context) -> Result<Vec<Aid>, ProtocolError> {
+        let template = match self {
+            Participants::Agents(agents) => return Ok(agents),
+            Participants::Offering(template) => template,
+        };
+        let entries = context.df().search(template).await?;
+        let mut agents: Vec<Aid> = entries.into_iter().filter_map(|it| it.name).collect();
+        agents.retain(|agent| agent.name != context.aid().name);
+        agents.sort_by(|one, other| one.name.cmp(&other.name));
+        agents.dedup_by(|one, other| one.name == other.name);
+        match agents.is_empty() {
+            true => Err(ProtocolError::Nobody),
+            false => Ok(agents),
+        }
+    }
+}
+
+impl From<Aid> for Participants {
+    fn from(agent: Aid) -> Participants {
+        Participants::Agents(vec![agent])
+    }
+}
+
+impl From<Vec<Aid>> for Participants {
+    fn from(agents: Vec<Aid>) -> Participants {
+        Participants::Agents(agents)
+    }
+}
+
+/// The agents that offer a service like this.
+impl From<Template> for Participants {
+    fn from(template: Template) -> Participants {
+        Participants::Offering(template)
+    }
+}

@@ -1,0 +1,235 @@
+//! A participant of any protocol: its state machine, its conversation and the clock.
+
+use std::fmt;
+use std::time::Duration;
+
+use sealbus_bus::{Conversation, ReceivedMessage};
+use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
+use sealbus_protocols::{Outcome, Participant, Protocol, Received, Stage};
+use tokio::time::timeout_at;
+
+use super::clock::Clock;
+use super::error::ProtocolError;
+use super::exchange::{expect_reply, saying};
+use crate::body::WrittenBody;
+use crate::context::{Context, Voice, tell};
+use crate::conversation::{Undelivered, new_conversation_id};
+use crate::message::Message;
+
+/// The most conversations that an agent takes part in at a time. Others cannot make it hold more.
+const MOST: usize = 65_536;
+
+/// How long a participant waits at most, unless it says otherwise: an initiator may be gone for good.
+const LONGEST: Duration = Duration::from_secs(3_600);
+
+impl Context {
+    /// Takes part in the conversation that a message opens: that of the protocol it names, or of the usual one for its
+    /// act. From now on the conversation gets its further messages. An agent that turns the message down need not take
+    /// part: its handler returns [`Refuse`](crate::Refuse).
+    ///
+    /// Give it to a task if the agent shall do something else meanwhile:
+    ///
+    /// ```no_run
+    /// # use sealbus::{AgentResult, Context, Message, Performative};
+    /// # async fn on_message(context: &mut Context, call: Message) -> AgentResult {
+    /// let mut sale = context.participate(&call)?;
+    /// tokio::spawn(async move {
+    ///     sale.answer(Performative::Propose, "12 euros").await?;
+    ///     if let Some(decision) = sale.next().await?
+    ///         && decision.performative == Performative::AcceptProposal
+    ///     {
+    ///         sale.answer(Performative::Inform, "ten boxes").await?;
+    ///     }
+    ///     AgentResult::Ok(())
+    /// });
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ProtocolError::NotOpening`], which a handler may just return: it answers `not-understood`; and
+    /// [`ProtocolError::Busy`], which answers `refuse`.
+    pub fn participate(&self, opening: &Message) -> Result<Participation, ProtocolError> {
+        let voice = self.voice();
+        let open = voice.conversations.len();
+        if open >= MOST {
+            return Err(ProtocolError::Busy(open));
+        }
+        let protocol = Protocol::opened_by(opening).ok_or_else(|| ProtocolError::NotOpening {
+            message: opening.to_string(),
+            reason: "no protocol begins like this".to_owned(),
+        })?;
+        let clock = Clock::new();
+        let machine = Participant::open(protocol, opening, clock.now());
+        let mut machine =
+            machine.map_err(|refused| ProtocolError::not_opening(opening, &refused))?;
+        machine.end_by(clock.after(LONGEST));
+        let messages = match opening
+            .conversation_id
+            .as_ref()
+            .and_then(Expression::as_str)
+        {
+            Some(id) => voice.conversations.open_with(id, opening.sender_name())?,
+            None => voice.conversations.open_reply(None, &new_conversation_id()),
+        };
+        Ok(Participation {
+            machine,
+            messages,
+            voice,
+            clock,
+        })
+    }
+}
+
+/// A participant's side of a conversation of a protocol; see [`Context::participate`].
+///
+/// Dropping it before the end tells the initiator that nothing more comes: with `failure` or `refuse`, as the protocol has
+/// it. A conversation ends after an hour at the latest, unless [`end_within`](Self::end_within) sets another time.
+pub struct Participation {
+    machine: Participant,
+    messages: Conversation,
+    voice: Voice,
+    clock: Clock,
+}
+
+impl Participation {
+    /// The agent that opened the conversation.
+    pub fn initiator(&self) -> &Aid {
+        self.machine.initiator()
+    }
+
+    /// The present stage, or the last one if the conversation has ended.
+    pub fn stage(&self) -> Stage {
+        self.machine.stage()
+    }
+
+    /// How the conversation ended; `None` while it goes on.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.machine.outcome()
+    }
+
+    /// Sends a message of the protocol to the initiator.
+    ///
+    /// # Errors
+    /// [`ProtocolError::NotAllowed`] if the protocol does not allow the act now.
+    pub async fn answer(
+        &mut self,
+        performative: Performative,
+        body: impl Into<WrittenBody>,
+    ) -> Result<(), ProtocolError> {
+        self.send(saying(performative, body)).await
+    }
+
+    /// As [`answer`](Self::answer), for a message with more than a content.
+    pub async fn send(&mut self, message: AclMessage) -> Result<(), ProtocolError> {
+        let message = self.machine.send(&message, self.clock.now())?;
+        self.pass(message).await
+    }
+
+    /// Answers a `cancel`: with `inform` that the agent has stopped, which ends the conversation, or with `failure` that it
+    /// cannot.
+    pub async fn answer_cancel(
+        &mut self,
+        performative: Performative,
+        body: impl Into<WrittenBody>,
+    ) -> Result<(), ProtocolError> {
+        let answer = saying(performative, body);
+        let message = self.machine.answer_cancel(&answer, self.clock.now())?;
+        self.pass(message).await
+    }
+
+    async fn pass(&mut self, message: AclMessage) -> Result<(), ProtocolError> {
+        expect_reply(&self.messages, &message);
+        Ok(self.voice.sender.send(message).await?)
+    }
+
+    /// Waits for the next message of the initiator: a decision, a further call, or `cancel`. `None`: the conversation has
+    /// ended, or its time is over.
+    ///
+    /// Safe to cancel.
+    pub async fn next(&mut self) -> Result<Option<Message>, ProtocolError> {
+        loop {
+            while let Some(received) = self.messages.try_recv() {
+                if let Some(message) = self.take(received) {
+                    return Ok(Some(message));
+                }
+            }
+            self.machine.advance(self.clock.now());
+            if self.machine.outcome().is_some() {
+                return Ok(None);
+            }
+            let received = self.voice.receive(&self.messages, |_| true);
+            let received = match self.machine.deadline() {
+                None => received.await?,
+                Some(deadline) => match timeout_at(self.clock.instant(deadline), received).await {
+                    Ok(received) => received?,
+                    Err(_) => continue,
+                },
+            };
+            if let Some(message) = self.take(received) {
+                return Ok(Some(message));
+            }
+        }
+    }
+
+    /// Ends the conversation after this time, whatever is missing then.
+    pub fn end_within(&mut self, time: Duration) {
+        self.machine.end_by(self.clock.after(time));
+    }
+
+    /// Ends the conversation if nothing more has to come, as after a broker's last answer.
+    pub fn conclude(&mut self) {
+        self.machine.conclude();
+    }
+
+    fn take(&mut self, received: ReceivedMessage) -> Option<Message> {
+        let message = Message::new(received);
+        if Undelivered::read(&message).is_some() {
+            self.machine.undeliverable();
+            return None;
+        }
+        match self.machine.receive(&message, self.clock.now()) {
+            Ok(Received::Step | Received::Cancel | Received::NotCancelled | Received::Recruit) => {
+                Some(message)
+            }
+            Err(refused) => {
+                tracing::debug!(
+                    agent = self.voice.agent(),
+                    "{message} is left out: {refused}"
+                );
+                if let Some(answer) = refused.answer {
+                    tell(&self.voice.sender, *answer);
+                }
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Participation {
+    fn drop(&mut self) {
+        let now = self.clock.now();
+        let stopped = AclMessage::new(Performative::Inform);
+        let mut last = self.machine.answer_cancel(&stopped, now).ok();
+        for act in [
+            Performative::Failure,
+            Performative::Refuse,
+            Performative::RejectProposal,
+        ] {
+            if last.is_none() {
+                let word = AclMessage::new(act).with_content("the agent has left the conversation");
+                last = self.machine.send(&word, now).ok();
+            }
+        }
+        if let Some(last) = last {
+            tell(&self.voice.sender, last);
+        }
+    }
+}
+
+impl fmt::Debug for Participation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Participation")
+            .field("state", &self.machine)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,62 @@
+//! Conversations, whose messages come to them alone, for `sealbus/life.py`.
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use sealbus::process::OpenRequest;
+
+use crate::message::PyMessage;
+use crate::pump::PyPump;
+use crate::runtime::{self, Owned};
+
+/// A request that waits for its reply.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "OpenRequest")]
+pub(crate) struct PyOpenRequest(Owned<Mutex<Option<OpenRequest>>>);
+
+impl PyOpenRequest {
+    pub(crate) fn new(open: OpenRequest) -> Self {
+        Self(Owned::new(Mutex::new(Some(open))))
+    }
+
+    fn with<T: Default>(&self, act: impl FnOnce(&OpenRequest) -> T) -> PyResult<T> {
+        Ok(self.0.get()?.lock().as_ref().map(act).unwrap_or_default())
+    }
+}
+
+#[pymethods]
+impl PyOpenRequest {
+    /// Makes `pump` report a reply under the number `waiter`, after a vain `try_next`.
+    fn set_hook(&self, pump: &PyPump, waiter: u64) -> PyResult<()> {
+        let signal = pump.signal()?;
+        self.with(|open| open.set_hook(move || signal.mail(waiter)))
+    }
+
+    /// The next reply, if it has come.
+    fn try_next(&self, py: Python<'_>) -> PyResult<Option<Py<PyMessage>>> {
+        let reply = self.with(OpenRequest::try_next)?;
+        reply.map(|reply| PyMessage::make(py, reply)).transpose()
+    }
+
+    /// The request has its answer. What else comes in its conversation goes to the mailbox.
+    fn answered(&self) -> PyResult<()> {
+        if let Some(open) = self.0.get()?.lock().take() {
+            open.answered();
+        }
+        Ok(())
+    }
+
+    /// Gives the request up, unless it has its answer. An agent that has agreed to it is told to stop.
+    fn close(&self) -> PyResult<()> {
+        let open = self.0.get()?.lock().take();
+        let runtime = runtime::handle();
+        // A task of the runtime sends what has to wait.
+        let _entered = runtime.as_ref().map(|runtime| runtime.enter());
+        drop(open);
+        Ok(())
+    }
+}
+
+/// A name that no other conversation has.
+#[pyfunction]
+pub(crate) fn new_conversation_id() -> String {
+    sealbus::new_conversation_id()
+}
