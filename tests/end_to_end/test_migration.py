@@ -1,6 +1,7 @@
 """An agent moves with its state; what is sent to it meanwhile arrives once and in order."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 from harness import PROGRAMS, wait_for
 
@@ -65,3 +66,36 @@ def test_a_move_to_nowhere_changes_nothing(platform):
     refused = factory.tell("move", "nobody", "node-1", expect=4)
     assert "nobody" in refused.stderr.decode()
     assert factory.agents()["mover"] == before
+
+
+OFFICE = f"""
+    [platform]
+    name = "factory"
+    nodes = 2
+
+    [[agent]]
+    name = "office"
+    command = ["PYTHON", "{PROGRAMS}/office.py"]
+"""
+
+
+def test_work_side_by_side_is_done_before_the_agent_moves(platform):
+    factory = platform(OFFICE).up()
+    before = factory.active("office")["office"]
+
+    def report():
+        return json.loads(factory.send("office", '["report"]'))
+
+    with ThreadPoolExecutor() as pool:
+        works = [pool.submit(factory.send, "office", f'["work", {2 + number / 10}]') for number in range(3)]
+        wait_for(lambda: report()["working"] == 3, "the work to begin", also=factory.logs)
+        ticks = report()["ticks"]
+        goal = "node-2" if before["node"] == "node-1" else "node-1"
+        factory.ask("move", "office", goal)
+        assert {work.result() for work in works} == {str(before["pid"])}, factory.logs()
+    assert factory.active("office")["office"]["node"] == goal
+    after = report()
+    assert (after["working"], after["done"]) == (0, [2, 2.1, 2.2])
+    # What it does by itself goes on where it is.
+    assert after["ticks"] > ticks
+    wait_for(lambda: report()["ticks"] > after["ticks"], "the clock to tick", also=factory.logs)
