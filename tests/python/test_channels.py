@@ -1,5 +1,6 @@
 """Agents on channels of an embedded platform."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -151,3 +152,48 @@ async def test_a_wrong_handler_ends_its_agent_alone() -> None:
             await (await anna.channel("/news")).publish("still here")
             anna.stop()
             await platform.wait()
+
+
+async def test_only_the_latest_event_is_kept_for_who_is_slow(platform: Platform) -> None:
+    heard: list[str] = []
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    class Dashboard(Agent):
+        @on_event("/sensors/*", keep="latest")
+        async def show(self, event: ChannelEvent) -> None:
+            heard.append(event.text)
+            begun.set()
+            await go.wait()
+
+    await platform.start(Dashboard())
+    anna = await platform.start(Agent("anna"))
+    latest = await anna.subscribe("/sensors/*", keep="latest")
+    await anna.publish("/sensors/a", "1")
+    await begun.wait()
+    for number in range(2, 10):
+        await anna.publish("/sensors/a", str(number))
+    go.set()
+    while len(heard) < 2:
+        await asyncio.sleep(0.001)
+    assert heard == ["1", "9"]
+    assert (await latest.next()).text == "9"
+    assert latest.try_next() is None
+    with pytest.raises(ValueError, match="keep='latest'"):
+        await anna.subscribe("/sensors/*", keep="latest", policy="push-back")
+    with pytest.raises(ValueError, match="'all' or 'latest'"):
+        await anna.subscribe("/sensors/*", keep="newest")  # type: ignore[arg-type]
+
+
+async def test_publishing_opens_each_channel_once(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    news = await anna.subscribe("/**")
+    for number in range(3):
+        assert await anna.publish("/news", str(number), qos="priority=7") == Reach(1, 0)
+        event = await news.next()
+        assert (event.text, event.priority) == (str(number), 7)
+    assert await anna.channel("/news", qos="priority=7") is await anna.channel("/news", qos="priority=7")
+    for number in range(1000):
+        await anna.channel(f"/many/{number}")
+    assert len(anna._living.channels._open) <= 256
+    with pytest.raises(ChannelError):
+        await anna.publish("no path", "x")

@@ -1,5 +1,6 @@
 """Persistent channels of a platform inside the program: replay, durable subscriptions, retention, and kill -9."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sealbus import Agent, ChannelError, Platform, Retention
+from sealbus import Agent, ChannelError, ChannelEvent, Platform, Retention, on_event
 
 KEPT = "persistent,ack=disk"
 
@@ -175,3 +176,29 @@ def test_acknowledged_events_survive_kill_9(tmp_path: Path) -> None:
             seen[int(number)] = text
     assert [seen[number] for number in sorted(seen)] == [str(number) for number in range(len(seen))]
     assert len(seen) >= 12
+
+
+async def test_handlers_begin_where_they_want(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    for number in range(1, 6):
+        await anna.publish("/news", str(number), qos=KEPT)
+    heard: dict[str, list[str]] = {"since": [], "number": [], "now": []}
+
+    class Late(Agent):
+        @on_event("/news", since=2)
+        async def since(self, event: ChannelEvent) -> None:
+            heard["since"].append(event.text)
+
+        @on_event("/news", number=2, events=1)
+        async def number(self, event: ChannelEvent) -> None:
+            heard["number"].append(event.text)
+
+        @on_event("/news")
+        async def now(self, event: ChannelEvent) -> None:
+            heard["now"].append(event.text)
+
+    await platform.start(Late())
+    await anna.publish("/news", "6", qos=KEPT)
+    while any(texts[-1:] != ["6"] for texts in heard.values()):
+        await asyncio.sleep(0.001)
+    assert heard == {"since": ["4", "5", "6"], "number": ["2", "3", "4", "5", "6"], "now": ["6"]}
