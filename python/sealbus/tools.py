@@ -125,23 +125,26 @@ class Tool:
         try:
             # Until it waits for the first time it may refuse.
             await asyncio.sleep(0)
-            if not (work.done() and isinstance(work.exception(), Refuse)):
+            if _refusal(work) is None:
                 await agent.reply(request, Performative.AGREE)
                 outgoing.agreed.set()
-                with suppress(Refuse):
-                    await asyncio.wait({work})
-                if work.done() and not work.cancelled() and isinstance(work.exception(), Refuse):
-                    raise Failure(str(work.exception()))
+                await asyncio.wait({work})
+                refusal = _refusal(work)
+                if refusal is not None:
+                    raise Failure(refusal.reason)
+            if not outgoing.is_unwanted:
+                await agent.reply(request, Performative.INFORM, work.result())
         except asyncio.CancelledError:
             work.cancel()
             await asyncio.wait({work})
             raise
         finally:
             outgoing.end()
-        if work.cancelled() and outgoing.is_unwanted:
-            return
-        result = work.result()
-        await agent.reply(request, Performative.INFORM, result)
+
+
+def _refusal(work: asyncio.Task[Any]) -> Refuse | None:
+    raised = work.exception() if work.done() and not work.cancelled() else None
+    return raised if isinstance(raised, Refuse) else None
 
 
 @overload
@@ -192,11 +195,19 @@ def add_tools(cls: type) -> tuple[tuple[Tool, ...], tuple[tuple[str, Mark], ...]
         takes = Filter(Performative.REQUEST, ontology=ontology)
         # A handler with a concurrency of one would hold up the agent's others.
         marks.append((server, Mark(takes, max(2, each.concurrency))))
+    if found:
+        setattr(cls, "_serve_cancel", _serve_cancel)
+        marks.append(("_serve_cancel", Mark(Filter(Performative.CANCEL, protocol=PROTOCOL), 2)))
     return tuple(found.values()), tuple(marks)
 
 
 async def _serve(agent: Agent, served: Tool, request: Message) -> None:
     await served.serve(agent, request)
+
+
+async def _serve_cancel(agent: Agent, cancel: Message) -> None:
+    """Answers a cancel that comes too late."""
+    raise Failure("it has ended already")
 
 
 def _count(message: AclMessage, name: str) -> int | None:
@@ -221,6 +232,7 @@ class _Outgoing:
         self._changed = asyncio.Event()
         self._timer: Timer | None = None
         self._is_over = False
+        self._cancel: Message | None = None
         self.agreed = asyncio.Event()
         self.work: asyncio.Task[Any] | None = None
         self.is_unwanted = False
@@ -233,6 +245,11 @@ class _Outgoing:
 
     def wake(self) -> None:
         """Takes what came in the conversation."""
+        with suppress(SealbusError):
+            # Nothing comes any more to an agent that has left.
+            self._take()
+
+    def _take(self) -> None:
         while self._is_open:
             message = self._life.take(self)
             if message is None:
@@ -241,8 +258,8 @@ class _Outgoing:
                 self._leave()
             elif message.sender == self._request.sender:
                 if message.performative is Performative.CANCEL:
+                    self._cancel = message
                     self._leave()
-                    self._agent.create_task(self._agent.reply(message, Performative.INFORM), supervise="ignore")
                 else:
                     self._taken = max(self._taken, min(_count(message, TAKEN) or 0, self._sent))
                     self._changed.set()
@@ -252,7 +269,7 @@ class _Outgoing:
     def _leave(self) -> None:
         self.is_unwanted = True
         if self._is_over:
-            self._close()
+            self.end()
         elif self.work is not None:
             self.work.cancel()
 
@@ -285,7 +302,7 @@ class _Outgoing:
         while self._sent - self._taken >= self._window:
             self._changed.clear()
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with self._life.clock.timeout(PATIENCE):
                     await self._changed.wait()
             except TimeoutError:
                 self.is_unwanted = True
@@ -302,6 +319,10 @@ class _Outgoing:
     def end(self) -> None:
         """The tool is done. What still comes in the conversation is nobody else's."""
         self._is_over = True
+        if self._cancel is not None:
+            with suppress(SealbusError):
+                # The last of the conversation. It does not wait for room: whoever leaves need not read it.
+                self._life.handle.try_send(self._cancel.create_reply(Performative.INFORM))
         if self._is_open and self._is_awaited() and not self.is_unwanted:
             self._timer = self._life.clock.call_later(PATIENCE, self._close)
         else:
@@ -350,6 +371,7 @@ class Answer(Generic[_C]):
         self._changed = asyncio.Event()
         self.id = new_conversation_id()
         """The conversation-id."""
+        self._parting = f"{self.id}-cancel"
         self.filter = Filter(conversation_id=self.id)
         self.progress: Progress | None = None
         """How far the tool is, if it tells."""
@@ -402,7 +424,7 @@ class Answer(Generic[_C]):
             if message.performative is Performative.INFORM and _count(message, PARTIAL) is not None:
                 self._taken += 1
                 if self._taken % _batch(self._window) == 0:
-                    await self._say(Performative.INFORM, {TAKEN: self._taken})
+                    await self._say(Performative.INFORM, None, {TAKEN: self._taken})
                 part: _C = decode(message, self._kind)
                 return part
             progress = message.user_defined.get(PROGRESS)
@@ -427,15 +449,15 @@ class Answer(Generic[_C]):
             if message is not None:
                 return message
             try:
-                async with asyncio.timeout(self._timeout):
+                async with self._life.clock.timeout(self._timeout):
                     await self._changed.wait()
             except TimeoutError:
                 cause = f"{self._aid.name} said nothing for {self._timeout:g} s"
                 raise ConversationTimeout(self._life.name, cause, "timed-out") from None
 
-    async def _say(self, act: Performative, parameters: dict[str, Any]) -> None:
+    async def _say(self, act: Performative, reply_with: str | None, parameters: dict[str, Any]) -> None:
         message = AclMessage(
-            act, self._aid, protocol=PROTOCOL, conversation_id=self.id, reply_with=self.id, user_defined=parameters
+            act, self._aid, protocol=PROTOCOL, conversation_id=self.id, reply_with=reply_with, user_defined=parameters
         )
         await self._agent.send(message)
 
@@ -446,19 +468,22 @@ class Answer(Generic[_C]):
         self._has_left = True
         self._timer = self._life.clock.call_later(PATIENCE, self._close)
         with suppress(SealbusError):
-            await self._say(Performative.CANCEL, {})
+            await self._say(Performative.CANCEL, self._parting, {})
         self.wake()
 
     def wake(self) -> None:
         """Lets the one who waits look into the mailbox again. After leaving, nobody does."""
         self._changed.set()
+        with suppress(SealbusError):
+            self._take_late()
+
+    def _take_late(self) -> None:
         while self._has_left and not self._is_over:
             message = self._life.take(self)
             if message is None:
                 return
-            parameters = message.user_defined
-            is_part = PARTIAL in parameters or PROGRESS in parameters
-            if message.undelivered is not None or (message.performative in _FINAL and not is_part):
+            # The final reply may have crossed the cancel: what answers that is the last.
+            if message.undelivered is not None or message.in_reply_to == self._parting:
                 self._close()
 
     def _close(self) -> None:
