@@ -201,7 +201,8 @@ class Message(AclMessage, Generic[BodyT_co]):
     @property
     def may_be_again(self) -> bool:
         """Whether this agent may have had this persistent message, or event of a durable subscription, before: its process
-        was killed before its node knew."""
+        was killed before its node knew. Of an event of a group: whether another member may have had it, which ended before it
+        had dealt with the event."""
     @property
     def undelivered(self) -> tuple[str, str] | None:
         """Which receiver did not get a message of this agent, and why, if that is what the platform says here."""

@@ -379,6 +379,8 @@ class Agent:
         durable: str | None = None,
         since: datetime | int | None = None,
         number: int | None = None,
+        group: str | None = None,
+        prefetch: int | None = None,
     ) -> ChannelSubscription:
         """Subscribes to all channels of a pattern, in which ``*`` stands for one level and ``**`` for the rest.
 
@@ -391,6 +393,11 @@ class Agent:
         name stopped; begin at a time, or with the last so many events of each channel on each node; begin with the event of
         this number there. A durable one does so the first time only. An event counts as dealt with when the next one is asked for, or the subscription is cancelled; if
         the program is killed before, it comes again, with ``may_be_again``.
+
+        `group` names a queue group: the subscriptions of the same group, pattern and filter, in whichever programs, share
+        the events. Each event goes to one of them, the least busy; if that one ends before it has dealt with the event,
+        it goes to another, with ``may_be_again``. A member has `prefetch` events of each publisher's process at a time,
+        by default 1. A group is not durable, begins now, and drops nothing.
         """
         return subscribe(
             self._living,
@@ -404,6 +411,8 @@ class Agent:
             durable=durable,
             since=since,
             number=number,
+            group=group,
+            prefetch=prefetch,
         )
 
     async def publish(

@@ -55,6 +55,8 @@ class Reach(NamedTuple):
     """Other processes with subscriptions that it was sent to."""
     kept: LogPlace | None = None
     """Where it is kept, on a persistent channel. Subscriptions that read it from there are not counted."""
+    groups: int = 0
+    """Groups of subscriptions, of each of which one member gets it. They are counted neither in `here` nor in `processes`."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,8 @@ def on_event(
     durable: str | None = None,
     since: datetime | int | None = None,
     number: int | None = None,
+    group: str | None = None,
+    prefetch: int | None = None,
     concurrency: int = 1,
     supervise: Supervise | None = None,
     body: Any = None,
@@ -128,6 +132,9 @@ def on_event(
     if durable is not None and concurrency > 1:
         problem = "a durable subscription deals with its events one after the other: it has no concurrency"
         raise ValueError(problem)
+    if group is not None and concurrency > 1:
+        problem = "a member of a group deals with its events one after the other: start more agents instead of concurrency"
+        raise ValueError(problem)
     options = {
         "filter": filter,
         "policy": policy,
@@ -136,6 +143,8 @@ def on_event(
         "durable": durable,
         "since": since,
         "number": number,
+        "group": group,
+        "prefetch": prefetch,
     }
     return _listening(pattern, options, concurrency, supervise, body)
 
@@ -220,8 +229,8 @@ class Channel:
         life.turn -= 1
         if life.turn <= 0:
             await life.pause()
-        here, processes, kept = reach
-        return Reach(here, processes, None if kept is None else LogPlace(*kept))
+        here, processes, kept, groups = reach
+        return Reach(here, processes, None if kept is None else LogPlace(*kept), groups)
 
     async def send(
         self,
@@ -271,6 +280,8 @@ class Channel:
         durable: str | None = None,
         since: datetime | int | None = None,
         number: int | None = None,
+        group: str | None = None,
+        prefetch: int | None = None,
     ) -> ChannelSubscription:
         """Subscribes to this channel; see :meth:`sealbus.Agent.subscribe`."""
         return subscribe(
@@ -285,6 +296,8 @@ class Channel:
             durable=durable,
             since=since,
             number=number,
+            group=group,
+            prefetch=prefetch,
         )
 
     def __repr__(self) -> str:
@@ -380,6 +393,8 @@ class ChannelSubscription:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
+        if raised[0] is None:
+            self.settle()
         self.cancel()
 
     async def next(self) -> ChannelEvent:
@@ -402,7 +417,10 @@ class ChannelSubscription:
         return self._handle.try_next()
 
     def settle(self) -> None:
-        """Says that the events taken so far are dealt with; asking for the next one says the same.
+        """Says that the events taken so far are dealt with; asking for the next one says the same, and so does the end of
+        ``async with`` without an exception.
+
+        A member of a group that ends with an event it has not dealt with leaves it to another member.
 
         An agent that moves gets nothing more from its subscriptions once ``save`` is called. A durable subscription goes on
         behind the events dealt with by then. An event still in the hands of a task comes again, marked, where the agent is.

@@ -163,7 +163,10 @@ class Handlers:
             return
         self._ready.append(listener)
         self._life.turn -= 1
+        failures = self.failures
         await self._call(listener.handler, event)
+        if self.failures == failures:
+            listener.subscription.settle()
 
     async def _hear(self, listener: _Listener) -> None:
         """Wakes the agent when there are events for a handler."""

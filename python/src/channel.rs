@@ -42,9 +42,8 @@ impl PyChannelEvent {
         source: Option<&Arc<ChannelSubscription>>,
     ) -> PyResult<Py<Self>> {
         let provenance = event.provenance().clone();
-        let kept = event
-            .log()
-            .map(|_| (event.header().number, event.may_be_again()));
+        let kept = event.log().map(|_| event.header().number);
+        let may_be_again = event.may_be_again();
         let message = event.message().clone().into_message();
         let received = ReceivedMessage::shared(message, provenance.clone());
         let message = PyAclMessage::received(received);
@@ -52,7 +51,7 @@ impl PyChannelEvent {
             .filter(|_| event.is_request())
             .map(|source| Owned::new(source.clone()));
         let initializer = PyClassInitializer::from(message)
-            .add_subclass(PyMessage::new(provenance, kept))
+            .add_subclass(PyMessage::new(provenance, kept, may_be_again))
             .add_subclass(Self { event, source });
         Py::new(py, initializer)
     }
@@ -142,14 +141,15 @@ pub(crate) struct PyChannelHandle {
 }
 
 /// The fields of `sealbus.channel.Reach`.
-type Reached = (usize, usize, Option<(String, u64)>);
+type Reached = (usize, usize, Option<(String, u64)>, usize);
 
-/// How many subscriptions of this process and how many other processes a message was sent to, and where it is kept.
+/// How many subscriptions of this process and how many other processes a message was sent to, where it is kept, and how
+/// many groups have it.
 fn reach(reach: Reach) -> Reached {
     let kept = reach
         .kept
         .map(|place| (place.node.to_string(), place.number));
-    (reach.here, reach.processes, kept)
+    (reach.here, reach.processes, kept, reach.groups)
 }
 
 impl PyChannelHandle {
@@ -361,6 +361,12 @@ pub(crate) fn subscribe(
     }
     if let Some(name) = option::<String>(options, "durable")? {
         subscribing = subscribing.durable(name).since(Replay::Resume);
+    }
+    if let Some(group) = option::<String>(options, "group")? {
+        subscribing = subscribing.group(group);
+    }
+    if let Some(prefetch) = option(options, "prefetch")? {
+        subscribing = subscribing.prefetch(prefetch);
     }
     let replay = match (
         option::<u64>(options, "since_ms")?,

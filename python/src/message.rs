@@ -12,26 +12,31 @@ use crate::{body, error};
 #[pyclass(frozen, subclass, generic, extends = PyAclMessage, module = "sealbus", name = "Message")]
 pub(crate) struct PyMessage {
     pub(crate) provenance: Provenance,
-    /// The message's number among those kept for this agent, and whether the agent may have had it before.
-    pub(crate) kept: Option<(u64, bool)>,
+    /// The message's number among those kept for this agent.
+    pub(crate) kept: Option<u64>,
+    /// Whether the agent, or another one of its group, may have had it before.
+    pub(crate) may_be_again: bool,
     /// The content as a value, once it was read.
     body: Mutex<Option<Py<PyAny>>>,
 }
 
 impl PyMessage {
-    pub(crate) fn new(provenance: Provenance, kept: Option<(u64, bool)>) -> Self {
+    pub(crate) fn new(provenance: Provenance, kept: Option<u64>, may_be_again: bool) -> Self {
         Self {
             provenance,
             kept,
+            may_be_again,
             body: Mutex::new(None),
         }
     }
 
     pub(crate) fn make(py: Python<'_>, received: ReceivedMessage) -> PyResult<Py<Self>> {
         let provenance = received.provenance().clone();
-        let kept = received.kept().map(|kept| (kept.number, kept.again));
+        let cover = received.kept();
+        let (kept, may_be_again) = (cover.map(|it| it.number), cover.is_some_and(|it| it.again));
+        let this = Self::new(provenance, kept, may_be_again);
         let message = PyClassInitializer::from(PyAclMessage::received(received));
-        Py::new(py, message.add_subclass(Self::new(provenance, kept)))
+        Py::new(py, message.add_subclass(this))
     }
 
     /// The message as a value of the Rust SDK.
@@ -103,12 +108,12 @@ impl PyMessage {
 
     #[getter]
     fn kept_number(&self) -> Option<u64> {
-        self.kept.map(|(number, _)| number)
+        self.kept
     }
 
     #[getter]
     fn may_be_again(&self) -> bool {
-        self.kept.is_some_and(|(_, again)| again)
+        self.may_be_again
     }
 
     #[getter]

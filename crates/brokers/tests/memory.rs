@@ -146,5 +146,5 @@ suite! {
     events Events, events_resume EventsResume, directed Directed, request Request,
     valid_from ValidFrom, expiry Expiry, filter Filter,
     slow_subscription SlowSubscription, events_push_back EventsPushBack,
-    rights Rights, refused_by_name RefusedByName
+    group Group, group_crash GroupCrash, rights Rights, refused_by_name RefusedByName
 }

@@ -49,8 +49,9 @@ impl Setting for InProcess {
             Promise::Resume | Promise::FramesResume | Promise::EventsResume => {
                 Some("there are no connections to break")
             }
-            Promise::Crash => Some("there is no other process"),
-            Promise::Frames | Promise::FramesPushBack => Some("there is no other process"),
+            Promise::Crash | Promise::GroupCrash | Promise::Frames | Promise::FramesPushBack => {
+                Some("there is no other process")
+            }
             Promise::ForgedSender => Some("the sender's own bus fills in its name"),
             Promise::RevokedSender => Some("the process itself takes the agent off the bus"),
             _ => None,

@@ -14,9 +14,6 @@ use sealbus_bus::{Provenance, ReceivedMessage};
 pub struct Logged {
     /// The node that keeps the log. The node and the event's number together are unique on the channel for ever.
     pub node: Arc<str>,
-    /// Whether the durable subscription may have had the event before, in a process that ended before it reported the
-    /// event.
-    pub again: bool,
     /// The number of earlier events in this log that were removed before the subscription could read them.
     pub missed: u64,
 }
@@ -91,6 +88,9 @@ pub struct ChannelHeader {
     pub valid_from: Option<Moment>,
     /// The moment from which the message is no longer handed out: [`Qos::expiry`] as a moment.
     pub expiry: Option<Moment>,
+    /// Whether somebody may have had the event before. Of a durable subscription: the agent, in a process that ended
+    /// before it reported the event. Of a group: a member that left or was lost before it had handled the event.
+    pub may_be_again: bool,
     /// The facts about it if it was read from a log.
     pub logged: Option<Logged>,
 }
@@ -112,6 +112,7 @@ impl ChannelHeader {
             valid_from: qos.valid_from.map(|time| time.from(published)),
             expiry: qos.expiry.map(|time| time.from(published)),
             qos,
+            may_be_again: false,
             logged: None,
         }
     }

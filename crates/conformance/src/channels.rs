@@ -16,21 +16,21 @@ use sealbus_channels::{
     Time,
 };
 
-const CHANNEL: &str = "/dates/business";
+pub(super) const CHANNEL: &str = "/dates/business";
 
-fn say(text: impl ToString) -> AclMessage {
+pub(super) fn say(text: impl ToString) -> AclMessage {
     AclMessage::new(Performative::Inform).with_content(text.to_string())
 }
 
 /// An agent with its mailbox, which ends with it, and the AgentBus of its process.
-struct Member {
-    outbox: Outbox,
-    channels: Channels,
+pub(super) struct Member {
+    pub(super) outbox: Outbox,
+    pub(super) channels: Channels,
     _mailbox: Mailbox,
 }
 
 impl Member {
-    async fn new(world: &dyn World, process: usize, local: &str) -> Self {
+    pub(super) async fn new(world: &dyn World, process: usize, local: &str) -> Self {
         // Every process takes frames and announces its subscriptions, even if it has none, as on a platform.
         for process in 0..super::PROCESSES {
             Channels::of(world.bus(process));
@@ -44,7 +44,7 @@ impl Member {
         }
     }
 
-    fn subscribe(
+    pub(super) fn subscribe(
         &self,
         change: impl FnOnce(SubscriptionOptions) -> SubscriptionOptions,
     ) -> Result<Subscription, Failure> {
@@ -53,7 +53,7 @@ impl Member {
     }
 
     /// Waits until this process knows so many subscriptions, of itself and of the others.
-    async fn knows(&self, count: usize) -> Outcome {
+    pub(super) async fn knows(&self, count: usize) -> Outcome {
         self.channels.ready(LONG).await;
         until("word of all subscriptions", || {
             (self.channels.subscriptions().len() == count).then_some(())
@@ -61,7 +61,7 @@ impl Member {
         .await
     }
 
-    async fn publish(&self, qos: &Qos, text: impl ToString) -> Outcome {
+    pub(super) async fn publish(&self, qos: &Qos, text: impl ToString) -> Outcome {
         let channel: ChannelPath = CHANNEL.parse()?;
         let publishing = self
             .channels
@@ -71,13 +71,13 @@ impl Member {
     }
 }
 
-async fn next(subscription: &mut Subscription) -> Result<ReceivedEvent, Failure> {
+pub(super) async fn next(subscription: &mut Subscription) -> Result<ReceivedEvent, Failure> {
     soon("an event", subscription.recv())
         .await?
         .ok_or_else(|| Failure::new("the subscription ended"))
 }
 
-async fn take_all(subscription: &mut Subscription, count: u64) -> Outcome {
+pub(super) async fn take_all(subscription: &mut Subscription, count: u64) -> Outcome {
     for expected in 0..count {
         let found = number(&next(subscription).await?.message)?;
         check(found == expected, || {

@@ -112,7 +112,7 @@ async fn take(subscription: &mut Subscription, expected: impl IntoIterator<Item 
         })?;
         let logged = event.header.logged.as_ref();
         check(
-            logged.is_some_and(|logged| !logged.again && logged.missed == 0),
+            !event.header.may_be_again && logged.is_some_and(|logged| logged.missed == 0),
             || format!("event {found} is said to be {logged:?}"),
         )?;
     }
@@ -205,8 +205,7 @@ async fn acknowledged(world: &dyn KeepingWorld) -> Outcome {
         while last < until {
             let event = next(&mut subscription).await?;
             let found = number(&event.message)?;
-            let logged = event.header.logged.as_ref();
-            let again = logged.is_some_and(|logged| logged.again);
+            let again = event.header.may_be_again;
             if seen.insert(found) {
                 check(found == last + 1, || {
                     format!("event {found} came after {last}")

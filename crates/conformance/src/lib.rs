@@ -16,6 +16,7 @@
 mod channels;
 mod direct;
 mod frames;
+mod groups;
 mod kept;
 mod promise;
 pub mod schedule;
@@ -159,6 +160,8 @@ pub async fn run(setting: &dyn Setting, promise: Promise) -> Result<Verdict, Fai
             Promise::Filter => channels::filter(&*world).await,
             Promise::SlowSubscription => channels::slow_subscription(&*world).await,
             Promise::EventsPushBack => channels::push_back(&*world).await,
+            Promise::Group => groups::group(&*world).await,
+            Promise::GroupCrash => groups::crash(&*world).await,
             Promise::Rights => channels::rights(&*world).await,
             Promise::RefusedByName => channels::refused_by_name(&*world).await,
             Promise::Replay | Promise::Durable | Promise::Acknowledged | Promise::Retention => {
@@ -201,6 +204,8 @@ fn not_claimed(world: &dyn World, promise: Promise) -> Outcome {
         | Promise::Filter
         | Promise::SlowSubscription
         | Promise::EventsPushBack
+        | Promise::Group
+        | Promise::GroupCrash
         | Promise::Rights
         | Promise::RefusedByName => frames::are_offered(world),
         Promise::Order
@@ -329,7 +334,7 @@ macro_rules! conformance_tests {
             events Events, events_resume EventsResume, directed Directed, request Request,
             valid_from ValidFrom, expiry Expiry, filter Filter,
             slow_subscription SlowSubscription, events_push_back EventsPushBack,
-            rights Rights, refused_by_name RefusedByName
+            group Group, group_crash GroupCrash, rights Rights, refused_by_name RefusedByName
         }
     };
     ($setting:expr; $($name:ident $promise:ident),*) => {

@@ -51,6 +51,11 @@ pub enum Promise {
     SlowSubscription,
     /// A subscription that pushes back holds back the publisher.
     EventsPushBack,
+    /// Each event reaches one member of a group of subscriptions, and another one if that member leaves before it has
+    /// handled the event. Other subscriptions get every event.
+    Group,
+    /// An event of a group reaches another member if the process of the first is killed.
+    GroupCrash,
     /// A publisher without the right is refused, also where the event arrives.
     Rights,
     /// A quality of service that cannot be given is refused by name.
@@ -75,7 +80,7 @@ impl Promise {
     ];
 
     /// The promises of transports, in the order of the table.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::Order,
         Self::Receivers,
         Self::Resume,
@@ -99,6 +104,8 @@ impl Promise {
         Self::Filter,
         Self::SlowSubscription,
         Self::EventsPushBack,
+        Self::Group,
+        Self::GroupCrash,
         Self::Rights,
         Self::RefusedByName,
     ];
@@ -129,6 +136,8 @@ impl Promise {
             Self::Filter => "filter",
             Self::SlowSubscription => "slow-subscription",
             Self::EventsPushBack => "events-push-back",
+            Self::Group => "group",
+            Self::GroupCrash => "group-crash",
             Self::Rights => "rights",
             Self::RefusedByName => "refused-by-name",
             Self::Replay => "replay",
@@ -171,6 +180,12 @@ impl Promise {
             }
             Self::EventsPushBack => {
                 "channels: a slow subscription with push-back holds back the publisher"
+            }
+            Self::Group => {
+                "channels: one member of a group gets an event, and another one if it leaves before"
+            }
+            Self::GroupCrash => {
+                "channels: another member of a group gets what a killed process has not handled"
             }
             Self::Rights => "channels: an agent without the right to publish is refused",
             Self::RefusedByName => "channels: a QoS that cannot be given is refused by name",

@@ -162,7 +162,10 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
                 };
                 match within_grace(&wishes, hook).await {
                     None => break,
-                    Some(Ok(())) => None,
+                    Some(Ok(())) => {
+                        context.settle_events();
+                        None
+                    }
                     Some(Err(error)) => {
                         if let Some(question) = question {
                             // In vain if it was answered.

@@ -65,11 +65,12 @@ impl Subscription {
         polled
     }
 
-    /// The agent has dealt with all that it took. Asking for the next event says the same.
+    /// The agent has dealt with all that it took. Asking for the next event says the same. An event of a group that the
+    /// agent has not dealt with when the subscription ends goes to another member.
     pub fn settle(&self) {
-        if let Some(tracker) = &self.consumer.tracker {
-            tracker.settle();
-        }
+        let mut aftermath = Aftermath::default();
+        self.consumer.settle(&mut aftermath);
+        self.channels.shared.settle(&self.consumer, aftermath);
     }
 
     /// The next event, message or request, if one is there.

@@ -50,7 +50,7 @@ impl Shared {
                                 "{name} has left, and cannot prove itself any more"
                             ),
                         };
-                        exchange.impossible(index, &reason);
+                        exchange.impossible(index, &reason, self.now());
                         continue;
                     }
                 },
@@ -66,7 +66,9 @@ impl Shared {
             });
             match sent {
                 Ok(()) => exchange.sent(index),
-                Err(Rejected::Impossible(reason)) => exchange.impossible(index, &reason),
+                Err(Rejected::Impossible(reason)) => {
+                    exchange.impossible(index, &reason, self.now())
+                }
                 // The agent's own connection has no room. No gate of the way reports room there.
                 Err(Rejected::Congested) => {
                     exchange.block(index);

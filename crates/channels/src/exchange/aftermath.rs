@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use sealbus_bus::{RefusalReason, UndeliverableReason};
 
 use super::receipt::Receipt;
+use super::share::Share;
 use crate::event::RequestId;
 use crate::log::LogNote;
 
@@ -35,12 +36,14 @@ pub(super) enum Source {
     There(PeerKey, Option<Arc<TakenNote>>),
     /// A log.
     Log(Box<LogNote>),
+    /// An agent of this process; the event is the subscription's share of its group.
+    Group(Share),
 }
 
 impl Source {
     pub(super) fn peer(&self) -> Option<PeerKey> {
         match self {
-            Self::Here(_) | Self::Log(_) => None,
+            Self::Here(_) | Self::Log(_) | Self::Group(_) => None,
             Self::There(peer, _) => Some(*peer),
         }
     }
@@ -55,6 +58,8 @@ pub(crate) struct Aftermath {
     pub(super) unanswered: Vec<(Option<PeerKey>, RequestId)>,
     /// Events that all agents have taken, or that not all will take: the process, the frame, and whether all have.
     pub(super) taken: Vec<(PeerKey, u64, bool)>,
+    /// Events of groups of this process's publishers that an agent has handled, or does not take.
+    pub(super) shares: Vec<(Share, bool)>,
     /// Whether there is room again for publishers of this process.
     pub(super) has_room: bool,
 }
@@ -67,11 +72,14 @@ impl Aftermath {
 
     /// Whether the exchange has nothing to do.
     pub(crate) fn is_empty(&self) -> bool {
-        self.credit.is_empty() && self.unanswered.is_empty() && self.taken.is_empty()
+        self.credit.is_empty()
+            && self.unanswered.is_empty()
+            && self.taken.is_empty()
+            && self.shares.is_empty()
     }
 }
 
-/// One agent has taken an event, or will not.
+/// One agent has taken an event, or will not. An event of a group counts as taken once it is handled.
 pub(super) fn note_taken(source: &Source, is_taken: bool, aftermath: &mut Aftermath) {
     match source {
         Source::Here(Some(receipt)) if is_taken => receipt.acknowledge(),
@@ -79,6 +87,7 @@ pub(super) fn note_taken(source: &Source, is_taken: bool, aftermath: &mut Afterm
         Source::Here(None) | Source::There(_, None) => {}
         Source::Log(note) if is_taken => note.taken(),
         Source::Log(note) => note.lost(),
+        Source::Group(share) => aftermath.shares.push((*share, is_taken)),
         Source::There(_, Some(note)) => {
             let mut state = note.state.lock();
             state.0 = state.0.saturating_sub(1);

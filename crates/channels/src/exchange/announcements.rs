@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sealbus_bus::{FrameOrigin, RefusalReason};
 
 use super::arrival::{Objection, Origin, refuse};
+use super::groups::GroupKey;
 use super::peer::RemoteSubscription;
 use super::subscriptions::compile;
 use super::{Exchange, Now};
@@ -35,7 +36,7 @@ impl Exchange {
                 format!("the policy does not let {agent} subscribe to {pattern}"),
             ));
         }
-        self.withdrawn(from.index, announcement.subscription);
+        self.withdrawn(from.index, announcement.subscription, now);
         let former = self.forget_away(from.index, Some(announcement.subscription));
         let Some(peer) = self.peers.get_mut(from.index) else {
             return Ok(());
@@ -54,16 +55,34 @@ impl Exchange {
         {
             subscription.inherit(&former);
         }
+        let subscription = Arc::new(subscription);
+        if let Some(name) = &subscription.group {
+            let key = GroupKey {
+                name: name.clone(),
+                pattern: pattern.clone(),
+                filter: announcement.filter.to_owned(),
+            };
+            let member = (Some(from.index), announcement.subscription);
+            let share = (agent.clone(), announcement.prefetch as usize);
+            let (filter, remote) = (subscription.filter.as_ref(), subscription.clone());
+            self.groups
+                .join(key, filter, member, share, Some(remote))
+                .map_err(|most| {
+                    let explanation = format!("a process knows {most} groups at most");
+                    refuse(RefusalReason::OverLimit, explanation)
+                })?;
+        }
         peer.subscriptions
-            .insert(announcement.subscription, Arc::new(subscription));
+            .insert(announcement.subscription, subscription);
         self.there
             .insert(&pattern, (from.index, announcement.subscription));
         self.generation += 1;
         self.tell_missed(from.index, announcement.subscription, now);
+        self.serve_groups(now);
         Ok(())
     }
 
-    pub(super) fn withdrawn(&mut self, index: u32, id: u32) {
+    pub(super) fn withdrawn(&mut self, index: u32, id: u32, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -75,5 +94,7 @@ impl Exchange {
         self.generation += 1;
         subscription.gate.open_all();
         self.stop_awaiting(Some(index), Some(id));
+        self.groups.leave((Some(index), id));
+        self.serve_groups(now);
     }
 }

@@ -147,7 +147,7 @@ impl Exchange {
             }
             Frame::Announce { announcement, .. } => self.announced(&from, &announcement, now),
             Frame::Withdraw { subscription, .. } => {
-                self.withdrawn(index, subscription);
+                self.withdrawn(index, subscription, now);
                 Ok(())
             }
             Frame::Credit {
@@ -156,10 +156,11 @@ impl Exchange {
                 ..
             } => {
                 if let Some(peer) = self.peers.get(index)
-                    && let Some(subscription) = peer.subscriptions.get(&subscription)
+                    && let Some(it) = peer.subscriptions.get(&subscription)
                 {
-                    subscription.raise(limit);
+                    it.raise(limit);
                 }
+                self.look_at_group((Some(index), subscription), now);
                 self.tell_missed(index, subscription, now);
                 Ok(())
             }
@@ -195,7 +196,7 @@ impl Exchange {
                 Ok(())
             }
             Frame::Taken { taken, .. } => {
-                self.with_receipt(index, taken, |receipt| receipt.acknowledge());
+                self.taken(index, taken, true, now);
                 Ok(())
             }
             Frame::Event {
@@ -224,11 +225,11 @@ impl Exchange {
                 text,
                 ..
             } => {
-                self.refused(index, refused, reason, text);
+                self.refused(index, refused, reason, text, now);
                 Ok(())
             }
             Frame::Absent { message, .. } => {
-                self.absent(index, message);
+                self.absent(index, message, now);
                 Ok(())
             }
             Frame::Keep { .. } => Err(refuse(

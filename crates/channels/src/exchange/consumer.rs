@@ -1,5 +1,6 @@
 //! Consumers: subscriptions of this process. The exchange fills a consumer's queue, and its agent empties the queue.
 
+mod handling;
 mod ledgers;
 mod open_requests;
 mod resting;
@@ -52,6 +53,8 @@ struct State {
     /// The accounts of other processes, if the subscription pushes back.
     ledgers: Option<Ledgers>,
     open: OpenRequests,
+    /// The events of its group that the agent took last and is handling.
+    in_hand: Vec<Source>,
     lost: Vec<(Entry, Loss)>,
     ended: Option<Ended>,
     /// The agent rests, because it moves. It takes nothing.
@@ -125,6 +128,7 @@ impl Consumer {
                 queue,
                 ledgers,
                 open: OpenRequests::default(),
+                in_hand: Vec::new(),
                 lost: Vec::new(),
                 ended: None,
                 rests: false,
@@ -282,6 +286,7 @@ impl Consumer {
         }
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        state.handled(aftermath);
         let mut count = 0;
         while count < most && !state.rests {
             let entry = state.queue.pop(now, &mut state.lost);
@@ -300,28 +305,6 @@ impl Consumer {
         }
         aftermath.has_room |= count > 0 && self.pushes_back();
         count
-    }
-
-    /// An event that its agent takes.
-    fn hand_out(
-        &self,
-        state: &mut State,
-        entry: Entry,
-        now: Moment,
-        aftermath: &mut Aftermath,
-    ) -> ReceivedEvent {
-        if let Some(peer) = entry.payer() {
-            state.pay(peer, entry.cost, aftermath);
-        }
-        note_taken(&entry.source, true, aftermath);
-        let event = entry.event;
-        if let Mechanism::Request { id } = event.header.mechanism {
-            state.open.add(&event, (entry.source.peer(), id));
-            while let Some(declined) = state.open.pop_overdue(now) {
-                aftermath.unanswered.push(declined);
-            }
-        }
-        event
     }
 
     /// The requester of `event`, if `event` is a request that was taken here and is not answered yet. The request then
@@ -376,7 +359,9 @@ impl Consumer {
         let state = &mut *guard;
         state.ended.get_or_insert(why);
         let mut missed = 0;
-        if why == Ended::Cancelled {
+        // What is in hand was perhaps handled. The publisher's process gives it to another member, marked.
+        state.in_hand.clear();
+        if why == Ended::Cancelled || self.options.group.is_some() {
             for entry in state.queue.drain() {
                 missed += u64::from(state.rests && entry.is_transient());
                 state.give_up(&entry, aftermath);

@@ -122,13 +122,17 @@ impl Exchange {
                 self.mark_ready(from.index);
             }
         }
+        // Of an event of a group, its publisher's process wants to know whether the member has handled it.
+        let mut named_here = named.iter().filter_map(|id| self.consumers.get(&id));
+        let wants_agents = head.acknowledgement == Some(Acknowledgement::ReceiverAgent)
+            || head.mechanism == HeadMechanism::Event
+                && named_here.any(|it| it.options.group.is_some());
         if chosen.is_empty() {
             let is_message = matches!(head.mechanism, HeadMechanism::Message { .. });
-            let wants_agent = head.acknowledgement == Some(Acknowledgement::ReceiverAgent);
             if is_message {
                 return Err(Objection::Absent);
             }
-            if wants_agent {
+            if wants_agents {
                 self.note_nobody(from, now);
             }
             return Ok(());
@@ -136,15 +140,13 @@ impl Exchange {
         let Some(key) = self.peers.get(from.index).map(|peer| peer.key) else {
             return Ok(());
         };
-        let note = (head.acknowledgement == Some(Acknowledgement::ReceiverAgent)
-            && from.number != 0)
-            .then(|| {
-                Arc::new(TakenNote {
-                    peer: key,
-                    number: from.number,
-                    state: Mutex::new((chosen.len(), false)),
-                })
-            });
+        let note = (wants_agents && from.number != 0).then(|| {
+            Arc::new(TakenNote {
+                peer: key,
+                number: from.number,
+                state: Mutex::new((chosen.len(), false)),
+            })
+        });
         let event = ReceivedEvent::new(header, message);
         let mut beyond = None;
         let mut hand_over = |consumer: &Arc<Consumer>, event| {
@@ -182,7 +184,7 @@ impl Exchange {
     ) -> Vec<&'a Arc<Consumer>> {
         use crate::event::Mechanism;
         let is_wanted = |it: &Here| match &header.mechanism {
-            Mechanism::Event => it.sees(header),
+            Mechanism::Event => it.sees(header) || it.uses.shares && !named.is_all(),
             Mechanism::Message { receiver } => it.uses.reads && it.consumer.agent == *receiver,
             Mechanism::Request { .. } => it.uses.answers,
             Mechanism::Reply { .. } => false,
@@ -207,7 +209,7 @@ impl Exchange {
                 };
                 if is_wanted && passes {
                     chosen.push(&it.consumer);
-                } else if it.consumer.options.takes_events {
+                } else if it.consumer.options.takes_events && it.consumer.options.group.is_none() {
                     unpaid.push(it.consumer.id);
                 }
             }
@@ -243,6 +245,7 @@ impl Exchange {
         let unpaid: Vec<u32> = if named.is_all() {
             let here = targets.here.iter();
             here.filter(|it| it.consumer.options.takes_events)
+                .filter(|it| it.consumer.options.group.is_none())
                 .map(|it| it.consumer.id)
                 .chain(targets.barred.iter().copied())
                 .collect()

@@ -7,18 +7,48 @@ use sealbus_fipa::{AclMessage, bitefficient};
 
 use super::Exchange;
 use super::publication::PublishError;
+use super::stream::Parcel;
+use crate::frame::{self, Head, Stamp};
 
 /// Content of this length and above is shared with the publisher. Shorter content is copied with the rest of the
 /// message.
 const SHARED: usize = 2 << 10;
 /// A buffer that has grown beyond this is not kept.
-pub(super) const LARGEST_SPARE: usize = 64 << 10;
+const LARGEST_SPARE: usize = 64 << 10;
 
 /// A message as it goes to other processes. Long content is shared with the message itself.
 pub(super) struct Encoded {
     pub(super) start: Vec<u8>,
     pub(super) content: Bytes,
     pub(super) tail: &'static [u8],
+}
+
+impl Encoded {
+    pub(super) fn len(&self) -> usize {
+        self.start.len() + self.content.len() + self.tail.len()
+    }
+
+    /// The frame that brings it to the subscriptions `named` of one process.
+    pub(super) fn parcel(
+        &self,
+        author: &Arc<str>,
+        stamp: Stamp,
+        head: &Head<'_>,
+        named: &[u32],
+    ) -> Parcel {
+        let room = 64 + head.channel.len() + 2 * named.len() + self.start.len();
+        let mut written = Vec::with_capacity(room);
+        frame::begin_event(&mut written, stamp, head, named);
+        let message_at = written.len();
+        written.extend_from_slice(&self.start);
+        Parcel {
+            author: Some(author.clone()),
+            head: written,
+            message_at,
+            content: self.content.clone(),
+            tail: self.tail,
+        }
+    }
 }
 
 /// The content of a message.
@@ -43,17 +73,25 @@ impl Exchange {
             content = Bytes::from_owner(SharedContent(message.clone()));
             tail = after;
         }
-        let size = start.len() + content.len() + tail.len();
+        let encoded = Encoded {
+            start,
+            content,
+            tail,
+        };
+        let size = encoded.len();
         if size > self.config.largest_message {
             return Err(PublishError::TooLarge {
                 size,
                 limit: self.config.largest_message,
             });
         }
-        Ok(Encoded {
-            start,
-            content,
-            tail,
-        })
+        Ok(encoded)
+    }
+
+    /// Keeps the buffer for the next message.
+    pub(super) fn keep_buffer(&mut self, encoded: Encoded) {
+        if encoded.start.capacity() <= LARGEST_SPARE {
+            self.encoded = encoded.start;
+        }
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use sealbus_fipa::AclMessageRef;
 
 use super::consumer::Consumer;
+use super::share::MemberKey;
 use super::targets::Targets;
 use super::{Exchange, Now, Outcome};
 use crate::event::ChannelHeader;
@@ -31,6 +32,8 @@ enum Whose {
     Here(usize),
     /// The process, and the subscription's number there.
     There(usize, u32),
+    /// The group.
+    Group(u32),
 }
 
 /// Evaluates filters for one message, and remembers those that fail.
@@ -117,6 +120,15 @@ impl<'a> Sieve<'a> {
         self.passes(Whose::There(at, id), filter)
     }
 
+    /// The same for a group. All members have the same filter.
+    pub(super) fn passes_group(&mut self, id: u32, filter: Option<&ChannelFilter>) -> bool {
+        if self.is_exhausted() && filter.is_some() {
+            self.failed.push((Whose::Group(id), EvaluationError::Cost));
+            return false;
+        }
+        self.passes(Whose::Group(id), filter)
+    }
+
     pub(super) fn failed(self) -> FailedFilters {
         FailedFilters(self.failed)
     }
@@ -144,6 +156,20 @@ impl Exchange {
                         self.note_untold(there.peer, id, error, now);
                     }
                 }
+                Whose::Group(group) => self.note_failed_group(group, &error, now),
+            }
+        }
+    }
+
+    fn note_failed_group(&mut self, group: u32, error: &EvaluationError, now: Now) {
+        let members: Vec<MemberKey> = self.groups.members(group).collect();
+        for (process, id) in members {
+            match (process, self.consumers.get(&id).cloned()) {
+                (Some(index), _) => self.note_untold(index, id, error.clone(), now),
+                (None, Some(consumer)) => {
+                    self.count_filter_errors(&consumer, 1, &error.to_string());
+                }
+                (None, None) => {}
             }
         }
     }

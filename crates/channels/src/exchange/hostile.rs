@@ -75,6 +75,7 @@ const CHANNELS: [&str; 4] = ["/a", "/a/b", "/c", "not a channel"];
 
 fn head(mechanism: u8, id: u64, channel: &str, reliability: u8) -> Head<'_> {
     Head {
+        may_be_again: false,
         mechanism: match mechanism {
             0 => HeadMechanism::Event,
             1 => HeadMechanism::Message {
@@ -115,6 +116,8 @@ fn encode(word: &Word, stamp: Stamp) -> Bytes {
                 credit,
                 durable: "",
                 replay: Replay::Now,
+                group: ["", "workers"][usize::from(which % 5 == 0)],
+                prefetch: u32::from(which % 5 == 0),
             },
         },
         Word::Withdraw(subscription) => Frame::Withdraw {

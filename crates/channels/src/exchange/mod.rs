@@ -23,6 +23,9 @@
 //! subscriptions take every event and act by their policy. Best-effort events wait for no other process: they are lost
 //! if there is no room.
 //!
+//! **Groups.** Subscriptions of one group share its events. The publisher's process holds each event until a member has
+//! handled it; see [`groups`].
+//!
 //! **Requests** name the subscriptions that are asked. Each subscription answers once, declines, or ends. The requester
 //! thus knows which agents did not answer, and need not wait for those that cannot.
 //!
@@ -39,6 +42,7 @@ mod counts;
 mod delivery;
 mod encoding;
 mod filter_errors;
+mod groups;
 #[cfg(test)]
 mod hostile;
 mod options;
@@ -55,6 +59,8 @@ mod room;
 mod scenes;
 mod sending;
 mod sessions;
+mod share;
+mod sharing;
 #[cfg(test)]
 mod simulation;
 mod stream;
@@ -74,6 +80,7 @@ pub(crate) use aftermath::Aftermath;
 pub(crate) use collector::Collector;
 pub(crate) use config::ExchangeConfig;
 pub(crate) use consumer::Consumer;
+use groups::Groups;
 pub use options::{Ended, SubscriptionOptions};
 use peers::Peers;
 pub(crate) use publication::{Asked, Attempt, Publication, Turn};
@@ -159,6 +166,9 @@ pub(crate) struct Exchange {
     heard: Option<(Arc<Identity>, u32)>,
     next_peer: u32,
     there: PatternIndex<(u32, u32)>,
+    groups: Groups,
+    /// Events of groups are being given to members.
+    is_serving: bool,
     channels: HashMap<ChannelPath, Channel>,
     /// The lowest number for new channels. Numbers of forgotten channels are not used again.
     lowest_number: u64,
@@ -199,6 +209,8 @@ impl Exchange {
             heard: None,
             next_peer: 0,
             there: PatternIndex::new(),
+            groups: Groups::default(),
+            is_serving: false,
             channels: HashMap::new(),
             lowest_number: 0,
             generation: 1,

@@ -25,6 +25,12 @@ pub struct SubscriptionOptions {
     pub durable: Option<String>,
     /// From where on it reads persistent channels.
     pub replay: Replay,
+    /// The queue group whose events it shares. All subscriptions of the same group, pattern and filter share: each event
+    /// goes to one of them.
+    pub group: Option<String>,
+    /// How many events of a publisher's process a member of a group has at a time: the one that its agent handles, and
+    /// those that wait behind it.
+    pub prefetch: u32,
 }
 
 impl SubscriptionOptions {
@@ -39,12 +45,21 @@ impl SubscriptionOptions {
             answers: false,
             durable: None,
             replay: Replay::Now,
+            group: None,
+            prefetch: 1,
         }
     }
 
     /// Whether the subscription gets the events of persistent channels from the logs, not as they are published.
     pub fn reads_logs(&self) -> bool {
         self.takes_events && (self.durable.is_some() || self.replay != Replay::Now)
+    }
+
+    /// The same as a member of the queue group `name`.
+    #[must_use]
+    pub fn grouped(mut self, name: impl Into<String>) -> Self {
+        self.group = Some(name.into());
+        self
     }
 
     /// The same with requests.

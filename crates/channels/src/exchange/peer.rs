@@ -10,6 +10,7 @@ use sealbus_seal::Identity;
 
 use super::aftermath::PeerKey;
 use super::receipt::Receipt;
+use super::share::Share;
 use super::stream::{Incoming, KeptFrame, OutgoingStream, Parcel};
 use crate::filter::ChannelFilter;
 use crate::flow::FlowPolicy;
@@ -28,6 +29,8 @@ pub(crate) struct RemoteSubscription {
     pub(crate) answers: bool,
     /// Whether the subscription gets the events of persistent channels from the logs.
     pub(crate) reads_logs: bool,
+    /// The queue group whose events it shares.
+    pub(crate) group: Option<Arc<str>>,
     /// Bytes that may be sent to it in all, and that were.
     limit: AtomicU64,
     sent: AtomicU64,
@@ -56,6 +59,7 @@ impl RemoteSubscription {
             takes_events: announcement.takes_events,
             answers: announcement.answers,
             reads_logs: !announcement.durable.is_empty() || announcement.replay != Replay::Now,
+            group: (!announcement.group.is_empty()).then(|| announcement.group.into()),
             limit: AtomicU64::new(announcement.credit),
             sent: AtomicU64::new(0),
             stalled_since: Mutex::default(),
@@ -128,6 +132,14 @@ pub(super) struct Untold {
     pub(super) at: Option<Duration>,
 }
 
+/// What waits for the agents of a process that has taken a frame.
+pub(super) enum Untaken {
+    /// A publisher.
+    Receipt(Arc<Receipt>),
+    /// An event of a group, which is given to another member if this one does not handle it.
+    Share(Share),
+}
+
 /// Another process.
 pub(super) struct Peer {
     pub(super) key: PeerKey,
@@ -169,8 +181,8 @@ pub(super) struct Peer {
     pub(super) corrected: Option<Duration>,
     /// The last frame that tells it of something refused.
     pub(super) last_report: u64,
-    /// Receipts of frames that the process has taken but its agents have not.
-    pub(super) untaken: HashMap<u64, Arc<Receipt>>,
+    /// Frames that the process has taken but its agents have not.
+    pub(super) untaken: HashMap<u64, Untaken>,
     /// The gate at which publishers wait for room.
     pub(super) gate: Arc<Gate>,
 }

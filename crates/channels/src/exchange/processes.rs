@@ -6,7 +6,7 @@ use std::time::Duration;
 use sealbus_seal::Identity;
 
 use super::aftermath::PeerKey;
-use super::peer::{Peer, RemoteSubscription, Untold};
+use super::peer::{Peer, RemoteSubscription, Untaken, Untold};
 use super::publication::{PublishError, Turn};
 use super::stream::{self, KeptFrame};
 use super::subscriptions::announce;
@@ -200,7 +200,7 @@ impl Exchange {
         peer.greet_pause = self.config.greet.0;
         peer.greet_at = peer.is_wanted.then_some(now.since_start);
         let kept = peer.outgoing.take();
-        let untaken: Vec<_> = peer.untaken.drain().map(|(_, receipt)| receipt).collect();
+        let untaken = std::mem::take(&mut peer.untaken);
         let subscriptions: Vec<_> = peer.subscriptions.drain().collect();
         let gate = peer.gate.clone();
         let identity = peer.identity.clone();
@@ -211,18 +211,23 @@ impl Exchange {
             subscription.gate.open_all();
         }
         self.generation += 1;
-        for kept in kept {
+        // The events of its members go to others.
+        for kept in kept.into_iter().filter(|kept| kept.share.is_none()) {
             self.report(kept, &identity, reason);
         }
-        for receipt in untaken {
-            receipt.fail(reason);
+        for untaken in untaken.into_values() {
+            if let Untaken::Receipt(receipt) = untaken {
+                receipt.fail(reason);
+            }
         }
+        self.groups.leave_all(index);
         for consumer in self.consumers.values() {
             consumer.forget(former);
         }
         self.stop_awaiting(Some(index), None);
         gate.open_all();
         self.set_alarm(at);
+        self.serve_groups(now);
     }
 
     /// How many other processes hear what is announced.

@@ -116,6 +116,8 @@ pub struct Reach {
     pub here: usize,
     /// Other processes it was sent to.
     pub processes: usize,
+    /// Groups of subscriptions, of each of which one member gets it. They count neither in `here` nor in `processes`.
+    pub groups: usize,
     /// The place in the log, if the channel is persistent. Subscriptions that read the event from the log count neither
     /// in `here` nor in `processes`.
     pub kept: Option<LogPlace>,

@@ -8,12 +8,13 @@ use sealbus_seal::permission::ChannelRight;
 
 use super::aftermath::{Aftermath, Source};
 use super::consumer::{Consumer, Put};
-use super::encoding::{Encoded, LARGEST_SPARE};
+use super::encoding::Encoded;
 use super::filter_errors::{FailedFilters, Sieve};
 use super::peer::RemoteSubscription;
 use super::publication::{Attempt, Publication, PublishError, Reach};
 use super::receipt::Receipt;
-use super::stream::{KeptFrame, Parcel};
+use super::share::MemberKey;
+use super::stream::KeptFrame;
 use super::targets::{Here, PeerTargets, Targets, There, is_kept};
 use super::{Ended, Exchange, Now, Outcome};
 use crate::event::{ChannelHeader, Mechanism, ReceivedEvent};
@@ -33,6 +34,11 @@ pub(super) struct Chosen {
     /// Subscriptions of this process and of others that the event passes by.
     pub(super) passed_here: Vec<usize>,
     pub(super) passed_there: Vec<Arc<RemoteSubscription>>,
+    /// The groups it is for, and those that it passes by.
+    pub(super) groups: Vec<u32>,
+    pub(super) passed_groups: Vec<u32>,
+    /// The members of groups that get it unheld.
+    pub(super) drawn: Vec<MemberKey>,
 }
 
 pub(super) struct ChosenThere {
@@ -161,10 +167,9 @@ impl Exchange {
         if let Some(gate) = self.full(&mut chosen, &targets, cost, is_event, publication, now) {
             return Ok(Attempt::Full(gate));
         }
-        let encoded = match chosen.there.is_empty() {
-            true => None,
-            false => Some(self.encode(message)?),
-        };
+        let mut groups = chosen.groups.iter();
+        let goes_far = !chosen.there.is_empty() || groups.any(|it| self.groups.reaches_far(*it));
+        let encoded = goes_far.then(|| self.encode(message)).transpose()?;
         self.note_failed_filters(&targets, std::mem::take(&mut chosen.failed), now);
         self.note_passed(&header, publication, &targets, &chosen, now);
         // Kept and other events of a channel are numbered apart.
@@ -176,10 +181,21 @@ impl Exchange {
         let reach = Reach {
             here: chosen.here.len(),
             processes: chosen.there.len(),
+            groups: chosen.groups.len(),
             kept: None,
         };
         if let Some(encoded) = encoded {
-            self.send_to_processes(&header, encoded, publication, &targets, &chosen, now);
+            self.send_to_processes(&header, &encoded, publication, &targets, &chosen, now);
+            self.keep_buffer(encoded);
+        }
+        for member in &chosen.drawn {
+            self.groups.take_turn(*member);
+        }
+        for group in &chosen.groups {
+            self.hold(*group, &header, publication, now);
+        }
+        if !chosen.groups.is_empty() {
+            self.serve_groups(now);
         }
         if let Some((last, others)) = chosen.here.split_last() {
             let message = ReceivedMessage::shared(message.clone(), Provenance::SameProcess);
@@ -210,6 +226,9 @@ impl Exchange {
             failed: FailedFilters::default(),
             passed_here: Vec::new(),
             passed_there: Vec::new(),
+            groups: Vec::new(),
+            passed_groups: Vec::new(),
+            drawn: Vec::new(),
         };
         let mut sieve = Sieve::new(header, &view);
         match &header.mechanism {
@@ -247,6 +266,17 @@ impl Exchange {
                         chosen.all(at, there);
                     } else {
                         chosen.name(at, &named);
+                    }
+                }
+                sieve.begin_process();
+                for id in &targets.groups {
+                    if !sieve.passes_group(*id, self.groups.filter(*id)) {
+                        continue;
+                    }
+                    if header.qos.reliability == Reliability::BestEffort {
+                        self.draw(*id, header, targets, &mut chosen);
+                    } else {
+                        chosen.groups.push(*id);
                     }
                 }
             }
@@ -349,7 +379,7 @@ impl Exchange {
     fn send_to_processes(
         &mut self,
         header: &ChannelHeader,
-        encoded: Encoded,
+        encoded: &Encoded,
         publication: &Publication<'_>,
         targets: &Targets,
         chosen: &Chosen,
@@ -357,22 +387,14 @@ impl Exchange {
     ) {
         let is_best_effort = header.qos.reliability == Reliability::BestEffort;
         let head = Head::of(header);
-        let Encoded {
-            start,
-            content,
-            tail,
-        } = encoded;
-        let length = start.len() + content.len() + tail.len();
-        // The last process gets the content itself, the others share it.
-        let mut content = Some(content);
-        for (left, there) in (0..chosen.there.len()).rev().zip(&chosen.there) {
+        for there in &chosen.there {
             let Some(of_peer) = targets.there.get(there.at) else {
                 continue;
             };
             let Some(peer) = self.peers.get_mut(of_peer.peer) else {
                 continue;
             };
-            let cost = (length + MESSAGE_OVERHEAD) as u64;
+            let cost = (encoded.len() + MESSAGE_OVERHEAD) as u64;
             let mut subscriptions = of_peer.subscriptions.iter();
             let charged = there.charged.iter().filter(|_| !is_best_effort);
             for id in charged.flat_map(|ids| ids.iter()) {
@@ -387,22 +409,7 @@ impl Exchange {
                     false => peer.outgoing.next(),
                 },
             };
-            let room = 64 + head.channel.len() + 2 * there.named.len() + start.len();
-            let mut written = Vec::with_capacity(room);
-            frame::begin_event(&mut written, stamp, &head, &there.named);
-            let message_at = written.len();
-            written.extend_from_slice(&start);
-            let parcel = Parcel {
-                author: Some(publication.publisher.clone()),
-                head: written,
-                message_at,
-                content: match left {
-                    0 => content.take(),
-                    _ => content.clone(),
-                }
-                .unwrap_or_default(),
-                tail,
-            };
+            let parcel = encoded.parcel(publication.publisher, stamp, &head, &there.named);
             if is_best_effort {
                 peer.outgoing.push_datagram(parcel, &targets.counts);
             } else {
@@ -419,9 +426,6 @@ impl Exchange {
                 peer.outgoing.push(kept, now.since_start);
             }
             self.mark_ready(of_peer.peer);
-        }
-        if start.capacity() <= LARGEST_SPARE {
-            self.encoded = start;
         }
     }
 

@@ -47,6 +47,8 @@ pub struct SubscriptionReport {
     pub policy: FlowPolicy,
     /// Whether it answers requests.
     pub answers: bool,
+    /// The queue group whose events it shares.
+    pub group: Option<String>,
     /// How often the subscription's filter could not be evaluated. For a subscription of this process, messages
     /// published anywhere count; otherwise only messages published here.
     pub filter_errors: u64,
@@ -105,6 +107,7 @@ impl Exchange {
             filter: it.options.filter.clone(),
             policy: it.options.policy,
             answers: it.options.answers,
+            group: it.options.group.clone(),
             filter_errors: it.counts().2.filter_errors,
             queue: Some(it.counts()),
         });
@@ -119,6 +122,7 @@ impl Exchange {
                     .map_or_else(String::new, ToString::to_string),
                 policy: it.policy,
                 answers: it.answers,
+                group: it.group.as_deref().map(str::to_owned),
                 filter_errors: it.filter_errors.load(Ordering::Relaxed),
                 queue: None,
             })

@@ -46,6 +46,16 @@ impl Exchange {
             }
             return Some(consumer.gate.clone());
         }
+        for id in &chosen.groups {
+            let room = self.groups.room(*id, cost, turn, now.since_start);
+            match room {
+                None | Some((Room::Free, _)) => {}
+                Some((Room::Full(since), gate)) if self.is_stalled(since, &gate, now) => {
+                    chosen.passed_groups.push(*id);
+                }
+                Some((Room::Full(_) | Room::Taken, gate)) => return Some(gate),
+            }
+        }
         if publication.qos.reliability != Reliability::BestEffort
             && let Some(gate) = self.full_there(chosen, targets, is_event, publication, now)
         {
@@ -54,6 +64,8 @@ impl Exchange {
         let passed = std::mem::take(&mut chosen.passed_here);
         chosen.here.retain(|index| !passed.contains(index));
         chosen.passed_here = passed;
+        let passed = &chosen.passed_groups;
+        chosen.groups.retain(|id| !passed.contains(id));
         None
     }
 
@@ -157,6 +169,12 @@ impl Exchange {
         }
         for subscription in &chosen.passed_there {
             subscription.miss();
+        }
+        for id in &chosen.passed_groups {
+            if let Some(reason) = self.groups.not_handled(*id) {
+                let (publisher, message) = (publication.publisher, publication.message);
+                self.tell_publisher(publisher, &header.channel, message, reason);
+            }
         }
         if targets.away.is_empty()
             || header.mechanism != Mechanism::Event

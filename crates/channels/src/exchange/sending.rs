@@ -59,7 +59,7 @@ impl Exchange {
     }
 
     /// The transport can never take the frame. Its publisher is told, and the other process learns that nothing comes.
-    pub(crate) fn impossible(&mut self, index: u32, reason: &UndeliverableReason) {
+    pub(crate) fn impossible(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -73,11 +73,11 @@ impl Exchange {
             peer.outgoing.advance(is_known);
             return;
         };
-        self.give_up(index, number, reason);
+        self.give_up(index, number, reason, now);
     }
 
     /// Puts a void in place of a frame that will never be accepted, and tells its publisher.
-    fn give_up(&mut self, index: u32, number: u64, reason: &UndeliverableReason) {
+    fn give_up(&mut self, index: u32, number: u64, reason: &UndeliverableReason, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -95,6 +95,10 @@ impl Exchange {
         }
         if kept.is_settled {
             return;
+        }
+        if let Some(share) = kept.share {
+            // An earlier copy of the frame may have arrived.
+            return self.share_returned(share, true, reason, now);
         }
         let identity = peer.identity.clone();
         if let Ok(Frame::Event { head, targets, .. }) = Frame::decode(&kept.parcel.head)
@@ -130,7 +134,7 @@ impl Exchange {
                 self.excuse(index);
             }
             Ok(Some(stamp)) if stamp.number != 0 && stamp.session == peer.session_out() => {
-                self.give_up(index, stamp.number, reason);
+                self.give_up(index, stamp.number, reason, now);
                 self.send_again(index, stamp.number, now);
             }
             _ => {}

@@ -3,7 +3,7 @@
 use sealbus_bus::{Acknowledgement, RefusalReason, Refused, UndeliverableReason};
 
 use super::arrival::malformed;
-use super::peer::acknowledge;
+use super::peer::{Untaken, acknowledge};
 use super::{Exchange, Now};
 use crate::frame::Frame;
 
@@ -121,9 +121,15 @@ impl Exchange {
             return Ok(());
         }
         let mut untaken = Vec::new();
+        let mut shares = Vec::new();
         let result = peer
             .outgoing
             .acknowledge(upto, now.since_start, |number, kept| {
+                if let Some(share) = kept.share {
+                    untaken.push((number, Untaken::Share(share)));
+                    shares.push(share);
+                    return;
+                }
                 let Some(receipt) = kept.receipt else {
                     return;
                 };
@@ -133,7 +139,7 @@ impl Exchange {
                         if head.acknowledgement == Some(Acknowledgement::ReceiverAgent)
                 );
                 if waits_for_agents {
-                    untaken.push((number, receipt));
+                    untaken.push((number, Untaken::Receipt(receipt)));
                 } else {
                     receipt.acknowledge();
                 }
@@ -143,6 +149,9 @@ impl Exchange {
             return Err(malformed("it acknowledges what was never sent"));
         }
         peer.gate.open();
+        for share in shares {
+            self.share_arrived(share);
+        }
         Ok(())
     }
 }

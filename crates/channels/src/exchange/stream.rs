@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::counts::Counts;
 use super::receipt::Receipt;
+use super::share::Share;
 use crate::frame::Frame;
 
 /// The number of best-effort events that wait for the transport before the oldest is dropped.
@@ -63,6 +64,8 @@ impl Parcel {
 pub(super) struct KeptFrame {
     pub(super) parcel: Parcel,
     pub(super) receipt: Option<Arc<Receipt>>,
+    /// The event of a group that it brings. If the frame is lost, another member gets the event.
+    pub(super) share: Option<Share>,
     /// Subscriptions whose credit it took.
     pub(super) charged: Option<Arc<[u32]>>,
     /// The number that it took of each.
@@ -76,6 +79,7 @@ impl KeptFrame {
         Self {
             parcel,
             receipt: None,
+            share: None,
             charged: None,
             cost: 0,
             is_settled: false,

@@ -56,6 +56,20 @@ pub enum SubscribeError {
     /// No durable name.
     #[error("{0:?} cannot be a durable name: a durable name has 1 to {max} bytes and no control characters", max = frame::LONGEST_NAME)]
     DurableName(String),
+    /// No group name.
+    #[error("{0:?} cannot be the name of a group: such a name has 1 to {max} bytes and no control characters", max = frame::LONGEST_NAME)]
+    GroupName(String),
+    /// The subscription wishes for something that a group cannot give.
+    #[error("a subscription of the group {group:?} cannot {cannot}")]
+    NotInGroup {
+        /// The group.
+        group: String,
+        /// The wish, and what to do.
+        cannot: &'static str,
+    },
+    /// More groups than a process knows.
+    #[error("this process knows {0} groups, which is the limit: let some end")]
+    TooManyGroups(usize),
     /// The agent has left this process.
     #[error("agent {0} has left this process and cannot subscribe")]
     Detached(Arc<str>),
@@ -74,6 +88,7 @@ impl Exchange {
         if !options.takes_events && !options.answers {
             return Err(SubscribeError::Nothing);
         }
+        Self::check_group(&options)?;
         if let Some(durable) = &options.durable {
             let is_legal = !durable.is_empty()
                 && durable.len() <= frame::LONGEST_NAME
@@ -103,6 +118,7 @@ impl Exchange {
         }
         let filter = compile(&options.filter)?;
         let id = self.next_subscription;
+        self.join_group(id, agent, &options, filter.as_ref())?;
         self.next_subscription += 1;
         let consumer = Arc::new(Consumer::new(id, agent.clone(), options, filter));
         if self.resting.contains(agent) {
@@ -122,6 +138,7 @@ impl Exchange {
                 self.mark_ready(index);
             }
         }
+        self.serve_groups(now);
         Ok(consumer)
     }
 
@@ -144,6 +161,7 @@ impl Exchange {
         self.here
             .remove(&consumer.options.pattern, |other| *other == id);
         self.generation += 1;
+        self.groups.close((None, id));
         let mut aftermath = Aftermath::default();
         let missed = consumer.end(why, &mut aftermath);
         if missed > 0 {
@@ -152,6 +170,8 @@ impl Exchange {
         // The process of the subscription announces its end. Credit need not be announced as well.
         aftermath.credit.clear();
         self.settle(id, aftermath, now);
+        self.groups.leave((None, id));
+        self.serve_groups(now);
         self.stop_awaiting(None, Some(id));
         let indexes = self.peers.indexes();
         for index in indexes {
@@ -249,6 +269,9 @@ impl Exchange {
                 self.mark_ready(key.index);
             }
         }
+        for (share, is_handled) in aftermath.shares {
+            self.share_ended(share, is_handled, now);
+        }
     }
 }
 
@@ -276,6 +299,11 @@ pub(super) fn announce(peer: &mut Peer, consumer: &Consumer, processes: usize, n
                 credit,
                 durable: options.durable.as_deref().unwrap_or_default(),
                 replay: options.replay,
+                group: options.group.as_deref().unwrap_or_default(),
+                prefetch: match options.group {
+                    Some(_) => options.prefetch,
+                    None => 0,
+                },
             },
         }
     });

@@ -20,6 +20,8 @@ use crate::permission::ChannelPermissions;
 pub(super) struct Uses {
     /// Events.
     pub(super) sees: bool,
+    /// Events of its group.
+    pub(super) shares: bool,
     /// Messages to its agent.
     pub(super) reads: bool,
     /// Requests, which it answers.
@@ -34,11 +36,13 @@ impl Uses {
         channel: &ChannelPath,
         takes_events: bool,
         answers: bool,
+        is_in_group: bool,
     ) -> Option<Self> {
         let reads = rights.may(agent, ChannelRight::Subscribe, channel);
         let answers = answers && rights.may(agent, ChannelRight::Answer, channel);
         (reads || answers).then_some(Self {
-            sees: takes_events && reads,
+            sees: takes_events && reads && !is_in_group,
+            shares: takes_events && reads && is_in_group,
             reads,
             answers,
         })
@@ -97,6 +101,8 @@ pub(super) struct Targets {
     /// Subscriptions of this process that match but are not allowed anything. Another process may not know that yet.
     pub(super) barred: Vec<u32>,
     pub(super) there: Vec<PeerTargets>,
+    /// The groups of subscriptions that match, here and elsewhere.
+    pub(super) groups: Vec<u32>,
     /// Subscriptions of processes that were given up, and that may come back.
     pub(super) away: Vec<Arc<RemoteSubscription>>,
 }
@@ -131,15 +137,17 @@ impl Exchange {
                 let SubscriptionOptions {
                     takes_events,
                     answers,
+                    ref group,
                     ..
                 } = consumer.options;
-                let uses = Uses::new(&self.rights, &consumer.agent, path, takes_events, answers);
-                match uses {
+                let is_in_group = group.is_some();
+                let (rights, agent) = (&self.rights, &consumer.agent);
+                match Uses::new(rights, agent, path, takes_events, answers, is_in_group) {
                     Some(uses) => targets.here.push(Here {
                         consumer: consumer.clone(),
                         uses,
                     }),
-                    None if takes_events => targets.barred.push(*id),
+                    None if takes_events && !is_in_group => targets.barred.push(*id),
                     None => {}
                 }
             }
@@ -152,13 +160,20 @@ impl Exchange {
             };
             if let Some(it) = peer.away.get(id)
                 && it.takes_events
+                && it.group.is_none()
                 && self.rights.may(&it.agent, ChannelRight::Subscribe, path)
             {
                 targets.away.push(it.clone());
             }
             if let Some(it) = peer.subscriptions.get(id)
-                && let Some(uses) =
-                    Uses::new(&self.rights, &it.agent, path, it.takes_events, it.answers)
+                && let Some(uses) = Uses::new(
+                    &self.rights,
+                    &it.agent,
+                    path,
+                    it.takes_events,
+                    it.answers,
+                    it.group.is_some(),
+                )
             {
                 there.entry(*index).or_default().push(There {
                     id: *id,
@@ -170,7 +185,8 @@ impl Exchange {
         for (peer, mut subscriptions) in there {
             subscriptions.sort_by_key(|it| it.id);
             let sees_all = subscriptions.iter().all(|it| {
-                !it.subscription.takes_events || it.uses.sees && it.subscription.filter.is_none()
+                let sees_none = !it.subscription.takes_events || it.subscription.group.is_some();
+                sees_none || it.uses.sees && it.subscription.filter.is_none()
             });
             let all = sees_all.then(|| {
                 subscriptions
@@ -186,6 +202,9 @@ impl Exchange {
             });
         }
         targets.there.sort_by_key(|targets| targets.peer);
+        let may =
+            |agent: &str, path: &ChannelPath| self.rights.may(agent, ChannelRight::Subscribe, path);
+        targets.groups = self.groups.matching(path, &may);
         if self.channels.len() >= self.config.channels && !self.channels.contains_key(path) {
             self.forget_channels();
         }

@@ -52,6 +52,7 @@ impl Exchange {
         for id in over {
             self.end_request(id);
         }
+        self.care_for_groups(now);
         if self.sweep_at.is_some_and(|at| at <= time) {
             self.sweep(now);
         }
@@ -67,6 +68,7 @@ impl Exchange {
             .values()
             .map(|asking| asking.deadline)
             .chain(self.sweep_at)
+            .chain(self.groups.care_at())
             .chain(self.stalls.iter().map(|(at, _)| *at))
             .min();
         self.set_alarm(next);
@@ -74,8 +76,8 @@ impl Exchange {
         self.alarm
     }
 
-    /// Publishers wait for the credit of a process that may owe nothing else. A later probe checks that the process is
-    /// still there.
+    /// Publishers wait for the credit of a process that may owe nothing else, or for a member of a group to handle an event.
+    /// A later probe checks that the process is still there.
     pub(super) fn probe_later(&mut self, index: u32, now: Now) {
         let at = now.since_start + self.config.absence / 3;
         if let Some(peer) = self.peers.get_mut(index) {
@@ -102,13 +104,15 @@ impl Exchange {
         false
     }
 
-    /// Sends a frame that the process must acknowledge, while one of its subscriptions has no credit left.
+    /// Sends a frame that the process must acknowledge, while one of its subscriptions has no credit left or has an event of
+    /// its group.
     fn probe(&mut self, index: u32, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         peer.probe_at = None;
-        if peer.subscriptions.values().all(|it| it.has_credit()) {
+        let owes_credit = peer.subscriptions.values().any(|it| !it.has_credit());
+        if !owes_credit && !self.groups.waits_for(index) {
             return;
         }
         // The probe also asks for the credit of the subscriptions, which they do not announce before half a window.
@@ -210,5 +214,7 @@ impl Exchange {
             self.settle(consumer.id, aftermath, now);
             self.sweep_by(next, now);
         }
+        self.groups.sweep();
+        self.serve_groups(now);
     }
 }

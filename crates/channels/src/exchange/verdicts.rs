@@ -5,7 +5,7 @@ use sealbus_bus::{ArrivedFrame, FrameOrigin, Provenance, RefusalReason, Undelive
 
 use super::aftermath::not_taken;
 use super::arrival::{Objection, Origin};
-use super::receipt::Receipt;
+use super::peer::Untaken;
 use super::stream::KeptFrame;
 use super::{Exchange, Now, Outcome};
 use crate::frame::{Frame, HeadMechanism};
@@ -59,23 +59,29 @@ impl Exchange {
         self.mark_ready(from.index);
     }
 
-    pub(super) fn with_receipt(&mut self, index: u32, number: u64, act: impl FnOnce(&Receipt)) {
+    /// The agents of a process have taken the event of a frame, or will not. Of a group's event: it is handled, or not.
+    pub(super) fn taken(&mut self, index: u32, number: u64, is_taken: bool, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
-        let receipt = match peer.untaken.remove(&number) {
-            Some(receipt) => Some(receipt),
-            None => peer
-                .outgoing
-                .kept(number)
-                .and_then(|kept| kept.receipt.take()),
+        let untaken = match peer.untaken.remove(&number) {
+            Some(untaken) => Some(untaken),
+            None => peer.outgoing.kept(number).and_then(|kept| {
+                let share = kept.share.take().map(Untaken::Share);
+                // If the frame is lost now, there is nobody to tell.
+                kept.is_settled |= share.is_some();
+                share.or_else(|| kept.receipt.take().map(Untaken::Receipt))
+            }),
         };
-        if let Some(receipt) = receipt {
-            act(&receipt);
+        match untaken {
+            Some(Untaken::Receipt(receipt)) if is_taken => receipt.acknowledge(),
+            Some(Untaken::Receipt(receipt)) => receipt.fail(&not_taken()),
+            Some(Untaken::Share(share)) => self.share_ended(share, is_taken, now),
+            None => {}
         }
     }
 
-    pub(super) fn absent(&mut self, index: u32, number: u64) {
+    pub(super) fn absent(&mut self, index: u32, number: u64, now: Now) {
         let is_message = self.peers.get_mut(index).is_some_and(|peer| {
             peer.outgoing.kept(number).is_some_and(|kept| {
                 matches!(
@@ -85,22 +91,29 @@ impl Exchange {
             })
         });
         if is_message {
-            self.give_back(index, number, &UndeliverableReason::ReceiverGone);
+            self.give_back(index, number, &UndeliverableReason::ReceiverGone, now);
         } else {
-            self.with_receipt(index, number, |receipt| receipt.fail(&not_taken()));
+            self.taken(index, number, false, now);
         }
     }
 
-    pub(super) fn refused(&mut self, index: u32, number: u64, reason: RefusalReason, text: &str) {
+    pub(super) fn refused(
+        &mut self,
+        index: u32,
+        number: u64,
+        reason: RefusalReason,
+        text: &str,
+        now: Now,
+    ) {
         let reason = UndeliverableReason::Refused {
             reason,
             explanation: text.to_owned(),
         };
-        self.give_back(index, number, &reason);
+        self.give_back(index, number, &reason, now);
     }
 
     /// A frame was not accepted: its author is told.
-    fn give_back(&mut self, index: u32, number: u64, reason: &UndeliverableReason) {
+    fn give_back(&mut self, index: u32, number: u64, reason: &UndeliverableReason, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -109,6 +122,9 @@ impl Exchange {
             return;
         };
         kept.is_settled = true;
+        if let Some(share) = kept.share.take() {
+            return self.share_returned(share, false, reason, now);
+        }
         let receipt = kept.receipt.take();
         let parcel = kept.parcel.clone();
         match Frame::decode(&parcel.head) {

@@ -29,6 +29,10 @@ pub struct Announcement<'a> {
     pub durable: &'a str,
     /// From where on it reads persistent channels.
     pub replay: Replay,
+    /// The queue group whose events it shares; empty: none.
+    pub group: &'a str,
+    /// How many events it has at a time as a member of the group; 0 without a group.
+    pub prefetch: u32,
 }
 
 /// The point from which a subscription reads a persistent channel.
@@ -48,6 +52,9 @@ pub enum Replay {
     Resume,
 }
 
+/// The most events that a member of a group has at a time, of one process.
+pub const MOST_PREFETCHED: u32 = 1024;
+
 const ANSWERS: u8 = 1;
 const TAKES_EVENTS: u8 = 2;
 
@@ -58,7 +65,7 @@ impl<'a> Announcement<'a> {
         if flags & !(ANSWERS | TAKES_EVENTS) != 0 {
             return Err(FrameError::Limit("the flags"));
         }
-        Ok(Self {
+        let mut announcement = Self {
             subscription,
             answers: flags & ANSWERS != 0,
             takes_events: flags & TAKES_EVENTS != 0,
@@ -76,7 +83,16 @@ impl<'a> Announcement<'a> {
                 4 => Replay::Resume,
                 _ => return Err(FrameError::Limit("the replay")),
             },
-        })
+            group: reader.text("the group", LONGEST_NAME)?,
+            prefetch: 0,
+        };
+        if !announcement.group.is_empty() {
+            announcement.prefetch = reader.short("the prefetch")?;
+            if !(1..=MOST_PREFETCHED).contains(&announcement.prefetch) {
+                return Err(FrameError::Limit("the prefetch"));
+            }
+        }
+        Ok(announcement)
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
@@ -99,6 +115,10 @@ impl<'a> Announcement<'a> {
         out.push(code);
         if let Some(value) = value {
             number(out, value);
+        }
+        text(out, self.group, LONGEST_NAME);
+        if !self.group.is_empty() {
+            number(out, self.prefetch.into());
         }
     }
 }

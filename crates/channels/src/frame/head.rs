@@ -39,6 +39,8 @@ pub struct Head<'a> {
     pub valid_from: Option<Moment>,
     /// The moment from which the message is no longer handed out.
     pub expiry: Option<Moment>,
+    /// Whether somebody may have had it before.
+    pub may_be_again: bool,
 }
 
 /// The form that a [`Mechanism`](crate::Mechanism) has in a frame.
@@ -64,6 +66,7 @@ pub enum HeadMechanism<'a> {
 }
 
 const LIFETIME: u8 = 1 << 3;
+const AGAIN: u8 = 1 << 4;
 
 impl<'a> Head<'a> {
     /// The head for a header.
@@ -86,6 +89,7 @@ impl<'a> Head<'a> {
             published: header.published,
             valid_from: header.valid_from,
             expiry: header.expiry,
+            may_be_again: header.may_be_again,
         }
     }
 
@@ -115,6 +119,7 @@ impl<'a> Head<'a> {
             published: self.published,
             valid_from: self.valid_from,
             expiry: self.expiry,
+            may_be_again: self.may_be_again,
             logged: None,
         }
     }
@@ -139,7 +144,7 @@ impl<'a> Head<'a> {
             ),
         };
         let is_persistent = flags & 1 << 5 != 0;
-        if wishes & !(7 | LIFETIME) != 0 || wishes & LIFETIME != 0 && !is_persistent {
+        if wishes & !(7 | LIFETIME | AGAIN) != 0 || wishes & LIFETIME != 0 && !is_persistent {
             return Err(FrameError::Limit("the head"));
         }
         let channel = reader.text("the channel", MAX_PATH_LENGTH)?;
@@ -183,6 +188,7 @@ impl<'a> Head<'a> {
             published,
             valid_from,
             expiry,
+            may_be_again: wishes & AGAIN != 0,
         })
     }
 
@@ -210,7 +216,9 @@ impl<'a> Head<'a> {
         let level = self.level.map_or(0, |level| level.code() + 1);
         out.push(self.priority.get() | level << 4);
         let acknowledgement = self.acknowledgement.map_or(0, |wanted| wanted as u8 + 1);
-        out.push(acknowledgement | if lifetime.is_some() { LIFETIME } else { 0 });
+        let lives = if lifetime.is_some() { LIFETIME } else { 0 };
+        let again = if self.may_be_again { AGAIN } else { 0 };
+        out.push(acknowledgement | lives | again);
         text(out, self.channel, MAX_PATH_LENGTH);
         number(out, self.number);
         number(out, self.published.unix_ms());

@@ -10,7 +10,7 @@
 //! | `01` | hello | process | `from`: 8 bytes, `to`: 8 bytes |
 //! | `02` | acknowledge | process | stamp, `upto`, `after` |
 //! | `10` | void | process | stamp |
-//! | `11` | announce | agent | stamp, subscription, flags, pattern, filter, flow policy: 1 byte, credit, durable name, replay |
+//! | `11` | announce | agent | stamp, subscription, flags, pattern, filter, flow policy: 1 byte, credit, durable name, replay, group, prefetch if there is a group |
 //! | `12` | withdraw | process | stamp, subscription |
 //! | `13` | credit | process | stamp, subscription, limit |
 //! | `14` | taken | process | stamp, frame number |
@@ -37,7 +37,7 @@
 //!          bit 6    valid-from    bit 7    expiry
 //! byte 1   bits 0-3 priority      bits 4-7 security level and 1; 0: the platform's
 //! byte 2   bits 0-2 acknowledgement wanted and 1; 0: none
-//!          bit 3    lifetime, only if persistent       the others 0
+//!          bit 3    lifetime, only if persistent       bit 4    may be again       the others 0
 //! channel (text) · number · published (ms since 1970) · valid-from, if bit 6 · expiry, if bit 7
 //! · lifetime (ms), if byte 2 bit 3 · receiver (text) of a message · request number of a request or reply
 //! ```
@@ -58,7 +58,7 @@ use thiserror::Error;
 
 use sealbus_bus::RefusalReason;
 
-pub use announcement::{Announcement, Replay};
+pub use announcement::{Announcement, MOST_PREFETCHED, Replay};
 pub use codec::begin_event;
 pub use head::{Head, HeadMechanism};
 pub use targets::{MOST_TARGETS, Targets};
@@ -142,7 +142,8 @@ pub enum Frame<'a> {
         /// The frame's place.
         stamp: Stamp,
     },
-    /// All agents that an event was for have taken it. Sent only if the publisher waits for that.
+    /// All agents that an event was for have taken it. Sent only if the publisher waits for that. Of an event that went
+    /// to a member of a group: the member has handled it. Sent always.
     Taken {
         /// The frame's place.
         stamp: Stamp,
@@ -211,7 +212,7 @@ pub enum Frame<'a> {
         /// The same for people.
         text: &'a str,
     },
-    /// The receiver of a message is not on the channel, or no longer.
+    /// The receiver of a message is not on the channel, or no longer. A member of a group does not take an event.
     Absent {
         /// The frame's place.
         stamp: Stamp,

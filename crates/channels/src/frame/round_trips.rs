@@ -23,6 +23,7 @@ struct OwnedHead {
     receiver: String,
     id: u64,
     ranks: Ranks,
+    may_be_again: bool,
     channel: String,
     number: u64,
     moments: (u64, Option<u64>, Option<u64>),
@@ -56,6 +57,7 @@ impl OwnedHead {
             published: Moment::from_unix_ms(published),
             valid_from: valid_from.map(Moment::from_unix_ms),
             expiry: expiry.map(Moment::from_unix_ms),
+            may_be_again: self.may_be_again,
         }
     }
 }
@@ -76,13 +78,15 @@ fn head() -> impl Strategy<Value = OwnedHead> {
         "(/[a-zü]{1,9}){1,4}",
         any::<u64>(),
         (any::<u64>(), any::<Option<u64>>(), any::<Option<u64>>()),
+        any::<bool>(),
     )
         .prop_map(
-            |(mechanism, receiver, id, ranks, channel, number, moments)| OwnedHead {
+            |(mechanism, receiver, id, ranks, channel, number, moments, may_be_again)| OwnedHead {
                 mechanism,
                 receiver,
                 id,
                 ranks,
+                may_be_again,
                 channel,
                 number,
                 moments,
@@ -165,6 +169,7 @@ proptest! {
         check(&Frame::Announce { stamp, announcement: Announcement {
             subscription, pattern: &text, filter: &other, policy: FlowPolicy::from_code(code).unwrap(),
             answers: flags.0, takes_events: flags.1, credit: a, durable: &other, replay,
+            group: &text, prefetch: if text.is_empty() { 0 } else { 1 + subscription % MOST_PREFETCHED },
         }});
     }
 

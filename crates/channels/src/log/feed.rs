@@ -392,6 +392,7 @@ fn open(event: &LoggedEvent, logged: Logged) -> Result<ReceivedEvent, String> {
     let identity = Identity::from_agent_name(sender.name()).map_err(|error| error.to_string())?;
     let mut header = head.to_header(channel);
     header.number = event.number;
+    header.may_be_again = event.again;
     header.logged = Some(logged);
     Ok(ReceivedEvent::new(
         header,

@@ -73,7 +73,8 @@ pub struct LoggedEvent {
     pub number: u64,
     /// The [`Frame::Keep`](super::frame::Frame::Keep) that brought the event.
     pub frame: Bytes,
-    /// See [`Logged::again`].
+    /// Whether the durable subscription may have had the event before, in a process that ended before it reported the
+    /// event.
     pub again: bool,
     /// See [`Logged::missed`].
     pub missed: u64,

@@ -206,11 +206,8 @@ impl Scene {
         let mut offers = channels.into_iter().zip(offered);
         for (event, logged, note) in fresh {
             let (channel, _) = offers.find(|(_, number)| *number == event.number).unwrap();
-            let Logged {
-                node: of,
-                again,
-                missed,
-            } = logged;
+            let Logged { node: of, missed } = logged;
+            let again = event.again;
             assert_eq!(of, *name);
             let place = (name.clone(), channel.clone(), event.number);
             let before = self.life.last.get(&(name.clone(), channel.clone()));

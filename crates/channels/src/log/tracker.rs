@@ -188,7 +188,6 @@ impl Tracker {
                 waiting.1 += size;
                 let logged = Logged {
                     node: node.clone(),
-                    again: event.again,
                     missed: event.missed + std::mem::take(&mut log.missed),
                 };
                 let note = LogNote {

@@ -76,6 +76,7 @@ async fn an_event_is_seen_by_every_consumer_and_shared() {
         Reach {
             here: 2,
             processes: 0,
+            groups: 0,
             kept: None
         }
     );

@@ -1,12 +1,14 @@
 //! `channel list`, `channel publish`, `channel tail`, `channel request`. Each command runs an agent of its own,
 //! certified like any other, for as long as the command runs.
 
+mod publishing;
+
 use std::time::{Duration, SystemTime};
 
 use sealbus::acl::Expression;
 use sealbus::channel::{
-    Channel, ChannelError, ChannelEvent, ChannelPath, ChannelPattern, LogPlace, Moment,
-    PublishError, QosOverride, Reach, Replay, RequestOptions, SubscribeError, Subscribing,
+    Channel, ChannelError, ChannelEvent, ChannelPath, ChannelPattern, Moment, PublishError,
+    QosOverride, Replay, RequestOptions, SubscribeError, Subscribing,
 };
 use sealbus::{AclMessage, Content, ContentError, Performative, Platform};
 use sealbus_bus::Lifetime;
@@ -24,6 +26,7 @@ use crate::arguments::{ChannelPublish, ChannelRequest, ChannelTail, Since};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{self, Output, shown, table};
+use publishing::{published, until_it_is_there};
 
 /// How long the command's own ticket may be used, in seconds.
 const TICKET_LIFETIME: u64 = 60;
@@ -133,6 +136,7 @@ struct Subscriber {
     filter: Option<String>,
     policy: &'static str,
     answers: bool,
+    group: Option<String>,
 }
 
 /// `sealbus channel list`
@@ -150,6 +154,7 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
             filter: Some(report.filter).filter(|filter| !filter.is_empty()),
             policy: report.policy.as_str(),
             answers: report.answers,
+            group: report.group,
         })
         .collect();
     subscribers.sort_by(|one, two| (&one.channels, &one.agent).cmp(&(&two.channels, &two.agent)));
@@ -162,11 +167,12 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
     }
     let listed = json!({ "subscriptions": &subscribers, "kept": &logs, "silent": &silent });
     output.show(&listed, || {
-        let mut shown = table(&["CHANNELS", "AGENT", "ANSWERS", "POLICY", "FILTER"]);
+        let mut shown = table(&["CHANNELS", "AGENT", "GROUP", "ANSWERS", "POLICY", "FILTER"]);
         for subscriber in &subscribers {
             shown.add_row([
                 subscriber.channels.as_str(),
                 &subscriber.agent,
+                subscriber.group.as_deref().unwrap_or("-"),
                 if subscriber.answers { "yes" } else { "no" },
                 subscriber.policy,
                 subscriber.filter.as_deref().unwrap_or("-"),
@@ -256,7 +262,11 @@ pub(crate) async fn publish(
             let channel = member.channel(&publish.channel, &publish.header.qos)?;
             let reach = match channel.agent() {
                 Some(agent) => channel.send(agent, event).await,
-                None => channel.publish(event).await,
+                None => {
+                    channel
+                        .publish_with(event, until_it_is_there(channel.qos()))
+                        .await
+                }
             };
             Ok((channel, reach.map_err(not_published)?))
         })
@@ -265,6 +275,7 @@ pub(crate) async fn publish(
         &json!({
             "channel": channel.path().as_str(),
             "processes": reach.processes,
+            "groups": reach.groups,
             "kept": reach.kept.as_ref().map(|place| json!({
                 "node": &*place.node,
                 "number": place.number,
@@ -273,25 +284,6 @@ pub(crate) async fn publish(
         || published(channel.path(), &reach),
     );
     Ok(())
-}
-
-/// The fate of a published event. The command itself subscribes to nothing.
-fn published(channel: &ChannelPath, reach: &Reach) -> String {
-    let to = match reach.processes {
-        1 => "to one process".to_owned(),
-        count => format!("to {count} processes"),
-    };
-    match (&reach.kept, reach.processes) {
-        (None, 0) => format!("published on {channel}; nobody has subscribed"),
-        (None, _) => format!("published on {channel} {to}"),
-        (Some(LogPlace { node, number }), processes) => {
-            let heard = match processes {
-                0 => "nobody listens now".to_owned(),
-                _ => format!("given {to} where somebody listens now"),
-            };
-            format!("published on {channel}: {node} keeps it as #{number}; {heard}")
-        }
-    }
 }
 
 #[derive(Serialize)]

@@ -94,6 +94,7 @@ async fn an_event_goes_once_to_each_process_and_its_sender_is_proved() {
             Reach {
                 here: 0,
                 processes: 1,
+                groups: 0,
                 kept: None
             }
         );
@@ -356,6 +357,7 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
         Reach {
             here: 1,
             processes: 0,
+            groups: 0,
             kept: None
         }
     );

@@ -139,7 +139,8 @@ impl World for Processes {
         // No more traffic goes in or out, and nothing is announced. The other processes must find out.
         self.proxies[process].close();
         self.break_connections();
-        Box::pin(std::future::ready(()))
+        let endpoint = &self.processes[process].endpoint;
+        Box::pin(endpoint.shut_down(Duration::ZERO))
     }
 
     fn revoke<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, ()> {

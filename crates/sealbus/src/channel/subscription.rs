@@ -89,6 +89,30 @@ impl Subscribing {
         self
     }
 
+    /// Shares the events with the other members of a queue group, such as `workers`: each event goes to one of them, the
+    /// least busy. The subscriptions of the same name, pattern and filter are a group, in whichever processes they are.
+    /// Other subscriptions to the channel get every event all the same.
+    ///
+    /// An event counts as handled when the agent asks for the next one, or says so ([`ChannelSubscription::settle`]). If
+    /// the subscription ends before, or its process, the event goes to another member, and says so:
+    /// [`ChannelEvent::may_be_again`].
+    ///
+    /// A group cannot be [durable](Self::durable), nor begin [before now](Self::since), nor drop events.
+    #[must_use]
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.options.group = Some(name.into());
+        self
+    }
+
+    /// How many events of each publisher's process a member of a [group](Self::group) has at a time: the one that it
+    /// handles, and those that wait behind it. The default, 1, spreads the events best. More save the wait between two
+    /// short events.
+    #[must_use]
+    pub fn prefetch(mut self, events: u32) -> Self {
+        self.options.prefetch = events;
+        self
+    }
+
     /// Subscribes.
     ///
     /// # Errors
@@ -235,11 +259,11 @@ impl ChannelEvent {
         logged.map(|logged| &*logged.node)
     }
 
-    /// Whether the agent may have had this event before, through the same durable subscription in a process that was
-    /// killed.
+    /// Whether somebody may have had this event before: the agent, through the same durable subscription in a process
+    /// that was killed; or another member of the [group](Subscribing::group), which ended before it had handled the
+    /// event.
     pub fn may_be_again(&self) -> bool {
-        let logged = self.header().logged.as_ref();
-        logged.is_some_and(|logged| logged.again)
+        self.header().may_be_again
     }
 
     /// The number of events before this one that were not kept long enough to be read. The channel's retention cut them

@@ -361,11 +361,16 @@ impl Context {
         self.tearing_down = true;
     }
 
-    /// Lets all subscriptions rest before the agent saves its state. The hooks have dealt with their events.
-    pub(crate) fn come_to_rest(&mut self) {
+    /// The hooks have dealt with their events.
+    pub(crate) fn settle_events(&self) {
         for (_, subscription) in &self.listening {
             subscription.settle();
         }
+    }
+
+    /// Lets all subscriptions rest before the agent saves its state.
+    pub(crate) fn come_to_rest(&mut self) {
+        self.settle_events();
         self.handle.come_to_rest();
     }
 

@@ -65,6 +65,9 @@ impl World {
         if self.random.chance(30) {
             "properties.n % 2 == 0".clone_into(&mut options.filter);
         }
+        if self.random.chance(30) {
+            self.join_a_group(&mut options);
+        }
         let policy = options.policy;
         if let Ok(consumer) = self.processes[index]
             .exchange
@@ -72,7 +75,8 @@ impl World {
         {
             let id = consumer.id;
             self.log(format!(
-                "{agent} subscribes as {index}/{id} to {pattern}, {policy}"
+                "{agent} subscribes as {index}/{id} to {pattern}, {policy}, group {:?}",
+                consumer.options.group
             ));
             self.processes[index].seats.push(Seat {
                 consumer,
@@ -81,6 +85,7 @@ impl World {
                 last: BTreeMap::new(),
                 has_left: false,
                 open: Vec::new(),
+                in_hand: Vec::new(),
             });
         }
         self.pump(index);
@@ -186,6 +191,7 @@ impl World {
                 to: Vec::new(),
                 is_forbidden: true,
                 is_reported: false,
+                groups: Vec::new(),
                 receipt,
             };
             self.owed.insert(text, owed);
@@ -235,6 +241,10 @@ impl World {
                     }
                 }
             }
+            let groups = match is_event {
+                true => self.groups_for(index, &targets.groups, &header, &view),
+                false => Vec::new(),
+            };
             // Only who pushes back promises to take everything.
             to.retain(|(process, epoch, id)| {
                 let process = &self.processes[*process];
@@ -251,6 +261,7 @@ impl World {
                 to,
                 is_forbidden: false,
                 is_reported: false,
+                groups,
                 receipt,
             };
             self.owed.insert(text, owed);
@@ -306,6 +317,11 @@ impl World {
         let process = &mut self.processes[index];
         let seat = &mut process.seats[at];
         let mut aftermath = Aftermath::default();
+        // Whoever asks for the next event has handled the one before.
+        let in_hand = std::mem::take(&mut seat.in_hand);
+        if let Some(key) = groups::key_of(&seat.consumer) {
+            self.shared.handle(&key, in_hand);
+        }
         let mut event = None;
         let out = |taken| event = Some(taken);
         seat.consumer.take(now.moment, None, 1, out, &mut aftermath);

@@ -26,16 +26,28 @@ impl World {
             .collect();
         let seat = &mut self.processes[index].seats[at];
         let agent = seat.consumer.agent.clone();
+        let is_request = matches!(header.mechanism, crate::Mechanism::Request { .. });
+        let is_event = matches!(header.mechanism, crate::Mechanism::Event);
+        let is_unheld = header.qos.reliability == Reliability::BestEffort;
         let who = format!("{text} of {publisher} to {index}/{}", seat.consumer.id);
         assert!(header.is_valid_from(now.moment), "{who} comes too early");
         assert!(!header.is_expired(now.moment), "{who} comes too late");
-        assert!(seat.got.insert(text), "{who} comes twice");
+        let is_shared = is_event && !is_unheld && seat.consumer.options.group.is_some();
+        let is_new = seat.got.insert(text.clone());
+        assert!(is_new || header.may_be_again, "{who} comes twice");
+        assert!(is_shared || !header.may_be_again, "{who} is marked");
+        if let Some(key) = groups::key_of(&seat.consumer)
+            && is_shared
+        {
+            if !header.may_be_again {
+                self.shared.take_unmarked(&key, &text);
+            }
+            seat.in_hand.push(text);
+        }
         assert!(
             seat.consumer.options.pattern.matches(&header.channel),
             "{who}: wrong channel"
         );
-        let is_request = matches!(header.mechanism, crate::Mechanism::Request { .. });
-        let is_event = matches!(header.mechanism, crate::Mechanism::Event);
         let right = if is_request {
             ChannelRight::Answer
         } else {
@@ -58,9 +70,8 @@ impl World {
             !(is_event || is_request) || passes(seat.consumer.filter.as_ref(), header, &view),
             "{who} does not pass the filter"
         );
-        let is_plain = header.qos.ordered
-            && header.valid_from.is_none()
-            && header.qos.reliability != Reliability::BestEffort;
+        let is_plain =
+            header.qos.ordered && header.valid_from.is_none() && !is_unheld && !is_shared;
         if is_plain {
             let key = (
                 publisher,
@@ -139,6 +150,7 @@ impl World {
                 self.check_nobody_waits();
             }
         }
+        self.wait_for_groups();
         for (text, owed) in &self.owed {
             let publisher = &self.processes[owed.process];
             if publisher.epoch != owed.epoch {
@@ -147,7 +159,12 @@ impl World {
             if let Some(receipt) = &owed.receipt {
                 let outcome = receipt.outcome();
                 let is_failed = outcome.expect("a receipt waits for ever").is_err();
-                assert_eq!(is_failed, owed.is_reported, "the receipt of {text}");
+                // A member of a group may be lost after its process has acknowledged the event, and an event's time may be
+                // over before a member has it.
+                let is_shared = !owed.groups.is_empty();
+                let is_over = is_shared && owed.expiry.is_some();
+                let is_told = is_failed == owed.is_reported || is_shared && !is_failed;
+                assert!(is_told || is_over, "the receipt of {text}");
             }
             let is_told = owed.is_reported || !owed.is_forbidden;
             assert!(
@@ -156,6 +173,13 @@ impl World {
             );
             if owed.is_reported || owed.expiry.is_some() {
                 continue;
+            }
+            for key in &owed.groups {
+                let is_handled = self.shared.is_handled(key, text);
+                assert!(
+                    is_handled,
+                    "no member of {key:?} has handled {text}, and nobody was told"
+                );
             }
             for (process, epoch, id) in &owed.to {
                 let process = &self.processes[*process];
@@ -186,10 +210,12 @@ impl World {
                 assert!(asked.collector.take().is_err(), "a request is never over");
             }
             assert!(process.exchange.asking.is_empty());
+            let held = process.exchange.groups.held_bytes();
+            assert_eq!(held, 0, "events are held for groups for ever");
         }
     }
 
-    fn read_all(&mut self, is_lazy_too: bool) {
+    pub(super) fn read_all(&mut self, is_lazy_too: bool) {
         for index in 0..self.processes.len() {
             for at in 0..self.processes[index].seats.len() {
                 if is_lazy_too || !self.processes[index].seats[at].is_lazy {

@@ -1,6 +1,7 @@
 //! Many exchanges over a [carrier](carrier) from which frames come back, in simulated time, with processes that start
 //! anew. In every schedule, a message is handed out once, in order, in its time, and only to agents that may have it. An
-//! accepted message is handed out, or its publisher is told, also by its receipt. A slow receiver slows no other.
+//! accepted message is handed out, or its publisher is told, also by its receipt. A slow receiver slows no other. A living
+//! member of each group handles an event, and only marked events come to another one, though members come, leave and die.
 //!
 //! `SEALBUS_SEED=7 cargo test -p sealbus-channels simulation` runs the one schedule of that seed.
 //! `SEALBUS_SCHEDULES=100000` runs that many schedules (`make soak`).
@@ -10,6 +11,7 @@
 mod agents;
 mod carrier;
 mod checks;
+mod groups;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -21,6 +23,7 @@ use sealbus_fipa::{AclMessage, AclMessageRef, Performative};
 use sealbus_seal::permission::{ChannelRight, Policy};
 use sealbus_seal::{Identity, PlatformName, ProcessId};
 
+use super::groups::GroupKey;
 use super::*;
 use crate::event::{ChannelHeader, ReceivedEvent};
 use crate::filter::ChannelFilter;
@@ -60,6 +63,8 @@ struct Seat {
     last: BTreeMap<(String, String, u8), u64>,
     has_left: bool,
     open: Vec<ReceivedEvent>,
+    /// The events of its group that its agent handles.
+    in_hand: Vec<String>,
 }
 
 struct Process {
@@ -81,6 +86,8 @@ struct Owed {
     /// Whether the other processes refuse it.
     is_forbidden: bool,
     is_reported: bool,
+    /// The groups of which a member is to handle it.
+    groups: Vec<GroupKey>,
     receipt: Option<Arc<Receipt>>,
 }
 
@@ -95,6 +102,7 @@ struct World {
     /// When a transport that was full has room again.
     full: Vec<(Duration, usize, u64, u32)>,
     owed: BTreeMap<String, Owed>,
+    shared: groups::Shared,
     next_message: u64,
     next_epoch: u64,
     permissions: Arc<ChannelPermissions>,
@@ -152,6 +160,7 @@ impl World {
             carrier: Carrier::default(),
             full: Vec::new(),
             owed: BTreeMap::new(),
+            shared: groups::Shared::default(),
             next_message: 0,
             next_epoch: 1,
             permissions,

@@ -1,0 +1,463 @@
+//! One queue group, as the process of a publisher knows it: the members, the events that wait for one, and the events
+//! that each of them has.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_bus::{Gate, Moment, RefusalReason, UndeliverableReason};
+use sealbus_fipa::AclMessage;
+
+use crate::event::ChannelHeader;
+use crate::exchange::Now;
+use crate::exchange::peer::RemoteSubscription;
+use crate::exchange::receipt::Receipt;
+use crate::exchange::share::MemberKey;
+use crate::filter::ChannelFilter;
+use crate::flow::{FlowPolicy, QueueLimits};
+use crate::path::ChannelPath;
+use crate::pattern::ChannelPattern;
+use crate::queue::{Loss, QueueTerms, SubscriptionQueue};
+
+/// How much a group holds here, with the events that members have.
+const MOST: QueueLimits = QueueLimits {
+    events: 16_384,
+    bytes: 8 << 20,
+};
+/// What a group may hold though all groups together hold too much.
+const AT_LEAST: QueueLimits = QueueLimits {
+    events: 64,
+    bytes: 64 << 10,
+};
+/// How often an event comes back before it is given up. An event that ends each agent that takes it must not end all.
+pub(super) const MOST_TRIES: u32 = 8;
+/// The most events that are looked at for one that a free member may have.
+const MOST_PARKED: usize = 64;
+
+/// What makes a group: its name, and what its members subscribe to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::exchange) struct GroupKey {
+    pub(in crate::exchange) name: Arc<str>,
+    pub(in crate::exchange) pattern: ChannelPattern,
+    pub(in crate::exchange) filter: String,
+}
+
+/// An event that is held until a member has handled it.
+pub(in crate::exchange) struct Held {
+    pub(in crate::exchange) header: ChannelHeader,
+    pub(in crate::exchange) message: Arc<AclMessage>,
+    pub(in crate::exchange) publisher: Arc<str>,
+    pub(in crate::exchange) receipt: Option<Arc<Receipt>>,
+    pub(in crate::exchange) cost: usize,
+    /// How often it came back.
+    tries: u32,
+    /// The member it came back from.
+    refused_by: Option<MemberKey>,
+    /// Why it came back.
+    reason: Option<UndeliverableReason>,
+    /// Since when no member may have it, busy or not.
+    stranded_since: Option<Duration>,
+}
+
+impl Held {
+    pub(in crate::exchange) fn new(
+        header: ChannelHeader,
+        message: Arc<AclMessage>,
+        publisher: Arc<str>,
+        receipt: Option<Arc<Receipt>>,
+        cost: usize,
+    ) -> Self {
+        Self {
+            header,
+            message,
+            publisher,
+            receipt,
+            cost,
+            tries: 0,
+            refused_by: None,
+            reason: None,
+            stranded_since: None,
+        }
+    }
+}
+
+/// How an event of a group has ended.
+pub(in crate::exchange) enum Fate {
+    Handled,
+    Expired,
+    Failed(UndeliverableReason),
+}
+
+/// Events of a group that have ended.
+pub(super) type Over = Vec<(Held, Fate)>;
+
+/// Whether an agent may read a channel.
+pub(in crate::exchange) type May<'a> = &'a dyn Fn(&str, &ChannelPath) -> bool;
+
+pub(super) struct Member {
+    pub(super) agent: Arc<str>,
+    /// How many events it has at a time.
+    pub(super) prefetch: usize,
+    /// Its subscription, if it is in another process, with its credit.
+    pub(super) remote: Option<Arc<RemoteSubscription>>,
+    /// The events that it has, by their number.
+    has: BTreeMap<u64, Held>,
+    /// When it last got one, among all events.
+    turn: u64,
+    /// It is about to leave, and gets nothing more.
+    is_closed: bool,
+}
+
+impl Member {
+    pub(super) fn new(
+        agent: Arc<str>,
+        prefetch: usize,
+        remote: Option<Arc<RemoteSubscription>>,
+    ) -> Self {
+        Self {
+            agent,
+            prefetch: prefetch.max(1),
+            remote,
+            has: BTreeMap::new(),
+            turn: 0,
+            is_closed: false,
+        }
+    }
+
+    fn has_credit(&self) -> bool {
+        self.remote.as_ref().is_none_or(|it| it.has_credit())
+    }
+}
+
+pub(super) struct Group {
+    pub(super) key: GroupKey,
+    pub(super) filter: Option<ChannelFilter>,
+    members: BTreeMap<MemberKey, Member>,
+    /// The members that may get one more, the least busy first, and of those the one that has waited longest.
+    free: BTreeSet<(usize, u64, MemberKey)>,
+    /// Events that came back, and events that no free member may have. They go first.
+    first: VecDeque<Held>,
+    waiting: SubscriptionQueue<Held>,
+    /// All events held, those that members have included.
+    events: usize,
+    bytes: usize,
+    /// The gate at which publishers wait for room.
+    pub(super) gate: Arc<Gate>,
+    /// The time since which publishers have waited in vain for room.
+    stalled_since: Option<Duration>,
+    /// The time since which it has had no members.
+    empty_since: Option<Duration>,
+}
+
+impl Group {
+    pub(super) fn new(key: GroupKey, filter: Option<ChannelFilter>) -> Self {
+        // Room is checked before, for all that is held together.
+        let unlimited = QueueLimits {
+            events: usize::MAX,
+            bytes: usize::MAX,
+        };
+        Self {
+            key,
+            filter,
+            members: BTreeMap::new(),
+            free: BTreeSet::new(),
+            first: VecDeque::new(),
+            waiting: SubscriptionQueue::new(FlowPolicy::PushBack, unlimited),
+            events: 0,
+            bytes: 0,
+            gate: Arc::default(),
+            stalled_since: None,
+            empty_since: None,
+        }
+    }
+
+    /// Whether it holds nothing, for nobody.
+    pub(super) fn is_over(&self) -> bool {
+        self.members.is_empty() && self.events == 0
+    }
+
+    /// Whether it holds events that perhaps no member may have.
+    pub(super) fn needs_care(&self) -> bool {
+        self.events > 0 && (self.members.is_empty() || !self.first.is_empty())
+    }
+
+    pub(super) fn members(&self) -> impl Iterator<Item = (MemberKey, &Member)> {
+        self.members.iter().map(|(key, member)| (*key, member))
+    }
+
+    /// Whether events on a channel are for this group: a member may read the channel, or one may come back.
+    pub(super) fn takes(&self, channel: &ChannelPath, may: May<'_>) -> bool {
+        let mut members = self.members.values();
+        self.members.is_empty() || members.any(|member| may(&member.agent, channel))
+    }
+
+    pub(super) fn has_room(&self, cost: usize, is_tight: bool) -> bool {
+        let limits = if is_tight { AT_LEAST } else { MOST };
+        let is_within = self.events < limits.events && self.bytes + cost <= limits.bytes;
+        self.events == 0 || is_within
+    }
+
+    /// A publisher finds no room. Returns the time since which there has been none.
+    pub(super) fn stall(&mut self, now: Duration) -> Duration {
+        *self.stalled_since.get_or_insert(now)
+    }
+
+    // ---- members ----
+
+    pub(super) fn join(&mut self, key: MemberKey, member: Member) {
+        self.free.insert((0, 0, key));
+        self.members.insert(key, member);
+        self.empty_since = None;
+    }
+
+    /// Gives nothing more to a member that is about to leave.
+    pub(super) fn close(&mut self, key: MemberKey) {
+        if let Some(member) = self.members.get_mut(&key) {
+            self.free.remove(&(member.has.len(), member.turn, key));
+            member.is_closed = true;
+        }
+    }
+
+    /// A member is gone. It may have had its events, so they are marked.
+    pub(super) fn leave(&mut self, key: MemberKey, over: &mut Over) {
+        self.close(key);
+        let Some(member) = self.members.remove(&key) else {
+            return;
+        };
+        // The next member has the oldest of them first.
+        for held in member.has.into_values().rev() {
+            self.take_back(held, None, true, None, over);
+        }
+    }
+
+    /// Whether a member has events.
+    pub(super) fn is_busy(&self, key: MemberKey) -> bool {
+        let member = self.members.get(&key);
+        member.is_some_and(|member| !member.has.is_empty())
+    }
+
+    /// Changes what a member has.
+    fn change<T>(
+        &mut self,
+        key: MemberKey,
+        change: impl FnOnce(&mut Member) -> Option<T>,
+    ) -> Option<T> {
+        let member = self.members.get_mut(&key)?;
+        self.free.remove(&(member.has.len(), member.turn, key));
+        let changed = change(member);
+        if !member.is_closed && member.has.len() < member.prefetch {
+            self.free.insert((member.has.len(), member.turn, key));
+        }
+        changed
+    }
+
+    /// The least busy member for an event that is not held.
+    pub(super) fn least_busy(&self, channel: &ChannelPath, may: May<'_>) -> Option<MemberKey> {
+        let members = self.members.iter();
+        members
+            .filter(|(_, member)| !member.is_closed && may(&member.agent, channel))
+            .min_by_key(|(_, member)| (member.has.len(), member.turn))
+            .map(|(key, _)| *key)
+    }
+
+    /// A member gets an event that is not held.
+    pub(super) fn take_turn(&mut self, key: MemberKey, turn: u64) {
+        self.change(key, |member| {
+            member.turn = turn;
+            Some(())
+        });
+    }
+
+    // ---- events ----
+
+    pub(super) fn hold(&mut self, held: Held, size: usize, now: Moment) {
+        self.events += 1;
+        self.bytes += held.cost;
+        let terms = QueueTerms::new(&held.header, size);
+        let mut lost = Vec::new();
+        self.waiting.push_accepted(held, terms, now, &mut lost);
+        // What has expired comes out at the next look.
+        for (held, _) in lost {
+            self.first.push_back(held);
+        }
+    }
+
+    /// When something changes without an event or a member coming or going.
+    pub(super) fn next_change(&self) -> Option<Moment> {
+        self.waiting.next_change()
+    }
+
+    /// Gives up what has expired.
+    fn expire(&mut self, now: Moment, over: &mut Over) {
+        let mut lost: Vec<(Held, Loss)> = Vec::new();
+        self.waiting.advance(now, &mut lost);
+        let (expired, others) = std::mem::take(&mut self.first)
+            .into_iter()
+            .partition(|held| held.header.is_expired(now));
+        self.first = others;
+        let expired: VecDeque<Held> = expired;
+        for held in lost.into_iter().map(|(held, _)| held).chain(expired) {
+            self.end(held, Fate::Expired, over);
+        }
+    }
+
+    /// Gives an event, under this number, to the least busy member that has room.
+    pub(super) fn give(
+        &mut self,
+        number: u64,
+        now: Moment,
+        may: May<'_>,
+        over: &mut Over,
+    ) -> Option<MemberKey> {
+        self.expire(now, over);
+        let mut free = self
+            .free
+            .iter()
+            .filter_map(|(_, _, key)| self.members.get(key));
+        if !free.any(Member::has_credit) {
+            return None;
+        }
+        for place in 0..self.first.len() {
+            if let Some(key) = self.choose(self.first.get(place)?, may) {
+                let held = self.first.remove(place)?;
+                return self.hand(key, number, held);
+            }
+        }
+        while self.first.len() < MOST_PARKED {
+            let held = self.waiting.pop(now, &mut Vec::new())?;
+            match self.choose(&held, may) {
+                Some(key) => return self.hand(key, number, held),
+                None => self.first.push_back(held),
+            }
+        }
+        None
+    }
+
+    fn choose(&self, held: &Held, may: May<'_>) -> Option<MemberKey> {
+        let suits = |key: &MemberKey| {
+            self.members.get(key).is_some_and(|member| {
+                held.refused_by != Some(*key)
+                    && member.has_credit()
+                    && may(&member.agent, &held.header.channel)
+            })
+        };
+        self.free.iter().map(|(_, _, key)| *key).find(suits)
+    }
+
+    fn hand(&mut self, key: MemberKey, number: u64, mut held: Held) -> Option<MemberKey> {
+        held.stranded_since = None;
+        self.change(key, |member| {
+            member.turn = number;
+            member.has.insert(number, held);
+            Some(key)
+        })
+    }
+
+    pub(super) fn held(&mut self, key: MemberKey, number: u64) -> Option<&mut Held> {
+        self.members.get_mut(&key)?.has.get_mut(&number)
+    }
+
+    /// A member has handled an event.
+    pub(super) fn handled(&mut self, key: MemberKey, number: u64, over: &mut Over) {
+        if let Some(held) = self.change(key, |member| member.has.remove(&number)) {
+            self.end(held, Fate::Handled, over);
+        }
+    }
+
+    /// A member does not take an event.
+    pub(super) fn returned(
+        &mut self,
+        key: MemberKey,
+        number: u64,
+        reason: Option<UndeliverableReason>,
+        over: &mut Over,
+    ) {
+        if let Some(held) = self.change(key, |member| member.has.remove(&number)) {
+            self.take_back(held, Some(key), false, reason, over);
+        }
+    }
+
+    /// An event that nobody can get.
+    pub(super) fn give_up(
+        &mut self,
+        key: MemberKey,
+        number: u64,
+        reason: UndeliverableReason,
+        over: &mut Over,
+    ) {
+        if let Some(held) = self.change(key, |member| member.has.remove(&number)) {
+            self.end(held, Fate::Failed(reason), over);
+        }
+    }
+
+    fn take_back(
+        &mut self,
+        mut held: Held,
+        refused_by: Option<MemberKey>,
+        may_be_again: bool,
+        reason: Option<UndeliverableReason>,
+        over: &mut Over,
+    ) {
+        held.tries += 1;
+        held.refused_by = refused_by;
+        held.header.may_be_again |= may_be_again;
+        held.reason = reason.or(held.reason);
+        if held.tries < MOST_TRIES {
+            self.first.push_front(held);
+        } else {
+            let reason = held.reason.take().unwrap_or_else(|| self.not_handled());
+            self.end(held, Fate::Failed(reason), over);
+        }
+    }
+
+    fn end(&mut self, held: Held, fate: Fate, over: &mut Over) {
+        self.events -= 1;
+        self.bytes -= held.cost;
+        self.stalled_since = None;
+        self.gate.open();
+        over.push((held, fate));
+    }
+
+    /// Gives up the events that no member may have for so long.
+    pub(super) fn care(&mut self, now: Now, patience: Duration, may: May<'_>, over: &mut Over) {
+        self.expire(now.moment, over);
+        let time = now.since_start;
+        let members = &self.members;
+        for held in &mut self.first {
+            let mut members = members.iter();
+            let suits = members.any(|(key, member)| {
+                held.refused_by != Some(*key) && may(&member.agent, &held.header.channel)
+            });
+            held.stranded_since = match suits {
+                true => None,
+                false => Some(held.stranded_since.unwrap_or(time)),
+            };
+        }
+        let is_long = |since: Duration| since + patience <= time;
+        let mut given_up: Vec<Held> = Vec::new();
+        let (stranded, others): (VecDeque<Held>, _) = std::mem::take(&mut self.first)
+            .into_iter()
+            .partition(|held| held.stranded_since.is_some_and(is_long));
+        self.first = others;
+        given_up.extend(stranded);
+        if self.members.is_empty() && is_long(*self.empty_since.get_or_insert(time)) {
+            given_up.extend(self.waiting.drain());
+        }
+        for mut held in given_up {
+            let reason = held.reason.take().unwrap_or_else(|| self.not_handled());
+            self.end(held, Fate::Failed(reason), over);
+        }
+    }
+
+    /// Why an event comes back to its publisher.
+    pub(super) fn not_handled(&self) -> UndeliverableReason {
+        UndeliverableReason::Refused {
+            reason: RefusalReason::OverLimit,
+            explanation: format!(
+                "no member of the group {:?} handled it: none came, none took anything for long, or each ended that \
+                 had it",
+                &*self.key.name
+            ),
+        }
+    }
+}
