@@ -20,6 +20,7 @@ from sealbus.channel import (
 )
 from sealbus.directory import Ams, Df
 from sealbus.errors import AgentStopped
+from sealbus.initiator import Initiates
 from sealbus.mark import Mark, Schedule, Supervise, check, marks_of
 from sealbus.performative import Performative
 from sealbus.tools import Answer, Tool, add_tools
@@ -81,7 +82,7 @@ def on(
     return Mark(described, concurrency, supervise, body)
 
 
-class Agent:
+class Agent(Initiates):
     """An agent: its state, and what it does when something happens to it.
 
     ============================  ==================================================  ========================

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from sealbus._sealbus import AclMessage, ChannelEvent, Filter, Message
 from sealbus.body import declare
@@ -35,6 +35,14 @@ CANCEL_LIMIT = 1.0
 """Seconds for handlers that were cancelled to end."""
 
 CUT_OFF = "it was cut off before it was done"
+
+
+@runtime_checkable
+class Opens(Protocol):
+    """A handler whose messages open conversations."""
+
+    def open(self, message: Message) -> Callable[[Message], Awaitable[None]]:
+        """Opens the conversation. Returns what goes through it."""
 
 
 class Handler:
@@ -201,7 +209,11 @@ class Handlers:
 
     def _begin(self, handler: Handler, message: Message) -> None:
         """Calls a handler beside the agent's own task."""
-        task = self._life.loop.create_task(self._call(handler, message))
+        method = getattr(self._life.agent, handler.attribute)
+        if isinstance(method, Opens):
+            # What follows the message is the conversation's from now on.
+            method = method.open(message)
+        task = self._life.loop.create_task(self._call(handler, message, method))
         handler.running.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -210,14 +222,18 @@ class Handlers:
 
         task.add_done_callback(ended)
 
-    async def _call(self, handler: Handler, message: Message) -> None:
+    async def _call(
+        self, handler: Handler, message: Message, method: Callable[[Message], Awaitable[None]] | None = None
+    ) -> None:
         """Calls a handler. It is the only place that does."""
+        if method is None:
+            method = getattr(self._life.agent, handler.attribute)
         number = id(message)
         self._answered[number] = False
         try:
             if handler.body is not None:
                 declare(message, handler.body)
-            await getattr(self._life.agent, handler.attribute)(message)
+            await method(message)
         except asyncio.CancelledError:
             reply = self._reply(message, Performative.FAILURE, CUT_OFF)
             if reply is not None and not _is_question(message):

@@ -1,0 +1,473 @@
+"""Conversations: each follows an interaction protocol, owns its messages, and keeps its deadlines.
+
+The rules of the protocols are those of the native half (:class:`sealbus._sealbus.Initiator` and
+:class:`~sealbus._sealbus.Participant`). What is here connects them with an agent: it sends what they say, gives them what
+arrives, and lets time pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sealbus import _sealbus
+from sealbus._sealbus import AID, AclMessage, DfAgentDescription, Filter, Message, ServiceDescription
+from sealbus.errors import AgentStopped, ContentError, ConversationError, ConversationTimeout, ProtocolError, SealbusError
+from sealbus.performative import Performative
+
+if TYPE_CHECKING:
+    from sealbus.clock import Timer
+    from sealbus.life import Life
+
+_T = TypeVar("_T")
+
+log = logging.getLogger("sealbus")
+
+Others = AID | str | ServiceDescription | DfAgentDescription | Iterable[AID | str]
+"""Agents: one, several, or all that the DF knows with this service."""
+
+NEVER = 2**53
+"""A moment that does not come."""
+
+REASON_LIMIT = 1000
+"""The longest reason in an answer, in characters."""
+
+BACKLOG = 256
+"""Messages that a conversation takes out of the mailbox before its program has taken them."""
+
+
+def draft(act: Performative, body: object = None) -> AclMessage:
+    """A message for a conversation to complete. An :class:`AclMessage` gives its content, and more such as an ontology."""
+    if isinstance(body, AclMessage):
+        return body.replace(performative=act)
+    return AclMessage(act) if body is None else AclMessage(act, body=body)
+
+
+def value_of(found: _T | Exception) -> _T:
+    """What was found, or the exception raised."""
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+class Conversation:
+    """What initiators and participants have in common."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._filter: Filter | None = None
+        self._timer: Timer | None = None
+        self._timer_for: int | None = None
+        self._changed: asyncio.Future[None] | None = None
+        self._is_open = False
+        self._is_over = False
+        self.refused_messages = 0
+        """Messages that came in the conversation and that its protocol does not allow, such as late ones."""
+
+    # ----- the machine
+
+    def _receive(self, message: Message) -> None:
+        """Takes a message of the conversation."""
+        raise NotImplementedError
+
+    def _lost(self, receiver: str) -> None:
+        """A message was not delivered to this agent."""
+        raise NotImplementedError
+
+    def _advance(self) -> None:
+        """Lets time pass."""
+        raise NotImplementedError
+
+    def _deadline(self) -> int | None:
+        """When :meth:`_advance` is due."""
+        raise NotImplementedError
+
+    def _has_room(self) -> bool:
+        """Whether the conversation takes more messages now."""
+        return True
+
+    # ----- messages
+
+    @property
+    def filter(self) -> Filter | None:
+        """The messages of the conversation."""
+        return self._filter
+
+    def _open(self, filter: Filter) -> None:
+        """From now on all messages that the filter takes come here and nowhere else."""
+        self._filter = filter
+        self._is_open = True
+        self._life.attend(self)
+        self.wake()
+
+    def wake(self) -> None:
+        """Takes the messages that have come. Called whenever there may be some, and when the agent is stopped."""
+        try:
+            while self._is_open and self._has_room():
+                # In vain, it makes the mailbox tell of the next message.
+                message = self._life.take(self)
+                if message is None:
+                    break
+                lost = message.undelivered
+                if lost is None:
+                    self._receive(message)
+                else:
+                    self._lost(lost[0])
+        except SealbusError as problem:
+            # The agent has left. What waits learns it.
+            log.debug("%s: a conversation ends: %s", self._life.name, problem)
+        self._note_change()
+
+    def _judge(self, received: str | _sealbus.Refused, message: Message) -> str | None:
+        """What a message means to the protocol; None if it does not allow it. It is answered then, if the standard says so."""
+        if isinstance(received, str):
+            return received
+        self.refused_messages += 1
+        log.debug("%s: %r is refused: %s", self._life.name, message, received.reason)
+        if received.answer is not None:
+            self._post([received.answer])
+        return None
+
+    def _post(self, messages: Iterable[AclMessage]) -> None:
+        """Sends messages without waiting for room at the receivers."""
+        life = self._life
+        for message in messages:
+            with suppress(SealbusError):
+                unsent = life.handle.try_send(message)
+                if unsent is not None:
+                    life.tasks.create(life.finish(unsent), "ignore")
+
+    async def _send(self, messages: Iterable[AclMessage]) -> None:
+        """Sends messages, and waits while a receiver has no room."""
+        life = self._life
+        self._keep_time()
+        for message in messages:
+            await life.settle()
+            unsent = life.handle.try_send(message)
+            if unsent is not None:
+                await life.finish(unsent)
+
+    # ----- time
+
+    def _now(self) -> int:
+        return round(self._life.clock.time() * 1000)
+
+    def _reply_by(self, message: AclMessage, timeout: float | None) -> AclMessage:
+        """The message with a deadline for its answer."""
+        if timeout is None:
+            return message
+        moment = datetime.fromtimestamp(self._life.clock.time() + timeout, UTC)
+        return message.replace(reply_by=moment)
+
+    def _keep_time(self) -> None:
+        """Has the clock call when the next deadline passes."""
+        deadline = None if self._is_over else self._deadline()
+        if deadline == self._timer_for:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_for = None, deadline
+        if deadline is not None:
+            # A moment later, so that the deadline has passed by then however the clock is rounded.
+            delay = max(0.0, deadline / 1000 - self._life.clock.time()) + 0.001
+            self._timer = self._life.clock.call_later(delay, self._pass_deadline)
+
+    def _pass_deadline(self) -> None:
+        self._timer = self._timer_for = None
+        if self._life.moving is not None:
+            # The agent can send again when it is known where it goes on.
+            self._life.moving.add_done_callback(lambda _: self._pass_deadline())
+        elif not self._is_over:
+            self._advance()
+            self._note_change()
+
+    # ----- waiting
+
+    def _note_change(self) -> None:
+        self._keep_time()
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+
+    async def _until(self, look: Callable[[], _T | None]) -> _T:
+        """Waits for what `look` finds in the state of the conversation."""
+        while True:
+            self._life.check_not_stopping()
+            found = look()
+            if found is not None:
+                return found
+            if self._is_over:
+                raise AgentStopped(self._life.name, "has ended this conversation")
+            if self._changed is None or self._changed.done():
+                self._changed = self._life.loop.create_future()
+            # Several may wait for it.
+            await asyncio.shield(self._changed)
+
+    def _close(self) -> None:
+        """Ends the conversation here. Nothing of it is left."""
+        self._is_over = True
+        if self._is_open:
+            self._is_open = False
+            self._life.ignore(self)
+        self._note_change()
+
+
+class InitiatorConversation(Conversation):
+    """The initiator's side of a conversation with one or several agents."""
+
+    protocol: str
+    """The name of the protocol, such as ``fipa-request``."""
+
+    def __init__(self, life: Life, to: Others, timeout: float | None) -> None:
+        super().__init__(life)
+        self._to = to
+        self._timeout = timeout
+        self._machine: _sealbus.Initiator | None = None
+        self.id = _sealbus.new_conversation_id()
+        """The conversation-id."""
+        self.refused: list[Message] = []
+        """The refusals."""
+        self.failed: list[Message] = []
+        """The answers ``failure`` and ``not-understood``."""
+
+    @property
+    def _opened(self) -> _sealbus.Initiator:
+        if self._machine is None:
+            raise AgentStopped(self._life.name, "has not begun this conversation: use 'async with'")
+        return self._machine
+
+    @property
+    def silent(self) -> list[AID]:
+        """The agents that did not answer in time."""
+        outcomes = ("timed-out", "unconfirmed")
+        return [branch.agent for branch in self._opened.branches if branch.outcome in outcomes]
+
+    @property
+    def undelivered(self) -> list[AID]:
+        """The agents that the platform could not deliver to, such as those that do not exist."""
+        return [branch.agent for branch in self._opened.branches if branch.outcome == "undeliverable"]
+
+    async def _begin(self, opening: AclMessage, timeout: float | None) -> None:
+        """Opens the conversation with this message."""
+        life = self._life
+        participants = await agents_of(life, self._to)
+        opening = self._reply_by(opening, timeout)
+        self._machine, messages = _sealbus.Initiator.open(
+            self.protocol, self.id, participants, opening, self._now()
+        )
+        self._open(Filter(conversation_id=self.id))
+        try:
+            await self._send(messages)
+        except BaseException:
+            self._leave()
+            raise
+
+    async def _say(
+        self,
+        act: Performative,
+        body: object = None,
+        to: Iterable[AID] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Sends a further message to these agents, or to all that go on."""
+        message = self._reply_by(draft(act, body), timeout)
+        agents = None if to is None else list(to)
+        await self._send(self._opened.send(message, self._now(), agents))
+
+    def _tell(self, act: Performative, body: object = None, to: Iterable[AID] | None = None) -> None:
+        """As :meth:`_say`, without waiting."""
+        agents = None if to is None else list(to)
+        self._post(self._opened.send(draft(act, body), self._now(), agents))
+
+    def end_by(self, timeout: float | None) -> None:
+        """Ends the whole conversation after so many seconds, whatever is missing then. The others are told."""
+        self._opened.end_by(NEVER if timeout is None else self._now() + round(timeout * 1000))
+        self._keep_time()
+
+    def _receive(self, message: Message) -> None:
+        machine = self._opened
+        meaning = self._judge(machine.receive(message, self._now()), message)
+        if meaning is None or message.sender is None:
+            return
+        if meaning == "step":
+            if message.performative == Performative.REFUSE:
+                self.refused.append(message)
+            elif message.performative in (Performative.FAILURE, Performative.NOT_UNDERSTOOD):
+                self.failed.append(message)
+        try:
+            self._heard(meaning, message, message.sender)
+        except ContentError as problem:
+            self._not_understood(message, message.sender, problem)
+
+    def _heard(self, meaning: str, message: Message, sender: AID) -> None:
+        """Takes a message that the protocol allows."""
+
+    def _not_understood(self, message: Message, sender: AID, problem: ContentError) -> None:
+        """An answer whose body is not as it was declared ends the conversation with its sender."""
+        self.failed.append(message)
+        branch = self._opened.branch(sender)
+        if branch is not None and branch.outcome is None:
+            self._tell(Performative.NOT_UNDERSTOOD, str(problem), [branch.agent])
+
+    def _lost(self, receiver: str) -> None:
+        self._opened.undeliverable(receiver)
+
+    def _deadline(self) -> int | None:
+        return self._opened.deadline
+
+    def _advance(self) -> None:
+        self._post(self._opened.advance(self._now()))
+
+    # ----- outcomes
+
+    def _outcome(self, agent: AID) -> str | None:
+        branch = self._opened.branch(agent)
+        return None if branch is None else branch.outcome
+
+    def _problem(self, agent: AID) -> ConversationError:
+        """Why the conversation with this agent, which has ended, had no result."""
+        outcome = self._outcome(agent) or "failed"
+        if outcome in ("timed-out", "unconfirmed"):
+            return ConversationTimeout(self._life.name, f"{agent} did not answer in time", outcome)
+        if outcome == "undeliverable":
+            return ConversationError(self._life.name, f"nothing can be delivered to {agent}", outcome)
+        for message in reversed([*self.refused, *self.failed]):
+            if message.sender == agent:
+                said = message.content_text
+                cause = f"{agent} answered {message.performative}" + (f": {said[:200]}" if said else "")
+                return ConversationError(self._life.name, cause, outcome, message)
+        return ConversationError(self._life.name, f"the conversation with {agent} has ended: {outcome}", outcome)
+
+    def _leave(self) -> None:
+        """Ends the conversation. The others are told, as far as they wait or work."""
+        if not self._is_open:
+            return
+        with suppress(SealbusError):
+            self._farewell()
+        machine = self._opened
+        machine.end_by(self._now())
+        self._post(machine.advance(self._now()))
+        self._close()
+
+    def _farewell(self) -> None:
+        """Says what the protocol has to say at the end."""
+
+
+async def agents_of(life: Life, others: Others) -> list[AID]:
+    """The agents themselves. The agent's own entry in the DF does not count."""
+    if isinstance(others, str | AID):
+        others = [others]
+    elif isinstance(others, ServiceDescription | DfAgentDescription):
+        found = await life.df.search(others)
+        return [entry.name for entry in found if entry.name is not None and entry.name != life.handle.aid]
+    return [life.handle.peer(agent) if isinstance(agent, str) else agent for agent in others]
+
+
+class Over(Exception):
+    """The conversation has ended while its participant was at work."""
+
+
+class ParticipantConversation(Conversation):
+    """A participant's side of a conversation."""
+
+    def __init__(self, life: Life, machine: _sealbus.Participant, opening: Message) -> None:
+        super().__init__(life)
+        self._machine = machine
+        self._waiting: deque[Message] = deque()
+        self._work: asyncio.Task[Any] | None = None
+        if opening.conversation_id is not None:
+            self._open(Filter(conversation_id=str(opening.conversation_id), sender=machine.initiator))
+        self._keep_time()
+
+    def _has_room(self) -> bool:
+        return len(self._waiting) < BACKLOG
+
+    def _receive(self, message: Message) -> None:
+        meaning = self._judge(self._machine.receive(message, self._now()), message)
+        if meaning == "cancel":
+            self._post([self._machine.answer_cancel(draft(Performative.INFORM), self._now())])
+        elif meaning is not None:
+            self._waiting.append(message)
+
+    def _lost(self, receiver: str) -> None:
+        self._machine.undeliverable()
+
+    def _advance(self) -> None:
+        self._machine.advance(self._now())
+
+    def _deadline(self) -> int | None:
+        return self._machine.deadline
+
+    def _note_change(self) -> None:
+        if self._work is not None and self._machine.outcome is not None:
+            self._work.cancel()
+        super()._note_change()
+
+    async def work(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Lets the agent work as long as the conversation goes on."""
+        self._machine.end_by(NEVER)
+        self._keep_time()
+        task = self._life.loop.create_task(work)
+        self._work = task
+        try:
+            await asyncio.wait([task])
+        finally:
+            self._work = None
+            if not task.done():
+                task.cancel()
+        if task.cancelled() or self._machine.outcome is not None:
+            # What it raised all the same is of interest.
+            if not task.cancelled() and (raised := task.exception()) is not None:
+                raise raised
+            raise Over
+        return task.result()
+
+    async def say(self, act: Performative, body: object = None) -> None:
+        """Sends a message, if the conversation still goes on."""
+        if self._machine.outcome is not None:
+            raise Over
+        message = self._machine.send(draft(act, body), self._now())
+        if self._filter is None and self._machine.outcome is None:
+            # The initiator gave the conversation no name, so that its messages are known by what they answer.
+            self._open(Filter(in_reply_to=str(message.reply_with), sender=self._machine.initiator))
+        await self._send([message])
+
+    def decline(self, act: Performative, reason: str) -> None:
+        """Says no, in the way that the protocol has at this stage."""
+        ways = (act, Performative.REFUSE, Performative.FAILURE, Performative.REJECT_PROPOSAL, Performative.NOT_UNDERSTOOD)
+        message = AclMessage(act, content=reason[:REASON_LIMIT])
+        for way in ways:
+            with suppress(ProtocolError):
+                self._post([self._machine.send(message.replace(performative=way), self._now())])
+                return
+
+    async def next(self, timeout: float) -> Message | None:
+        """What the initiator says next; None when the conversation has ended, such as after so many seconds of silence."""
+        self._machine.end_by(self._now() + round(timeout * 1000))
+        self._keep_time()
+
+        def look() -> tuple[Message | None] | None:
+            if self._waiting:
+                return (self._waiting.popleft(),)
+            return (None,) if self._machine.outcome is not None else None
+
+        (message,) = await self._until(look)
+        self.wake()
+        return message
+
+    @property
+    def outcome(self) -> str | None:
+        """How the conversation ended."""
+        return self._machine.outcome
+
+    def conclude(self) -> None:
+        """Ends the conversation if nothing more has to come."""
+        self._machine.conclude()
+
+    def close(self) -> None:
+        """Ends the conversation here."""
+        self._close()

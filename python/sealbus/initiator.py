@@ -1,0 +1,393 @@
+"""Initiators: the conversations that an agent opens, as ``async with`` blocks.
+
+Leaving a block ends its conversation, also by an exception or a cancellation: proposals without a decision are rejected, and
+agents that still work are told to stop (``cancel``). Any number of conversations go on at once, with ``asyncio.gather`` and
+in several tasks; what arrives in one goes nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+
+from sealbus._sealbus import AID, AclMessage, Message
+from sealbus.block import Block
+from sealbus.brokering import Proxy
+from sealbus.conversation import BACKLOG, Others, value_of
+from sealbus.errors import ConversationError
+from sealbus.negotiation import ContractNet, DutchAuction, EnglishAuction, IteratedContractNet
+from sealbus.performative import Performative
+
+if TYPE_CHECKING:
+    from sealbus.life import Life
+
+__all__ = ["Answers", "Initiates", "Offer", "Request", "Subscribed"]
+
+_B = TypeVar("_B")
+
+
+class Request(Block, Generic[_B]):
+    """A request for an action, or a query, to one or several agents; see :meth:`sealbus.Agent.request_action`."""
+
+    def __init__(
+        self,
+        life: Life,
+        protocol: str,
+        act: Performative,
+        body: object,
+        to: Others,
+        reply: Any,
+        timeout: float | None,
+    ) -> None:
+        super().__init__(life, act, body, to, reply, timeout)
+        self.protocol = protocol
+        self.agreed: list[AID] = []
+        """The agents that have agreed."""
+        self.results: list[Message[_B]] = []
+        """The results, in the order in which they came."""
+
+    async def _start(self) -> None:
+        await super()._start()
+        # Not the first answer alone, which may be `agree`.
+        self.end_by(self._timeout)
+
+    def _heard(self, meaning: str, message: Message, sender: AID) -> None:
+        if meaning == "step" and message.performative == Performative.AGREE:
+            self.agreed.append(sender)
+        elif meaning == "step" and message.performative == Performative.INFORM:
+            self._declare(message)
+            self.results.append(message)
+
+    async def result(self) -> Message[_B]:
+        """The first result. Raises :class:`~sealbus.ConversationError` if nobody gives one: the agent refused, failed or did
+        not understand, or :class:`~sealbus.ConversationTimeout`."""
+
+        def look() -> Message[_B] | ConversationError | None:
+            if self.results:
+                return self.results[0]
+            return self._problem(self._opened.branches[0].agent) if self._opened.has_ended else None
+
+        return value_of(await self._until(look))
+
+    async def all(self) -> list[Message[_B]]:
+        """The results of all agents. Those that gave none are in :attr:`refused`, :attr:`failed`, :attr:`silent` and
+        :attr:`undelivered`."""
+        await self._until(lambda: self._opened.has_ended or None)
+        return self.results
+
+    def __await__(self) -> Generator[Any, None, Message[_B]]:
+        return self._ask().__await__()
+
+    async def _ask(self) -> Message[_B]:
+        async with self:
+            return await self.result()
+
+
+class Offer(Block):
+    """A proposal to one or several agents; see :meth:`sealbus.Agent.propose`."""
+
+    protocol = "fipa-propose"
+
+    def __init__(self, life: Life, body: object, to: Others, timeout: float | None) -> None:
+        super().__init__(life, Performative.PROPOSE, body, to, None, timeout)
+        self.accepted: list[AID] = []
+        """The agents that accept."""
+        self.rejected: list[AID] = []
+        """The agents that reject."""
+
+    async def _start(self) -> None:
+        await super()._start()
+        await self._until(lambda: self._opened.has_ended or None)
+
+    def _heard(self, meaning: str, message: Message, sender: AID) -> None:
+        if message.performative == Performative.ACCEPT_PROPOSAL:
+            self.accepted.append(sender)
+        elif message.performative == Performative.REJECT_PROPOSAL:
+            self.rejected.append(sender)
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        return self._ask().__await__()
+
+    async def _ask(self) -> bool:
+        async with self:
+            for branch in self._opened.branches:
+                if branch.outcome not in ("accepted", "rejected"):
+                    raise self._problem(branch.agent)
+            return not self.rejected
+
+
+class _Stream(Block, Generic[_B]):
+    """Messages that come one after the other, for ``async for``."""
+
+    def __init__(
+        self, life: Life, act: Performative, body: object, to: Others, reply: Any, timeout: float | None
+    ) -> None:
+        super().__init__(life, act, body, to, reply, timeout)
+        self._news: deque[Message[_B]] = deque()
+
+    def _has_room(self) -> bool:
+        return len(self._news) < BACKLOG
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message[_B]:
+        message: Message[_B] = value_of(await self._until(self._look))
+        self.wake()
+        return message
+
+    def _look(self) -> Message[_B] | Exception | None:
+        if self._news:
+            return self._news.popleft()
+        return self._end() if self._opened.has_ended else None
+
+    def _end(self) -> Exception:
+        """What the loop ends with."""
+        return StopAsyncIteration()
+
+
+class Subscribed(_Stream[_B]):
+    """A subscription with one or several agents; see :meth:`sealbus.Agent.subscribe_to`."""
+
+    protocol = "fipa-subscribe"
+
+    async def _start(self) -> None:
+        await super()._start()
+        await self._until(lambda: not self._opened.count_at("asked") or None)
+        if self._opened.has_ended and not self._news:
+            raise self._end()
+
+    def _heard(self, meaning: str, message: Message, sender: AID) -> None:
+        if meaning == "step" and message.performative == Performative.INFORM and not self._ended(sender):
+            self._declare(message)
+            self._news.append(message)
+
+    def _ended(self, sender: AID) -> bool:
+        # The confirmation of a cancel is an `inform` as well.
+        return self._outcome(sender) is not None
+
+    def _end(self) -> Exception:
+        for branch in self._opened.branches:
+            if branch.outcome != "cancelled":
+                return self._problem(branch.agent)
+        return StopAsyncIteration()
+
+    async def cancel(self, *, timeout: float = 5.0) -> None:
+        """Ends the subscription, and waits until the others have confirmed it. What comes before that can still be read."""
+        await self._say(Performative.CANCEL, timeout=timeout)
+        await self._until(lambda: self._opened.has_ended or None)
+
+
+class Answers(_Stream[_B]):
+    """The answers of agents that another one finds; see :meth:`sealbus.Agent.broker` and :meth:`sealbus.Agent.recruit`."""
+
+    def __init__(
+        self, life: Life, protocol: str, proxy: Proxy, to: Others, reply: Any, most: int | None, timeout: float
+    ) -> None:
+        super().__init__(life, Performative.PROXY, proxy, to, reply, timeout)
+        self.protocol = protocol
+        self._most = most
+        self._count = 0
+
+    async def _start(self) -> None:
+        await super()._start()
+        self.end_by(self._timeout)
+
+    def _heard(self, meaning: str, message: Message, sender: AID) -> None:
+        if message.performative != Performative.INFORM:
+            if meaning == "recruit" and message.performative == Performative.REFUSE:
+                self.refused.append(message)
+            elif meaning == "recruit" and message.performative in (Performative.FAILURE, Performative.NOT_UNDERSTOOD):
+                self.failed.append(message)
+            return
+        self._declare(message)
+        self._news.append(message)
+        self._count += 1
+        if self._count == self._most:
+            self._opened.conclude()
+
+    def _end(self) -> Exception:
+        for branch in self._opened.branches:
+            late = branch.outcome == "timed-out" and branch.stage == "asked"
+            if late or branch.outcome in ("refused", "failed", "not-understood", "undeliverable"):
+                return self._problem(branch.agent)
+        return StopAsyncIteration()
+
+
+class Initiates:
+    """What an agent begins with others: the methods of :class:`sealbus.Agent` for the interaction protocols of FIPA.
+
+    `to` names the agents: one, several, or, by a :class:`~sealbus.ServiceDescription`, all that the DF knows. `body` is the
+    content (:mod:`sealbus.body`), or an :class:`~sealbus.AclMessage` that has it. With `reply` the answers' bodies are of this
+    type; an answer that does not fit counts as :attr:`failed`.
+    """
+
+    @property
+    def _living(self) -> Life:
+        raise NotImplementedError
+
+    @overload
+    def contract_net(
+        self, call: object, *, to: Others, reply: type[_B], timeout: float
+    ) -> ContractNet[_B]: ...
+    @overload
+    def contract_net(self, call: object, *, to: Others, reply: Any = None, timeout: float) -> ContractNet[Any]: ...
+    def contract_net(self, call: object, *, to: Others, reply: Any = None, timeout: float) -> ContractNet[Any]:
+        """Calls for proposals (``fipa-contract-net``), and waits until all have answered, at most `timeout` seconds::
+
+            async with self.contract_net(Task(12), to=sellers, reply=Bid, timeout=5) as auction:
+                best = min(auction.proposals, key=lambda proposal: proposal.body.cost)
+                done = await best.accept(timeout=60)
+
+        Who gave no proposal is in ``refused``, ``failed``, ``silent`` and ``undelivered``. Leaving the block rejects the
+        proposals that were not accepted.
+        """
+        return ContractNet(self._living, call, to, reply, timeout)
+
+    @overload
+    def iterated_contract_net(
+        self, call: object, *, to: Others, reply: type[_B], timeout: float
+    ) -> IteratedContractNet[_B]: ...
+    @overload
+    def iterated_contract_net(self, call: object, *, to: Others, reply: Any = None, timeout: float) -> IteratedContractNet[Any]: ...
+    def iterated_contract_net(self, call: object, *, to: Others, reply: Any = None, timeout: float) -> IteratedContractNet[Any]:
+        """As :meth:`contract_net`, with further rounds (``fipa-iterated-contract-net``)::
+
+            async with self.iterated_contract_net(Order(100), to=suppliers, reply=Offer, timeout=5) as net:
+                await net.call_again(Order(80), sorted(net.proposals, key=price)[:3])
+        """
+        return IteratedContractNet(self._living, call, to, reply, timeout)
+
+    @overload
+    def english_auction(
+        self, goods: object, *, to: Others, reply: type[_B], timeout: float
+    ) -> EnglishAuction[_B]: ...
+    @overload
+    def english_auction(self, goods: object, *, to: Others, reply: Any = None, timeout: float) -> EnglishAuction[Any]: ...
+    def english_auction(self, goods: object, *, to: Others, reply: Any = None, timeout: float) -> EnglishAuction[Any]:
+        """Holds an auction in which the price rises (``fipa-auction-english``), with rounds of `timeout` seconds::
+
+            async with self.english_auction("a vase", to=bidders, timeout=1) as auction:
+                price = 10
+                while await auction.call(price):
+                    price += 5
+                deal = await auction.sell(timeout=60)
+        """
+        return EnglishAuction(self._living, goods, to, reply, timeout)
+
+    @overload
+    def dutch_auction(
+        self, goods: object, *, to: Others, reply: type[_B], timeout: float
+    ) -> DutchAuction[_B]: ...
+    @overload
+    def dutch_auction(self, goods: object, *, to: Others, reply: Any = None, timeout: float) -> DutchAuction[Any]: ...
+    def dutch_auction(self, goods: object, *, to: Others, reply: Any = None, timeout: float) -> DutchAuction[Any]:
+        """Holds an auction in which the price falls (``fipa-auction-dutch``), with rounds of at most `timeout` seconds::
+
+            async with self.dutch_auction("tulips", to=bidders, timeout=1) as auction:
+                for price in range(100, 20, -5):
+                    if sale := await auction.call(price):
+                        break
+        """
+        return DutchAuction(self._living, goods, to, reply, timeout)
+
+    @overload
+    def request_action(
+        self, action: object, *, to: Others, reply: type[_B], timeout: float | None = None
+    ) -> Request[_B]: ...
+    @overload
+    def request_action(self, action: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]: ...
+    def request_action(self, action: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]:
+        """Requests an action (``fipa-request``). Awaited, it gives the result, or raises
+        :class:`~sealbus.ConversationError`; as a block it can also ask several agents, and leaving it cancels::
+
+            done = await self.request_action(Order("tea"), to="waiter", reply=Bill, timeout=30)
+            async with self.request_action(Order("tea"), to=waiters, timeout=30) as orders:
+                bills = await orders.all()
+        """
+        return Request(self._living, "fipa-request", Performative.REQUEST, action, to, reply, timeout)
+
+    @overload
+    def request_when(
+        self, action: object, *, to: Others, reply: type[_B], timeout: float | None = None
+    ) -> Request[_B]: ...
+    @overload
+    def request_when(self, action: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]: ...
+    def request_when(self, action: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]:
+        """Requests an action as soon as a condition holds (``fipa-request-when``); as :meth:`request_action`."""
+        return Request(self._living, "fipa-request-when", Performative.REQUEST_WHEN, action, to, reply, timeout)
+
+    @overload
+    def query_if(
+        self, question: object, *, to: Others, reply: type[_B], timeout: float | None = None
+    ) -> Request[_B]: ...
+    @overload
+    def query_if(self, question: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]: ...
+    def query_if(self, question: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]:
+        """Asks whether something is true (``fipa-query``); as :meth:`request_action`."""
+        return Request(self._living, "fipa-query", Performative.QUERY_IF, question, to, reply, timeout)
+
+    @overload
+    def query_ref(
+        self, question: object, *, to: Others, reply: type[_B], timeout: float | None = None
+    ) -> Request[_B]: ...
+    @overload
+    def query_ref(self, question: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]: ...
+    def query_ref(self, question: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]:
+        """Asks for what is meant (``fipa-query``); as :meth:`request_action`."""
+        return Request(self._living, "fipa-query", Performative.QUERY_REF, question, to, reply, timeout)
+
+    @overload
+    def subscribe_to(
+        self, what: object, *, to: Others, reply: type[_B], timeout: float | None = None
+    ) -> Subscribed[_B]: ...
+    @overload
+    def subscribe_to(self, what: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Subscribed[Any]: ...
+    def subscribe_to(self, what: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Subscribed[Any]:
+        """Subscribes to what an agent knows (``fipa-subscribe``). The block begins when it has agreed, within `timeout` seconds, and
+        leaving it cancels::
+
+            async with self.subscribe_to("temperature", to="sensor", reply=float, timeout=5) as news:
+                async for message in news:
+                    print(message.body)
+        """
+        return Subscribed(self._living, Performative.SUBSCRIBE, what, to, reply, timeout)
+
+    def propose(self, body: object, *, to: Others, timeout: float | None = None) -> Offer:
+        """Proposes to do something (``fipa-propose``). Awaited, it says whether all accept; as a block it has ``accepted`` and
+        ``rejected``."""
+        return Offer(self._living, body, to, timeout)
+
+    def broker(
+        self,
+        message: AclMessage,
+        *,
+        service: str,
+        to: AID | str,
+        reply: Any = None,
+        most: int | None = None,
+        timeout: float,
+    ) -> Answers[Any]:
+        """Has a broker give a message to the agents with this service, and pass on what they answer (``fipa-brokering``), up to
+        `most` answers within `timeout` seconds::
+
+            async with self.broker(question, service="weather", to="broker", timeout=5) as answers:
+                async for answer in answers: ...
+        """
+        proxy = Proxy.of(service, message)
+        return Answers(self._living, "fipa-brokering", proxy, to, reply, most, timeout)
+
+    def recruit(
+        self,
+        message: AclMessage,
+        *,
+        service: str,
+        to: AID | str,
+        reply: Any = None,
+        most: int | None = None,
+        timeout: float,
+    ) -> Answers[Any]:
+        """As :meth:`broker`, but the agents answer themselves (``fipa-recruiting``)."""
+        proxy = Proxy.of(service, message)
+        return Answers(self._living, "fipa-recruiting", proxy, to, reply, most, timeout)

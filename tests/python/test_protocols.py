@@ -1,0 +1,559 @@
+"""Every protocol of FIPA between agents, both roles: the usual course, refusals, failures, silence, and early ends."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sealbus import (
+    AID,
+    AclMessage,
+    Agent,
+    Bid,
+    ConversationError,
+    ConversationTimeout,
+    Failure,
+    Message,
+    NotUnderstood,
+    Order,
+    Platform,
+    Proposal,
+    ProtocolError,
+    Proxy,
+    Refuse,
+    ServiceDescription,
+    on,
+    on_brokering,
+    on_contract_net,
+    on_dutch_auction,
+    on_english_auction,
+    on_iterated_contract_net,
+    on_propose,
+    on_query,
+    on_recruiting,
+    on_request,
+    on_request_when,
+    on_subscribe,
+)
+
+
+@dataclass
+class Task:
+    hours: int
+
+
+@dataclass
+class Price:
+    euros: float
+
+
+@pytest.fixture
+async def platform() -> AsyncIterator[Platform]:
+    async with Platform() as platform:
+        yield platform
+
+
+class Witness(Agent):
+    """Notes what no conversation takes."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.stray: list[Message] = []
+
+    async def on_message(self, message: Message) -> None:
+        self.stray.append(message)
+
+
+async def settled(condition: Any) -> None:
+    """Waits until something is so."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+# ----- contract net
+
+
+class Bidder(Agent):
+    def __init__(self, name: str, euros: float) -> None:
+        super().__init__(name)
+        self.euros = euros
+        self.heard: list[str] = []
+
+    async def setup(self) -> None:
+        await self.df.register(ServiceDescription("painter", "painter"))
+
+    @on_contract_net(Task)
+    async def bid(self, call: Message[Task]) -> Price:
+        if self.euros > 100:
+            raise Refuse("busy")
+        return Price(self.euros * call.body.hours)
+
+    @bid.perform
+    async def work(self, order: Order[Price]) -> str:
+        if self.euros == 13:
+            raise Failure("the ladder broke")
+        self.heard.append("ordered")
+        return f"done for {order.offer.euros:g}"
+
+    @bid.rejected
+    async def lost(self, order: Order[Price]) -> None:
+        self.heard.append("rejected")
+
+
+async def test_a_contract_net_finds_the_best_bid_and_rejects_the_others(platform: Platform) -> None:
+    prices = [20, 10, 30, 200]
+    bidders = [await platform.start(Bidder(f"bidder-{price}", price)) for price in prices]
+    buyer = await platform.start(Witness("buyer"))
+    await platform.start(Agent("sleeper"))
+    names: list[AID | str] = [bidder.aid for bidder in bidders]
+    async with buyer.contract_net(Task(3), to=[*names, "sleeper", "nobody"], reply=Price, timeout=2) as net:
+        assert sorted(proposal.body.euros for proposal in net.proposals) == [30, 60, 90]
+        assert [message.sender_name for message in net.refused] == [bidders[3].aid.name]
+        assert [agent.local_name for agent in net.silent] == ["sleeper"]
+        assert [agent.local_name for agent in net.undelivered] == ["nobody"]
+        assert not net.failed
+        best = min(net.proposals, key=lambda proposal: proposal.body.euros)
+        done = await best.accept(result=str, timeout=60)
+        assert done.body == "done for 30"
+    await settled(lambda: all(bidder.heard for bidder in bidders[:3]))
+    assert [bidder.heard for bidder in bidders] == [["rejected"], ["ordered"], ["rejected"], []]
+    assert not buyer.stray
+
+
+async def test_the_bidders_of_a_contract_net_may_come_from_the_directory(platform: Platform) -> None:
+    for price in (5, 7):
+        await platform.start(Bidder(f"bidder-{price}", price))
+    buyer = await platform.start(Agent("buyer"))
+    async with asyncio.timeout(60):
+        while len(await buyer.df.search("painter")) < 2:
+            await asyncio.sleep(0.01)
+    painters = ServiceDescription.of_type("painter")
+    async with buyer.contract_net(Task(1), to=painters, reply=Price, timeout=60) as net:
+        assert sorted(proposal.body.euros for proposal in net.proposals) == [5, 7]
+    with pytest.raises(ProtocolError, match="at least one participant"):
+        async with buyer.contract_net(Task(1), to=ServiceDescription.of_type("plumber"), timeout=60):
+            pass
+
+
+async def test_a_failed_order_raises_and_another_bid_can_be_taken(platform: Platform) -> None:
+    bidders = [await platform.start(Bidder(f"bidder-{price}", price)) for price in (13, 20)]
+    buyer = await platform.start(Agent("buyer"))
+    names = [bidder.aid for bidder in bidders]
+    async with buyer.contract_net(Task(1), to=names, reply=Price, timeout=60) as net:
+        first, second = sorted(net.proposals, key=lambda proposal: proposal.body.euros)
+        with pytest.raises(ConversationError, match="the ladder broke") as raised:
+            await first.accept(timeout=60)
+        assert raised.value.outcome == "failed"
+        assert (await second.accept(timeout=60)).text == "done for 20"
+        with pytest.raises(ProtocolError):
+            await second.accept(timeout=60)
+
+
+async def test_a_bid_that_is_no_bid_is_answered_and_does_not_count(platform: Platform) -> None:
+    class Odd(Agent):
+        @on_contract_net()
+        async def bid(self, call: Message) -> dict[str, str]:
+            return {"euros": "many"}
+
+    await platform.start(Odd("odd"))
+    buyer = await platform.start(Agent("buyer"))
+    async with buyer.contract_net(Task(1), to="odd", reply=Price, timeout=60) as net:
+        assert not net.proposals and [message.performative for message in net.failed] == ["propose"]
+
+
+async def test_a_bidder_answers_for_its_errors_and_lives(platform: Platform) -> None:
+    class Faulty(Agent):
+        @on_contract_net(Task)
+        async def bid(self, call: Message[Task]) -> Price:
+            if call.body.hours == 1:
+                raise ValueError("the safe's number is 4711")
+            if call.body.hours == 2:
+                raise NotUnderstood("what?")
+            return Price(1)
+
+    faulty = await platform.start(Faulty("faulty"))
+    buyer = await platform.start(Agent("buyer"))
+    async with buyer.contract_net(Task(1), to="faulty", timeout=60) as net:
+        [refusal] = net.refused
+        assert refusal.text == "bid of faulty raised ValueError"
+    async with buyer.contract_net(Task(2), to="faulty", timeout=60) as net:
+        assert [message.text for message in net.failed] == ["what?"]
+    async with buyer.contract_net("no task", to="faulty", timeout=60) as net:
+        assert [message.performative for message in net.failed] == ["not-understood"]
+    async with buyer.contract_net(Task(3), to="faulty", timeout=60) as net:
+        assert len(net.proposals) == 1
+    assert faulty.failures == 2
+
+
+async def test_a_block_that_is_cancelled_stops_the_work(platform: Platform) -> None:
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    class Slow(Agent):
+        @on_contract_net()
+        async def bid(self, call: Message) -> str:
+            return "mine"
+
+        @bid.perform
+        async def work(self, order: Order[str]) -> None:
+            begun.set()
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                stopped.set()
+
+    await platform.start(Slow("slow"))
+    buyer = await platform.start(Agent("buyer"))
+
+    async def buy() -> None:
+        async with buyer.contract_net("x", to="slow", timeout=60) as net:
+            await net.proposals[0].accept()
+
+    task = asyncio.create_task(buy())
+    async with asyncio.timeout(60):
+        await begun.wait()
+        task.cancel()
+        await stopped.wait()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    begun.clear()
+    stopped.clear()
+    async with buyer.contract_net("x", to="slow", timeout=60) as net:
+        with pytest.raises(ConversationTimeout):
+            await net.proposals[0].accept(timeout=0.2)
+    async with asyncio.timeout(60):
+        await stopped.wait()
+
+
+async def test_many_conversations_at_once_do_not_mix(platform: Platform) -> None:
+    for number in range(5):
+        await platform.start(Bidder(f"bidder-{number + 1}", number + 1))
+    buyer = await platform.start(Witness("buyer"))
+
+    async def buy(hours: int) -> str:
+        names = [f"bidder-{number + 1}" for number in range(5)]
+        async with buyer.contract_net(Task(hours), to=names, reply=Price, timeout=60) as net:
+            assert sorted(it.body.euros for it in net.proposals) == [hours * price for price in range(1, 6)]
+            best = min(net.proposals, key=lambda it: it.body.euros)
+            return (await best.accept(timeout=60)).text
+
+    done = await asyncio.gather(*(buy(hours) for hours in range(1, 41)))
+    assert done == [f"done for {hours}" for hours in range(1, 41)]
+    assert not buyer.stray
+
+
+async def test_an_iterated_contract_net_goes_on_with_some(platform: Platform) -> None:
+    class Haggler(Agent):
+        def __init__(self, name: str, euros: float) -> None:
+            super().__init__(name)
+            self.euros = euros
+            self.rejections = 0
+
+        @on_iterated_contract_net(Task)
+        async def bid(self, call: Message[Task]) -> Price:
+            self.euros -= call.body.hours
+            return Price(self.euros)
+
+        @bid.perform
+        async def work(self, order: Order[Price]) -> Price:
+            return order.offer
+
+        @bid.rejected
+        async def lost(self, order: Order[Price]) -> None:
+            self.rejections += 1
+
+    hagglers = [await platform.start(Haggler(f"haggler-{euros}", euros)) for euros in (100, 80, 90)]
+    buyer = await platform.start(Agent("buyer"))
+    names = [haggler.aid for haggler in hagglers]
+
+    def price(proposal: Proposal[Price]) -> float:
+        return proposal.body.euros
+
+    async with buyer.iterated_contract_net(Task(1), to=names, reply=Price, timeout=60) as net:
+        cheap = sorted(net.proposals, key=price)[:2]
+        assert [price(it) for it in cheap] == [79, 89]
+        again = await net.call_again(Task(10), cheap)
+        assert sorted(map(price, again)) == [69, 79]
+        done = await min(again, key=price).accept(result=Price, timeout=60)
+        assert done.body == Price(69)
+    await settled(lambda: [it.rejections for it in hagglers] == [1, 0, 1])
+
+
+# ----- request, query, propose
+
+
+class Clerk(Agent):
+    open = False
+
+    @on_request()
+    async def serve(self, request: Message) -> str | None:
+        match request.text:
+            case "refuse":
+                raise Refuse("closed")
+            case "fail":
+                raise Failure("broken")
+            case "crash":
+                raise RuntimeError("4711")
+            case "slow":
+                await asyncio.sleep(3600)
+            case "nothing":
+                return None
+        return request.text.upper()
+
+    @on_query(int)
+    async def double(self, query: Message[int]) -> int:
+        return query.body * 2
+
+    @on_request_when()
+    async def when(self, request: Message) -> str:
+        while not self.open:
+            await asyncio.sleep(0.01)
+        return "open"
+
+    @on_propose()
+    async def judge(self, proposal: Message) -> bool:
+        return proposal.text == "good"
+
+
+async def test_requests_and_queries(platform: Platform) -> None:
+    clerk, guest = await platform.start(Clerk("clerk")), await platform.start(Witness("guest"))
+    assert (await guest.request_action("tea", to="clerk", timeout=60)).text == "TEA"
+    assert (await guest.request_action("nothing", to="clerk", timeout=60)).content is None
+    for word, outcome, says in [("refuse", "refused", "closed"), ("fail", "failed", "broken")]:
+        with pytest.raises(ConversationError, match=says) as raised:
+            await guest.request_action(word, to="clerk", timeout=60)
+        assert raised.value.outcome == outcome and raised.value.message is not None
+    with pytest.raises(ConversationError, match="serve of clerk raised RuntimeError"):
+        await guest.request_action("crash", to="clerk", timeout=60)
+    with pytest.raises(ConversationTimeout):
+        await guest.request_action("slow", to="clerk", timeout=0.2)
+    with pytest.raises(ConversationError) as lost:
+        await guest.request_action("tea", to="nobody", timeout=60)
+    assert lost.value.outcome == "undeliverable"
+    assert (await guest.query_ref(21, to="clerk", reply=int, timeout=60)).body == 42
+    assert (await guest.query_if(1, to="clerk", reply=int, timeout=60)).body == 2
+    with pytest.raises(ConversationError) as misfit:
+        await guest.query_ref("x", to="clerk", timeout=60)
+    assert misfit.value.outcome == "not-understood"
+    async with guest.request_action("tea", to=["clerk", "nobody"], timeout=60) as request:
+        assert [message.text for message in await request.all()] == ["TEA"]
+        assert len(request.undelivered) == 1
+    async with guest.request_when("the door is open", to="clerk", timeout=60) as waiting:
+        await settled(lambda: waiting.agreed)
+        assert not waiting.results
+        clerk.open = True
+        assert (await waiting.result()).text == "open"
+
+
+async def test_a_request_is_decided_on_and_then_done(platform: Platform) -> None:
+    class Worker(Agent):
+        @on_request()
+        async def decide(self, request: Message) -> None:
+            if request.text == "no":
+                raise Refuse("no")
+
+        @decide.perform
+        async def work(self, request: Message) -> str:
+            return f"did {request.text}"
+
+    await platform.start(Worker("worker"))
+    boss = await platform.start(Agent("boss"))
+    async with boss.request_action("it", to="worker", timeout=60) as request:
+        assert (await request.result()).text == "did it"
+        assert [agent.local_name for agent in request.agreed] == ["worker"]
+    with pytest.raises(ConversationError, match="no"):
+        await boss.request_action("no", to="worker", timeout=60)
+
+
+async def test_proposals_are_accepted_and_rejected(platform: Platform) -> None:
+    await platform.start(Clerk("clerk"))
+    guest = await platform.start(Agent("guest"))
+    assert await guest.propose("good", to="clerk", timeout=60)
+    assert not await guest.propose("bad", to="clerk", timeout=60)
+    with pytest.raises(ConversationError):
+        await guest.propose("good", to="nobody", timeout=60)
+    async with guest.propose("good", to=["clerk", "nobody"], timeout=60) as offer:
+        assert len(offer.accepted) == 1 and not offer.rejected and len(offer.undelivered) == 1
+
+
+# ----- subscribe
+
+
+class Sensor(Agent):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.closed = 0
+
+    @on_subscribe()
+    async def values(self, subscription: Message) -> AsyncIterator[int]:
+        most = 10**9 if subscription.text == "all" else int(subscription.text)
+        if most < 0:
+            raise Refuse("no")
+        try:
+            for number in range(most):
+                yield number
+                await asyncio.sleep(0)
+        finally:
+            self.closed += 1
+
+
+async def test_subscriptions_begin_end_and_are_left(platform: Platform) -> None:
+    sensor, reader = await platform.start(Sensor("sensor")), await platform.start(Agent("reader"))
+    heard = []
+    with pytest.raises(ConversationError, match="nothing more to tell"):
+        async with reader.subscribe_to("3", to="sensor", reply=int, timeout=60) as news:
+            async for message in news:
+                heard.append(message.body)
+    assert heard == [0, 1, 2]
+    with pytest.raises(ConversationError) as refused:
+        async with reader.subscribe_to("-1", to="sensor", timeout=60):
+            pass
+    assert refused.value.outcome == "refused"
+    async with reader.subscribe_to("all", to="sensor", reply=int, timeout=60) as news:
+        heard = []
+        async for message in news:
+            heard.append(message.body)
+            if len(heard) == 500:
+                break
+    assert heard == list(range(500))
+    await settled(lambda: sensor.closed == 2)
+    async with reader.subscribe_to("all", to="sensor", timeout=60) as news:
+        await news.cancel()
+    await settled(lambda: sensor.closed == 3)
+
+
+# ----- auctions
+
+
+class Collector(Agent):
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(name)
+        self.limit = limit
+        self.bought: list[int] = []
+
+    @on_english_auction(int)
+    async def bid(self, bid: Bid[int]) -> bool:
+        assert bid.auction.text == "a vase"
+        return bid.price <= self.limit
+
+    @bid.perform
+    async def pay(self, order: Order[Any]) -> str:
+        self.bought.append(order.call.body)
+        return f"{self.name} pays"
+
+    @on_dutch_auction(int)
+    async def buy(self, bid: Bid[int]) -> bool:
+        return bid.price <= self.limit
+
+    @buy.perform
+    async def note(self, order: Order[Any]) -> None:
+        self.bought.append(order.call.body)
+
+
+async def test_an_english_auction_ends_with_the_highest_bid(platform: Platform) -> None:
+    collectors = [await platform.start(Collector(f"collector-{limit}", limit)) for limit in (20, 45, 30)]
+    seller = await platform.start(Witness("seller"))
+    names = [collector.aid for collector in collectors]
+    async with seller.english_auction("a vase", to=names, timeout=0.7) as auction:
+        price = 10
+        while await auction.call(price):
+            price += 10
+        assert price == 50 and auction.leader is not None
+        deal = await auction.sell(timeout=60)
+        assert deal.text == "collector-45 pays"
+    assert collectors[1].bought == [40]
+    async with seller.english_auction("a vase", to=names, timeout=0.2) as auction:
+        assert await auction.call(100) is None
+        with pytest.raises(ProtocolError, match="nobody has bid"):
+            await auction.sell()
+    assert not seller.stray
+
+
+async def test_a_dutch_auction_sells_to_the_first_bid(platform: Platform) -> None:
+    collectors = [await platform.start(Collector(f"collector-{limit}", limit)) for limit in (20, 45, 30)]
+    seller = await platform.start(Witness("seller"))
+    sold = []
+    async with seller.dutch_auction("tulips", to=[it.aid for it in collectors], timeout=0.5) as auction:
+        for price in (50, 40, 35):
+            if sale := await auction.call(price):
+                sold.append((sale.agent.local_name, price))
+    assert sold == [("collector-45", 40), ("collector-45", 35)]
+    await settled(lambda: collectors[1].bought == [40, 35])
+    assert not seller.stray
+
+
+# ----- brokering and recruiting
+
+
+class Broker(Agent):
+    @on_brokering()
+    async def find(self, proxy: Proxy) -> ServiceDescription:
+        if proxy.service == "forbidden":
+            raise Refuse("not here")
+        return proxy.wanted
+
+    @on_recruiting()
+    async def hire(self, proxy: Proxy) -> ServiceDescription:
+        return proxy.wanted
+
+
+class Weather(Agent):
+    async def setup(self) -> None:
+        await self.df.register(ServiceDescription("weather", "weather"))
+
+    @on_query()
+    async def tell(self, query: Message) -> str:
+        return f"{self.name}: {query.text} is fine"
+
+
+async def test_a_broker_passes_answers_on_and_a_recruiter_brings_people_together(platform: Platform) -> None:
+    await platform.start(Broker("finder"))
+    for number in range(3):
+        await platform.start(Weather(f"weather-{number}"))
+    guest = await platform.start(Witness("guest"))
+    async with asyncio.timeout(60):
+        while len(await guest.df.search("weather")) < 3:
+            await asyncio.sleep(0.01)
+    question = AclMessage("query-ref", content="tomorrow", protocol="fipa-query")
+    expected = {f"weather-{number}: tomorrow is fine" for number in range(3)}
+    async with guest.broker(question, service="weather", to="finder", most=3, timeout=60) as answers:
+        assert {message.text async for message in answers} == expected
+    async with guest.recruit(question, service="weather", to="finder", most=3, timeout=60) as answers:
+        senders = {message.sender_name.partition("@")[0] async for message in answers}
+        assert senders == {"weather-0", "weather-1", "weather-2"}
+    for service, outcome in [("forbidden", "refused"), ("plumber", "failed")]:
+        with pytest.raises(ConversationError) as raised:
+            async with guest.broker(question, service=service, to="finder", timeout=60) as answers:
+                async for _ in answers:
+                    pass
+        assert raised.value.outcome == outcome
+    assert not guest.stray
+
+
+# ----- what is not by the rules
+
+
+async def test_hostile_participants_do_not_disturb_a_conversation(platform: Platform) -> None:
+    class Hostile(Agent):
+        @on("cfp")
+        async def shout(self, call: Message) -> None:
+            for act in ("inform", "agree", "accept-proposal", "propose", "propose", "inform", "not-understood"):
+                await self.reply(call, act, "x")
+
+    await platform.start(Hostile("hostile"))
+    await platform.start(Bidder("bidder-1", 1))
+    buyer = await platform.start(Witness("buyer"))
+    async with buyer.contract_net(Task(1), to=["hostile", "bidder-1"], timeout=60) as net:
+        assert [proposal.agent.local_name for proposal in net.proposals if proposal.agent.local_name != "hostile"] == ["bidder-1"]
+        await settled(lambda: net.refused_messages)
+
+
+async def test_nothing_is_left_of_ended_conversations(platform: Platform) -> None:
+    await platform.start(Clerk("clerk"))
+    guest = await platform.start(Witness("guest"))
+    await asyncio.gather(*(guest.request_action(f"{number}", to="clerk", timeout=60) for number in range(200)))
+    assert not guest._living._waiters
+    clerk = next(life for life in platform._lives.values() if life.handle.name == "clerk")
+    await settled(lambda: not clerk._waiters)
