@@ -29,7 +29,7 @@ class Worker(Agent):
     def __init__(self) -> None:
         super().__init__()
         self.heard: dict[str, list[int]] = {}
-        self.failures: list[str] = []
+        self.undelivered: list[str] = []
         self.accepted = 0
         self.sending: asyncio.Task[None] | None = None
 
@@ -56,7 +56,7 @@ class Worker(Agent):
                 numbers = self.heard.setdefault(message.sender.local_name, [])
                 numbers.append(int(message.content_text or ""))
             case Performative.FAILURE:
-                self.failures.append(message.content_text or "")
+                self.undelivered.append(message.content_text or "")
             case Performative.REQUEST:
                 answer = await self.obey(*json.loads(message.content_text or ""))
                 await self.reply(message, Performative.INFORM, json.dumps(answer))
@@ -79,7 +79,7 @@ class Worker(Agent):
             case ("heard",):
                 return self.heard
             case ("failures",):
-                return self.failures
+                return self.undelivered
             case "big", receiver, size:
                 try:
                     await self.send(AclMessage(Performative.INFORM, receiver, b"7" * size))
