@@ -40,7 +40,9 @@ class Wires:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for machine in self.machines:
+        for number, machine in enumerate(self.machines, 1):
+            # The kernel takes its time to end a namespace with the wire in it. The next walk uses the same names.
+            subprocess.run(["ip", "link", "delete", self.wire(number)], check=False, capture_output=True)
             subprocess.run(["ip", "netns", "delete", machine], check=False, capture_output=True)
         subprocess.run(["ip", "link", "delete", self.bridge], check=False, capture_output=True)
 

@@ -3,6 +3,7 @@
 //!
 //! The service does no I/O. Its caller writes the changed rows to the store before a certificate leaves.
 
+mod certificates;
 mod events;
 mod revocation;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use sealbus_control::admin::CertificateStatus;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_store::{Row, Rows};
 
+use certificates::Certificates;
 pub use events::Events;
 
 const CERTIFICATE_ROW: &str = "certificate/";
@@ -98,8 +100,7 @@ pub struct CaService {
     /// How many certificates may be alive or denied at a time. Each has room on the deny list.
     room: usize,
     pruned: Timestamp,
-    issued: HashMap<Serial, IssuedCertificate>,
-    by_process: HashMap<String, Vec<Serial>>,
+    issued: Certificates,
     events: Events,
     rows: Rows,
 }
@@ -155,8 +156,7 @@ impl CaService {
         rows: impl IntoIterator<Item = (&'r str, &'r [u8])>,
         now: Timestamp,
     ) -> Result<Self, CaServiceError> {
-        let mut issued = HashMap::new();
-        let mut by_process: HashMap<String, Vec<Serial>> = HashMap::new();
+        let mut issued = Certificates::default();
         let mut leaves: BTreeMap<String, Hash> = BTreeMap::new();
         let mut denials: BTreeMap<String, &[u8]> = BTreeMap::new();
         let mut events = Events::default();
@@ -166,13 +166,7 @@ impl CaService {
                 error: error.to_string(),
             };
             if key.starts_with(CERTIFICATE_ROW) {
-                let certificate: IssuedCertificate =
-                    serde_json::from_slice(value).map_err(damaged)?;
-                let serial = certificate.record.serial;
-                if let Some(process) = &certificate.process {
-                    by_process.entry(process.clone()).or_default().push(serial);
-                }
-                issued.insert(serial, certificate);
+                issued.insert(serde_json::from_slice(value).map_err(damaged)?);
             } else if key.starts_with(LEAF_ROW) {
                 leaves.insert(key.to_owned(), leaf_hash(value));
             } else if key.starts_with(DENY_LIST_ROW) {
@@ -209,7 +203,6 @@ impl CaService {
             room: revocation::ROOM,
             pruned: now,
             issued,
-            by_process,
             events,
             rows: Rows::default(),
         };
@@ -384,35 +377,19 @@ impl CaService {
         };
         self.rows.put(certificate_row(serial), &certificate);
         self.revocable += usize::from(certificate.is_revocable());
-        self.issued.insert(serial, certificate);
-        if let Some(process) = process {
-            self.by_process
-                .entry(process.to_owned())
-                .or_default()
-                .push(serial);
-        }
+        self.issued.insert(certificate);
         Ok((issued.chain, serial))
     }
 
     /// Forgets expired certificates. The issuance log keeps everything.
     pub fn prune(&mut self, now: Timestamp) {
-        let over: Vec<Serial> = self
-            .issued
-            .iter()
-            .filter(|(_, found)| found.record.not_after.plus(SHOWN_AFTER_EXPIRY) < now)
-            .map(|(serial, _)| *serial)
-            .collect();
         self.pruned = now;
-        for serial in over {
-            let gone = self.issued.remove(&serial);
-            self.revocable -= usize::from(gone.is_some_and(|gone| gone.is_revocable()));
-            self.rows.delete(certificate_row(serial));
+        let is_over =
+            |found: &IssuedCertificate| found.record.not_after.plus(SHOWN_AFTER_EXPIRY) < now;
+        for gone in self.issued.take(is_over) {
+            self.revocable -= usize::from(gone.is_revocable());
+            self.rows.delete(certificate_row(gone.record.serial));
         }
-        let issued = &self.issued;
-        self.by_process.retain(|_, serials| {
-            serials.retain(|serial| issued.contains_key(serial));
-            !serials.is_empty()
-        });
         self.deny_list.prune(now);
     }
 

@@ -1,5 +1,6 @@
 //! Revoking, and the deny list that tells of it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sealbus_control::{Fault, FaultCode};
@@ -64,12 +65,10 @@ impl CaService {
             _ => false,
         };
         let serials: Vec<Serial> = self
-            .by_process
-            .get(process)
-            .into_iter()
-            .flatten()
-            .filter(|serial| self.issued.get(serial).is_some_and(of_agent))
-            .copied()
+            .issued
+            .of_process(process)
+            .filter(|found| of_agent(found))
+            .map(|found| found.record.serial)
             .collect();
         self.revoke(&serials, reason, None, now)
     }
@@ -87,15 +86,15 @@ impl CaService {
     ) -> Result<Vec<IssuedCertificate>, Fault> {
         let local = what.split('@').next().unwrap_or(what);
         let serial: Option<Serial> = what.parse().ok();
-        let living: Vec<Serial> = self
+        let by_serial = serial.and_then(|serial| self.issued.get(&serial));
+        let living: BTreeSet<Serial> = self
             .issued
-            .values()
+            .of_subject(local)
+            .chain(by_serial)
             .filter(|found| found.revoked.is_none() && found.record.not_after >= now)
-            .filter(|found| {
-                serial == Some(found.record.serial) || subject(&found.record.identity) == local
-            })
             .map(|found| found.record.serial)
             .collect();
+        let living: Vec<Serial> = living.into_iter().collect();
         if living.is_empty() {
             let message = format!("no living certificate belongs to {what}");
             return Err(Fault::new(FaultCode::Unknown, message)
@@ -124,7 +123,7 @@ impl CaService {
             if !matches!(record.identity, Identity::Agent { .. }) {
                 continue;
             }
-            if self.deny_list.identities().count() >= FOR_OPERATORS / 2 {
+            if self.deny_list.identities().len() >= FOR_OPERATORS / 2 {
                 let message = format!(
                     "{} is revoked, but what it sent before and still waits is delivered: the deny list holds no more senders",
                     record.identity

@@ -350,7 +350,7 @@ impl DenyList {
     }
 
     /// All denied identities with the start that their certificates need.
-    pub fn identities(&self) -> impl Iterator<Item = (&Identity, Timestamp, Denial)> + '_ {
+    pub fn identities(&self) -> impl ExactSizeIterator<Item = (&Identity, Timestamp, Denial)> + '_ {
         self.identities
             .entries()
             .iter()

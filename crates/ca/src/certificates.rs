@@ -1,0 +1,69 @@
+//! The certificates that were issued and have not expired long ago, by serial number, process and subject.
+
+use std::collections::HashMap;
+
+use sealbus_seal::Serial;
+
+use super::{IssuedCertificate, subject};
+
+/// Issued certificates.
+#[derive(Default)]
+pub(crate) struct Certificates {
+    all: HashMap<Serial, IssuedCertificate>,
+    by_process: HashMap<String, Vec<Serial>>,
+    by_subject: HashMap<String, Vec<Serial>>,
+}
+
+impl Certificates {
+    pub(crate) fn insert(&mut self, certificate: IssuedCertificate) {
+        let serial = certificate.record.serial;
+        if let Some(process) = &certificate.process {
+            let of_process = self.by_process.entry(process.clone()).or_default();
+            of_process.push(serial);
+        }
+        let subject = subject(&certificate.record.identity);
+        self.by_subject.entry(subject).or_default().push(serial);
+        self.all.insert(serial, certificate);
+    }
+
+    pub(crate) fn get(&self, serial: &Serial) -> Option<&IssuedCertificate> {
+        self.all.get(serial)
+    }
+
+    pub(crate) fn get_mut(&mut self, serial: &Serial) -> Option<&mut IssuedCertificate> {
+        self.all.get_mut(serial)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &IssuedCertificate> {
+        self.all.values()
+    }
+
+    /// The certificates of a process and of its agents.
+    pub(crate) fn of_process(&self, process: &str) -> impl Iterator<Item = &IssuedCertificate> {
+        let serials = self.by_process.get(process).into_iter().flatten();
+        serials.filter_map(|serial| self.all.get(serial))
+    }
+
+    /// The certificates of an agent, by its local name, or of a node.
+    pub(crate) fn of_subject(&self, subject: &str) -> impl Iterator<Item = &IssuedCertificate> {
+        let serials = self.by_subject.get(subject).into_iter().flatten();
+        serials.filter_map(|serial| self.all.get(serial))
+    }
+
+    /// Takes out the certificates that are over.
+    pub(crate) fn take(
+        &mut self,
+        is_over: impl Fn(&IssuedCertificate) -> bool,
+    ) -> Vec<IssuedCertificate> {
+        let over = self.all.extract_if(|_, found| is_over(found));
+        let taken: Vec<IssuedCertificate> = over.map(|(_, taken)| taken).collect();
+        let all = &self.all;
+        for index in [&mut self.by_process, &mut self.by_subject] {
+            index.retain(|_, serials| {
+                serials.retain(|serial| all.contains_key(serial));
+                !serials.is_empty()
+            });
+        }
+        taken
+    }
+}
