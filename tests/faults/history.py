@@ -56,7 +56,8 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
     """Compares the history of a sender with that of a receiver.
 
     A sender that is killed cannot be told: the last messages of a life that was killed are excused, unless they were kept on
-    disk before they were accepted.
+    disk before they were accepted. A kept message counts as delivered when the receiver has taken it: the one that a killed receiver
+    had in hand is excused.
     """
     verdict = Verdict()
     begun: set[int] = set()
@@ -83,7 +84,13 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
         last_life = None if was_moved else accepted
     last: dict[int, int] = {}
     gaps = 0
+    #: What each life of the receiver that was killed may have had in hand.
+    in_hand: set[int] = set()
+    latest, before = None, ""
     for event, *values in received:
+        if event == "life" and before != "saved" and latest is not None:
+            in_hand.add(latest + 1)
+        before = event
         if event != "heard" or values[0] != sender:
             continue
         _, number, again, missed = values
@@ -93,9 +100,12 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
         elif number < last.get(number // LIFE, -1) and not again:
             verdict.reordered.append(number)
         verdict.heard.add(number)
+        latest = number
         last[number // LIFE] = max(number, last.get(number // LIFE, -1))
     verdict.invented = verdict.heard - begun
     missing = verdict.accepted - verdict.heard - verdict.told
+    if kind == "persistent":
+        missing -= in_hand
     if kind in ("direct", "channel"):
         for accepted in killed:
             arrived = accepted & verdict.heard

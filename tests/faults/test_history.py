@@ -49,6 +49,13 @@ def test_a_life_that_goes_on_beside_the_next_one():
     assert verdict(sent, heard(0, 1, *later(1, 0), 2)).reordered == later(0)
 
 
+def test_the_kept_message_that_a_killed_receiver_had_in_hand_is_excused():
+    sent = accepted(0, 1, 2, 3)
+    assert verdict(sent, [*heard(0), SECOND, *heard(2, 3)], "persistent").is_clean()
+    assert verdict(sent, [*heard(0), SECOND, *heard(3)], "persistent").lost == {2}
+    assert verdict(sent, [*heard(0), ["saved", 0], SECOND, *heard(2, 3)], "persistent").lost == {1}
+
+
 def test_doubled_reordered_and_invented():
     assert verdict(accepted(0, 1), heard(0, 1, 1)).doubled == [1]
     assert verdict(accepted(0, 1), [*heard(0, 1), ["heard", "source", 1, True, 0]]).is_clean()
