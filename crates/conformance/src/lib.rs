@@ -40,7 +40,7 @@ pub use table::{Column, StaleColumn, table};
 
 /// A limit far above any real duration, so that no case depends on speed. A broker takes half a minute to notice that a
 /// process is dead, and as long to give back its messages. On a heavily overloaded machine that was a minute.
-const LONG: Duration = Duration::from_secs(240);
+const LONG: Duration = Duration::from_secs(600);
 /// Processes of a platform that cases run on.
 const PROCESSES: usize = 3;
 
