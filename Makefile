@@ -138,9 +138,9 @@ test-rabbitmq-cluster: binary package rabbitmq-server ## A platform on a cluster
 
 TRANSPORT ?= mesh
 demo: $(STAMPS)/tools ## Certified agents on two nodes talk, and impostors are refused; TRANSPORT=rabbitmq for a broker
-	$(call say,Building the sealbus binary (lightly optimised; the first time takes some minutes))
+	$(call say,Building the sealbus binary (only the path of a message is optimised; the first time takes some minutes))
 	$(CARGO) build --locked --profile demo -p sealbus-cli
-	$(call say,Building the Python wheel (lightly optimised))
+	$(call say,Building the Python wheel (likewise))
 	cd python && $(abspath $(BIN))/maturin build --locked --profile demo --out $(abspath $(WHEELS))
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps $$(ls -t $(WHEELS)/sealbus-*.whl | head -1)
 	$(call say,Running the demo)
