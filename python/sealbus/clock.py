@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
 from typing import Protocol
 
@@ -44,6 +44,11 @@ class Clock:
             return None
         seconds = when.timestamp() if isinstance(when, datetime) else self.time() + when
         return max(0, round(seconds * 1000))
+
+    def hold(self) -> AbstractContextManager[None]:
+        """For a wait whose end does not depend on the time, such as that for a directory of the platform: a clock that a test
+        moves stands still meanwhile."""
+        return nullcontext()
 
     async def sleep(self, delay: float) -> None:
         """Waits so many seconds."""

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sealbus import _sealbus
-from sealbus._sealbus import AID, AclMessage, DfAgentDescription, Filter, Message, ServiceDescription
+from sealbus._sealbus import AID, AclMessage, DfAgentDescription, Message, ServiceDescription
 from sealbus.errors import AgentStopped, ContentError, ConversationError, ConversationTimeout, ProtocolError, SealbusError
 from sealbus.performative import Performative
 
@@ -60,11 +60,11 @@ class Conversation:
 
     def __init__(self, life: Life) -> None:
         self._life = life
-        self._filter: Filter | None = None
+        self._queue: _sealbus.Conversation | None = None
+        self._number = 0
         self._timer: Timer | None = None
         self._timer_for: int | None = None
         self._changed: asyncio.Future[None] | None = None
-        self._is_open = False
         self._is_over = False
         self.refused_messages = 0
         """Messages that came in the conversation and that its protocol does not allow, such as late ones."""
@@ -93,26 +93,22 @@ class Conversation:
 
     # ----- messages
 
-    @property
-    def filter(self) -> Filter | None:
-        """The messages of the conversation."""
-        return self._filter
-
-    def _open(self, filter: Filter) -> None:
-        """From now on all messages that the filter takes come here and nowhere else."""
-        self._filter = filter
-        self._is_open = True
-        self._life.attend(self)
+    def _open(self, queue: _sealbus.Conversation) -> None:
+        """From now on all messages of the conversation come here and nowhere else."""
+        self._queue = queue
+        self._number = self._life.begin_conversation(queue, self)
         self.wake()
+
+    def _next(self) -> Message | None:
+        # In vain, it makes the queue tell of the next message.
+        if self._queue is None or self._life.moving is not None or not self._has_room():
+            return None
+        return self._queue.try_next()
 
     def wake(self) -> None:
         """Takes the messages that have come. Called whenever there may be some, and when the agent is stopped."""
         try:
-            while self._is_open and self._has_room():
-                # In vain, it makes the mailbox tell of the next message.
-                message = self._life.take(self)
-                if message is None:
-                    break
+            while (message := self._next()) is not None:
                 lost = message.undelivered
                 if lost is None:
                     self._receive(message)
@@ -210,9 +206,10 @@ class Conversation:
     def _close(self) -> None:
         """Ends the conversation here. Nothing of it is left."""
         self._is_over = True
-        if self._is_open:
-            self._is_open = False
-            self._life.ignore(self)
+        if self._queue is not None:
+            queue, self._queue = self._queue, None
+            self._life.end_conversation(self._number, self)
+            queue.close()
         self._note_change()
 
 
@@ -259,7 +256,7 @@ class InitiatorConversation(Conversation):
         self._machine, messages = _sealbus.Initiator.open(
             self.protocol, self.id, participants, opening, self._now()
         )
-        self._open(Filter(conversation_id=self.id))
+        self._open(life.handle.open_conversation(self.id, None))
         try:
             await self._send(messages)
         except BaseException:
@@ -344,7 +341,7 @@ class InitiatorConversation(Conversation):
 
     def _leave(self) -> None:
         """Ends the conversation. The others are told, as far as they wait or work."""
-        if not self._is_open:
+        if self._queue is None:
             return
         with suppress(SealbusError):
             self._farewell()
@@ -380,7 +377,7 @@ class ParticipantConversation(Conversation):
         self._waiting: deque[Message] = deque()
         self._work: asyncio.Task[Any] | None = None
         if opening.conversation_id is not None:
-            self._open(Filter(conversation_id=str(opening.conversation_id), sender=machine.initiator))
+            self._open(life.handle.open_conversation(str(opening.conversation_id), machine.initiator))
         self._keep_time()
 
     def _has_room(self) -> bool:
@@ -431,9 +428,9 @@ class ParticipantConversation(Conversation):
         if self._machine.outcome is not None:
             raise Over
         message = self._machine.send(draft(act, body), self._now())
-        if self._filter is None and self._machine.outcome is None:
+        if self._queue is None and self._machine.outcome is None:
             # The initiator gave the conversation no name, so that its messages are known by what they answer.
-            self._open(Filter(in_reply_to=str(message.reply_with), sender=self._machine.initiator))
+            self._open(self._life.handle.open_replies(str(message.reply_with)))
         await self._send([message])
 
     def decline(self, act: Performative, reason: str) -> None:

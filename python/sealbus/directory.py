@@ -85,7 +85,7 @@ class Df:
     ) -> list[DfAgentDescription]:
         """All entries that match, or at most so many."""
         request = _sealbus.df_search(self._aid, _template(template), most)
-        return _sealbus.df_found(await self._life.request(request, timeout))
+        return _sealbus.df_found(await consult(self._life, request, timeout))
 
     async def subscribe(
         self, template: str | ServiceDescription | DfAgentDescription
@@ -96,7 +96,7 @@ class Df:
         return Subscription(self._life, request, _sealbus.df_told)
 
     async def _ask(self, request: AclMessage, timeout: float) -> None:
-        _sealbus.directory_done(await self._life.request(request, timeout))
+        _sealbus.directory_done(await consult(self._life, request, timeout))
 
     def _entry(
         self, services: Iterable[ServiceDescription], description: DfAgentDescription | None
@@ -153,7 +153,7 @@ class Subscription(Generic[_Entry]):
     async def cancel(self) -> None:
         """Ends the subscription, and drops the news that were not read."""
         try:
-            answer = await self._life.request(_sealbus.df_cancel(self._request), ANSWER_TIME)
+            answer = await consult(self._life, _sealbus.df_cancel(self._request), ANSWER_TIME)
         except RequestTimeout:
             # Some directories just stop.
             return
@@ -183,7 +183,7 @@ class Ams:
     ) -> list[AmsAgentDescription]:
         """All agents that match; every agent without a template."""
         request = _sealbus.ams_search(self._aid, template or AmsAgentDescription(), most)
-        return _sealbus.ams_found(await self._life.request(request, timeout))
+        return _sealbus.ams_found(await consult(self._life, request, timeout))
 
     async def subscribe(
         self, template: AmsAgentDescription | None = None
@@ -206,6 +206,12 @@ class Ams:
         name = self._life.handle.peer(agent) if isinstance(agent, str) else agent
         found = await self.search(AmsAgentDescription(name), timeout=timeout)
         return found[0] if found else None
+
+
+async def consult(life: Life, request: AclMessage, timeout: float) -> Message:
+    """Asks a directory. Its answer is a matter of no time."""
+    with life.clock.hold():
+        return await life.request(request, timeout)
 
 
 def _aid(agent: AID | str) -> AID:

@@ -227,6 +227,11 @@ class Initiates:
     def _living(self) -> Life:
         raise NotImplementedError
 
+    @property
+    def late_messages(self) -> int:
+        """How many messages came after the end of their conversation, or were left unread by it, and were dropped."""
+        return self._living.handle.late_messages
+
     @overload
     def contract_net(
         self, call: object, *, to: Others, reply: type[_B], timeout: float

@@ -11,6 +11,7 @@ from sealbus._sealbus import (
     AID,
     AclMessage,
     AgentHandle,
+    Conversation,
     Filter,
     Message,
     Unsent,
@@ -50,15 +51,19 @@ TURN = 256
 """Messages an agent takes or sends without a pause before other work of the loop gets its turn."""
 
 
-class Receiver(Protocol):
+class Wakes(Protocol):
+    """Somebody who waits for messages."""
+
+    def wake(self) -> None:
+        """There may be a message, or the agent is being stopped."""
+
+
+class Receiver(Wakes, Protocol):
     """Somebody whom the messages that a filter takes belong to."""
 
     @property
     def filter(self) -> Filter | None:
         """The messages."""
-
-    def wake(self) -> None:
-        """There may be a message, or the agent is being stopped."""
 
 
 class _Waiter:
@@ -96,8 +101,8 @@ class Life:
         self._pump = platform.pump
         self._takes_messages = agent._takes_messages()
         self._waiters: list[Receiver] = []
-        self._askers: set[_Waiter] = set()
-        """Those who wait for the reply to a request, which comes to them alone."""
+        self._askers: set[Wakes] = set()
+        """Those who have a conversation, whose messages come to them alone."""
         # Set while the agent is at rest: done when there is something to do.
         self._rest: asyncio.Future[None] | None = None
         self.tasks = Tasks(self)
@@ -225,6 +230,18 @@ class Life:
             if awaited:
                 return self.handle.try_receive_except(awaited)
         return self.handle.try_receive(waiter.filter)
+
+    def begin_conversation(self, conversation: Conversation, owner: Wakes) -> int:
+        """Wakes the owner of a conversation when it has messages. The number ends it."""
+        self._askers.add(owner)
+        number = self._pump.listen(owner.wake)
+        conversation.set_hook(self._pump.native, number)
+        return number
+
+    def end_conversation(self, number: int, owner: Wakes) -> None:
+        """Ends :meth:`begin_conversation`."""
+        self._askers.discard(owner)
+        self._pump.ignore(number)
 
     def attend(self, receiver: Receiver) -> None:
         """From now on the receiver alone gets its messages, with :meth:`take`."""
@@ -513,6 +530,7 @@ class Life:
             # What came meanwhile.
             self._open()
             self._news()
+            self._wake_waiters()
 
     async def _hear_failures(self) -> None:
         """In a process that the platform has given up: lets the agent hear of each message that may not have arrived."""

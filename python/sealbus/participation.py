@@ -11,7 +11,7 @@ from sealbus import _sealbus
 from sealbus._sealbus import Message
 from sealbus.body import declare
 from sealbus.conversation import Over, ParticipantConversation
-from sealbus.errors import ContentError, NegativeAnswer
+from sealbus.errors import ContentError, NegativeAnswer, SealbusError
 from sealbus.handlers import CUT_OFF
 from sealbus.mark import MARKS, Mark, Supervise
 from sealbus.performative import Performative
@@ -129,6 +129,17 @@ class _Bound:
 
     def open(self, message: Message) -> Callable[[Message], Awaitable[None]]:
         """Enters the conversation that a message opens."""
+        try:
+            return self._enter(message)
+        except SealbusError as problem:
+            raised = problem
+
+        async def fail(message: Message) -> None:
+            raise raised
+
+        return fail
+
+    def _enter(self, message: Message) -> Callable[[Message], Awaitable[None]]:
         life = self._agent._living
         now = round(life.clock.time() * 1000)
         machine = _sealbus.Participant.open(self._participates.protocol, message, now)

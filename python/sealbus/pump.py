@@ -20,6 +20,8 @@ class Pump:
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._mailboxes: dict[int, Callable[[], None]] = {}
         self._count = 0
+        self.news = 0
+        """How often there was news."""
         self._has_log = log.begin(self._native)
         # The selector that waits in the runtime, if the loop has one.
         self._selector = loop.selector if isinstance(loop, EventLoop) and loop.selector.drives else None
@@ -87,6 +89,8 @@ class Pump:
 
     def _drain(self) -> None:
         mailboxes, calls = self._native.take()
+        if mailboxes or calls:
+            self.news += 1
         if self._has_log:
             log.flush()
         for number in mailboxes:

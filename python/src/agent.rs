@@ -18,7 +18,7 @@ use sealbus_process::{AgentHandle, Parting, Thawed, Wish};
 use crate::acl::aid::PyAid;
 use crate::acl::message::PyAclMessage;
 use crate::channel::{self, PyChannelHandle, PySubscriptionHandle};
-use crate::conversation::PyOpenRequest;
+use crate::conversation::{PyConversation, PyOpenRequest};
 use crate::error;
 use crate::filter::PyFilter;
 use crate::message::PyMessage;
@@ -251,6 +251,31 @@ impl PyAgentHandle {
             OpenRequest::open(handle.sender(), &handle.conversations(), &mut request)
         })?;
         Ok((PyAclMessage::new(request), PyOpenRequest::new(open)))
+    }
+
+    /// Opens the conversation of this name, with all agents or with one. From now on it gets its messages.
+    fn open_conversation(
+        &self,
+        id: &str,
+        peer: Option<&Bound<'_, PyAid>>,
+    ) -> PyResult<PyConversation> {
+        let opened = self.with(|handle| match peer {
+            Some(peer) => handle.conversations().open_with(id, &peer.get().0.name),
+            None => handle.conversations().open(id),
+        })?;
+        opened.map(PyConversation::new).map_err(error::protocol)
+    }
+
+    /// Opens a conversation that has no name, for the replies to one message.
+    fn open_replies(&self, tag: &str) -> PyResult<PyConversation> {
+        let opened = self.with(|handle| handle.conversations().open_reply(None, tag))?;
+        Ok(PyConversation::new(opened))
+    }
+
+    /// The messages that came after the end of their conversation, or that it left unread, and that were dropped.
+    #[getter]
+    fn late_messages(&self) -> PyResult<u64> {
+        self.with(|handle| handle.conversations().ignored())
     }
 
     // ----- receiving

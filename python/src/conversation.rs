@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use sealbus::process::OpenRequest;
+use sealbus_bus::Conversation;
 
 use crate::message::PyMessage;
 use crate::pump::PyPump;
@@ -51,6 +52,40 @@ impl PyOpenRequest {
         // A task of the runtime sends what has to wait.
         let _entered = runtime.as_ref().map(|runtime| runtime.enter());
         drop(open);
+        Ok(())
+    }
+}
+
+/// A conversation, which owns its messages.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "Conversation")]
+pub(crate) struct PyConversation(Owned<Mutex<Option<Conversation>>>);
+
+impl PyConversation {
+    pub(crate) fn new(conversation: Conversation) -> Self {
+        Self(Owned::new(Mutex::new(Some(conversation))))
+    }
+}
+
+#[pymethods]
+impl PyConversation {
+    /// Makes `pump` report a message under the number `waiter`, after a vain `try_next`.
+    fn set_hook(&self, pump: &PyPump, waiter: u64) -> PyResult<()> {
+        let signal = pump.signal()?;
+        if let Some(conversation) = self.0.get()?.lock().as_ref() {
+            conversation.set_hook(move || signal.mail(waiter));
+        }
+        Ok(())
+    }
+
+    /// The next message, if it has come.
+    fn try_next(&self, py: Python<'_>) -> PyResult<Option<Py<PyMessage>>> {
+        let message = self.0.get()?.lock().as_ref().and_then(Conversation::try_recv);
+        message.map(|message| PyMessage::make(py, message)).transpose()
+    }
+
+    /// Ends the conversation. Its late messages are dropped and counted.
+    fn close(&self) -> PyResult<()> {
+        drop(self.0.get()?.lock().take());
         Ok(())
     }
 }

@@ -41,7 +41,7 @@ mod _sealbus {
     #[pymodule_export]
     use crate::channel::{PyChannelEvent, PyChannelHandle, PyRepliesHandle, PySubscriptionHandle};
     #[pymodule_export]
-    use crate::conversation::{PyOpenRequest, new_conversation_id};
+    use crate::conversation::{PyConversation, PyOpenRequest, new_conversation_id};
     #[pymodule_export]
     use crate::directory::{
         ams_found, ams_search, ams_subscribe, ams_told, df_cancel, df_deregister, df_found,

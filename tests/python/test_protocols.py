@@ -345,6 +345,7 @@ async def test_requests_and_queries(platform: Platform) -> None:
         assert not waiting.results
         clerk.open = True
         assert (await waiting.result()).text == "open"
+    assert not guest.stray
 
 
 async def test_a_request_is_decided_on_and_then_done(platform: Platform) -> None:
@@ -554,6 +555,31 @@ async def test_nothing_is_left_of_ended_conversations(platform: Platform) -> Non
     await platform.start(Clerk("clerk"))
     guest = await platform.start(Witness("guest"))
     await asyncio.gather(*(guest.request_action(f"{number}", to="clerk", timeout=60) for number in range(200)))
-    assert not guest._living._waiters
-    clerk = next(life for life in platform._lives.values() if life.handle.name == "clerk")
-    await settled(lambda: not clerk._waiters)
+    for life in platform._lives.values():
+        await settled(lambda: not life._waiters and not life._askers)
+
+
+async def test_a_late_answer_is_dropped_and_counted(platform: Platform) -> None:
+    class Late(Agent):
+        @on("request")
+        async def serve(self, request: Message) -> None:
+            await asyncio.sleep(0.3)
+            await self.reply(request, "inform", "late")
+
+    await platform.start(Late("late"))
+    guest = await platform.start(Witness("guest"))
+    with pytest.raises(ConversationTimeout):
+        await guest.request_action("x", to="late", timeout=0.1)
+    await settled(lambda: guest.late_messages)
+    assert not guest.stray
+
+
+async def test_messages_without_a_conversation_id_are_served_too(platform: Platform) -> None:
+    await platform.start(Bidder("bidder-2", 2))
+    probe = await platform.start(Agent("probe"))
+    await probe.send(AclMessage("cfp", "bidder-2", body=Task(3), reply_with="call"))
+    offer = await probe.receive(timeout=60)
+    assert (offer.performative, offer.in_reply_to, offer.body_as(Price)) == ("propose", "call", Price(6))
+    await probe.send(offer.create_reply("accept-proposal"))
+    done = await probe.receive(timeout=60)
+    assert (done.performative, done.text) == ("inform", "done for 6")

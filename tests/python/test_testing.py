@@ -1,0 +1,158 @@
+"""The test kit: time that moves when it is told, probes, and faults."""
+
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from sealbus import AclMessage, Agent, Message, PlatformError, ReceiveTimeout, ServiceDescription, every, on, on_request
+from sealbus.testing import TestBed
+
+
+@dataclass
+class Reading:
+    number: int
+
+
+class Sensor(Agent):
+    """Tells a reading every minute."""
+
+    number = 0
+
+    @every(60.0)
+    async def measure(self) -> None:
+        self.number += 1
+        await self.send(AclMessage("inform", "station", body=Reading(self.number)))
+
+
+class Station(Agent):
+    def __init__(self) -> None:
+        super().__init__("station")
+        self.readings: list[tuple[float, int]] = []
+        self.left = 0
+
+    @on("inform", body=Reading)
+    async def note(self, message: Message[Reading]) -> None:
+        self.readings.append((self.clock.now(), message.body.number))
+
+    @on_request()
+    async def wait(self, request: Message) -> str:
+        await self.clock.sleep(3600)
+        return "at last"
+
+    async def teardown(self) -> None:
+        self.left += 1
+
+
+async def test_a_day_passes_in_no_time_and_every_minute_counts(testbed: TestBed) -> None:
+    station = await testbed.start(Station())
+    await testbed.start(Sensor("sensor"))
+    begun = time.monotonic()
+    await testbed.clock.settle()
+    first = len(station.readings)
+    await testbed.clock.advance(86_400)
+    assert len(station.readings) == first + 1440
+    numbers = [number for _, number in station.readings]
+    assert numbers == list(range(1, len(numbers) + 1))
+    # Each was heard at the moment of its measurement.
+    steps = [moment for moment, _ in station.readings]
+    assert {round(later - earlier, 6) for earlier, later in zip(steps, steps[1:], strict=False)} == {60.0}
+    assert time.monotonic() - begun < 86_400 / 24
+
+
+async def test_deadlines_follow_the_clock(testbed: TestBed) -> None:
+    await testbed.start(Station())
+    probe = await testbed.probe("anna")
+    before = testbed.clock.now()
+    done = await testbed.clock.run(probe.request_action("x", to="station", timeout=7200))
+    assert done.text == "at last"
+    assert testbed.clock.now() - before == pytest.approx(3600, abs=1)
+    with pytest.raises(ReceiveTimeout):
+        await testbed.clock.run(probe.receive(timeout=1000))
+    assert testbed.clock.now() - before == pytest.approx(4600, abs=2)
+    with pytest.raises(TimeoutError):
+        await testbed.clock.run(probe.receive(), limit=10)
+
+
+async def test_a_probe_says_what_it_expected_and_got(testbed: TestBed) -> None:
+    anna, ben = await testbed.probe("anna"), await testbed.probe("ben")
+    await anna.send(AclMessage("inform", "ben", body=Reading(7)))
+    message = await ben.expect("inform", Reading(7), sender="anna")
+    assert message.body_as(Reading).number == 7
+    await anna.send(AclMessage("inform", "ben", body=Reading(7)))
+    with pytest.raises(AssertionError, match=r"expected Reading\(number=8\), and got Reading\(number=7\)"):
+        await ben.expect("inform", Reading(8))
+    await anna.send(AclMessage("refuse", "ben", "busy"))
+    with pytest.raises(AssertionError, match="expected inform, and got .*refuse.*: busy"):
+        await ben.expect("inform")
+    await anna.send(AclMessage("inform", "ben", "7"))
+    with pytest.raises(AssertionError, match="expected a message of carl@"):
+        await ben.expect("inform", sender="carl")
+    with pytest.raises(AssertionError, match="nothing came"):
+        await ben.expect("inform", timeout=60)
+    await ben.expect_nothing()
+    await anna.send(AclMessage("inform", "ben", "boo"))
+    with pytest.raises(AssertionError, match="expected nothing, and got .*boo"):
+        await ben.expect_nothing()
+
+
+async def test_messages_are_lost_and_delayed_on_request(testbed: TestBed) -> None:
+    anna, ben = await testbed.probe("anna"), await testbed.probe("ben")
+    lost = testbed.faults.drop(sender="anna", performative="request", times=1)
+    late = testbed.faults.delay(30, receiver="ben", performative="inform")
+    await anna.send(AclMessage("request", "ben", "1"))
+    await anna.send(AclMessage("request", "ben", "2"))
+    await ben.expect("request", "2")
+    assert lost.count == 1
+    before = testbed.clock.now()
+    await anna.send(AclMessage("inform", "ben", "late"))
+    await anna.send(AclMessage("request", "ben", "early"))
+    await ben.expect("request", "early")
+    await ben.expect("inform", "late", timeout=60)
+    assert testbed.clock.now() - before == 30
+    late.stop()
+    await anna.send(AclMessage("inform", "ben", "at once"))
+    await ben.expect("inform", "at once", timeout=0)
+
+
+async def test_the_same_seed_loses_the_same_messages() -> None:
+    async def heard(seed: int) -> list[str]:
+        async with TestBed(seed=seed) as testbed:
+            anna, ben = await testbed.probe("anna"), await testbed.probe("ben")
+            testbed.faults.drop(probability=0.5)
+            for number in range(50):
+                await anna.send(AclMessage("inform", "ben", str(number)))
+            await testbed.clock.settle()
+            return [message.text for message in await ben.receive_many(50)]
+
+    first = await heard(7)
+    assert first == await heard(7)
+    assert first != await heard(8)
+    assert 5 < len(first) < 45
+
+
+async def test_an_agent_that_is_killed_says_no_more(testbed: TestBed) -> None:
+    station = await testbed.start(Station())
+    probe = await testbed.probe("anna")
+    waiting = probe.request_action("x", to="station", timeout=10)
+    async with waiting:
+        await testbed.clock.settle()
+        await testbed.kill(station)
+        with pytest.raises(TimeoutError):
+            await testbed.clock.run(waiting.result())
+    assert station.left == 0
+    with pytest.raises(PlatformError, match="no agent station"):
+        await testbed.kill("station")
+
+
+async def test_the_directory_answers_in_no_time(testbed: TestBed) -> None:
+    class Shop(Agent):
+        async def setup(self) -> None:
+            await self.df.register(ServiceDescription("shop", "shop"))
+
+    await testbed.start(Shop("shop"))
+    probe = await testbed.probe("anna")
+    await testbed.clock.settle()
+    before = testbed.clock.now()
+    assert len(await probe.df.search("shop")) == 1
+    assert testbed.clock.now() == before
