@@ -11,11 +11,13 @@ import jade.lang.acl.ACLMessage;
 import jade.lang.acl.MessageTemplate;
 import jade.proto.AchieveREInitiator;
 import jade.proto.ContractNetInitiator;
+import jade.proto.ProposeInitiator;
+import jade.proto.SubscriptionInitiator;
 
 /**
  * Begins protocols when it is told to, by JADE's own classes, and tells who told it how they ended.
  *
- * The order is a message without protocol: "request" or "contract-net", its reply-to the agents to speak with.
+ * The order is a message without protocol: "request …", "subscribe …", "propose …" or "contract-net", its reply-to the agents to speak with.
  */
 public class Initiator extends Agent {
     @Override
@@ -29,6 +31,10 @@ public class Initiator extends Agent {
                     block();
                 } else if (order.getContent().startsWith("request ")) {
                     request(order);
+                } else if (order.getContent().startsWith("subscribe ")) {
+                    subscribe(order);
+                } else if (order.getContent().startsWith("propose ")) {
+                    suggest(order);
                 } else {
                     call(order);
                 }
@@ -78,6 +84,56 @@ public class Initiator extends Agent {
             @Override
             protected void handleFailure(ACLMessage failure) {
                 report(order, heard + "failure " + failure.getContent());
+            }
+        });
+    }
+
+    private void subscribe(final ACLMessage order) {
+        ACLMessage subscription = first(order, ACLMessage.SUBSCRIBE, InteractionProtocol.FIPA_SUBSCRIBE);
+        subscription.setContent(order.getContent().substring("subscribe ".length()));
+        addBehaviour(new SubscriptionInitiator(this, subscription) {
+            private String heard = "";
+            private int count = 0;
+
+            @Override
+            protected void handleAgree(ACLMessage agree) {
+                heard += "agree ";
+            }
+
+            @Override
+            protected void handleRefuse(ACLMessage refuse) {
+                report(order, heard + "refuse");
+            }
+
+            @Override
+            protected void handleInform(ACLMessage inform) {
+                heard += inform.getContent() + " ";
+                count += 1;
+                if (count == 3) {
+                    cancel(inform.getSender(), false);
+                    report(order, heard + "cancel");
+                }
+            }
+
+            @Override
+            protected void handleFailure(ACLMessage failure) {
+                report(order, heard + "failure");
+            }
+        });
+    }
+
+    private void suggest(final ACLMessage order) {
+        ACLMessage proposal = first(order, ACLMessage.PROPOSE, InteractionProtocol.FIPA_PROPOSE);
+        proposal.setContent(order.getContent().substring("propose ".length()));
+        addBehaviour(new ProposeInitiator(this, proposal) {
+            @Override
+            protected void handleAcceptProposal(ACLMessage accept) {
+                report(order, "accepted");
+            }
+
+            @Override
+            protected void handleRejectProposal(ACLMessage reject) {
+                report(order, "rejected");
             }
         });
     }

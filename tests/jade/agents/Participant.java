@@ -1,4 +1,5 @@
 import jade.core.Agent;
+import jade.core.behaviours.TickerBehaviour;
 import jade.domain.FIPANames.InteractionProtocol;
 import jade.domain.FIPAAgentManagement.FailureException;
 import jade.domain.FIPAAgentManagement.RefuseException;
@@ -6,8 +7,13 @@ import jade.lang.acl.ACLMessage;
 import jade.lang.acl.MessageTemplate;
 import jade.proto.AchieveREResponder;
 import jade.proto.ContractNetResponder;
+import jade.proto.ProposeResponder;
+import jade.proto.SubscriptionResponder;
 
-/** Does what it is asked by JADE's own protocol classes: FIPA-Request, and FIPA-Contract-Net with the price it was started with. */
+/**
+ * Does what it is asked by JADE's own protocol classes: FIPA-Request, FIPA-Subscribe, FIPA-Propose, and
+ * FIPA-Contract-Net with the price it was started with.
+ */
 public class Participant extends Agent {
     @Override
     protected void setup() {
@@ -49,6 +55,46 @@ public class Participant extends Agent {
                 inform.setPerformative(ACLMessage.INFORM);
                 inform.setContent("sold for " + price);
                 return inform;
+            }
+        });
+        addBehaviour(new SubscriptionResponder(this, SubscriptionResponder.createMessageTemplate(ACLMessage.SUBSCRIBE)) {
+            private TickerBehaviour ticker;
+
+            @Override
+            protected ACLMessage handleSubscription(ACLMessage subscription) throws RefuseException {
+                if ("nothing".equals(subscription.getContent())) {
+                    throw new RefuseException("nothing");
+                }
+                final Subscription subscribed = createSubscription(subscription);
+                ticker = new TickerBehaviour(myAgent, 20) {
+                    @Override
+                    protected void onTick() {
+                        ACLMessage inform = new ACLMessage(ACLMessage.INFORM);
+                        inform.setContent(String.valueOf(getTickCount()));
+                        subscribed.notify(inform);
+                    }
+                };
+                myAgent.addBehaviour(ticker);
+                ACLMessage agree = subscription.createReply();
+                agree.setPerformative(ACLMessage.AGREE);
+                return agree;
+            }
+
+            @Override
+            protected ACLMessage handleCancel(ACLMessage cancel) {
+                ticker.stop();
+                ACLMessage inform = cancel.createReply();
+                inform.setPerformative(ACLMessage.INFORM);
+                return inform;
+            }
+        });
+        addBehaviour(new ProposeResponder(this, ProposeResponder.createMessageTemplate(InteractionProtocol.FIPA_PROPOSE)) {
+            @Override
+            protected ACLMessage prepareResponse(ACLMessage proposal) {
+                ACLMessage answer = proposal.createReply();
+                boolean good = "good".equals(proposal.getContent());
+                answer.setPerformative(good ? ACLMessage.ACCEPT_PROPOSAL : ACLMessage.REJECT_PROPOSAL);
+                return answer;
             }
         });
     }
