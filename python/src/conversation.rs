@@ -79,8 +79,15 @@ impl PyConversation {
 
     /// The next message, if it has come.
     fn try_next(&self, py: Python<'_>) -> PyResult<Option<Py<PyMessage>>> {
-        let message = self.0.get()?.lock().as_ref().and_then(Conversation::try_recv);
-        message.map(|message| PyMessage::make(py, message)).transpose()
+        let message = self
+            .0
+            .get()?
+            .lock()
+            .as_ref()
+            .and_then(Conversation::try_recv);
+        message
+            .map(|message| PyMessage::make(py, message))
+            .transpose()
     }
 
     /// Ends the conversation. Its late messages are dropped and counted.
