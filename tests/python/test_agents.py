@@ -149,6 +149,41 @@ async def test_several_waiters_each_get_theirs(platform: Platform) -> None:
     assert any_other.result().text == "other"
 
 
+async def test_requests_of_tasks_wait_side_by_side_and_on_message_gets_none_of_it(platform: Platform) -> None:
+    class Asker(Agent):
+        strays = 0
+
+        async def on_message(self, message: Message) -> None:
+            self.strays += 1
+
+    asker = await platform.start(Asker("asker"))
+    await platform.start(Echo("echo"))
+    replies = await asyncio.gather(
+        *(asker.request(AclMessage("request", "echo", str(n)), timeout=60) for n in range(500))
+    )
+    assert [reply.text for reply in replies] == [str(n) for n in range(500)]
+    assert asker.strays == 0
+
+
+async def test_whoever_agreed_is_told_when_nobody_waits_any_more(platform: Platform) -> None:
+    class Worker(Agent):
+        async def on_message(self, message: Message) -> None:
+            if message.performative is Performative.REQUEST:
+                await self.reply(message, Performative.AGREE)
+                await self.send(AclMessage("inform", "asker", "agreed"))
+            elif message.performative is Performative.CANCEL:
+                # Nobody waits for this answer, and nobody gets it.
+                await self.reply(message, Performative.INFORM, "stopped")
+                await self.send(AclMessage("inform", "asker", "told"))
+
+    asker = await platform.start(Agent("asker"))
+    await platform.start(Worker("worker"))
+    asking = asyncio.create_task(asker.request(AclMessage("request", "worker"), timeout=60))
+    assert (await asker.receive(timeout=60)).text == "agreed"
+    asking.cancel()
+    assert (await asker.receive(timeout=60)).text == "told"
+
+
 # ----- many messages
 
 

@@ -251,7 +251,7 @@ async fn late_messages_follow_the_rule_of_their_conversation() {
             let talk = context.converse(ask(context, "echo", "ignored")).await?;
             assert_eq!(talk.receive().await?.text()?, "first");
             drop(talk);
-            let talk = context.converse(ask(context, "echo", "received")).await?;
+            let mut talk = context.converse(ask(context, "echo", "received")).await?;
             talk.set_late(Late::Received);
             assert_eq!(talk.receive().await?.text()?, "first");
             let id = talk.id().to_owned();

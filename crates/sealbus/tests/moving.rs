@@ -374,3 +374,68 @@ async fn subscriptions_go_on_after_a_move_that_did_not_come_about() {
     process.stop("the test is over");
     running.await.unwrap().unwrap();
 }
+
+/// Begins a conversation, and reads it in a task once it may.
+struct Talker {
+    may_read: Arc<tokio::sync::Notify>,
+    read: Arc<Mutex<Vec<String>>>,
+}
+
+impl Agent for Talker {
+    async fn setup(&mut self, context: &mut Context) -> AgentResult {
+        let hello = AclMessage::new(Performative::Request)
+            .with_receiver(context.peer("writer")?)
+            .with_conversation_id("numbers");
+        let talk = context.converse(hello).await?;
+        let (may_read, read) = (self.may_read.clone(), self.read.clone());
+        tokio::spawn(async move {
+            may_read.notified().await;
+            while let Ok(message) = talk.receive().await {
+                read.lock()
+                    .unwrap()
+                    .push(message.text().unwrap().to_owned());
+            }
+        });
+        Ok(())
+    }
+
+    async fn on_message(&mut self, _: &mut Context, message: Message) -> AgentResult {
+        panic!("{message} belongs to the conversation");
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_after_a_move_that_did_not_come_about() {
+    let home = embedded().await;
+    let (host, _tell) = Moving::new(&home, Vec::new());
+    let beside = Platform::open(host, Some(home.bus())).await.unwrap();
+    let mut writer = beside.process().agent("writer").await.unwrap();
+    let (host, tell) = Moving::new(&home, Vec::new());
+    let platform = Platform::open(host, Some(home.bus())).await.unwrap();
+    let process = platform.process().clone();
+    let talker = Talker {
+        may_read: Arc::default(),
+        read: Arc::default(),
+    };
+    let (may_read, read) = (talker.may_read.clone(), talker.read.clone());
+    let running = tokio::spawn(async move { platform.run([agent("talker", talker)]).await });
+    let hello = writer.receive().await.unwrap();
+    let reply = hello.message().create_reply(Performative::Inform);
+    let say = async |numbers: std::ops::Range<u32>| {
+        for number in numbers {
+            let reply = reply.clone().with_content(number.to_string());
+            writer.send(reply).await.unwrap();
+        }
+    };
+    say(0..5).await;
+    freeze(&tell).await.unwrap();
+    say(5..10).await;
+    tell.send(Command::Thaw).await.unwrap();
+    may_read.notify_one();
+    until_read(&read, 9).await;
+    say(10..15).await;
+    until_read(&read, 14).await;
+    assert_eq!(*read.lock().unwrap(), texts(0..15));
+    process.stop("the test is over");
+    running.await.unwrap().unwrap();
+}

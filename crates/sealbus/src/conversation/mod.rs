@@ -82,6 +82,7 @@ impl Context {
             others: message.receivers.clone(),
             protocol: message.protocol.clone(),
             agreed: Agreed::default(),
+            late: Late::default(),
             voice,
         };
         match conversation.send(message).await {
@@ -104,6 +105,7 @@ pub struct Conversation {
     others: Vec<Aid>,
     protocol: Option<String>,
     agreed: Agreed,
+    late: Late,
 }
 
 impl Conversation {
@@ -175,7 +177,8 @@ impl Conversation {
     }
 
     /// Sets the rule for messages that come after the end. At first they are ignored.
-    pub fn set_late(&self, late: Late) {
+    pub fn set_late(&mut self, late: Late) {
+        self.late = late;
         self.messages.set_late(late);
     }
 
@@ -197,6 +200,8 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
+        // An `agree` may have come that nobody has read.
+        while self.late == Late::Ignored && self.try_receive().is_some() {}
         self.agreed.cancel(&self.messages, &self.voice.sender);
     }
 }

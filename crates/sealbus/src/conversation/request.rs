@@ -23,6 +23,7 @@ pub struct OpenRequest {
     tag: String,
     receivers: Vec<Box<str>>,
     agreed: Agreed,
+    is_answered: bool,
 }
 
 impl OpenRequest {
@@ -63,6 +64,7 @@ impl OpenRequest {
                 .map(|receiver| receiver.name.as_str().into())
                 .collect(),
             agreed: Agreed::default(),
+            is_answered: false,
         }
     }
 
@@ -98,14 +100,19 @@ impl OpenRequest {
     }
 
     /// The request has its answer. What else comes in its conversation goes to the mailbox.
-    pub fn answered(self) {
-        self.agreed.clear();
+    pub fn answered(mut self) {
+        self.is_answered = true;
         self.messages.set_late(Late::Received);
     }
 }
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
+        if self.is_answered {
+            return;
+        }
+        // An `agree` may have come that nobody has read.
+        while self.try_next().is_some() {}
         self.agreed.cancel(&self.messages, &self.sender);
     }
 }
