@@ -20,6 +20,7 @@ from sealbus.channel import (
 )
 from sealbus.directory import Ams, Df
 from sealbus.errors import AgentStopped
+from sealbus.fact import Fact
 from sealbus.initiator import Initiates
 from sealbus.mark import Mark, Schedule, Supervise, check, marks_of
 from sealbus.performative import Performative
@@ -200,7 +201,7 @@ class Agent(Initiates):
         ``name@platform``."""
         return self._living.handle.peer(name)
 
-    @property
+    @Fact
     def failures(self) -> int:
         """How often a handler of this agent has raised what it should not, and was answered for."""
         return self._living.handlers.failures
@@ -456,12 +457,12 @@ class Agent(Initiates):
         """
         return self._living.behaviours.begin(work, schedule, name)
 
-    @property
+    @Fact
     def behaviours(self) -> Mapping[str, Behaviour]:
         """The agent's behaviours by the names of their methods: the marked ones, and others until they are done."""
         return self._living.behaviours.begun
 
-    @property
+    @Fact
     def clock(self) -> Clock:
         """The clock of the agent's platform: ``self.clock.now()``, ``await self.clock.sleep(1)``."""
         return self._living.clock

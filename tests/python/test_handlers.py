@@ -494,3 +494,20 @@ def test_what_makes_no_sense_is_refused() -> None:
 
         class Wrong(Agent, supervise="forget"):  # type: ignore[arg-type]
             pass
+
+
+async def test_an_agent_may_use_our_names_for_attributes_of_its_own(platform: Platform) -> None:
+    class Own(Agent):
+        def __init__(self) -> None:
+            super().__init__()
+            self.failures: list[str] = []  # type: ignore[assignment]
+            self.clock = self.behaviours = None  # type: ignore[assignment]
+
+        async def on_message(self, message: Message) -> None:
+            self.failures.append(message.text)
+            raise Refuse("no")
+
+    own, anna = await platform.start(Own()), await platform.start(Agent("anna"))
+    reply = await anna.request(AclMessage("request", "own", "hello"), timeout=60)
+    assert reply.performative == "refuse"
+    assert own.failures == ["hello"]
