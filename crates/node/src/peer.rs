@@ -79,7 +79,8 @@ fn process_of(_: &UnixStream) -> Option<OwnedFd> {
     None
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::process::{Command, Stdio};
 
