@@ -457,6 +457,11 @@ class ParticipantConversation(Conversation):
         return message
 
     @property
+    def stage(self) -> _sealbus.Stage:
+        """How far the conversation is."""
+        return self._machine.stage
+
+    @property
     def outcome(self) -> str | None:
         """How the conversation ended."""
         return self._machine.outcome

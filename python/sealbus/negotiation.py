@@ -171,7 +171,11 @@ class _Auction(Negotiation[_B]):
             super()._proposed(proposal)
         else:
             # The round was over when it came.
-            self._tell(Performative.REJECT_PROPOSAL, None, [proposal.agent])
+            self._tell(self._too_late(proposal), None, [proposal.agent])
+
+    def _too_late(self, proposal: Proposal[_B]) -> Performative:
+        """The answer to a bid that came after its round."""
+        return Performative.REJECT_PROPOSAL
 
     async def _take(self, best: Proposal[_B] | None) -> None:
         """Ends the round: this bid is taken."""
@@ -210,6 +214,11 @@ class EnglishAuction(_Auction[_B]):
         super().__init__(life, body, to, reply, timeout)
         self.leader: Proposal[_B] | None = None
         """The leading bid."""
+
+    def _too_late(self, proposal: Proposal[_B]) -> Performative:
+        # The leader bid against itself, and leads on.
+        leads = self.leader is not None and self.leader.agent == proposal.agent
+        return Performative.ACCEPT_PROPOSAL if leads else Performative.REJECT_PROPOSAL
 
     async def call(self, price: object, *, timeout: float | None = None) -> Proposal[_B] | None:
         """Asks who bids this price. The first bid leads from now on; None if nobody bids in time."""

@@ -8,12 +8,13 @@ has; any other exception says so too, is logged, and counts. When the initiator 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sealbus._sealbus import Message
 from sealbus.brokering import Proxy, pass_on, recruit
 from sealbus.conversation import ParticipantConversation
-from sealbus.errors import Refuse
+from sealbus.errors import ProtocolError, Refuse
 from sealbus.mark import Supervise
 from sealbus.participation import Bid, Order, Participates
 from sealbus.performative import Performative
@@ -158,6 +159,9 @@ class _Auction(Participates):
         while (message := await talk.next(self._timeout)) is not None:
             match message.performative:
                 case Performative.CFP:
+                    if talk.stage == "defending":
+                        # It leads, and does not bid against itself.
+                        continue
                     bidding = self._read(message)
                     try:
                         bid = await talk.work(self._method(agent, Bid(bidding, auction)))
@@ -165,7 +169,9 @@ class _Auction(Participates):
                         continue
                     if bid is not None and bid is not False:
                         offer = bid
-                        await talk.say(Performative.PROPOSE, None if bid is True else bid)
+                        # In vain if the round is over.
+                        with suppress(ProtocolError):
+                            await talk.say(Performative.PROPOSE, None if bid is True else bid)
                 case Performative.REJECT_PROPOSAL if self._rejected is not None:
                     await self._rejected(agent, Order(message, bidding, offer))
                 case Performative.ACCEPT_PROPOSAL:
@@ -311,7 +317,7 @@ def on_english_auction(
     supervise: Supervise | None = None,
 ) -> _Decorator:
     """Marks a method that bids in an auction in which the price rises (``fipa-auction-english``). It gets a :class:`Bid` and returns true,
-    or a body, to bid, and None, or false, to be silent in this round. ``perform`` marks the method that completes the deal."""
+    or a body, to bid, and None, or false, to be silent in this round. While its bid leads, it is not asked. ``perform`` marks the method that completes the deal."""
     return lambda method: _EnglishAuction(method, body, conversations, timeout, supervise)
 
 
