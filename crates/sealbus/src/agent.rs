@@ -122,7 +122,9 @@ pub trait Agent: Send + 'static {
         }
     }
 
-    /// Says what follows an error of a handler, which is answered and logged already.
+    /// Says what follows an error of a handler, which is answered already. A [`Refuse`](crate::Refuse), a
+    /// [`NotUnderstood`](crate::NotUnderstood) and a message that cannot be read are no matter of the agent's state, and
+    /// do not come here.
     ///
     /// The default is that the agent goes on.
     fn supervise(&mut self, failed: &HandlerError) -> Supervision {

@@ -5,7 +5,6 @@ use std::error::Error;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -16,7 +15,7 @@ use crate::agent::{Agent, AgentResult};
 use crate::context::{Context, Next};
 use crate::crew::{AgentEnd, Crew};
 use crate::message::Message;
-use crate::supervision::{HandlerError, Supervision, answer};
+use crate::supervision::{Fault, HandlerError, Supervision, answer, judge};
 
 /// How long a hook may go on after its agent was asked to stop, before it is cancelled at its next `.await`.
 pub const HOOK_GRACE: Duration = Duration::from_secs(1);
@@ -150,7 +149,7 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
                 match within_grace(&wishes, Box::pin(agent.on_message(context, message))).await {
                     None => break,
                     Some(Ok(())) => None,
-                    Some(Err(error)) => Some(message_failed(context, &origin, error)),
+                    Some(Err(error)) => message_failed(context, &origin, error),
                 }
             }
             Next::Event(event) => {
@@ -201,19 +200,31 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
     Ok(Course::Leave)
 }
 
-/// Answers a message whose handler failed.
+/// Answers a message whose handler returned an error. Returns the error if it is the agent's matter.
 fn message_failed(
-    context: &Context,
-    message: &Arc<AclMessage>,
+    context: &mut Context,
+    message: &AclMessage,
     error: Box<dyn Error + Send + Sync>,
-) -> HandlerError {
-    if let Some(answer) = answer(message, &*error) {
+) -> Option<HandlerError> {
+    let (fault, act, reason) = judge(&*error);
+    let agent = context.name();
+    let sender = message.sender.as_ref().map_or("nobody", |it| &it.name);
+    let handled = format!("{} from {sender}", message.performative);
+    match fault {
+        Fault::Nobody => tracing::debug!(agent, handled, "answers {act}: {reason}"),
+        Fault::Sender => tracing::warn!(agent, handled, "cannot be read: {reason}"),
+        Fault::Agent => {}
+    }
+    if let Some(answer) = answer(message, act, reason) {
         context.tell(answer);
     }
-    let sender = message.sender.as_ref().map_or("nobody", |it| &it.name);
-    HandlerError {
-        handled: format!("{} from {sender}", message.performative),
-        error,
+    match fault {
+        Fault::Nobody => None,
+        Fault::Sender => {
+            context.count_failed();
+            None
+        }
+        Fault::Agent => Some(HandlerError { handled, error }),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
 
 use sealbus_fipa::{AclMessage, Performative};
 
@@ -78,31 +77,53 @@ impl fmt::Display for HandlerError {
 
 impl Error for HandlerError {}
 
-/// The answer to a message whose handler failed. None if it has no sender, or ends an exchange itself.
-pub(crate) fn answer(
-    message: &Arc<AclMessage>,
-    error: &(dyn Error + 'static),
-) -> Option<AclMessage> {
-    let ends = matches!(
-        message.performative,
-        Performative::NotUnderstood | Performative::Failure
-    );
-    if ends || (message.sender.is_none() && message.reply_to.is_empty()) {
-        return None;
-    }
-    let (act, reason) = if let Some(refuse) = error.downcast_ref::<Refuse>() {
-        (Performative::Refuse, refuse.reason.clone())
-    } else if let Some(not_understood) = error.downcast_ref::<NotUnderstood>() {
-        (Performative::NotUnderstood, not_understood.reason.clone())
+/// The longest reason in an answer, in characters.
+const REASON_LIMIT: usize = 1_000;
+
+/// Whose matter the error of a handler is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The agent means to answer so.
+    Nobody,
+    /// The message cannot be read. The agent is in order.
+    Sender,
+    /// The agent has to look after it.
+    Agent,
+}
+
+/// Whose matter an error is, and the act and the reason of the answer.
+pub(crate) fn judge(error: &(dyn Error + 'static)) -> (Fault, Performative, String) {
+    if let Some(Refuse { reason }) = error.downcast_ref() {
+        (Fault::Nobody, Performative::Refuse, reason.clone())
+    } else if let Some(NotUnderstood { reason }) = error.downcast_ref() {
+        (Fault::Nobody, Performative::NotUnderstood, reason.clone())
     } else if error.is::<ContentError>()
         || error.is::<BodyError>()
         || matches!(error.downcast_ref(), Some(ProtocolError::NotOpening { .. }))
     {
-        (Performative::NotUnderstood, error.to_string())
+        let act = Performative::NotUnderstood;
+        (Fault::Sender, act, error.to_string())
     } else if let Some(ProtocolError::Busy(_)) = error.downcast_ref() {
-        (Performative::Refuse, error.to_string())
+        (Fault::Nobody, Performative::Refuse, error.to_string())
     } else {
-        (Performative::Failure, error.to_string())
-    };
+        (Fault::Agent, Performative::Failure, error.to_string())
+    }
+}
+
+/// The answer to a message whose handler returned an error. None if it has no sender, or ends an exchange itself: two
+/// agents could go on for ever.
+pub(crate) fn answer(
+    message: &AclMessage,
+    act: Performative,
+    reason: String,
+) -> Option<AclMessage> {
+    let ends = matches!(
+        message.performative,
+        Performative::NotUnderstood | Performative::Failure | Performative::Refuse
+    );
+    if ends || (message.sender.is_none() && message.reply_to.is_empty()) {
+        return None;
+    }
+    let reason: String = reason.chars().take(REASON_LIMIT).collect();
     Some(message.create_reply(act).with_content(reason))
 }
