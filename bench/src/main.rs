@@ -5,6 +5,7 @@
 #[allow(dead_code)]
 mod acl;
 mod bus;
+mod conversations;
 mod drivers;
 mod marks;
 mod mesh;
@@ -47,6 +48,8 @@ enum Table {
     Mesh(mesh::Arguments),
     /// The AgentBus beside the mesh that carries it and the sockets below: broadcasts, events by size and by number
     Bus(bus::Arguments),
+    /// Conversations in the SDK: a protocol object beside a bare request, and ten thousand conversations at once
+    Conversations(conversations::Arguments),
     /// The papers' tables: other systems beside Sealbus, as they measured and as one would today
     Papers(papers::Arguments),
     /// Play the agents of one side for the papers' benchmark, over standard input and output
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         } => acl::run(json.as_deref(), !without_jade, &only),
         Table::Mesh(arguments) => mesh::run(&arguments).map_err(Into::into),
         Table::Bus(arguments) => bus::run(&arguments).map_err(Into::into),
+        Table::Conversations(arguments) => conversations::run_all(&arguments).map_err(Into::into),
         Table::Papers(arguments) => papers::run(&arguments).map_err(Into::into),
         Table::Driver(system) => drivers::run(&system).map_err(Into::into),
         Table::ServeRabbitmq => drivers::serve_rabbitmq().map_err(Into::into),

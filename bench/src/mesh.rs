@@ -3,7 +3,7 @@
 
 mod agents;
 pub(crate) mod credentials;
-mod idle;
+pub(crate) mod idle;
 mod peer;
 pub(crate) mod raw;
 mod report;

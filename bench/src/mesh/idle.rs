@@ -40,7 +40,7 @@ pub(crate) async fn measure(agents: usize) -> Result<(), BenchError> {
 }
 
 /// Resident memory of this process in bytes, as Linux counts it.
-fn resident() -> Result<u64, BenchError> {
+pub(crate) fn resident() -> Result<u64, BenchError> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     status
         .lines()
