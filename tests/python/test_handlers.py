@@ -283,7 +283,7 @@ async def test_stacked_marks_all_count(platform: Platform) -> None:
         await anna.request(AclMessage(performative, "many", ontology=ontology), timeout=60)
     reply = await anna.request(AclMessage("query-ref", "many"), timeout=60)
     assert reply.performative == "not-understood"
-    assert await anna.publish("/news", "now") == (1, 0, None)
+    assert (await anna.publish("/news", "now")).here == 1
     (answer,) = await (await anna.channel("/questions")).request("well?", timeout=60).all()
     assert answer.performative == "agree"
     while len(heard) < 5:
