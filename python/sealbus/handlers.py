@@ -126,10 +126,14 @@ class Handlers:
         if not self._takers or not self._is_open.is_set():
             return
         for taker in self._takers:
-            while taker.has_room:
+            # All are taken before the first begins: one that opens a conversation looks through what is left in the mailbox.
+            taken: list[Message] = []
+            while len(taker.running) + len(taken) < taker.concurrency:
                 message = self._life.take_except([taker.leaves])
                 if message is None:
                     break
+                taken.append(message)
+            for message in taken:
                 self._begin(taker, message)
 
     async def handle(self, message: Message) -> None:
