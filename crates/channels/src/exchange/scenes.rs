@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod groups;
 mod returning;
 
 use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, LostFrame, Provenance};

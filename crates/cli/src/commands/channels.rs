@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use sealbus::acl::Expression;
 use sealbus::channel::{
-    Channel, ChannelError, ChannelEvent, ChannelPath, ChannelPattern, Moment, PublishError,
-    QosOverride, Replay, RequestOptions, SubscribeError, Subscribing,
+    Channel, ChannelError, ChannelEvent, ChannelPattern, Moment, PublishError, QosOverride, Replay,
+    RequestOptions, SubscribeError, Subscribing,
 };
 use sealbus::{AclMessage, Content, ContentError, Performative, Platform};
 use sealbus_bus::Lifetime;
