@@ -122,6 +122,6 @@ def lives(events: Iterable[Event]) -> list[list[Event]]:
         match event:
             case ["life" | "saved", life]:
                 found.setdefault(life, []).append(event)
-            case ["begun" | "accepted" | "refused" | "told", number, *_]:
+            case ["begun" | "accepted" | "unheard" | "refused" | "told", number, *_]:
                 found.setdefault(number // LIFE, []).append(event)
     return [found[life] for life in sorted(found)]

@@ -8,6 +8,7 @@ talker.py hear KIND: notes what arrives.
 ["life", life]                         a process begins
 ["begun", n]                           the number is about to be sent
 ["accepted", n]                        `send` or `publish` has returned
+["unheard", n]                         … and nobody had subscribed: a transient event is for those who have
 ["refused", n, error]                  … or raised
 ["told", n, text]                      a failure came back
 ["heard", sender, n, again, missed]    the number arrived; `missed`: so many events before it are known to be gone
@@ -95,15 +96,17 @@ class Sender(Talker):
             self.note("begun", number)
             text = f"{self.aid.local_name} {number}"
             try:
+                reached = True
                 if channel is not None:
-                    await channel.publish(AclMessage(Performative.INFORM, content=text, reply_with=f"n{number}"))
+                    reach = await channel.publish(AclMessage(Performative.INFORM, content=text, reply_with=f"n{number}"))
+                    reached = self.kind != "channel" or reach.here + reach.processes > 0
                 else:
                     message = AclMessage(Performative.INFORM, sys.argv[3], text, reply_with=f"n{number}")
                     await self.send(message, persistent=self.kind == "persistent")
             except SealbusError as error:
                 self.note("refused", number, str(error)[:300])
             else:
-                self.note("accepted", number)
+                self.note("accepted" if reached else "unheard", number)
             number += 1
             await asyncio.sleep(PAUSE)
 
