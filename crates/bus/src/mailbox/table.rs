@@ -35,8 +35,11 @@ pub(super) enum Place {
     Late,
 }
 
-/// Names of conversations, or tags of their messages, each for all agents or for one peer.
-struct Named<T>(HashMap<Arc<str>, Vec<(Option<Arc<str>>, T)>>);
+/// The one agent that a name is for, or none for all agents.
+type Peer = Option<Arc<str>>;
+
+/// Names of conversations, or tags of their messages, and their owners.
+struct Named<T>(HashMap<Arc<str>, Vec<(Peer, T)>>);
 
 impl<T> Default for Named<T> {
     fn default() -> Self {
@@ -64,7 +67,7 @@ impl<T: PartialEq> Named<T> {
             .any(|(other, _)| other.as_deref() == peer)
     }
 
-    fn insert(&mut self, name: Arc<str>, peer: Option<Arc<str>>, owner: T) {
+    fn insert(&mut self, name: Arc<str>, peer: Peer, owner: T) {
         self.0.entry(name).or_default().push((peer, owner));
     }
 
@@ -86,7 +89,7 @@ pub(super) struct Slot {
     owns_id: bool,
     /// Whether the conversation-id is only lent: it belongs to a larger conversation of the agent.
     is_guest: bool,
-    peer: Option<Arc<str>>,
+    peer: Peer,
     tags: VecDeque<Arc<str>>,
     late: Late,
     readers: Vec<Waker>,
@@ -113,7 +116,7 @@ pub(super) struct Table {
     ended_ids: Named<()>,
     ended_tags: Named<()>,
     /// What is remembered of ended conversations, oldest first: a name or a tag, and its peer.
-    ended: VecDeque<(bool, Arc<str>, Option<Arc<str>>)>,
+    ended: VecDeque<(bool, Arc<str>, Peer)>,
     /// The messages in all queues.
     pub(super) queued: usize,
     /// The late messages that were dropped.
@@ -269,7 +272,7 @@ impl Table {
         left.into()
     }
 
-    fn remember(&mut self, is_id: bool, name: Arc<str>, peer: Option<Arc<str>>) {
+    fn remember(&mut self, is_id: bool, name: Arc<str>, peer: Peer) {
         let ended = self.ended_names(is_id);
         if ended.is_taken(&name, peer.as_deref()) {
             return;
