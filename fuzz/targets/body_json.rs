@@ -1,4 +1,4 @@
-//! Any JSON as the body of a message: an error with a place, or a value that is written and read back.
+//! Any JSON as the body of a message: an error with a place, or a value that is written and read back as itself.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -27,9 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
     match message.body::<Json<Order>>() {
         Ok(order) => {
             let again = AclMessage::new(Performative::Request).with_body(&order);
-            // Floats are read to within the last digit only.
-            let again = again.and_then(|message| message.body::<Json<Order>>());
-            assert_eq!(again.map(|again| again.0.title), Ok(order.0.title));
+            assert_eq!(again.and_then(|message| message.body()), Ok(order));
         }
         Err(error) => {
             assert!(error.place().starts_with('$'));

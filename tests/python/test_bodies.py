@@ -170,6 +170,12 @@ def test_every_type_comes_back() -> None:
     assert comes_back(Priced(2.5)).content == '{"unit-price":2.5}'
 
 
+def test_a_float_comes_back_as_itself() -> None:
+    chance = random.Random(7)
+    floats = [chance.uniform(-1, 1) * 10.0 ** chance.randrange(-300, 300) for _ in range(10_000)]
+    comes_back(floats, list[float])
+
+
 def test_a_typed_dictionary_comes_back() -> None:
     order: Order = {"item": "tea", "count": 2}
     comes_back(order, Order)
