@@ -165,7 +165,7 @@ impl Exchange {
         let members: Vec<MemberKey> = self.groups.members(group).collect();
         for (process, id) in members {
             match (process, self.consumers.get(&id).cloned()) {
-                (Some(index), _) => self.note_untold(index, id, error.clone(), now),
+                (Some(index), _) => self.note_untold(index, id, *error, now),
                 (None, Some(consumer)) => {
                     self.count_filter_errors(&consumer, 1, &error.to_string());
                 }
