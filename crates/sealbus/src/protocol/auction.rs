@@ -132,7 +132,7 @@ impl Auction {
     ) -> Result<Message, ProtocolError> {
         let request = saying(Performative::Request, request);
         self.exchange
-            .send(To::Agents(&[winner.clone()]), &request)
+            .send(To::Agents(std::slice::from_ref(winner)), &request)
             .await?;
         self.exchange.end_within(within);
         let is_done =

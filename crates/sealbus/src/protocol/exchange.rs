@@ -123,7 +123,11 @@ impl Exchange {
         is_done: impl Fn(&Initiator) -> bool,
         mut each: impl FnMut(Message, Received),
     ) -> Result<(), ProtocolError> {
-        while !(self.messages.is_empty() && is_done(&self.machine)) && !self.machine.has_ended() {
+        loop {
+            let has_read_all = self.messages.is_empty();
+            if self.machine.has_ended() || (has_read_all && is_done(&self.machine)) {
+                break;
+            }
             if let Some((message, received)) = self.step().await? {
                 each(message, received);
             }

@@ -12,14 +12,14 @@ pub enum Participants {
     /// These.
     Agents(Vec<Aid>),
     /// Those that the DF finds for a service; the initiator itself is left out.
-    Offering(Template),
+    Offering(Box<Template>),
 }
 
 impl Participants {
     pub(super) async fn find(self, context: &Context) -> Result<Vec<Aid>, ProtocolError> {
         let template = match self {
             Participants::Agents(agents) => return Ok(agents),
-            Participants::Offering(template) => template,
+            Participants::Offering(template) => *template,
         };
         let entries = context.df().search(template).await?;
         let mut agents: Vec<Aid> = entries.into_iter().filter_map(|it| it.name).collect();
@@ -48,6 +48,6 @@ impl From<Vec<Aid>> for Participants {
 /// The agents that offer a service like this.
 impl From<Template> for Participants {
     fn from(template: Template) -> Participants {
-        Participants::Offering(template)
+        Participants::Offering(Box::new(template))
     }
 }
