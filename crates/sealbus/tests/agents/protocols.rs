@@ -1,59 +1,17 @@
 //! The interaction protocols, both roles, between agents.
-#![allow(clippy::unwrap_used)]
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealbus::directory::{ServiceDescription, Template};
 use sealbus::protocol::{Participation, ProtocolError};
 use sealbus::{
-    AclMessage, Agent, AgentResult, Aid, Context, Message, Performative, Refuse, agent, agents,
-    run_agents,
+    Agent, AgentResult, Context, Message, Performative, Refuse, agent, agents, run_agents,
 };
 
-const LONG: Duration = Duration::from_secs(120);
+use super::{LONG, Notes, act, number_of, peers, price};
+
 /// Somebody stays silent in these waits on purpose.
 const SHORT: Duration = Duration::from_millis(300);
-
-/// The notes of agents, which are read when the agents are gone.
-#[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
-
-impl Notes {
-    fn add(&self, note: impl Into<String>) {
-        self.0.lock().unwrap().push(note.into());
-    }
-
-    fn sorted(&self) -> Vec<String> {
-        let mut notes = self.0.lock().unwrap().clone();
-        notes.sort();
-        notes
-    }
-
-    async fn has(&self, count: usize) {
-        while self.0.lock().unwrap().len() < count {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-}
-
-fn act(performative: Performative, content: &str) -> AclMessage {
-    AclMessage::new(performative).with_content(content)
-}
-
-fn number_of(name: &str) -> u32 {
-    name.rsplit('-').next().unwrap().parse().unwrap()
-}
-
-fn price(offer: &Message) -> u32 {
-    offer.text().unwrap().parse().unwrap()
-}
-
-fn peers(context: &Context, kind: &str, count: u32) -> Vec<Aid> {
-    (1..=count)
-        .map(|number| context.peer(&format!("{kind}-{number}")).unwrap())
-        .collect()
-}
 
 /// Bids its number, or behaves otherwise: 3 refuses, 4 stays silent, 5 fails when it is to work.
 struct Bidder {

@@ -1,7 +1,5 @@
 //! Conversations of agents: what belongs to one comes to it alone.
-#![allow(clippy::unwrap_used)]
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealbus::{
@@ -10,22 +8,9 @@ use sealbus::{
     run_agents,
 };
 
-const LONG: Duration = Duration::from_secs(120);
+use super::{LONG, Notes};
+
 const SHORT: Duration = Duration::from_millis(50);
-
-/// The notes of agents, which are read when the agents are gone.
-#[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
-
-impl Notes {
-    fn add(&self, note: impl Into<String>) {
-        self.0.lock().unwrap().push(note.into());
-    }
-
-    fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
-    }
-}
 
 fn ask(context: &Context, to: &str, what: &str) -> AclMessage {
     AclMessage::new(Performative::Request)
