@@ -45,7 +45,7 @@ def trade(platform: Platform, directory: Path, provenance: str) -> None:
         tail.end()
         lines.end()
     # Time, channel, verified sender, QoS, performative, content.
-    shown = rf"\d{{4}}-\d\d-\d\d.\d\d:\d\d:\d\d\S*  /offers/tea  publish-\d+@factory \({provenance}\)  \S*priority=7  inform  dear"
+    shown = rf"\d{{4}}-\d\d-\d\d.\d\d:\d\d:\d\d\S*  /offers/tea  publish-\d+@factory \({provenance}\)  \S*priority=7\S*  inform  dear"
     assert re.search(shown, lines.output()), lines.output()
     seen = [json.loads(line) for line in tail.output().splitlines() if line.startswith("{")]
     assert sorted(each["sender"] for each in seen) == ["shop-1@factory", "shop-2@factory"]

@@ -45,7 +45,7 @@ def test_publishing_says_what_became_of_the_event(platform, tmp_path):
     assert (kept["processes"], kept["kept"]["number"]) == (0, 1)
     (log,) = factory.ask("channel", "list")["kept"]
     assert kept["kept"]["node"] == log["node"]
-    assert publish("/gossip", "two") == {"channel": "/gossip", "processes": 0, "kept": None}
+    assert publish("/gossip", "two") == {"channel": "/gossip", "processes": 0, "groups": 0, "kept": None}
     said = factory.tell("channel", "publish", "/gossip", "three").stdout.decode()
     assert "nobody has subscribed" in said
     said = factory.tell("channel", "publish", "/history", "four").stdout.decode()

@@ -20,6 +20,7 @@ SAID = [
         "no answer: []",
     ],
     ["good leaves"],
+    ["sweep is done", "polish is done", "count is done"],
     [
         "on disk as number 1",
         "on disk as number 2",
