@@ -26,7 +26,7 @@ use crate::arguments::{ChannelPublish, ChannelRequest, ChannelTail, Since};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{self, Output, shown, table};
-use publishing::{published, until_it_is_there};
+use publishing::{Fate, publish_and_stay};
 
 /// How long the command's own ticket may be used, in seconds.
 const TICKET_LIFETIME: u64 = 60;
@@ -257,32 +257,19 @@ pub(crate) async fn publish(
         &publish.header.property,
     )?;
     let member = Member::join(connection, "publish").await?;
-    let (channel, reach) = member
+    let (channel, fate) = member
         .during(async |member| {
             let channel = member.channel(&publish.channel, &publish.header.qos)?;
-            let reach = match channel.agent() {
-                Some(agent) => channel.send(agent, event).await,
-                None => {
-                    channel
-                        .publish_with(event, until_it_is_there(channel.qos()))
-                        .await
-                }
+            let fate = match channel.agent() {
+                Some(agent) => channel.send(agent, event).await.map(Fate::Reached),
+                None => publish_and_stay(&channel, event).await,
             };
-            Ok((channel, reach.map_err(not_published)?))
+            Ok((channel, fate.map_err(not_published)?))
         })
         .await?;
-    output.show(
-        &json!({
-            "channel": channel.path().as_str(),
-            "processes": reach.processes,
-            "groups": reach.groups,
-            "kept": reach.kept.as_ref().map(|place| json!({
-                "node": &*place.node,
-                "number": place.number,
-            })),
-        }),
-        || published(channel.path(), &reach),
-    );
+    output.show(&fate.to_json(channel.path()), || {
+        fate.to_text(channel.path())
+    });
     Ok(())
 }
 
