@@ -170,13 +170,22 @@ impl Channels {
                 kept,
                 ..Reach::default()
             }),
-            Err(PublishError::Unacknowledged(_)) => handed_out,
-            Err(error) => Err(PublishError::Unacknowledged(UndeliverableReason::Refused {
-                reason: RefusalReason::NotPermitted,
-                explanation: format!(
-                    "it is in the log, and was not given to those who listen now: {error}"
-                ),
-            })),
+            Err(PublishError::Unacknowledged { reason, reach }) => {
+                let reach = Reach { kept, ..reach };
+                Err(PublishError::Unacknowledged { reason, reach })
+            }
+            Err(error) => Err(PublishError::Unacknowledged {
+                reason: UndeliverableReason::Refused {
+                    reason: RefusalReason::NotPermitted,
+                    explanation: format!(
+                        "it is in the log, and was not given to those who listen now: {error}"
+                    ),
+                },
+                reach: Reach {
+                    kept,
+                    ..Reach::default()
+                },
+            }),
         }
     }
 

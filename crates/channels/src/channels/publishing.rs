@@ -17,6 +17,25 @@ use crate::qos::{Qos, Reliability};
 /// How long the first best-effort publisher of a process waits for the announcements of other processes.
 const INTRODUCTION: Duration = Duration::from_secs(1);
 
+/// What an agent has put on a channel.
+pub(super) trait Put {
+    /// Where it was given to.
+    fn reach(&self) -> Reach;
+}
+
+impl Put for Reach {
+    fn reach(&self) -> Reach {
+        self.clone()
+    }
+}
+
+/// The answers show who has a request.
+impl Put for Asked {
+    fn reach(&self) -> Reach {
+        Reach::default()
+    }
+}
+
 impl Channels {
     /// Delays the first best-effort event of a process a little, so that other processes can announce their
     /// subscriptions.
@@ -185,7 +204,7 @@ impl Channels {
         sign(outbox.agent(), message)
     }
 
-    pub(super) async fn put<T>(
+    pub(super) async fn put<T: Put>(
         &self,
         outbox: &Outbox,
         channel: &ChannelPath,
@@ -212,7 +231,11 @@ impl Channels {
             })
             .await?;
         if let Some(receipt) = receipt {
-            receipt.wait().await.map_err(PublishError::Unacknowledged)?;
+            let waited = receipt.wait().await;
+            waited.map_err(|reason| PublishError::Unacknowledged {
+                reason,
+                reach: done.reach(),
+            })?;
         }
         // A publisher that never has to wait must still yield its thread to other tasks.
         tokio::task::consume_budget().await;

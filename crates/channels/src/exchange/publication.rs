@@ -105,8 +105,13 @@ pub enum PublishError {
     #[error("the event is not kept: {0}")]
     NotKept(NotKept),
     /// The event was published, but not acknowledged by all.
-    #[error("published, but not acknowledged by all: {0}")]
-    Unacknowledged(UndeliverableReason),
+    #[error("published, but not acknowledged by all: {reason}")]
+    Unacknowledged {
+        /// Why an acknowledgement will not come.
+        reason: UndeliverableReason,
+        /// Where the event was given to.
+        reach: Reach,
+    },
 }
 
 /// The receivers of what was published.

@@ -126,5 +126,8 @@ async fn a_publisher_can_wait_until_the_agents_have_it() {
     }
     drop(subscription);
     let error = timeout(LONG, publish).await.unwrap().unwrap_err();
-    assert!(matches!(error, PublishError::Unacknowledged(_)), "{error}");
+    assert!(
+        matches!(error, PublishError::Unacknowledged { .. }),
+        "{error}"
+    );
 }

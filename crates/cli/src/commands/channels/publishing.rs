@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 pub(super) enum Fate {
     /// It was given to all of these.
     Reached(Reach),
-    /// It was published, and a process ended before it said that it has the event.
-    Unacknowledged(String),
+    /// It was given to all of these, and one ended before it said that it has the event.
+    Unacknowledged(Reach, String),
 }
 
 /// Publishes an event. The command ends when it has published. Until then it holds what a group of subscriptions is to
@@ -30,38 +30,41 @@ pub(super) async fn publish_and_stay(
     };
     match channel.publish_with(event, waits).await {
         // Nobody asked for acknowledgements: a reader that has what it wanted may end without one.
-        Err(PublishError::Unacknowledged(reason)) => Ok(Fate::Unacknowledged(reason.to_string())),
+        Err(PublishError::Unacknowledged { reason, reach }) => {
+            Ok(Fate::Unacknowledged(reach, reason.to_string()))
+        }
         published => published.map(Fate::Reached),
     }
 }
 
 impl Fate {
+    fn reach(&self) -> &Reach {
+        match self {
+            Fate::Reached(reach) | Fate::Unacknowledged(reach, _) => reach,
+        }
+    }
+
     /// For `--json`.
     pub(super) fn to_json(&self, channel: &ChannelPath) -> Value {
-        match self {
-            Fate::Reached(reach) => json!({
-                "channel": channel.as_str(),
-                "processes": reach.processes,
-                "groups": reach.groups,
-                "kept": reach.kept.as_ref().map(|place| json!({
-                    "node": &*place.node,
-                    "number": place.number,
-                })),
-            }),
-            Fate::Unacknowledged(reason) => {
-                json!({ "channel": channel.as_str(), "unacknowledged": reason })
-            }
+        let reach = self.reach();
+        let mut told = json!({
+            "channel": channel.as_str(),
+            "processes": reach.processes,
+            "groups": reach.groups,
+            "kept": reach.kept.as_ref().map(|place| json!({
+                "node": &*place.node,
+                "number": place.number,
+            })),
+        });
+        if let Fate::Unacknowledged(_, reason) = self {
+            told["unacknowledged"] = Value::from(reason.as_str());
         }
+        told
     }
 
     /// For people. The command itself subscribes to nothing.
     pub(super) fn to_text(&self, channel: &ChannelPath) -> String {
-        let reach = match self {
-            Fate::Reached(reach) => reach,
-            Fate::Unacknowledged(reason) => {
-                return format!("published on {channel}, but not acknowledged by all: {reason}");
-            }
-        };
+        let reach = self.reach();
         let mut to = match reach.processes {
             1 => "to one process".to_owned(),
             count => format!("to {count} processes"),
@@ -71,7 +74,7 @@ impl Fate {
             1 => to.push_str(", and to one member of a group"),
             count => to.push_str(&format!(", and to one member of each of {count} groups")),
         }
-        match (&reach.kept, reach.processes + reach.groups) {
+        let published = match (&reach.kept, reach.processes + reach.groups) {
             (None, 0) => format!("published on {channel}; nobody has subscribed"),
             (None, _) => format!("published on {channel} {to}"),
             (Some(LogPlace { node, number }), processes) => {
@@ -80,6 +83,12 @@ impl Fate {
                     _ => format!("given {to} where somebody listens now"),
                 };
                 format!("published on {channel}: {node} keeps it as #{number}; {heard}")
+            }
+        };
+        match self {
+            Fate::Reached(_) => published,
+            Fate::Unacknowledged(_, reason) => {
+                format!("{published}; not acknowledged by all: {reason}")
             }
         }
     }
