@@ -9,7 +9,7 @@ use sealbus_fipa::sl::{Content, Term, Wff};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::catalogue::{Catalogue, Former};
-use super::dialogue::{action, answer, apology, asks, name_limit, read, turn_down};
+use super::dialogue::{action, answer, apology, name_limit, read, turn_down};
 use super::subscribers::{self, Subscribers, TurnedDown};
 use super::{DirectoryLimits, LoadError, Requester};
 use sealbus_store::{Store, StoreError, read_all};
@@ -195,22 +195,13 @@ impl Ams {
         }
         let result = match &message.performative {
             Performative::Request => self.on_request(message, requester, &mut outcome),
-            Performative::Subscribe => self.subscribers.subscribe(
+            _ => self.subscribers.handle(
                 message,
                 requester,
                 &self.agents,
                 &self.limits,
                 &mut outcome,
             ),
-            Performative::Cancel => self.subscribers.cancel(message, requester, &mut outcome),
-            Performative::Failure if *requester == Requester::Platform => {
-                self.subscribers.undelivered(message, &mut outcome);
-                Ok(())
-            }
-            other if asks(other) => {
-                Err((None, Exception::UnsupportedAct(other.as_str().to_owned())))
-            }
-            _ => Ok(()),
         };
         if let Err((asked, exception)) = result {
             outcome

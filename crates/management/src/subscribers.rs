@@ -5,7 +5,7 @@ use sealbus_fipa::sl::{ActionExpression, Content, Wff};
 use sealbus_fipa::{AclMessage, Aid, Limits, Performative};
 
 use super::catalogue::{Catalogue, Sequence};
-use super::dialogue::{answer, apology, check_actor, read, unreached};
+use super::dialogue::{answer, apology, asks, check_actor, read, unreached};
 use super::subscriptions::{Followed, Subscription, Subscriptions};
 use super::{DirectoryLimits, LoadError, Outcome, Requester};
 use sealbus_store::{Store, read_all};
@@ -52,8 +52,31 @@ impl<D: Followed> Subscribers<D> {
         result
     }
 
+    /// Handles what is sent to a directory, except for requests: what asks for anything but a subscription is turned down.
+    pub(super) fn handle<U: From<Change<D>>>(
+        &mut self,
+        message: &AclMessage,
+        requester: &Requester,
+        entries: &Catalogue<D>,
+        limits: &DirectoryLimits,
+        outcome: &mut Outcome<U>,
+    ) -> Result<(), TurnedDown> {
+        match &message.performative {
+            Performative::Subscribe => self.subscribe(message, requester, entries, limits, outcome),
+            Performative::Cancel => self.cancel(message, requester, outcome),
+            Performative::Failure if *requester == Requester::Platform => {
+                self.undelivered(message, outcome);
+                Ok(())
+            }
+            other if asks(other) => {
+                Err((None, Exception::UnsupportedAct(other.as_str().to_owned())))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Handles a `subscribe`.
-    pub(super) fn subscribe<U: From<Change<D>>>(
+    fn subscribe<U: From<Change<D>>>(
         &mut self,
         message: &AclMessage,
         requester: &Requester,
@@ -108,7 +131,7 @@ impl<D: Followed> Subscribers<D> {
     }
 
     /// Handles a `cancel`.
-    pub(super) fn cancel<U: From<Change<D>>>(
+    fn cancel<U: From<Change<D>>>(
         &mut self,
         message: &AclMessage,
         requester: &Requester,
@@ -136,11 +159,7 @@ impl<D: Followed> Subscribers<D> {
     }
 
     /// Handles a notification that did not arrive: its subscriber is gone.
-    pub(super) fn undelivered<U: From<Change<D>>>(
-        &mut self,
-        message: &AclMessage,
-        outcome: &mut Outcome<U>,
-    ) {
+    fn undelivered<U: From<Change<D>>>(&mut self, message: &AclMessage, outcome: &mut Outcome<U>) {
         let content = message.content_bytes().unwrap_or_default();
         let Ok(content) = Content::parse(content, &Limits::DEFAULT) else {
             return;

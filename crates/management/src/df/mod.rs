@@ -13,7 +13,7 @@ use sealbus_fipa::sl::{Content, Term, Wff};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::catalogue::{Catalogue, Former};
-use super::dialogue::{action, answer, apology, asks, name_limit, read, replace_act, turn_down};
+use super::dialogue::{action, answer, apology, name_limit, read, replace_act, turn_down};
 use super::subscribers::{self, Subscribers, TurnedDown};
 use super::{DirectoryLimits, LoadError, Requester, unix_ms};
 use federation::Federation;
@@ -214,22 +214,13 @@ impl Df {
         }
         let result = match &message.performative {
             Performative::Request => self.on_request(message, requester, now, &mut outcome),
-            Performative::Subscribe => self.subscribers.subscribe(
+            _ => self.subscribers.handle(
                 message,
                 requester,
                 &self.entries,
                 &self.limits,
                 &mut outcome,
             ),
-            Performative::Cancel => self.subscribers.cancel(message, requester, &mut outcome),
-            Performative::Failure if *requester == Requester::Platform => {
-                self.subscribers.undelivered(message, &mut outcome);
-                Ok(())
-            }
-            other if asks(other) => {
-                Err((None, Exception::UnsupportedAct(other.as_str().to_owned())))
-            }
-            _ => Ok(()),
         };
         if let Err((action, exception)) = result {
             outcome
