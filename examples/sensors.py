@@ -1,4 +1,4 @@
-"""Sensors measure at regular times and publish what they find; a dashboard that comes late shows the latest value alone.
+"""Sensors measure at regular times and publish what they find; a dashboard that is slow shows the latest value alone.
 
 Run it with `python examples/sensors.py`.
 """

@@ -363,6 +363,7 @@ def sealbus(server: Server, values: Values) -> Values:
     for role, side in (("receive", "receiver"), ("send", "sender")):
         sockets[role] = str(folder / "sockets" / side)
         program = [values["python"], str(HERE / "sealbus_agents.py"), side, sockets[role]]
+        program += ["spade"] if values.get("of") == "spade" else []
         text += f'\n[[agent]]\nname = "{side}"\nagents = {MOST_AGENTS}\n'
         text += f"command = {json.dumps(program)}\n"
         text += 'write = ["sockets"]\nunix-sockets = true\n'

@@ -11,16 +11,20 @@ import json
 import sys
 import time
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 
 import uvloop
 
 from sealbus import AclMessage, Agent, EventLoop, Filter, Message, Performative, on, run
+from workload import Order, Receipt, resident
 
 ROUND_TRIPS = 20_000
 STREAMED = 400_000
 BATCH = 1_000
 READY = Filter(Performative.CONFIRM)
+
+
+TURNS, TRIPS = 9, 1_000
 
 
 class Mirror(Agent):
@@ -30,6 +34,23 @@ class Mirror(Agent):
     async def echo(self, message: Message) -> None:
         """A round trip."""
         await self.reply(message, Performative.INFORM, message.content)
+
+    @on(Performative.QUERY_REF)
+    async def sell_by_text(self, message: Message) -> None:
+        """A question in text."""
+        article, count, price = message.text.split()
+        await self.reply(message, Performative.INFORM, f"7 {int(count) * float(price)}")
+
+    @on(Performative.QUERY_IF, body=Order)
+    async def sell_by_value(self, message: Message[Order]) -> None:
+        """The same with typed bodies."""
+        order = message.body
+        await self.reply(message, Performative.INFORM, Receipt(7, order.count * order.price))
+
+    @on(Performative.PROPOSE)
+    async def tell_memory(self, message: Message) -> None:
+        """What is resident here."""
+        await self.reply(message, Performative.INFORM, str(resident()))
 
     @on(Performative.CFP)
     async def stream(self, message: Message) -> None:
@@ -62,11 +83,14 @@ class Driver(Agent):
     async def setup(self) -> None:
         mirror = self.peer("mirror")
         figures: dict[str, object] = {}
+        figures["resident_bytes"] = await self.resident()
         for size in (128, 16_384):
             figures[f"round_trip_{size}"] = await self.round_trips(size)
         for batches in (False, True):
             name = "batches" if batches else "one_by_one"
             figures[f"stream_64_{name}"] = max([await self.stream(64, batches) for _ in range(3)])
+        figures["resident_after_streams_bytes"] = await self.resident()
+        figures |= await self.questions()
         # All at once: whoever waits for the report finds all of it.
         whole = self.report.with_suffix(".part")
         whole.write_text(json.dumps(figures))
@@ -85,6 +109,33 @@ class Driver(Agent):
         took = took[ROUND_TRIPS // 10 :]
         percentiles = quantiles(took, n=100)
         return {"p50_us": percentiles[49], "p99_us": percentiles[98], "least_us": min(took)}
+
+    async def resident(self) -> int:
+        """The most that is resident in one of the two processes."""
+        told = await self.request(AclMessage(Performative.PROPOSE, self.peer("mirror")), timeout=60)
+        return max(resident(), int(told.text))
+
+    async def questions(self) -> dict[str, float]:
+        """Text and typed bodies in turns: microseconds, and microseconds of this process's processor."""
+
+        async def by_text() -> None:
+            question = AclMessage(Performative.QUERY_REF, self.peer("mirror"), "tea 2 12.25")
+            assert float((await self.request(question, timeout=60)).text.split()[1]) == 24.5
+
+        async def by_value() -> None:
+            question = AclMessage(Performative.QUERY_IF, self.peer("mirror"), body=Order("tea", 2, 12.25))
+            assert (await self.request(question, timeout=60)).body_as(Receipt).total == 24.5
+
+        took: dict[str, list[float]] = {}
+        for turn in range(TURNS + 1):
+            for name, ask in (("text", by_text), ("typed", by_value)):
+                began, worked = time.perf_counter(), time.process_time()
+                for _ in range(TRIPS):
+                    await ask()
+                if turn > 0:
+                    took.setdefault(f"{name}_us", []).append((time.perf_counter() - began) * 1e6 / TRIPS)
+                    took.setdefault(f"{name}_processor_us", []).append((time.process_time() - worked) * 1e6 / TRIPS)
+        return {name: median(each) for name, each in took.items()}
 
     async def stream(self, size: int, batches: bool) -> float:
         """Messages one way, each made anew; messages per second until the last has been received."""

@@ -10,41 +10,16 @@ import argparse
 import asyncio
 import json
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from sealbus import AclMessage, Agent, Message, Performative, on, on_request, run
+from workload import Order, Receipt, resident
 
 TURNS = 15
 TRIPS = 1_000
 AT_ONCE = 10_000
 WITHIN = 600.0
-
-
-@dataclass
-class Order:
-    """What is asked."""
-
-    article: str
-    count: int
-    price: float
-
-
-@dataclass
-class Receipt:
-    """What is answered."""
-
-    number: int
-    total: float
-
-
-def resident() -> int:
-    """Resident memory of this process in bytes, as Linux counts it."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError("the system does not say how much memory is resident")
 
 
 class Bare(Agent):
@@ -105,11 +80,11 @@ class Asker(Agent):
         turns: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(TURNS + 1):
             for name, ask in ways.items():
-                began = time.perf_counter()
+                began = time.process_time()
                 for _ in range(TRIPS):
                     await ask()
                 if turn > 0:
-                    turns[name].append((time.perf_counter() - began) * 1e6 / TRIPS)
+                    turns[name].append((time.process_time() - began) * 1e6 / TRIPS)
         self.figures = {f"{name}_us": median(took) for name, took in turns.items()}
 
         before, began = resident(), time.perf_counter()
@@ -150,7 +125,7 @@ def main() -> None:
     asker = Asker()
     run(Bare("bare"), Typed("typed"), Protocol("protocol"), Keeper(), asker)
     figures = asker.figures
-    print(f"round trips in one Python process, µs (the middle of {TURNS} turns)")
+    print(f"round trips in one Python process, µs of the processor (the middle of {TURNS} turns)")
     for name, title in (("bare", "request"), ("typed", "with typed bodies"), ("protocol", "by protocol objects")):
         took = figures[f"{name}_us"]
         print(f"  {title:24}{took:10.1f}{took / figures['bare_us']:8.2f} x")

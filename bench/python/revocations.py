@@ -179,7 +179,7 @@ def measure(sealbus: Path, agents: int, rate: float) -> dict[str, Any]:
                 operator.begin(ask="revoke", what=agent, reason="measured")
             reading.join(PATIENCE)
             time.sleep(AFTER)
-            tell("send", "listener", "write", "--performative", "request", "--wait", "60s")
+            tell("send", "listener", "write", "--performative", "request", "--timeout", "60s")
             heard: dict[str, float] = json.loads(report.read_text())
         finally:
             platform.send_signal(signal.SIGTERM)

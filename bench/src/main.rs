@@ -10,6 +10,7 @@ mod drivers;
 mod marks;
 mod mesh;
 mod papers;
+mod proof;
 mod turns;
 
 use std::path::PathBuf;
@@ -50,6 +51,12 @@ enum Table {
     Bus(bus::Arguments),
     /// Conversations in the SDK: a protocol object beside a bare request, and ten thousand conversations at once
     Conversations(conversations::Arguments),
+    /// Proofs of authorship: signing and checking messages alone and in batches, beside one signature
+    Proof {
+        /// Write the rows as JSON to this file too
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
     /// The papers' tables: other systems beside Sealbus, as they measured and as one would today
     Papers(papers::Arguments),
     /// Play the agents of one side for the papers' benchmark, over standard input and output
@@ -70,6 +77,9 @@ fn main() -> ExitCode {
         Table::Mesh(arguments) => mesh::run(&arguments).map_err(Into::into),
         Table::Bus(arguments) => bus::run(&arguments).map_err(Into::into),
         Table::Conversations(arguments) => conversations::run_all(&arguments).map_err(Into::into),
+        Table::Proof { json } => {
+            proof::run(json.as_deref()).map_err(|error| -> Box<dyn std::error::Error> { error })
+        }
         Table::Papers(arguments) => papers::run(&arguments).map_err(Into::into),
         Table::Driver(system) => drivers::run(&system).map_err(Into::into),
         Table::ServeRabbitmq => drivers::serve_rabbitmq().map_err(Into::into),

@@ -26,6 +26,8 @@ use crate::mesh::report::{Report, Way};
 const ROUND_TRIP_SIZES: [usize; 2] = [128, 16 << 10];
 /// Content of the streamed messages, in bytes.
 const STREAM_SIZE: usize = 64;
+/// Messages of a stream that are sent at once, where many are.
+const TOGETHER: usize = 1_000;
 
 /// The subjects of the measurement, and its duration.
 #[derive(Args, Clone)]
@@ -184,13 +186,19 @@ async fn measure(
                 let times = agents::in_process_round_trips(size, round_trips).await?;
                 report.add_round_trips(way, size, times);
             }
-            let rate = agents::in_process_stream(STREAM_SIZE, arguments.messages).await?;
+            let rate = agents::in_process_stream(STREAM_SIZE, arguments.messages, 1).await?;
+            report.add_stream(way, rate);
+            return Ok(());
+        }
+        Way::InProcessMany => {
+            let rate = agents::in_process_stream(STREAM_SIZE, arguments.messages, TOGETHER).await?;
             report.add_stream(way, rate);
             return Ok(());
         }
         Way::RawTcp | Way::MeshNone => SecurityLevel::None,
         Way::MeshTls => SecurityLevel::Tls,
-        Way::RawTls | Way::MeshAuth => SecurityLevel::Auth,
+        Way::RawTls | Way::MeshAuth | Way::MeshAuthMany => SecurityLevel::Auth,
+        Way::MeshSigned | Way::MeshSignedMany => SecurityLevel::Signed,
     };
     let mut peer = Peer::start(level, authority).await?;
     if matches!(way, Way::RawTcp | Way::RawTls) {
@@ -222,11 +230,19 @@ async fn measure(
         let address = peer.hear_address().await?;
         let identity = peer.hear().await?.parse().map_err(failed)?;
         agents.meet(ProcessEndpoint { identity, address });
-        for size in ROUND_TRIP_SIZES {
-            let times = agents.round_trips(size, round_trips).await?;
-            report.add_round_trips(way, size, times);
-        }
-        let rate = agents.stream(STREAM_SIZE, arguments.messages).await?;
+        let together = match way {
+            Way::MeshAuthMany | Way::MeshSignedMany => TOGETHER,
+            _ => {
+                for size in ROUND_TRIP_SIZES {
+                    let times = agents.round_trips(size, round_trips).await?;
+                    report.add_round_trips(way, size, times);
+                }
+                1
+            }
+        };
+        let rate = agents
+            .stream(STREAM_SIZE, arguments.messages, together)
+            .await?;
         report.add_stream(way, rate);
         agents.leave().await;
     }

@@ -20,4 +20,13 @@ fuzz_target!(|bytes: &[u8]| {
         let view = bitefficient::decode_ref(bytes, &Limits::DEFAULT).map(|view| view.to_owned());
         assert_eq!(format!("{view:?}"), format!("Ok({message:?})"));
     }
+    // In a row, a message is read as it is read alone: here its parts of different lengths, and itself again.
+    let mut checker = bitefficient::Checker::new(Limits::DEFAULT);
+    for part in [bytes, &bytes[..bytes.len() / 2], bytes, bytes] {
+        let checked = checker
+            .check(part)
+            .map(|(message, _)| message.message().to_owned());
+        let alone = bitefficient::decode(part, &Limits::DEFAULT);
+        assert_eq!(format!("{checked:?}"), format!("{alone:?}"));
+    }
 });

@@ -1,15 +1,15 @@
-//! Any text: an error inside the text, or a filter that decides about a message within its cost.
+//! Any text: an error inside the text, or a filter that decides about a message within its cost, or a key that has a value.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sealbus_fipa::{AclMessage, Content, Expression, Number, Performative};
-use sealbus_channels::{ChannelFilter, ChannelHeader, ChannelPath, Mechanism, Moment, Qos};
+use sealbus_channels::{ChannelFilter, ChannelHeader, ChannelPath, EventKey, Mechanism, Moment, Qos};
 
 fuzz_target!(|text: &str| {
-    let filter = match ChannelFilter::new(text) {
-        Ok(filter) => filter,
-        Err(error) => return assert!(error.offset <= text.len()),
-    };
+    let (filter, key) = (ChannelFilter::new(text), EventKey::new(text));
+    for error in [filter.as_ref().err(), key.as_ref().err()].into_iter().flatten() {
+        assert!(error.offset <= text.len());
+    }
     let Ok(channel) = ChannelPath::new("/dates/business") else {
         return;
     };
@@ -26,5 +26,10 @@ fuzz_target!(|text: &str| {
         ],
         ..AclMessage::new(Performative::Inform)
     };
-    let _ = filter.matches(&header, &message.view());
+    if let Ok(filter) = filter {
+        let _ = filter.matches(&header, &message.view());
+    }
+    if let Ok(key) = key {
+        let _ = key.of(&header, &message.view());
+    }
 });

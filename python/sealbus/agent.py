@@ -23,6 +23,7 @@ from sealbus.errors import AgentStopped
 from sealbus.fact import Fact
 from sealbus.initiator import Initiates
 from sealbus.mark import Mark, Schedule, Supervise, check, marks_of
+from sealbus.participation import inherit
 from sealbus.performative import Performative
 from sealbus.tools import Answer, Tool, add_tools
 
@@ -138,6 +139,7 @@ class Agent(Initiates):
             check(supervise)
             cls._supervise = supervise
         marked = marks_of(cls)
+        inherit(cls)
         cls._tools, served = add_tools(cls)
         own = tuple((attribute, mark) for attribute, marks in marked.items() for mark in marks)
         # Handlers describe what they want; tools take the other requests.
@@ -229,6 +231,8 @@ class Agent(Initiates):
     ) -> None:
         """Sends a message to each of its receivers, and waits while a receiver's mailbox is full.
 
+        ``asyncio.timeout`` limits the wait; a receiver that had no room until then does not get the message.
+
         ``sender`` is filled in, and receivers without ``@`` are agents of this platform. When this returns, the
         message is accepted: it is delivered once and in order, or a ``failure`` message from the AMS says which
         receiver did not get it and why.
@@ -247,14 +251,7 @@ class Agent(Initiates):
         for name, value in (("expiry", expiry), ("valid_from", valid_from), ("receipt", receipt)):
             if value is not None:
                 raise ValueError(f"only a persistent message can have {name}: pass persistent=True")
-        if life.moving is not None:
-            await life.settle()
-        unsent = life.handle.try_send(message)
-        if unsent is not None:
-            await life.finish(unsent)
-        life.turn -= 1
-        if life.turn <= 0:
-            await life.pause()
+        await life.send(message)
 
     async def send_many(self, messages: Iterable[AclMessage]) -> None:
         """Sends many messages in their order, faster than one by one.
@@ -271,7 +268,9 @@ class Agent(Initiates):
     ) -> None:
         """Answers a message, in its conversation, or a question to everyone on a channel; the latter once.
 
-        Content that is neither text nor bytes is a body, see :mod:`sealbus.body`.
+        Content that is neither text nor bytes is a body, see :mod:`sealbus.body`. Whoever asks must make room for the answers: if
+        the asker's mailbox is full, answers wait for it for 10 seconds, and later for a tenth of the time; then
+        :class:`~sealbus.AnswerNotTaken` is raised.
         """
         reply = message.create_reply(performative, content)
         life = self._living
@@ -279,7 +278,7 @@ class Agent(Initiates):
         if isinstance(message, ChannelEvent) and message.mechanism == "request":
             await life.call(message.answer, reply)
         else:
-            await self.send(reply)
+            await life.send(reply, is_answer=True)
 
     # ----- receiving
 
@@ -292,18 +291,18 @@ class Agent(Initiates):
         :class:`~sealbus.ReceiveTimeout` is raised.
         """
         life = self._living
-        if life.turn > 0 and life.moving is None and not life.is_awaited():
+        if life.turn > 0 and life.moving is None and not life.mailbox.is_awaited():
             life.turn -= 1
             message = life.handle.try_receive(filter)
             if message is not None:
                 return message
-        return await life.receive(filter, timeout)
+        return await life.mailbox.receive(filter, timeout)
 
     async def receive_many(
         self, most: int = 1024, *, timeout: float | None = None
     ) -> list[Message]:
         """Waits until there is mail, then takes up to `most` messages at once, in order."""
-        return await self._living.receive_many(most, timeout)
+        return await self._living.mailbox.receive_many(most, timeout)
 
     async def request(
         self, message: AclMessage, *, timeout: float | None = None
@@ -317,7 +316,7 @@ class Agent(Initiates):
         Raises :class:`~sealbus.Undeliverable` when the platform reports that the request did not arrive, and
         :class:`~sealbus.RequestTimeout` when no reply came within `timeout` seconds.
         """
-        return await self._living.request(message, timeout)
+        return await self._living.mailbox.request(message, timeout)
 
     def ask(
         self,
@@ -340,7 +339,7 @@ class Agent(Initiates):
         A refusal or failure raises :class:`~sealbus.ConversationError`, and silence of `timeout` seconds
         :class:`~sealbus.ConversationTimeout`. See :func:`~sealbus.tool`.
         """
-        return Answer(self, to, body, stream, tool, timeout, window)
+        return Answer(self._living, to, body, stream, tool, timeout, window)
 
     def tools(self) -> list[ServiceDescription]:
         """What the agent's methods marked :func:`~sealbus.tool` offer, for ``df.register(*self.tools())``."""
@@ -381,6 +380,7 @@ class Agent(Initiates):
         durable: str | None = None,
         since: datetime | int | None = None,
         number: int | None = None,
+        last_per: str | None = None,
         group: str | None = None,
         prefetch: int | None = None,
     ) -> ChannelSubscription:
@@ -394,7 +394,8 @@ class Agent(Initiates):
         or takes only them. `durable`, `since` and `number` are for persistent channels: go on where the subscription of this
         name stopped; begin at a time, or with the last so many events of each channel on each node; begin with the event of
         this number there. A durable one does so the first time only. An event counts as dealt with when the next one is asked for, or the subscription is cancelled; if
-        the program is killed before, it comes again, with ``may_be_again``.
+        the program is killed before, it comes again, with ``may_be_again``. `last_per` begins with the last event of each
+        value of a key, such as ``properties.sensor`` or ``sender``, over all nodes, and goes on with every new event.
 
         `group` names a queue group: the subscriptions of the same group, pattern and filter, in whichever programs, share
         the events. Each event goes to one of them, the least busy; if that one ends before it has dealt with the event,
@@ -413,6 +414,7 @@ class Agent(Initiates):
             durable=durable,
             since=since,
             number=number,
+            last_per=last_per,
             group=group,
             prefetch=prefetch,
         )

@@ -38,7 +38,6 @@ from sealbus._sealbus import AclMessage, Message
 from sealbus.errors import BodyError, DecodeError, EncodeError
 from sealbus.ontology import element_of, ontology_of
 from sealbus.ontology import reader as term_reader
-from sealbus.plain_json import plain
 from sealbus.typed_json import Misfit, reader
 
 __all__ = ["BYTES", "JSON", "PROTOBUF", "SL", "BodyError", "Encoded", "decode", "encode"]
@@ -124,10 +123,13 @@ def _writer(kind: Any) -> Callable[[Any], Encoded]:
 
 
 def _write_json(body: object) -> Encoded:
-    try:
-        return Encoded(_sealbus.write_json(body, plain), JSON, None)
-    except ValueError as problem:
-        raise EncodeError(str(problem), "content") from None
+    return Encoded(_sealbus.write_json(body), JSON, None)
+
+
+@lru_cache(maxsize=1024)
+def is_json(kind: type) -> bool:
+    """Whether values of a class are written as JSON by the native half."""
+    return _writer(kind) is _write_json
 
 
 def _write_sl(body: Any) -> Encoded:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sealbus._sealbus import Value
     from sealbus.life import Life
 
-__all__ = ["Channel", "ChannelSubscription", "LogPlace", "Reach", "Replies", "Retention", "on_event", "on_question"]
+__all__ = ["Channel", "ChannelSubscription", "LastEvents", "LogPlace", "Reach", "Replies", "Retention", "on_event", "on_question"]
 
 FlowPolicy = Literal["push-back", "drop-oldest", "drop-newest", "disconnect"]
 """What happens when events come faster than a subscription takes them."""
@@ -57,6 +57,15 @@ class Reach(NamedTuple):
     """Where it is kept, on a persistent channel. Subscriptions that read it from there are not counted."""
     groups: int = 0
     """Groups of subscriptions, of each of which one member gets it. They are counted neither in `here` nor in `processes`."""
+
+
+class LastEvents(list[ChannelEvent]):
+    """The last event of each value of a key, in the order in which they were published, from :meth:`Channel.last`."""
+
+    missing: list[tuple[str, str]]
+    """The nodes whose events may be missing because they did not answer in time, and what is known of the reason."""
+    filter_errors: int
+    """Events without the key, or for which the filter could not be evaluated."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +122,7 @@ def on_event(
     durable: str | None = None,
     since: datetime | int | None = None,
     number: int | None = None,
+    last_per: str | None = None,
     group: str | None = None,
     prefetch: int | None = None,
     concurrency: int = 1,
@@ -143,6 +153,7 @@ def on_event(
         "durable": durable,
         "since": since,
         "number": number,
+        "last_per": last_per,
         "group": group,
         "prefetch": prefetch,
     }
@@ -268,6 +279,23 @@ class Channel:
         asked = _message(message, properties, Performative.QUERY_REF)
         return Replies(self._life, self._handle, asked, timeout, first, qos)
 
+    async def last(self, per: str = "channel", *, filter: str | None = None, timeout: float = 5.0) -> LastEvents:
+        """The last event of each value of a key, among the events that this channel keeps.
+
+        `per` names the key: a user-defined parameter, such as ``properties.sensor``, or a variable of filters, such as
+        ``sender``. By default it is the last event of the channel. All nodes are asked, for `timeout` seconds at most. A
+        transient channel keeps nothing, and raises :class:`~sealbus.ChannelError`::
+
+            for reading in await readings.last("properties.sensor"):
+                print(reading.sender_name, reading.text)
+        """
+        life = self._life
+        await life.settle()
+        events, missing, filter_errors = await life.call(self._handle.last, per, filter or "", timeout)
+        last = LastEvents(events)
+        last.missing, last.filter_errors = missing, filter_errors
+        return last
+
     def subscribe(
         self,
         *,
@@ -280,6 +308,7 @@ class Channel:
         durable: str | None = None,
         since: datetime | int | None = None,
         number: int | None = None,
+        last_per: str | None = None,
         group: str | None = None,
         prefetch: int | None = None,
     ) -> ChannelSubscription:
@@ -296,6 +325,7 @@ class Channel:
             durable=durable,
             since=since,
             number=number,
+            last_per=last_per,
             group=group,
             prefetch=prefetch,
         )
@@ -456,6 +486,7 @@ def subscribe(
     keep: Keep = "all",
     since: datetime | int | None = None,
     number: int | None = None,
+    last_per: str | None = None,
     **options: Any,
 ) -> ChannelSubscription:
     """Subscribes an agent to the channels of a pattern."""
@@ -466,9 +497,9 @@ def subscribe(
     elif keep != "all":
         raise ValueError(f"there is no keep='{keep}': it is 'all' or 'latest'")
     options["policy"] = policy or "push-back"
-    if since is not None and number is not None:
-        raise ValueError("a subscription begins at one place: pass since or number, not both")
-    options["number"] = number
+    if sum(place is not None for place in (since, number, last_per)) > 1:
+        raise ValueError("a subscription begins at one place: pass one of since, number and last_per, not both")
+    options["number"], options["last_per"] = number, last_per
     options["pattern"] = pattern
     if isinstance(since, datetime):
         options["since_ms"] = max(0, int(since.timestamp() * 1000))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -68,6 +68,9 @@ class Conversation:
         self._is_over = False
         self.refused_messages = 0
         """Messages that came in the conversation and that its protocol does not allow, such as late ones."""
+        self.late: Callable[[Message], Coroutine[Any, Any, None]] | None = None
+        """What gets the messages that come after the conversation with their sender has ended. Without it they are counted and
+        dropped."""
 
     # ----- the machine
 
@@ -96,12 +99,12 @@ class Conversation:
     def _open(self, queue: _sealbus.Conversation) -> None:
         """From now on all messages of the conversation come here and nowhere else."""
         self._queue = queue
-        self._number = self._life.begin_conversation(queue, self)
+        self._number = self._life.mailbox.open(queue, self)
         self.wake()
 
     def _next(self) -> Message | None:
         # In vain, it makes the queue tell of the next message.
-        if self._queue is None or self._life.moving is not None or not self._has_room():
+        if self._queue is None or self._life.moving is not None or not (self._is_over or self._has_room()):
             return None
         return self._queue.try_next()
 
@@ -127,6 +130,8 @@ class Conversation:
         log.debug("%s: %r is refused: %s", self._life.name, message, received.reason)
         if received.answer is not None:
             self._post([received.answer])
+        if received.is_late and self.late is not None:
+            self._life.tasks.create(self.late(message), self._life.agent._supervise)
         return None
 
     def _post(self, messages: Iterable[AclMessage]) -> None:
@@ -143,7 +148,8 @@ class Conversation:
         life = self._life
         self._keep_time()
         for message in messages:
-            await life.settle()
+            if life.moving is not None:
+                await life.settle()
             unsent = life.handle.try_send(message)
             if unsent is not None:
                 await life.finish(unsent)
@@ -204,13 +210,20 @@ class Conversation:
             await asyncio.shield(self._changed)
 
     def _close(self) -> None:
-        """Ends the conversation here. Nothing of it is left."""
+        """Ends the conversation here. Nothing of it is left, unless somebody wants what comes late."""
         self._is_over = True
+        if self.late is None:
+            self.forget()
+        elif self._queue is not None:
+            self._life.mailbox.linger(self)
+        self._note_change()
+
+    def forget(self) -> None:
+        """From now on what comes late is counted and dropped."""
         if self._queue is not None:
             queue, self._queue = self._queue, None
-            self._life.end_conversation(self._number, self)
+            self._life.mailbox.close(self._number, self)
             queue.close()
-        self._note_change()
 
 
 class InitiatorConversation(Conversation):
@@ -341,7 +354,7 @@ class InitiatorConversation(Conversation):
 
     def _leave(self) -> None:
         """Ends the conversation. The others are told, as far as they wait or work."""
-        if self._queue is None:
+        if self._queue is None or self._is_over:
             return
         with suppress(SealbusError):
             self._farewell()
@@ -375,7 +388,9 @@ class ParticipantConversation(Conversation):
         super().__init__(life)
         self._machine = machine
         self._waiting: deque[Message] = deque()
-        self._work: asyncio.Task[Any] | None = None
+        self._worker: asyncio.Task[Any] | None = None
+        # Whether the end of the conversation has cancelled its work.
+        self._is_cut = False
         if opening.conversation_id is not None:
             self._open(life.handle.open_conversation(str(opening.conversation_id), machine.initiator))
         self._keep_time()
@@ -400,28 +415,34 @@ class ParticipantConversation(Conversation):
         return self._machine.deadline
 
     def _note_change(self) -> None:
-        if self._work is not None and self._machine.outcome is not None:
-            self._work.cancel()
+        worker = self._worker
+        # The task itself finds out when its work is done.
+        if worker is not None and self._machine.outcome is not None and worker is not asyncio.current_task(self._life.loop):
+            if not self._is_cut:
+                self._is_cut = True
+                worker.cancel()
         super()._note_change()
 
-    async def work(self, work: Coroutine[Any, Any, _T]) -> _T:
+    async def work(self, work: Awaitable[_T]) -> _T:
         """Lets the agent work as long as the conversation goes on."""
         self._machine.end_by(NEVER)
         self._keep_time()
-        task = self._life.loop.create_task(work)
-        self._work = task
+        worker = self._worker = asyncio.current_task()
+        assert worker is not None
         try:
-            await asyncio.wait([task])
+            result = await work
+        except asyncio.CancelledError:
+            if not self._is_cut or worker.cancelling() > 1:
+                raise
+            raise Over from None
         finally:
-            self._work = None
-            if not task.done():
-                task.cancel()
-        if task.cancelled() or self._machine.outcome is not None:
-            # What it raised all the same is of interest.
-            if not task.cancelled() and (raised := task.exception()) is not None:
-                raise raised
+            self._worker = None
+            if self._is_cut:
+                self._is_cut = False
+                worker.uncancel()
+        if self._machine.outcome is not None:
             raise Over
-        return task.result()
+        return result
 
     async def say(self, act: Performative, body: object = None) -> None:
         """Sends a message, if the conversation still goes on."""
@@ -442,17 +463,23 @@ class ParticipantConversation(Conversation):
                 self._post([self._machine.send(message.replace(performative=way), self._now())])
                 return
 
-    async def next(self, timeout: float) -> Message | None:
-        """What the initiator says next; None when the conversation has ended, such as after so many seconds of silence."""
+    async def wait(self, look: Callable[[], _T | None], timeout: float) -> _T:
+        """Waits for what `look` finds in the state of the conversation, which ends after so many seconds."""
         self._machine.end_by(self._now() + round(timeout * 1000))
         self._keep_time()
+        found = await self._until(look)
+        self._machine.end_by(NEVER)
+        return found
+
+    async def next(self, timeout: float) -> Message | None:
+        """What the initiator says next; None when the conversation has ended, such as after so many seconds of silence."""
 
         def look() -> tuple[Message | None] | None:
             if self._waiting:
                 return (self._waiting.popleft(),)
             return (None,) if self._machine.outcome is not None else None
 
-        (message,) = await self._until(look)
+        (message,) = await self.wait(look, timeout)
         self.wake()
         return message
 

@@ -141,7 +141,7 @@ class Subscription(Generic[_Entry]):
     async def next(self, *, timeout: float | None = None) -> list[_Entry]:
         """Waits for the next news."""
         while True:
-            news: Message = await self._life.receive(self.filter, timeout)
+            news: Message = await self._life.mailbox.receive(self.filter, timeout)
             lost = news.undelivered
             if lost is not None:
                 receiver, reason = lost
@@ -211,7 +211,7 @@ class Ams:
 async def consult(life: Life, request: AclMessage, timeout: float) -> Message:
     """Asks a directory. Its answer is a matter of no time."""
     with life.clock.hold():
-        return await life.request(request, timeout)
+        return await life.mailbox.request(request, timeout)
 
 
 def _aid(agent: AID | str) -> AID:

@@ -143,6 +143,10 @@ class SendError(AgentError):
     """A message was not accepted."""
 
 
+class AnswerNotTaken(SendError):
+    """An answer found no room: the agent that asked does not read its answers."""
+
+
 class ReceiveTimeout(AgentError, TimeoutError):
     """No message that was waited for came in time."""
 

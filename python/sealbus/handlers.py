@@ -7,12 +7,12 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from sealbus._sealbus import AclMessage, ChannelEvent, Filter, Message
 from sealbus.body import declare
 from sealbus.channel import ChannelSubscription, subscribe
-from sealbus.errors import AgentStopped, ContentError, NegativeAnswer, SealbusError
+from sealbus.errors import AgentStopped, AnswerNotTaken, ContentError, NegativeAnswer, SealbusError
 from sealbus.mark import Listening, Supervise
 from sealbus.performative import Performative
 
@@ -36,13 +36,9 @@ CANCEL_LIMIT = 1.0
 
 CUT_OFF = "it was cut off before it was done"
 
-
-@runtime_checkable
-class Opens(Protocol):
-    """A handler whose messages open conversations."""
-
-    def open(self, message: Message) -> Callable[[Message], Awaitable[None]]:
-        """Opens the conversation. Returns what goes through it."""
+FAILED = "the agent failed at this; its log says why"
+"""The answer to what raised an exception. Its text may be nobody else's business: a handler that wants something told raises
+:class:`~sealbus.Failure`."""
 
 
 class Handler:
@@ -129,7 +125,7 @@ class Handlers:
             # All are taken before the first begins: one that opens a conversation looks through what is left in the mailbox.
             taken: list[Message] = []
             while len(taker.running) + len(taken) < taker.concurrency:
-                message = self._life.take_except([taker.leaves])
+                message = self._life.mailbox.take([taker.leaves])
                 if message is None:
                     break
                 taken.append(message)
@@ -138,11 +134,30 @@ class Handlers:
 
     async def handle(self, message: Message) -> None:
         """Gives a message to the first handler that describes it."""
+        if message.performative is Performative.CANCEL and self._withdraw(message):
+            return
         for takes, handler in self._in_turn:
             if takes.takes(message):
                 await self._call(handler, message)
                 return
         await self._call(self._rest, message)
+
+    def _withdraw(self, cancel: Message) -> bool:
+        """Ends a conversation whose opening waits until its handler has room, and whose initiator cancels it."""
+        if cancel.sender is None or cancel.conversation_id is None:
+            return False
+        of_it = Filter(sender=cancel.sender, conversation_id=str(cancel.conversation_id))
+        for taker in self._takers:
+            method = getattr(self._life.agent, taker.attribute)
+            # Other handlers know no conversations.
+            opening = self._life.mailbox.take([~(taker.takes & of_it)]) if hasattr(method, "withdraw") else None
+            if opening is not None:
+                answer: AclMessage | None = method.withdraw(opening, cancel)
+                if answer is not None:
+                    with suppress(SealbusError):
+                        self._life.handle.try_send(answer)
+                return True
+        return False
 
     # ----- events
 
@@ -213,10 +228,11 @@ class Handlers:
 
     def _begin(self, handler: Handler, message: Message) -> None:
         """Calls a handler beside the agent's own task."""
-        method = getattr(self._life.agent, handler.attribute)
-        if isinstance(method, Opens):
+        method: Callable[[Message], Awaitable[None]] = getattr(self._life.agent, handler.attribute)
+        opens: Callable[[Message], Callable[[Message], Awaitable[None]]] | None = getattr(method, "open", None)
+        if opens is not None:
             # What follows the message is the conversation's from now on.
-            method = method.open(message)
+            method = opens(message)
         task = self._life.loop.create_task(self._call(handler, message, method))
         handler.running.add(task)
 
@@ -237,7 +253,10 @@ class Handlers:
         try:
             if handler.body is not None:
                 declare(message, handler.body)
-            await method(message)
+            if self._life.tracing is None:
+                await method(message)
+            else:
+                await self._life.tracing.handling(message, method)
         except asyncio.CancelledError:
             reply = self._reply(message, Performative.FAILURE, CUT_OFF)
             if reply is not None and not _is_question(message):
@@ -258,6 +277,9 @@ class Handlers:
         if isinstance(raised, NegativeAnswer):
             log.debug("%s: %s answers %s: %s", life.name, name, raised.performative, raised.reason)
             await self._answer(message, raised.performative, raised.reason)
+        elif isinstance(raised, AnswerNotTaken):
+            # The asker's mistake, and it could fill the log with it.
+            log.debug("%s: %s: %s", life.name, name, raised)
         elif isinstance(raised, AgentStopped) and life.is_stopping:
             await self._answer(message, Performative.FAILURE, CUT_OFF)
         elif isinstance(raised, ContentError):
@@ -266,9 +288,7 @@ class Handlers:
             log.warning("%s: %s cannot read %r: %s", life.name, name, message, raised)
             await self._answer(message, Performative.NOT_UNDERSTOOD, str(raised))
         else:
-            # What it says may be nobody else's business. A handler that wants it told raises `Failure`.
-            reason = f"{name} of {life.handle.name} raised {type(raised).__name__}"
-            await self._answer(message, Performative.FAILURE, reason)
+            await self._answer(message, Performative.FAILURE, FAILED)
             self.failed(f"{name} for {message!r}", raised, handler.supervise)
 
     def failed(self, where: str, raised: Exception, supervise: Supervise) -> None:

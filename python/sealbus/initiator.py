@@ -117,7 +117,7 @@ class Offer(Block):
             return not self.rejected
 
 
-class _Stream(Block, Generic[_B]):
+class Stream(Block, Generic[_B]):
     """Messages that come one after the other, for ``async for``."""
 
     def __init__(
@@ -132,7 +132,8 @@ class _Stream(Block, Generic[_B]):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Message[_B]:
+    async def _following(self) -> Message[_B]:
+        """The next of them."""
         message: Message[_B] = value_of(await self._until(self._look))
         self.wake()
         return message
@@ -147,7 +148,7 @@ class _Stream(Block, Generic[_B]):
         return StopAsyncIteration()
 
 
-class Subscribed(_Stream[_B]):
+class Subscribed(Stream[_B]):
     """A subscription with one or several agents; see :meth:`sealbus.Agent.subscribe_to`."""
 
     protocol = "fipa-subscribe"
@@ -173,13 +174,16 @@ class Subscribed(_Stream[_B]):
                 return self._problem(branch.agent)
         return StopAsyncIteration()
 
+    async def __anext__(self) -> Message[_B]:
+        return await self._following()
+
     async def cancel(self, *, timeout: float = 5.0) -> None:
         """Ends the subscription, and waits until the others have confirmed it. What comes before that can still be read."""
         await self._say(Performative.CANCEL, timeout=timeout)
         await self._until(lambda: self._opened.has_ended or None)
 
 
-class Answers(_Stream[_B]):
+class Answers(Stream[_B]):
     """The answers of agents that another one finds; see :meth:`sealbus.Agent.broker` and :meth:`sealbus.Agent.recruit`."""
 
     def __init__(
@@ -206,6 +210,9 @@ class Answers(_Stream[_B]):
         self._count += 1
         if self._count == self._most:
             self._opened.conclude()
+
+    async def __anext__(self) -> Message[_B]:
+        return await self._following()
 
     def _end(self) -> Exception:
         for branch in self._opened.branches:

@@ -1,36 +1,22 @@
-"""One agent's life: its hooks one after the other, and who waits for which message."""
+"""One agent's life: its hooks, one after the other."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
 
-from sealbus._sealbus import (
-    AID,
-    AclMessage,
-    AgentHandle,
-    Conversation,
-    Filter,
-    Message,
-    Unsent,
-)
+from sealbus._sealbus import AID, AclMessage, AgentHandle, Message, Unsent
 from sealbus.behaviour import Behaviours
 from sealbus.channel import Channels
-from sealbus.clock import Timer
 from sealbus.directory import Ams, Df
-from sealbus.errors import (
-    AgentFailed,
-    AgentStopped,
-    ReceiveTimeout,
-    RequestTimeout,
-    Undeliverable,
-)
+from sealbus.errors import AgentFailed, AgentStopped
 from sealbus.handlers import Handlers
-from sealbus.performative import Performative
+from sealbus.mailbox import Mailbox
 from sealbus.restarts import RESTARTS, WITHIN, Restarts
 from sealbus.tasks import Tasks
+from sealbus.tracing import TracedHandle, tracing_of
 
 if TYPE_CHECKING:
     from sealbus.agent import Agent
@@ -51,42 +37,14 @@ TURN = 256
 """Messages an agent takes or sends without a pause before other work of the loop gets its turn."""
 
 
-class Wakes(Protocol):
-    """Somebody who waits for messages."""
-
-    def wake(self) -> None:
-        """There may be a message, or the agent is being stopped."""
-
-
-class Receiver(Wakes, Protocol):
-    """Somebody whom the messages that a filter takes belong to."""
-
-    @property
-    def filter(self) -> Filter | None:
-        """The messages."""
-
-
-class _Waiter:
-    """Somebody who waits for a message that a filter takes."""
-
-    __slots__ = ("filter", "future")
-
-    def __init__(self, filter: Filter | None) -> None:
-        self.filter = filter
-        self.future: asyncio.Future[None] | None = None
-
-    def wake(self) -> None:
-        """Lets the one who waits look into the mailbox again."""
-        if self.future is not None and not self.future.done():
-            self.future.set_result(None)
-
-
 class Life:
     """What the package knows of an agent that is on a platform."""
 
     def __init__(self, agent: Agent, handle: AgentHandle, platform: Platform) -> None:
         self.agent = agent
-        self.handle = handle
+        self.tracing = tracing_of(handle.aid.name)
+        """The spans of this agent, if its program is traced."""
+        self.handle = handle if self.tracing is None else cast(AgentHandle, TracedHandle(handle, self.tracing))
         self.platform = platform
         self.df = Df(self)
         self.ams = Ams(self)
@@ -98,11 +56,9 @@ class Life:
         """What ended the agent, unless it left by its own or the platform's wish."""
         self.loop = platform.loop
         self.clock = platform.clock
-        self._pump = platform.pump
+        self.pump = platform.pump
         self._takes_messages = agent._takes_messages()
-        self._waiters: list[Receiver] = []
-        self._askers: set[Wakes] = set()
-        """Those who have a conversation, whose messages come to them alone."""
+        self.mailbox = Mailbox(self)
         # Set while the agent is at rest: done when there is something to do.
         self._rest: asyncio.Future[None] | None = None
         self.tasks = Tasks(self)
@@ -119,179 +75,23 @@ class Life:
         self.behaviours = Behaviours(self)
         self.channels = Channels(self)
         self._restarts = Restarts(self.clock)
-        self._number = self._pump.listen(self._news)
-        handle.set_hook(self._pump.native, self._number)
+        self._number = self.pump.listen(self._news)
+        handle.set_hook(self.pump.native, self._number)
 
     @property
     def name(self) -> str:
         """The agent's full name, for errors."""
         return self.handle.aid.name
 
-    # ----- receiving
-
-    async def receive(self, filter: Filter | None, timeout: float | None) -> Message:
-        """Waits for the next message that `filter` takes."""
-        if self.turn <= 0:
-            await self.pause()
-        self.check_not_stopping()
-        waiter = self._expect(filter)
-        try:
-            message = await self._wait(waiter, lambda: self._look_for(waiter), timeout)
-        finally:
-            self._waiters.remove(waiter)
-        if message is None:
-            wanted = "a message" if filter is None else str(filter)
-            raise ReceiveTimeout(self.name, f"waited {timeout:g} s for {wanted} and nothing came")
-        return message
-
-    async def receive_many(self, most: int, timeout: float | None) -> list[Message]:
-        """Waits until there is mail, then takes up to `most` messages."""
-        if most < 1:
-            raise ValueError(f"cannot receive {most} messages: ask for at least one")
-        await self.pause()
-        await self.settle()
-        messages = self._take_many(most)
-        if not messages:
-            messages = [await self.receive(None, timeout)]
-            messages += self._take_many(most - 1)
-        return messages
-
     async def settle(self) -> None:
         """Waits until it is known where the agent goes on, if it is being moved."""
         if self.moving is not None:
             await asyncio.shield(self.moving)
 
-    def _take_many(self, most: int) -> list[Message]:
-        """Messages that are there and that nobody waits for."""
-        if not self._waiters:
-            return self.handle.try_receive_many(most)
-        awaited = [waiter.filter for waiter in self._waiters]
-        messages: list[Message] = []
-        while len(messages) < most:
-            message = self.handle.try_receive_except(awaited)
-            if message is None:
-                break
-            messages.append(message)
-        return messages
-
-    async def request(self, request: AclMessage, timeout: float | None) -> Message:
-        """Sends a message and waits for the reply to it."""
-        await self.settle()
-        request, replies = self.handle.open_request(request)
-        deadline = None if timeout is None else self.clock.now() + timeout
-        waiter = _Waiter(None)
-        self._askers.add(waiter)
-        number = self._pump.listen(waiter.wake)
-        replies.set_hook(self._pump.native, number)
-        try:
-            unsent = self.handle.try_send(request)
-            if unsent is not None:
-                try:
-                    async with self.clock.timeout(timeout):
-                        await self.finish(unsent)
-                except TimeoutError:
-                    raise self._no_reply(request, timeout) from None
-            while True:
-                left = None if deadline is None else deadline - self.clock.now()
-                message = await self._wait(waiter, replies.try_next, left)
-                if message is None:
-                    raise self._no_reply(request, timeout)
-                lost = message.undelivered
-                if lost is not None:
-                    receiver, reason = lost
-                    cause = f"the request was not delivered to {receiver}: {reason}"
-                    raise Undeliverable(self.name, cause)
-                if message.performative is not Performative.AGREE:
-                    replies.answered()
-                    return message
-        finally:
-            self._pump.ignore(number)
-            self._askers.discard(waiter)
-            replies.close()
-
-    def _no_reply(self, request: AclMessage, timeout: float | None) -> RequestTimeout:
-        asked = ", ".join(receiver.name for receiver in request.receivers)
-        return RequestTimeout(self.name, f"{asked} did not reply within {timeout:g} s")
-
-    def take_except(self, filters: list[Filter]) -> Message | None:
-        """The first message that none of the filters takes, and that nobody waits for."""
-        if self.moving is not None:
-            return None
-        return self.handle.try_receive_except([*filters, *(waiter.filter for waiter in self._waiters)])
-
-    def is_awaited(self) -> bool:
-        """Whether somebody waits for a message of this agent."""
-        return bool(self._waiters)
-
-    def _look_for(self, waiter: Receiver) -> Message | None:
-        """A message for the waiter: one that nobody else asks for by a filter, if it has none itself."""
-        if waiter.filter is None:
-            awaited = [other.filter for other in self._waiters if other.filter is not None]
-            if awaited:
-                return self.handle.try_receive_except(awaited)
-        return self.handle.try_receive(waiter.filter)
-
-    def begin_conversation(self, conversation: Conversation, owner: Wakes) -> int:
-        """Wakes the owner of a conversation when it has messages. The number ends it."""
-        self._askers.add(owner)
-        number = self._pump.listen(owner.wake)
-        conversation.set_hook(self._pump.native, number)
-        return number
-
-    def end_conversation(self, number: int, owner: Wakes) -> None:
-        """Ends :meth:`begin_conversation`."""
-        self._askers.discard(owner)
-        self._pump.ignore(number)
-
-    def attend(self, receiver: Receiver) -> None:
-        """From now on the receiver alone gets its messages, with :meth:`take`."""
-        self._waiters.append(receiver)
-
-    def ignore(self, receiver: Receiver) -> None:
-        """Ends :meth:`attend`."""
-        self._waiters.remove(receiver)
-
-    def take(self, receiver: Receiver) -> Message | None:
-        """The next message of the receiver, which is told of the one after the last."""
-        return None if self.moving is not None else self._look_for(receiver)
-
     def check_not_stopping(self) -> None:
         """Raises AgentStopped if nothing will come any more."""
         if self._stopping and not self._tearing_down:
             raise AgentStopped(self.name, "is being stopped")
-
-    def _expect(self, filter: Filter | None) -> _Waiter:
-        waiter = _Waiter(filter)
-        self._waiters.append(waiter)
-        return waiter
-
-    async def _wait(
-        self, waiter: _Waiter, look: Callable[[], Message | None], timeout: float | None
-    ) -> Message | None:
-        """The message that `look` finds; None when the time is up."""
-        expiry: Timer | None = None
-        expired = False
-
-        def expire() -> None:
-            nonlocal expired
-            expired = True
-            waiter.wake()
-
-        try:
-            while True:
-                await self.settle()
-                # In vain, it makes the mailbox tell of the next message.
-                message = look()
-                if message is not None or expired:
-                    return message
-                self.check_not_stopping()
-                if timeout is not None and expiry is None:
-                    expiry = self.clock.call_later(timeout, expire)
-                waiter.future = self.loop.create_future()
-                await waiter.future
-        finally:
-            if expiry is not None:
-                expiry.cancel()
 
     def _news(self) -> None:
         """Called by the pump when there is mail, or the platform wishes something of the agent."""
@@ -302,9 +102,7 @@ class Life:
             self._begin_to_stop()
         elif wish == "freeze":
             self._freeze = True
-        for waiter in [*self._waiters]:
-            if self.handle.has_mail(waiter.filter):
-                waiter.wake()
+        self.mailbox.hear()
         self.handlers.pull()
         self.wake()
 
@@ -312,7 +110,7 @@ class Life:
 
     async def call(self, begin: Callable[..., None], *arguments: Any) -> Any:
         """Begins a native call and waits for its outcome."""
-        return await self._pump.call(begin, *arguments)
+        return await self.pump.call(begin, *arguments)
 
     def wake(self) -> None:
         """Lets the agent's own task look for something to do."""
@@ -321,9 +119,20 @@ class Life:
 
     # ----- sending
 
-    async def finish(self, unsent: Unsent) -> None:
-        """Goes on with a message that found no room, waiting for it."""
-        await self._pump.call(self.handle.finish, unsent)
+    async def send(self, message: AclMessage, is_answer: bool = False) -> None:
+        """Sends a message, waiting for room; with an answer only for a while."""
+        if self.moving is not None:
+            await self.settle()
+        unsent = self.handle.try_send(message)
+        if unsent is not None:
+            await self.finish(unsent, is_answer)
+        self.turn -= 1
+        if self.turn <= 0:
+            await self.pause()
+
+    async def finish(self, unsent: Unsent, is_answer: bool = False) -> None:
+        """Goes on with a message that found no room, waiting for it; with an answer only for a while."""
+        await self.pump.call(self.handle.finish, unsent, is_answer)
 
     async def send_persistent(
         self,
@@ -334,7 +143,7 @@ class Life:
     ) -> None:
         """Sends a message that is kept for its receivers; times in milliseconds since 1970."""
         await self.settle()
-        await self._pump.call(self.handle.send_persistent, message, expiry, valid_from, receipt)
+        await self.pump.call(self.handle.send_persistent, message, expiry, valid_from, receipt)
 
     async def send_many(self, messages: list[AclMessage]) -> None:
         """Sends all messages in their order."""
@@ -374,6 +183,11 @@ class Life:
             self._grace_ends = self.clock.now() + HOOK_GRACE
         self.wake()
 
+    async def ended(self) -> None:
+        """Waits until the agent has left."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
     @property
     def is_stopping(self) -> bool:
         """Whether the agent is about to leave."""
@@ -394,13 +208,9 @@ class Life:
         if self._tearing_down:
             return
         self.stop()
-        self._wake_waiters()
+        self.mailbox.wake()
         if self._task is not None:
             self.clock.call_later(HOOK_GRACE, self._cancel_hook)
-
-    def _wake_waiters(self) -> None:
-        for waiter in [*self._waiters, *self._askers]:
-            waiter.wake()
 
     def _cancel_hook(self) -> None:
         if self._task is not None and not self._leaving:
@@ -416,7 +226,7 @@ class Life:
             failure = AgentFailed(self.name, f"{where} raised {type(raised).__name__}: {raised}")
             failure.__cause__ = raised
             self.failure = failure
-            log.error("%s", failure)
+            log.error("%s", failure, exc_info=raised)
 
     async def _live(self) -> None:
         where = "setup"
@@ -484,10 +294,7 @@ class Life:
         if not self._takes_messages or self.turn <= 0:
             return None
         self.turn -= 1
-        taken = self.handlers.awaited()
-        if not self._waiters and not taken:
-            return self.handle.try_receive(None)
-        return self.take_except(taken)
+        return self.mailbox.take(self.handlers.awaited())
 
     async def _until_news(self) -> None:
         if self.turn <= 0:
@@ -520,7 +327,7 @@ class Life:
             return
         self.moving = self.loop.create_future()
         try:
-            if await self._pump.call(self.handle.hand_over, bytes(state)):
+            if await self.pump.call(self.handle.hand_over, bytes(state)):
                 self._moved = True
                 self._stopping = True
         finally:
@@ -530,7 +337,7 @@ class Life:
             # What came meanwhile.
             self._open()
             self._news()
-            self._wake_waiters()
+            self.mailbox.wake()
 
     async def _hear_failures(self) -> None:
         """In a process that the platform has given up: lets the agent hear of each message that may not have arrived."""
@@ -543,7 +350,7 @@ class Life:
         self._leaving = True
         try:
             # Handlers that wait for a message learn that none will come.
-            self._wake_waiters()
+            self.mailbox.wake()
             await self.handlers.settle(self._grace_ends - self.clock.now())
             await self.behaviours.end(self._grace_ends - self.clock.now())
             self._tearing_down = True
@@ -554,12 +361,14 @@ class Life:
                     await self._hear_failures()
                 async with self.clock.timeout(TEARDOWN_LIMIT):
                     await self.agent.teardown()
+                if self.handle.has_undelivered():
+                    await self.call(self.handle.delivered, TEARDOWN_LIMIT)
         except Exception as raised:
             self._fail("teardown", raised)
         finally:
             self._tearing_down = False
             self.handlers.close()
-            self._wake_waiters()
-            self._pump.ignore(self._number)
+            self.mailbox.wake()
+            self.pump.ignore(self._number)
             parting = "moved" if self._moved else "ended" if self.failure is None else "failed"
             self.handle.leave(parting, str(self.failure))

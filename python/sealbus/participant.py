@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from sealbus import _sealbus
 from sealbus._sealbus import Message
 from sealbus.brokering import Proxy, pass_on, recruit
 from sealbus.conversation import ParticipantConversation
 from sealbus.errors import ProtocolError, Refuse
-from sealbus.mark import Supervise
+from sealbus.mark import MARKS, Mark, Supervise
 from sealbus.participation import Bid, Order, Participates
 from sealbus.performative import Performative
 
@@ -39,10 +40,7 @@ __all__ = [
 ]
 
 CONVERSATIONS = 256
-"""Conversations that a method has at once, unless told otherwise. Further ones wait in the mailbox to begin."""
-
 PATIENCE = 60.0
-"""Seconds that a participant waits for the initiator's next message, unless told otherwise."""
 
 
 class _Answers(Participates):
@@ -232,16 +230,35 @@ class _Recruiting(_Brokering):
 
 # ----- decorators
 
+
+class Options(TypedDict, total=False):
+    """How a method takes part in a protocol."""
+
+    conversations: int
+    """How many conversations it has at once, by default 256. Further ones wait in the mailbox to begin."""
+    timeout: float
+    """Seconds that it waits for the initiator's next message, by default 60."""
+    supervise: Supervise | None
+    """What an exception leads to, see :class:`~sealbus.Agent`."""
+
+
 _Decorator = Callable[[Callable[..., Any]], Participates]
 
 
-def on_request(
-    body: Any = None,
-    *,
-    conversations: int = CONVERSATIONS,
-    timeout: float = PATIENCE,
-    supervise: Supervise | None = None,
-) -> _Decorator:
+def _decorator(kind: type[Participates], body: Any, options: Options) -> _Decorator:
+    # Never one at a time: a conversation waits for the initiator, and others go on.
+    conversations = max(2, options.get("conversations", CONVERSATIONS))
+    mark = Mark(_sealbus.opens(kind.protocol), conversations, options.get("supervise"))
+
+    def decorate(method: Callable[..., Any]) -> Participates:
+        participates = kind(method, body, options.get("timeout", PATIENCE))
+        setattr(participates, MARKS, (mark,))
+        return participates
+
+    return decorate
+
+
+def on_request(body: Any = None, **options: Unpack[Options]) -> _Decorator:
     """Marks a method that answers requests for an action (``fipa-request``): what it returns is the result::
 
         @on_request(Order)
@@ -252,39 +269,21 @@ def on_request(
         @make.perform
         async def work(self, request: Message[Order]) -> Product: ...
     """
-    return lambda method: _Request(method, body, conversations, timeout, supervise)
+    return _decorator(_Request, body, options)
 
 
-def on_query(
-    body: Any = None,
-    *,
-    conversations: int = CONVERSATIONS,
-    timeout: float = PATIENCE,
-    supervise: Supervise | None = None,
-) -> _Decorator:
+def on_query(body: Any = None, **options: Unpack[Options]) -> _Decorator:
     """Marks a method that answers queries (``fipa-query``), ``query-if`` and ``query-ref``, as :func:`on_request` does requests."""
-    return lambda method: _Query(method, body, conversations, timeout, supervise)
+    return _decorator(_Query, body, options)
 
 
-def on_request_when(
-    body: Any = None,
-    *,
-    conversations: int = CONVERSATIONS,
-    timeout: float = PATIENCE,
-    supervise: Supervise | None = None,
-) -> _Decorator:
+def on_request_when(body: Any = None, **options: Unpack[Options]) -> _Decorator:
     """Marks a method that acts when a condition holds (``fipa-request-when``). It waits for the condition itself; ``agree`` is sent
     before, or, if it has a second step marked with ``perform``, between both."""
-    return lambda method: _RequestWhen(method, body, conversations, timeout, supervise)
+    return _decorator(_RequestWhen, body, options)
 
 
-def on_contract_net(
-    body: Any = None,
-    *,
-    conversations: int = CONVERSATIONS,
-    timeout: float = PATIENCE,
-    supervise: Supervise | None = None,
-) -> _Decorator:
+def on_contract_net(body: Any = None, **options: Unpack[Options]) -> _Decorator:
     """Marks a method that makes a proposal for a call (``fipa-contract-net``); None refuses. ``perform`` marks the method that does the
     work if the proposal is accepted, and whose value is the result; ``rejected`` one that learns of a rejection::
 
@@ -294,63 +293,33 @@ def on_contract_net(
         @bid.perform
         async def work(self, order: Order[Offer]) -> Result: ...
     """
-    return lambda method: _ContractNet(method, body, conversations, timeout, supervise)
+    return _decorator(_ContractNet, body, options)
 
 
-def on_iterated_contract_net(
-    body: Any = None,
-    *,
-    conversations: int = CONVERSATIONS,
-    timeout: float = PATIENCE,
-    supervise: Supervise | None = None,
-) -> _Decorator:
+def on_iterated_contract_net(body: Any = None, **options: Unpack[Options]) -> _Decorator:
     """Marks a method that makes proposals for calls in several rounds (``fipa-iterated-contract-net``); otherwise as
     :func:`on_contract_net`."""
-    return lambda method: _IteratedContractNet(method, body, conversations, timeout, supervise)
+    return _decorator(_IteratedContractNet, body, options)
 
 
-def on_english_auction(
-    body: Any = None,
-    *,
-    conversations: int = CONVERSATIONS,
-    timeout: float = PATIENCE,
-    supervise: Supervise | None = None,
-) -> _Decorator:
+def on_english_auction(body: Any = None, **options: Unpack[Options]) -> _Decorator:
     """Marks a method that bids in an auction in which the price rises (``fipa-auction-english``). It gets a :class:`Bid` and returns true,
     or a body, to bid, and None, or false, to be silent in this round. While its bid leads, it is not asked. ``perform`` marks the method that completes the deal."""
-    return lambda method: _EnglishAuction(method, body, conversations, timeout, supervise)
+    return _decorator(_EnglishAuction, body, options)
 
 
-def on_dutch_auction(
-    body: Any = None,
-    *,
-    conversations: int = CONVERSATIONS,
-    timeout: float = PATIENCE,
-    supervise: Supervise | None = None,
-) -> _Decorator:
+def on_dutch_auction(body: Any = None, **options: Unpack[Options]) -> _Decorator:
     """Marks a method that bids in an auction in which the price falls (``fipa-auction-dutch``). It gets a :class:`Bid` and returns true,
     or a body, to buy, and None, or false, to wait. ``perform`` marks the method that learns of each purchase."""
-    return lambda method: _DutchAuction(method, body, conversations, timeout, supervise)
+    return _decorator(_DutchAuction, body, options)
 
 
-def on_propose(
-    body: Any = None,
-    *,
-    conversations: int = CONVERSATIONS,
-    timeout: float = PATIENCE,
-    supervise: Supervise | None = None,
-) -> _Decorator:
+def on_propose(body: Any = None, **options: Unpack[Options]) -> _Decorator:
     """Marks a method that accepts a proposal (``fipa-propose``) if it returns true, and rejects it otherwise."""
-    return lambda method: _Propose(method, body, conversations, timeout, supervise)
+    return _decorator(_Propose, body, options)
 
 
-def on_subscribe(
-    body: Any = None,
-    *,
-    conversations: int = CONVERSATIONS,
-    timeout: float = PATIENCE,
-    supervise: Supervise | None = None,
-) -> _Decorator:
+def on_subscribe(body: Any = None, **options: Unpack[Options]) -> _Decorator:
     """Marks a method that informs subscribers (``fipa-subscribe``): it is an asynchronous generator, and each value it yields goes to the
     subscriber. It is closed when the subscriber cancels::
 
@@ -359,26 +328,16 @@ def on_subscribe(
             while True:
                 yield await self.measure(subscription.body)
     """
-    return lambda method: _Subscribe(method, body, conversations, timeout, supervise)
+    return _decorator(_Subscribe, body, options)
 
 
-def on_brokering(
-    *,
-    conversations: int = CONVERSATIONS,
-    timeout: float = PATIENCE,
-    supervise: Supervise | None = None,
-) -> _Decorator:
+def on_brokering(**options: Unpack[Options]) -> _Decorator:
     """Marks a method that finds agents for a message and passes their answers on (``fipa-brokering``). It gets a
     :class:`~sealbus.brokering.Proxy` and returns the agents: ``return proxy.wanted`` takes all that the DF knows."""
-    return lambda method: _Brokering(method, None, conversations, timeout, supervise)
+    return _decorator(_Brokering, None, options)
 
 
-def on_recruiting(
-    *,
-    conversations: int = CONVERSATIONS,
-    timeout: float = PATIENCE,
-    supervise: Supervise | None = None,
-) -> _Decorator:
+def on_recruiting(**options: Unpack[Options]) -> _Decorator:
     """Marks a method that finds agents for a message, which answer the initiator themselves (``fipa-recruiting``); as
     :func:`on_brokering`."""
-    return lambda method: _Recruiting(method, None, conversations, timeout, supervise)
+    return _decorator(_Recruiting, None, options)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from sealbus import _sealbus
-from sealbus._sealbus import Message
+from sealbus._sealbus import AclMessage, Message
 from sealbus.body import declare
-from sealbus.conversation import Over, ParticipantConversation
+from sealbus.conversation import Over, ParticipantConversation, draft
 from sealbus.errors import ContentError, NegativeAnswer, SealbusError
-from sealbus.handlers import CUT_OFF
-from sealbus.mark import MARKS, Mark, Supervise
+from sealbus.handlers import CUT_OFF, FAILED
+from sealbus.mark import MARKS
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
@@ -54,23 +55,15 @@ class Participates:
     """A method that takes part in a protocol."""
 
     protocol: str
+    conversation: type[ParticipantConversation] = ParticipantConversation
 
-    def __init__(
-        self,
-        method: Callable[..., Any],
-        body: Any,
-        conversations: int,
-        timeout: float,
-        supervise: Supervise | None,
-    ) -> None:
+    def __init__(self, method: Callable[..., Any], body: Any, timeout: float) -> None:
         self._method = method
         self._body = body
         self._timeout = timeout
         self._perform: Callable[..., Any] | None = None
         self._rejected: Callable[..., Any] | None = None
         self.__doc__ = method.__doc__
-        # Never one at a time: a conversation waits for the initiator, and others go on.
-        setattr(self, MARKS, (Mark(_sealbus.opens(self.protocol), max(2, conversations), supervise),))
 
     def perform(self, method: _Method) -> _Method:
         """Marks the method that does what was agreed on."""
@@ -81,6 +74,25 @@ class Participates:
         """Marks the method that learns of a proposal that was rejected."""
         self._rejected = method
         return method
+
+    def in_class(self, cls: type, attribute: str) -> Participates:
+        """As it takes part in a class that overrides its methods, or one of them, without marking them again."""
+
+        def latest(name: str, method: Callable[..., Any] | None) -> Callable[..., Any] | None:
+            is_named = any(vars(base).get(name) in (self, method) for base in cls.__mro__)
+            found = getattr(cls, name) if is_named and method is not None else None
+            return found if callable(found) else method
+
+        mine = (self._method, self._perform, self._rejected)
+        names = (attribute, *(getattr(step, "__name__", "") for step in mine[1:]))
+        found = tuple(latest(name, method) for name, method in zip(names, mine, strict=True))
+        if found == mine:
+            return self
+        other = copy(self)
+        # The marks are those of the method that is overridden.
+        vars(other).pop(MARKS, None)
+        other._method, other._perform, other._rejected = cast("Any", found)
+        return other
 
     def __get__(self, agent: Agent | None, owner: type) -> Any:
         return self if agent is None else _Bound(self, agent)
@@ -101,10 +113,9 @@ class Participates:
             talk.decline(Performative.NOT_UNDERSTOOD, str(problem))
             life.handlers.note_answer(message, Performative.NOT_UNDERSTOOD)
             raise
-        except Exception as raised:
+        except Exception:
             # It is answered. What is left is the log.
-            reason = f"{self._method.__name__} of {agent.name} raised {type(raised).__name__}"
-            talk.decline(Performative.FAILURE, reason)
+            talk.decline(Performative.FAILURE, FAILED)
             life.handlers.note_answer(message, Performative.FAILURE)
             raise
         finally:
@@ -127,6 +138,10 @@ class _Bound:
         self._participates = participates
         self._agent = agent
 
+    def __call__(self, *arguments: Any) -> Any:
+        """Calls the method itself, as one does that overrides it."""
+        return self._participates._method(self._agent, *arguments)
+
     def open(self, message: Message) -> Callable[[Message], Awaitable[None]]:
         """Enters the conversation that a message opens."""
         try:
@@ -138,6 +153,17 @@ class _Bound:
             raise raised
 
         return fail
+
+    def withdraw(self, opening: Message, cancel: Message) -> AclMessage | None:
+        """The answer to a message that cancels a conversation before the agent has begun with its opening."""
+        now = round(self._agent._living.clock.time() * 1000)
+        machine = _sealbus.Participant.open(self._participates.protocol, opening, now)
+        if isinstance(machine, _sealbus.Refused):
+            return machine.answer
+        received = machine.receive(cancel, now)
+        if isinstance(received, _sealbus.Refused):
+            return received.answer
+        return machine.answer_cancel(draft(Performative.INFORM), now)
 
     def _enter(self, message: Message) -> Callable[[Message], Awaitable[None]]:
         life = self._agent._living
@@ -151,9 +177,20 @@ class _Bound:
                     await self._agent.send(refused)
 
             return refuse
-        talk = ParticipantConversation(life, machine, message)
+        talk = self._participates.conversation(life, machine, message)
 
         async def serve(message: Message) -> None:
             await self._participates._serve(self._agent, talk, message)
 
         return serve
+
+
+def inherit(cls: type) -> None:
+    """Lets what overrides a method that takes part in a protocol take part in it as well, in the same way."""
+    marked: dict[str, Participates] = {}
+    for base in reversed(cls.__mro__):
+        marked |= {name: value for name, value in vars(base).items() if isinstance(value, Participates)}
+    for attribute, participates in marked.items():
+        own = participates.in_class(cls, attribute)
+        if own is not participates:
+            setattr(cls, attribute, own)

@@ -11,14 +11,13 @@ from datetime import date, timedelta
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["field_name", "plain"]
+from sealbus._sealbus import Fields
+
+__all__ = ["field_name", "fields", "plain"]
 
 
 def plain(value: Any) -> object:
-    """What JSON knows in place of a value that it does not know."""
-    kind = type(value)
-    if dataclasses.is_dataclass(kind):
-        return {name: getattr(value, attribute) for attribute, name in _fields(kind)}
+    """What JSON knows in place of a value, other than a dataclass, that it does not know."""
     match value:
         case enum.Enum():
             return value.value
@@ -49,8 +48,11 @@ def plain(value: Any) -> object:
 
 
 @lru_cache(maxsize=1024)
-def _fields(kind: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((field.name, field_name(field)) for field in dataclasses.fields(kind))
+def fields(kind: type) -> Fields | None:
+    """The fields that the native half writes of a dataclass; None of another class."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return Fields([(field.name, field_name(field)) for field in dataclasses.fields(kind)])
 
 
 def field_name(field: dataclasses.Field[Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
@@ -69,6 +69,7 @@ class Platform:
         self._lives: dict[asyncio.Task[None], Life] = {}
         self._failures: list[AgentFailed] = []
         self._all_left = asyncio.Event()
+        self._is_told_to_stop = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -157,10 +158,7 @@ class Platform:
 
     async def start(self, agent: _A, name: str | None = None) -> _A:
         """Puts an agent on the platform, certified, under `name` or its own, and starts its ``setup``."""
-        life = await self._open(agent, name or agent.name)
-        # Others find it from here on, also if the platform placed more agents in this program than have started.
-        await self.pump.call(self._joined.announce)
-        self._begin(life)
+        await self._start_each([(agent, name or agent.name)])
         return agent
 
     async def start_all(self, *agents: Agent) -> None:
@@ -169,16 +167,7 @@ class Platform:
         All are on the bus before the first one acts, so that they find each other.
         """
         parts = self._joined.cast([agent.name for agent in agents])
-        opening = [self.loop.create_task(self._open(agents[role], name)) for name, role in parts]
-        try:
-            lives = await asyncio.gather(*opening)
-        except BaseException:
-            for task in opening:
-                task.cancel()
-            raise
-        await self.pump.call(self._joined.announce)
-        for life in lives:
-            self._begin(life)
+        await self._start_each([(agents[role], name) for name, role in parts])
 
     async def wait(self) -> None:
         """Waits until all agents of this program have left."""
@@ -189,6 +178,20 @@ class Platform:
     def stop(self, reason: str = "the program stopped it") -> None:
         """Asks all agents of this program to leave; no more can be started."""
         self._joined.stop(reason)
+
+    async def _start_each(self, parts: Sequence[tuple[Agent, str]]) -> None:
+        """Puts agents on the platform under these names. All are there before the first one acts."""
+        opening = [self.loop.create_task(self._open(agent, name)) for agent, name in parts]
+        try:
+            lives = await asyncio.gather(*opening)
+        except BaseException:
+            for task in opening:
+                task.cancel()
+            raise
+        # Others find them from here on, also if the platform placed more agents in this program than have started.
+        await self.pump.call(self._joined.announce)
+        for life in lives:
+            self._begin(life)
 
     async def _open(self, agent: Agent, name: str) -> Life:
         if agent._life is not None:
@@ -213,6 +216,7 @@ class Platform:
         """Ends agents that were asked to leave and have had their time for it."""
         longest = HOOK_GRACE + TEARDOWN_LIMIT + MARGIN
         grace: float | None = await self.pump.call(self._joined.stopping)
+        self._is_told_to_stop.set()
         # The last moment is needed to say goodbye.
         await self.clock.sleep(longest if grace is None else min(longest, 0.8 * grace))
         for task in self._lives:

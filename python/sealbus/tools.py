@@ -22,29 +22,32 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import types
 import typing
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, overload
 
-from sealbus._sealbus import AID, AclMessage, Filter, Message, ServiceDescription, new_conversation_id
+from sealbus import _sealbus
+from sealbus._sealbus import AID, AclMessage, Filter, Message, ServiceDescription
 from sealbus.body import JSON, decode
-from sealbus.errors import ConversationError, ConversationTimeout, Failure, Refuse, SealbusError
+from sealbus.conversation import Over, ParticipantConversation, agents_of, draft
+from sealbus.errors import ConversationError, Failure
+from sealbus.initiator import Stream
 from sealbus.mark import Mark
+from sealbus.participation import Participates
 from sealbus.performative import Performative
 from sealbus.schema import schema
 
 if TYPE_CHECKING:
     from sealbus.agent import Agent
-    from sealbus.clock import Timer
+    from sealbus.life import Life
 
 __all__ = ["Answer", "Progress", "tool"]
 
 _C = TypeVar("_C")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-PROTOCOL = "fipa-request"
 WINDOW = "X-window"
 PARTIAL = "X-partial"
 PROGRESS = "X-progress"
@@ -54,13 +57,12 @@ MOST_AHEAD = 4096
 """Partial results that a tool gives ahead at most, however many the one who asks would take."""
 
 PATIENCE = 60.0
-"""Seconds that a tool waits until a partial result is taken, and that a conversation's last messages are waited for."""
+"""Seconds that a tool waits until a partial result is taken."""
 
 MOST_PARTS = 65_536
 """Partial results that a final reply holds at most, for one who takes none."""
 
 _TOOL = "__sealbus_tool__"
-_FINAL = (Performative.INFORM, Performative.REFUSE, Performative.FAILURE, Performative.NOT_UNDERSTOOD)
 
 
 @dataclass(frozen=True)
@@ -73,15 +75,23 @@ class Progress:
     """What it does now, for people."""
 
 
-class Tool:
+def _members(kind: Any) -> tuple[Any, ...]:
+    """The types of a union, or the type itself."""
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+class Tool(Participates):
     """A method as a service."""
 
+    protocol = "fipa-request"
+
     def __init__(self, attribute: str, method: Callable[..., Any], name: str | None, concurrency: int) -> None:
+        super().__init__(method, None, PATIENCE)
+        self.conversation = Service
         self.attribute = attribute
         self.name = name or method.__name__.replace("_", "-")
         self.concurrency = concurrency
         self.about = (method.__doc__ or "").strip().partition("\n")[0]
-        self._method = method
 
     @functools.cached_property
     def _types(self) -> tuple[Any, Any, bool]:
@@ -91,13 +101,10 @@ class Tool:
         if takes is None:
             raise TypeError(f"the tool {self.name} needs a parameter with a type, which is what it is asked")
         if isinstance(get_origin(gives), type) and issubclass(get_origin(gives), AsyncIterator):
-            return takes, get_args(gives)[0], True
+            # What it says of its progress is no part of the answer.
+            parts = [each for each in _members(get_args(gives)[0]) if each is not Progress]
+            return takes, Union[tuple(parts)] if parts else None, True  # noqa: UP007
         return takes, gives, False
-
-    @property
-    def takes(self) -> Any:
-        """The type of what it is asked."""
-        return self._types[0]
 
     @property
     def service(self) -> ServiceDescription:
@@ -107,44 +114,28 @@ class Tool:
         properties: dict[str, str | int | float | None] = {name: text for name, text in told.items() if text}
         properties["streams"] = "yes" if streams else "no"
         return ServiceDescription(
-            self.name, self.name, protocols=[PROTOCOL], ontologies=[self.name], languages=[JSON], properties=properties
+            self.name,
+            self.name,
+            protocols=[self.protocol],
+            ontologies=[self.name],
+            languages=[JSON],
+            properties=properties,
         )
 
-    @property
-    def streams(self) -> bool:
-        """Whether it gives partial results."""
-        return self._types[2]
-
-    async def serve(self, agent: Agent, request: Message) -> None:
-        """Answers a request."""
-        body = decode(request, self.takes)
-        outgoing = _Outgoing(agent, request)
-        method = getattr(agent, self.attribute)
-        work = asyncio.create_task(outgoing.send_parts(method(body)) if self.streams else method(body))
-        outgoing.work = work
+    async def _take_part(self, agent: Agent, talk: ParticipantConversation, call: Message) -> None:
+        assert isinstance(talk, Service)
+        takes, _, streams = self._types
+        given = getattr(agent, self.attribute)(decode(call, takes))
+        work = asyncio.create_task(talk.give_parts(given) if streams else given)
         try:
             # Until it waits for the first time it may refuse.
             await asyncio.sleep(0)
-            if _refusal(work) is None:
-                await agent.reply(request, Performative.AGREE)
-                outgoing.agreed.set()
-                await asyncio.wait({work})
-                refusal = _refusal(work)
-                if refusal is not None:
-                    raise Failure(refusal.reason)
-            if not outgoing.is_unwanted:
-                await agent.reply(request, Performative.INFORM, work.result())
-        except asyncio.CancelledError:
-            work.cancel()
-            await asyncio.wait({work})
-            raise
+            if not work.done() or work.exception() is None:
+                await talk.agree()
+            result = await talk.work(work)
         finally:
-            outgoing.end()
-
-
-def _refusal(work: asyncio.Task[Any]) -> Refuse | None:
-    raised = work.exception() if work.done() and not work.cancelled() else None
-    return raised if isinstance(raised, Refuse) else None
+            work.cancel()
+        await talk.say(Performative.INFORM, result)
 
 
 @overload
@@ -190,24 +181,13 @@ def add_tools(cls: type) -> tuple[tuple[Tool, ...], tuple[tuple[str, Mark], ...]
     marks: list[tuple[str, Mark]] = []
     for attribute, each in found.items():
         server = f"_serve_{attribute}"
-        setattr(cls, server, functools.partialmethod(_serve, each))
-        ontology = each.name if len(found) > 1 else None
-        takes = Filter(Performative.REQUEST, ontology=ontology)
-        # A handler with a concurrency of one would hold up the agent's others.
+        setattr(cls, server, each)
+        takes = _sealbus.opens(each.protocol)
+        if len(found) > 1:
+            takes &= Filter(ontology=each.name)
+        # Never one at a time: a conversation waits for the one who asks, and others go on.
         marks.append((server, Mark(takes, max(2, each.concurrency))))
-    if found:
-        setattr(cls, "_serve_cancel", _serve_cancel)
-        marks.append(("_serve_cancel", Mark(Filter(Performative.CANCEL, protocol=PROTOCOL), 2)))
     return tuple(found.values()), tuple(marks)
-
-
-async def _serve(agent: Agent, served: Tool, request: Message) -> None:
-    await served.serve(agent, request)
-
-
-async def _serve_cancel(agent: Agent, cancel: Message) -> None:
-    """Answers a cancel that comes too late."""
-    raise Failure("it has ended already")
 
 
 def _count(message: AclMessage, name: str) -> int | None:
@@ -218,63 +198,33 @@ def _count(message: AclMessage, name: str) -> int | None:
     return None
 
 
-class _Outgoing:
+class Service(ParticipantConversation):
     """The conversation of a tool with one who asked."""
 
-    def __init__(self, agent: Agent, request: Message) -> None:
-        self._agent = agent
-        self._life = agent._living
-        self._request = request
-        window = _count(request, WINDOW)
+    def __init__(self, life: Life, machine: _sealbus.Participant, opening: Message) -> None:
+        window = _count(opening, WINDOW)
+        self._opening = opening
         self._window = None if window is None else max(1, min(window, MOST_AHEAD))
-        self._sent = 0
+        self._given = 0
         self._taken = 0
-        self._changed = asyncio.Event()
-        self._timer: Timer | None = None
-        self._is_over = False
-        self._cancel: Message | None = None
-        self.agreed = asyncio.Event()
-        self.work: asyncio.Task[Any] | None = None
-        self.is_unwanted = False
-        """Whether the one who asked has left."""
-        conversation = request.conversation_id
-        self.filter = Filter(conversation_id=str(conversation)) & ~Filter(Performative.REQUEST)
-        self._is_open = conversation is not None
-        if self._is_open:
-            self._life.attend(self)
+        super().__init__(life, machine, opening)
 
-    def wake(self) -> None:
-        """Takes what came in the conversation."""
-        with suppress(SealbusError):
-            # Nothing comes any more to an agent that has left.
-            self._take()
+    def _receive(self, message: Message) -> None:
+        taken = _count(message, TAKEN)
+        if taken is None:
+            super()._receive(message)
+        else:
+            self._taken = max(self._taken, min(taken, self._given))
 
-    def _take(self) -> None:
-        while self._is_open:
-            message = self._life.take(self)
-            if message is None:
-                return
-            if message.undelivered is not None:
-                self._leave()
-            elif message.sender == self._request.sender:
-                if message.performative is Performative.CANCEL:
-                    self._cancel = message
-                    self._leave()
-                else:
-                    self._taken = max(self._taken, min(_count(message, TAKEN) or 0, self._sent))
-                    self._changed.set()
-                    if self._is_over and not self._is_awaited():
-                        self._close()
+    async def agree(self) -> None:
+        """Says once that the tool is at work."""
+        if self.stage == "asked":
+            await self.say(Performative.AGREE)
+        if self.outcome is not None:
+            raise Over
 
-    def _leave(self) -> None:
-        self.is_unwanted = True
-        if self._is_over:
-            self.end()
-        elif self.work is not None:
-            self.work.cancel()
-
-    async def send_parts(self, parts: AsyncIterator[Any]) -> Any:
-        """Sends partial results as they come, or gives all of them to one who takes none."""
+    async def give_parts(self, parts: AsyncIterator[Any]) -> list[Any] | None:
+        """Sends partial results as they come, or returns all of them for one who takes none."""
         kept: list[Any] = []
         try:
             async for part in parts:
@@ -284,69 +234,43 @@ class _Outgoing:
                     if not isinstance(part, Progress):
                         kept.append(part)
                     continue
-                await self.agreed.wait()
+                await self.agree()
                 if isinstance(part, Progress):
-                    await self._inform(PROGRESS, part.done, part.text)
+                    await self.tell(part)
                     continue
-                await self._room()
-                self._sent += 1
-                await self._inform(PARTIAL, self._sent, part)
+                if not self._has_taken():
+                    await self.wait(self._has_taken, PATIENCE)
+                self._given += 1
+                await self._inform(PARTIAL, self._given, part)
         finally:
             close = getattr(parts, "aclose", None)
             if close is not None:
                 await close()
         return kept if self._window is None else None
 
-    async def _room(self) -> None:
+    async def tell(self, progress: Progress) -> None:
+        """Tells how far the tool is, if the one who asked takes more than a reply."""
+        if self._window is not None and self.outcome is None:
+            await self._inform(PROGRESS, progress.done, progress.text)
+
+    def _has_taken(self) -> bool | None:
+        """Whether the one who asked takes one more."""
         assert self._window is not None
-        while self._sent - self._taken >= self._window:
-            self._changed.clear()
-            try:
-                async with self._life.clock.timeout(PATIENCE):
-                    await self._changed.wait()
-            except TimeoutError:
-                self.is_unwanted = True
-                raise asyncio.CancelledError from None
+        return self._given - self._taken < self._window or None
 
     async def _inform(self, name: str, number: float, content: Any) -> None:
-        message = self._request.create_reply(Performative.INFORM, content)
-        await self._agent.send(message.replace(user_defined={name: number}))
-
-    def _is_awaited(self) -> bool:
-        """Whether the one who asks will yet say how much it has taken."""
-        return self._window is not None and self._sent - self._taken >= _batch(self._window)
-
-    def end(self) -> None:
-        """The tool is done. What still comes in the conversation is nobody else's."""
-        self._is_over = True
-        if self._cancel is not None:
-            with suppress(SealbusError):
-                # The last of the conversation. It does not wait for room: whoever leaves need not read it.
-                self._life.handle.try_send(self._cancel.create_reply(Performative.INFORM))
-        if self._is_open and self._is_awaited() and not self.is_unwanted:
-            self._timer = self._life.clock.call_later(PATIENCE, self._close)
-        else:
-            self._close()
-
-    def _close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._life.ignore(self)
-        if self._timer is not None:
-            self._timer.cancel()
+        message = self._opening.create_reply(Performative.INFORM, content)
+        await self._send([message.replace(user_defined={name: number})])
 
 
-def _batch(window: int) -> int:
-    """So many partial results are taken before it is said."""
-    return (window + 1) // 2
-
-
-class Answer(Generic[_C]):
+class Answer(Stream[_C]):
     """An answer that comes in parts, from :meth:`Agent.ask`: an asynchronous iterator over them, inside ``async with``."""
+
+    protocol = "fipa-request"
 
     def __init__(
         self,
-        agent: Agent,
+        life: Life,
         to: AID | str | ServiceDescription,
         body: object,
         stream: Any,
@@ -356,140 +280,67 @@ class Answer(Generic[_C]):
     ) -> None:
         if not 1 <= window <= MOST_AHEAD:
             raise ValueError(f"the window is from 1 to {MOST_AHEAD}, not {window}")
-        self._agent = agent
-        self._life = agent._living
-        self._to = to
-        self._asked = (body, tool)
-        self._kind = stream
-        self._timeout = timeout
+        opening = draft(Performative.REQUEST, body).replace(user_defined={WINDOW: window})
+        if tool is not None:
+            opening = opening.replace(ontology=tool)
+        super().__init__(life, Performative.REQUEST, opening, to, stream, timeout)
         self._window = window
         self._taken = 0
-        self._is_open = False
-        self._is_over = False
-        self._has_left = False
-        self._timer: Timer | None = None
-        self._changed = asyncio.Event()
-        self.id = new_conversation_id()
-        """The conversation-id."""
-        self._parting = f"{self.id}-cancel"
-        self.filter = Filter(conversation_id=self.id)
+        self._listens = False
         self.progress: Progress | None = None
         """How far the tool is, if it tells."""
         self.reply: Message | None = None
         """The final reply, once it has come."""
 
-    async def __aenter__(self) -> Self:
-        to = self._to
-        if isinstance(to, ServiceDescription):
-            found = await self._life.df.search(to)
-            if not found or found[0].name is None:
-                raise ConversationError(self._life.name, "no agent offers this service", "undeliverable")
-            to = found[0].name
-        self._aid = self._life.handle.peer(to) if isinstance(to, str) else to
-        body, tool = self._asked
-        request = AclMessage(
-            Performative.REQUEST,
-            self._aid,
-            body=body,
-            protocol=PROTOCOL,
-            conversation_id=self.id,
-            reply_with=self.id,
-            user_defined={WINDOW: self._window},
-        )
-        if tool is not None:
-            request = request.replace(ontology=tool)
-        self._is_open = True
-        self._life.attend(self)
-        try:
-            await self._agent.send(request)
-        except BaseException:
-            self._close()
-            raise
-        return self
+    async def _start(self) -> None:
+        found = await agents_of(self._life, self._to)
+        if not found:
+            raise ConversationError(self._life.name, "no agent offers this service", "undeliverable")
+        self._to = found[0]
+        await super()._start()
 
-    def __aiter__(self) -> Self:
-        return self
+    def _receive(self, message: Message) -> None:
+        progress = message.user_defined.get(PROGRESS)
+        if progress is None and _count(message, PARTIAL) is None:
+            super()._receive(message)
+        elif message.sender == self._to and message.performative == Performative.INFORM:
+            if progress is None:
+                self._news.append(message)
+            elif isinstance(progress, int | float):
+                self.progress = Progress(progress, message.content_text or "")
+            self._expect()
+
+    def _heard(self, meaning: str, message: Message, sender: AID) -> None:
+        if meaning == "step" and message.performative != Performative.AGREE:
+            self.reply = message
 
     async def __anext__(self) -> _C:
-        while not self._is_over:
-            message = await self._next()
-            if message.undelivered is not None:
-                self._close()
-                receiver, reason = message.undelivered
-                raise ConversationError(
-                    self._life.name, f"nothing can be delivered to {receiver}: {reason}", "undeliverable", message
-                )
-            if message.sender != self._aid:
-                continue
-            if message.performative is Performative.INFORM and _count(message, PARTIAL) is not None:
-                self._taken += 1
-                if self._taken % _batch(self._window) == 0:
-                    await self._say(Performative.INFORM, None, {TAKEN: self._taken})
-                part: _C = decode(message, self._kind)
-                return part
-            progress = message.user_defined.get(PROGRESS)
-            if progress is not None:
-                if isinstance(progress, int | float):
-                    self.progress = Progress(progress, message.content_text or "")
-            elif message.performative in _FINAL:
-                self._close()
-                self.reply = message
-                if message.performative is not Performative.INFORM:
-                    said = message.content_text
-                    cause = f"{self._aid.name} answered {message.performative}" + (f": {said[:1000]}" if said else "")
-                    raise ConversationError(self._life.name, cause, str(message.performative), message)
-        raise StopAsyncIteration
+        self._listens = True
+        self._expect()
+        try:
+            message = await self._following()
+        finally:
+            self._listens = False
+            self._expect()
+        self._taken += 1
+        if self._taken % ((self._window + 1) // 2) == 0 and not self._opened.has_ended:
+            assert isinstance(self._to, AID)
+            taken = AclMessage(
+                Performative.INFORM,
+                self._to,
+                protocol=self.protocol,
+                conversation_id=self.id,
+                user_defined={TAKEN: self._taken},
+            )
+            await self._send([taken])
+        part: _C = decode(message, self._reply)
+        return part
 
-    async def _next(self) -> Message:
-        while True:
-            self._life.check_not_stopping()
-            self._changed.clear()
-            # In vain, it makes the mailbox tell of the next message.
-            message = self._life.take(self)
-            if message is not None:
-                return message
-            try:
-                async with self._life.clock.timeout(self._timeout):
-                    await self._changed.wait()
-            except TimeoutError:
-                cause = f"{self._aid.name} said nothing for {self._timeout:g} s"
-                raise ConversationTimeout(self._life.name, cause, "timed-out") from None
+    def _expect(self) -> None:
+        """The tool has `timeout` seconds to say something while somebody listens."""
+        if self._timeout is not None:
+            self.end_by(self._timeout if self._listens else None)
 
-    async def _say(self, act: Performative, reply_with: str | None, parameters: dict[str, Any]) -> None:
-        message = AclMessage(
-            act, self._aid, protocol=PROTOCOL, conversation_id=self.id, reply_with=reply_with, user_defined=parameters
-        )
-        await self._agent.send(message)
-
-    async def __aexit__(self, *raised: object) -> None:
-        if self._is_over:
-            return
-        # What was on its way comes here still, and to nobody else.
-        self._has_left = True
-        self._timer = self._life.clock.call_later(PATIENCE, self._close)
-        with suppress(SealbusError):
-            await self._say(Performative.CANCEL, self._parting, {})
-        self.wake()
-
-    def wake(self) -> None:
-        """Lets the one who waits look into the mailbox again. After leaving, nobody does."""
-        self._changed.set()
-        with suppress(SealbusError):
-            self._take_late()
-
-    def _take_late(self) -> None:
-        while self._has_left and not self._is_over:
-            message = self._life.take(self)
-            if message is None:
-                return
-            # The final reply may have crossed the cancel: what answers that is the last.
-            if message.undelivered is not None or message.in_reply_to == self._parting:
-                self._close()
-
-    def _close(self) -> None:
-        self._is_over = True
-        if self._is_open:
-            self._is_open = False
-            self._life.ignore(self)
-        if self._timer is not None:
-            self._timer.cancel()
+    def _end(self) -> Exception:
+        branch = self._opened.branches[0]
+        return StopAsyncIteration() if branch.outcome == "done" else self._problem(branch.agent)

@@ -15,13 +15,14 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Literal, NewType, NotRequired, Required, TypeVar, Union, get_args, get_origin
+
+from sealbus._sealbus import ObjectReader
 from sealbus.plain_json import field_name
 
 __all__ = ["Misfit", "Reader", "reader", "resolved"]
 
 Reader = Callable[[Any], Any]
 
-_MISSING = object()
 _NAME = 64
 """Characters of a stranger's name that an error repeats."""
 
@@ -254,16 +255,16 @@ class _Readers:
             hints = {name: _substitute(hint, bound) for name, hint in hints.items()}
         if typing.is_typeddict(container):
             required = _required_keys(container)
-            fields = [(name, name, self.of(hint), name in required, hint) for name, hint in hints.items()]
+            fields = [_field(name, name, self.of(hint), name in required, hint) for name, hint in hints.items()]
             build: Callable[..., Any] = dict
         else:
             fields = [
-                (field.name, field_name(field), self.of(hints[field.name]), _is_required(field), hints[field.name])
+                _field(field.name, field_name(field), self.of(hints[field.name]), _is_required(field), hints[field.name])
                 for field in dataclasses.fields(container)
                 if field.init
             ]
             build = container
-        read = _object(container.__name__, fields, build)
+        read = ObjectReader(container.__name__, fields, build)
         self._objects[kind] = read
         return read
 
@@ -319,32 +320,11 @@ def _recognises(kind: Any) -> Callable[[dict[str, Any]], bool]:
     return recognises
 
 
-def _object(name: str, fields: list[tuple[str, str, Reader, bool, Any]], build: Callable[..., Any]) -> Reader:
-    plan = [(attribute, key, read_field, required) for attribute, key, read_field, required, _ in fields]
-    hints = {key: hint for _, key, _, _, hint in fields}
-
-    def read(value: Any) -> Any:
-        if type(value) is not dict:
-            raise Misfit.expected(name, value)
-        arguments: dict[str, Any] = {}
-        key = ""
-        try:
-            for attribute, key, read_field, required in plan:
-                member = value.get(key, _MISSING)
-                if member is not _MISSING:
-                    arguments[attribute] = read_field(member)
-                elif required:
-                    expected = getattr(hints[key], "__name__", None) or str(hints[key])
-                    raise Misfit(f"expected {expected}, got nothing")
-        except Misfit as misfit:
-            raise misfit.under(key) from None
-        try:
-            return build(**arguments)
-        except (ValueError, TypeError) as problem:
-            # What the class itself checks.
-            raise Misfit(f"no {name}: {problem}") from None
-
-    return read
+def _field(
+    argument: str, name: str, read: Reader, is_required: bool, hint: Any
+) -> tuple[str, str, type | None, Reader, str | None]:
+    kind = getattr(hint, "__name__", None) or str(hint)
+    return argument, name, _EXACT.get(read), read, kind if is_required else None
 
 
 def _required_keys(kind: Any) -> set[str]:
@@ -473,3 +453,6 @@ _SIMPLE: dict[type, Reader] = {
     timedelta: _read_timedelta,
     uuid.UUID: _from_text("UUID", uuid.UUID),
 }
+
+# The readers that give a value of exactly this type as it is.
+_EXACT: dict[Reader, type] = {_SIMPLE[kind]: kind for kind in (str, int, bool, float, list, dict)}

@@ -1,7 +1,9 @@
 //! An agent's place on the bus, for `sealbus/life.py`. Nothing here waits: an operation that must wait is a call of the
 //! pump.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::exceptions::PyValueError;
@@ -49,6 +51,15 @@ impl Drop for Place {
 #[pyclass(frozen, module = "sealbus._sealbus", name = "Unsent")]
 pub(crate) struct PyUnsent(Mutex<Option<Unsent>>);
 
+impl From<Unsent> for PyUnsent {
+    fn from(unsent: Unsent) -> Self {
+        Self(Mutex::new(Some(unsent)))
+    }
+}
+
+/// Messages that are handed to the bus together at most, by `try_send_many`.
+const ROW: usize = 1024;
+
 impl PyAgentHandle {
     pub(crate) fn new(handle: AgentHandle) -> Self {
         Self {
@@ -92,7 +103,7 @@ impl PyAgentHandle {
     fn send(&self, handle: &AgentHandle, message: &PyAclMessage) -> PyResult<Option<PyUnsent>> {
         match handle.try_send(self.addressed(message)) {
             Ok(()) => Ok(None),
-            Err(TrySendError::Full(unsent)) => Ok(Some(PyUnsent(Mutex::new(Some(unsent))))),
+            Err(TrySendError::Full(unsent)) => Ok(Some(unsent.into())),
             Err(TrySendError::Failed(problem)) => Err(error::send(&self.aid.name, &problem)),
         }
     }
@@ -170,25 +181,46 @@ impl PyAgentHandle {
     ) -> PyResult<(usize, Option<PyUnsent>)> {
         let mut next = first;
         while next < messages.len() {
-            let message = messages.get_item(next)?.cast_into::<PyAclMessage>()?;
-            next += 1;
-            let unsent = self.with(|handle| self.send(handle, message.get()))??;
-            if unsent.is_some() {
-                return Ok((next, unsent));
+            let mut row = VecDeque::with_capacity(ROW.min(messages.len() - next));
+            let mut fault = None;
+            for index in next..messages.len().min(next + ROW) {
+                match messages.get_item(index)?.cast_into::<PyAclMessage>() {
+                    Ok(message) => row.push_back(self.addressed(message.get())),
+                    Err(error) => {
+                        fault = Some(error.into());
+                        break;
+                    }
+                }
+            }
+            let end = next + row.len();
+            let sent = self.with(|handle| handle.outbox().try_send_many(&mut row))?;
+            next = end - row.len();
+            match sent {
+                Ok(()) => {}
+                Err(TrySendError::Full(unsent)) => return Ok((next, Some(unsent.into()))),
+                Err(TrySendError::Failed(problem)) => {
+                    return Err(error::send(&self.aid.name, &problem));
+                }
+            }
+            if let Some(fault) = fault {
+                return Err(fault);
             }
         }
         Ok((next, None))
     }
 
     /// Waits for room for the rest that `try_send` returned.
-    fn finish(&self, pump: &PyPump, call: u64, unsent: &PyUnsent) -> PyResult<()> {
+    fn finish(&self, pump: &PyPump, call: u64, unsent: &PyUnsent, is_answer: bool) -> PyResult<()> {
         let Some(unsent) = unsent.0.lock().take() else {
             return Err(error::platform("this message was finished before"));
         };
         let outbox = self.with(|handle| handle.outbox().clone())?;
         let agent = self.aid.name.clone();
         pump.call(call, async move {
-            let outcome = outbox.finish(unsent).await;
+            let outcome = match is_answer {
+                true => outbox.finish_answer(unsent).await,
+                false => outbox.finish(unsent).await,
+            };
             move |py: Python<'_>| match outcome {
                 Ok(()) => Ok(py.None()),
                 Err(problem) => Err(error::send(&agent, &problem)),
@@ -385,6 +417,21 @@ impl PyAgentHandle {
 
     fn decline_move(&self, reason: &str) -> PyResult<()> {
         self.with(|handle| handle.decline_move(reason))
+    }
+
+    /// Whether events that the agent has published have not arrived.
+    fn has_undelivered(&self) -> PyResult<bool> {
+        self.with(|handle| !handle.undelivered().is_empty())
+    }
+
+    /// Waits until the events that the agent has published have arrived, for `limit` seconds at most.
+    fn delivered(&self, pump: &PyPump, call: u64, limit: f64) -> PyResult<()> {
+        let limit = Duration::try_from_secs_f64(limit).map_err(error::channel)?;
+        let delivered = self.with(|handle| handle.until_delivered(limit))?;
+        pump.call(call, async move {
+            delivered.await;
+            |py: Python<'_>| Ok(py.None())
+        })
     }
 
     /// Leaves the platform. The agent has `ended`, `failed` or `moved`.

@@ -6,9 +6,22 @@ use pyo3::types::{PyBytes, PyString};
 use sealbus::body::WrittenBody;
 use sealbus_fipa::{AclMessage, Content};
 
+use crate::write_json::write_json;
+
 /// Makes `body` what the message says.
 pub(crate) fn put(message: &mut AclMessage, body: &Bound<'_, PyAny>) -> PyResult<()> {
+    static IS_JSON: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static WRITE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let is_json = IS_JSON.import(body.py(), "sealbus.body", "is_json")?;
+    if is_json.call1((body.get_type(),))?.is_truthy()? {
+        let written = WrittenBody {
+            content: Content::Text(write_json(body)?),
+            language: Some("application/json".to_owned()),
+            ontology: None,
+        };
+        written.put_into(message);
+        return Ok(());
+    }
     let write = WRITE.import(body.py(), "sealbus.body", "encode")?;
     let (content, language, ontology): (Bound<'_, PyAny>, Option<String>, Option<String>) =
         write.call1((body,))?.extract()?;

@@ -16,8 +16,10 @@ use sealbus::process::Outbox;
 use sealbus_bus::ReceivedMessage;
 use sealbus_channels::Ended;
 
+use crate::acl::aid::user_defined_to_python;
 use crate::acl::message::PyAclMessage;
 use crate::error;
+use crate::last_events;
 use crate::message::PyMessage;
 use crate::pump::PyPump;
 use crate::runtime::Owned;
@@ -87,6 +89,17 @@ impl PyChannelEvent {
     #[getter]
     fn qos(&self) -> String {
         self.event.header().qos.to_string()
+    }
+
+    /// The user-defined parameters, without the prefix that marks them.
+    #[getter]
+    fn properties(slf: PyRef<'_, Self>) -> PyResult<Bound<'_, PyDict>> {
+        let parameters = slf.as_super().as_super().view().user_defined();
+        let properties = parameters.map(|(name, value)| {
+            let marked = name.strip_prefix("X-").or_else(|| name.strip_prefix("x-"));
+            (marked.unwrap_or(name), value.to_owned())
+        });
+        user_defined_to_python(slf.py(), properties)
     }
 
     /// The node from whose log the event was read.
@@ -283,6 +296,28 @@ impl PyChannelHandle {
             }
         })
     }
+
+    /// Asks all nodes for the last event of each key. The outcome is the events, the nodes that did not answer with the
+    /// reason, and the number of events that have no key or for which the filter could not be evaluated.
+    fn last(
+        &self,
+        pump: &PyPump,
+        call: u64,
+        per: &str,
+        filter: String,
+        within: f64,
+    ) -> PyResult<()> {
+        let key = last_events::key(per)?;
+        let within = Duration::try_from_secs_f64(within).map_err(error::channel)?;
+        let channel = self.channel.get()?.clone();
+        pump.call(call, async move {
+            let last = channel.last(&key, &filter, within).await;
+            move |py: Python<'_>| {
+                let make = |event| Ok(PyChannelEvent::make(py, event, None)?.into_any());
+                last_events::outcome(py, last, make)
+            }
+        })
+    }
 }
 
 /// The answers to a request.
@@ -372,10 +407,12 @@ pub(crate) fn subscribe(
         option::<u64>(options, "since_ms")?,
         option::<u64>(options, "last")?,
         option::<u64>(options, "number")?,
+        option::<String>(options, "last_per")?,
     ) {
-        (Some(milliseconds), _, _) => Some(Replay::Since(Moment::from_unix_ms(milliseconds))),
-        (_, Some(count), _) => Some(Replay::Last(count)),
-        (_, _, Some(number)) => Some(Replay::From(number)),
+        (Some(milliseconds), _, _, _) => Some(Replay::Since(Moment::from_unix_ms(milliseconds))),
+        (_, Some(count), _, _) => Some(Replay::Last(count)),
+        (_, _, Some(number), _) => Some(Replay::From(number)),
+        (_, _, _, Some(name)) => Some(Replay::LastPerKey(last_events::key(&name)?)),
         _ => None,
     };
     if let Some(replay) = replay {

@@ -12,6 +12,7 @@ mod exceptions {
     pyo3::import_exception!(sealbus.errors, DecodeError);
     pyo3::import_exception!(sealbus.errors, EncodeError);
     pyo3::import_exception!(sealbus.errors, AgentStopped);
+    pyo3::import_exception!(sealbus.errors, AnswerNotTaken);
     pyo3::import_exception!(sealbus.errors, ChannelError);
     pyo3::import_exception!(sealbus.errors, ContentError);
     pyo3::import_exception!(sealbus.errors, DirectoryError);
@@ -40,7 +41,12 @@ pub(crate) fn decode(error: &DecodeError) -> PyErr {
 }
 
 pub(crate) fn encode(error: &EncodeError) -> PyErr {
-    exceptions::EncodeError::new_err((error.to_string(), error.field.to_string()))
+    unwritable(&error.field, error)
+}
+
+/// Something cannot be written where it stands in a message.
+pub(crate) fn unwritable(field: &str, problem: impl ToString) -> PyErr {
+    exceptions::EncodeError::new_err((problem.to_string(), field.to_owned()))
 }
 
 /// A message does not say what was declared.
@@ -71,6 +77,9 @@ pub(crate) fn agent_stopped(agent: &str, what: &str) -> PyErr {
 pub(crate) fn send(agent: &str, problem: &SendError) -> PyErr {
     let agent = agent.to_owned();
     match problem {
+        SendError::AnswerNotTaken { .. } => {
+            exceptions::AnswerNotTaken::new_err((agent, problem.to_string()))
+        }
         SendError::Detached(_) => exceptions::AgentStopped::new_err((agent, problem.to_string())),
         _ => exceptions::SendError::new_err((agent, problem.to_string())),
     }

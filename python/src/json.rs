@@ -2,9 +2,11 @@
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use sealbus::body::{LIMITS, json_content};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString, PyType};
+use sealbus::body::json_content;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use crate::acl::message::PyAclMessage;
@@ -32,102 +34,6 @@ pub(crate) fn json_text<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let content = json_content(&message.get().view()).map_err(|problem| error::body(&problem))?;
     Ok(PyBytes::new(py, &content))
-}
-
-/// A Python value as JSON. `plain` makes values that JSON knows of those that it does not.
-#[pyfunction]
-pub(crate) fn write_json(value: &Bound<'_, PyAny>, plain: &Bound<'_, PyAny>) -> PyResult<String> {
-    let mut out = Vec::with_capacity(64);
-    write(value, plain, &mut out, LIMITS.depth * 2)?;
-    String::from_utf8(out).map_err(|problem| PyValueError::new_err(problem.to_string()))
-}
-
-fn write(
-    value: &Bound<'_, PyAny>,
-    plain: &Bound<'_, PyAny>,
-    out: &mut Vec<u8>,
-    depth: usize,
-) -> PyResult<()> {
-    if depth == 0 {
-        return Err(PyValueError::new_err(
-            "the body is nested too deep for JSON, or contains itself",
-        ));
-    }
-    if let Ok(text) = value.cast_exact::<PyString>() {
-        string(text, out)?;
-    } else if value.is_none() {
-        out.extend_from_slice(b"null");
-    } else if let Ok(truth) = value.cast_exact::<PyBool>() {
-        out.extend_from_slice(if truth.is_true() { b"true" } else { b"false" });
-    } else if value.is_exact_instance_of::<PyInt>() {
-        match value.extract::<i64>() {
-            Ok(number) => out.extend_from_slice(number.to_string().as_bytes()),
-            Err(_) => {
-                let number: u64 = value.extract().map_err(|_| {
-                    PyValueError::new_err("an integer of a body has more than 64 bits")
-                })?;
-                out.extend_from_slice(number.to_string().as_bytes());
-            }
-        }
-    } else if let Ok(number) = value.cast_exact::<PyFloat>() {
-        let number = number.value();
-        if !number.is_finite() {
-            return Err(PyValueError::new_err(format!("JSON cannot write {number}")));
-        }
-        serde_json::to_writer(&mut *out, &number).map_err(into_error)?;
-    } else if let Ok(items) = value.cast_exact::<PyList>() {
-        sequence(items.iter(), plain, out, depth)?;
-    } else if let Ok(items) = value.cast_exact::<PyTuple>() {
-        sequence(items.iter(), plain, out, depth)?;
-    } else if let Ok(members) = value.cast_exact::<PyDict>() {
-        out.push(b'{');
-        for (index, (name, member)) in members.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            match name.cast::<PyString>() {
-                Ok(name) => string(name, out)?,
-                Err(_) if name.is_exact_instance_of::<PyInt>() => string(&name.str()?, out)?,
-                Err(_) => {
-                    return Err(PyTypeError::new_err(format!(
-                        "a name in JSON is a str, not {}",
-                        name.get_type().name()?
-                    )));
-                }
-            }
-            out.push(b':');
-            write(&member, plain, out, depth - 1)?;
-        }
-        out.push(b'}');
-    } else {
-        write(&plain.call1((value,))?, plain, out, depth - 1)?;
-    }
-    Ok(())
-}
-
-fn sequence<'py>(
-    items: impl Iterator<Item = Bound<'py, PyAny>>,
-    plain: &Bound<'py, PyAny>,
-    out: &mut Vec<u8>,
-    depth: usize,
-) -> PyResult<()> {
-    out.push(b'[');
-    for (index, item) in items.enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write(&item, plain, out, depth - 1)?;
-    }
-    out.push(b']');
-    Ok(())
-}
-
-fn string(text: &Bound<'_, PyString>, out: &mut Vec<u8>) -> PyResult<()> {
-    serde_json::to_writer(out, &*text.to_cow()?).map_err(into_error)
-}
-
-fn into_error(problem: serde_json::Error) -> PyErr {
-    PyValueError::new_err(problem.to_string())
 }
 
 /// Builds Python values from JSON without a tree between.
@@ -200,4 +106,122 @@ impl<'de, 'py> Visitor<'de> for Value<'py> {
         }
         Ok(dictionary.into_any())
     }
+}
+
+/// A field of a declared type.
+struct Field {
+    /// The name of the constructor's argument.
+    argument: Py<PyString>,
+    /// The name in JSON.
+    name: Py<PyString>,
+    /// A value of exactly this class is taken as it is.
+    exact: Option<Py<PyType>>,
+    /// Reads any other value.
+    read: Py<PyAny>,
+    /// The text of the type, if the field must be there.
+    required: Option<String>,
+}
+
+type FieldParts = (
+    Py<PyString>,
+    Py<PyString>,
+    Option<Py<PyType>>,
+    Py<PyAny>,
+    Option<String>,
+);
+
+/// Makes values of a declared type, such as a dataclass, out of what a JSON parser gave.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "ObjectReader")]
+pub(crate) struct PyObjectReader {
+    name: String,
+    fields: Vec<Field>,
+    build: Py<PyAny>,
+}
+
+#[pymethods]
+impl PyObjectReader {
+    #[new]
+    fn new(name: String, fields: Vec<FieldParts>, build: Py<PyAny>) -> Self {
+        let fields = (fields.into_iter())
+            .map(|(argument, name, exact, read, required)| Field {
+                argument,
+                name,
+                exact,
+                read,
+                required,
+            })
+            .collect();
+        Self {
+            name,
+            fields,
+            build,
+        }
+    }
+
+    /// A type that contains itself has readers that hold each other.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for field in &self.fields {
+            visit.call(&field.read)?;
+        }
+        visit.call(&self.build)
+    }
+
+    fn __call__<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = value.py();
+        let Ok(members) = value.cast_exact::<PyDict>() else {
+            let expected = misfit(py)?.call_method1("expected", (&self.name, value))?;
+            return Err(PyErr::from_value(expected));
+        };
+        let arguments = PyDict::new(py);
+        for field in &self.fields {
+            let argument = match (members.get_item(&field.name)?, &field.required) {
+                (Some(member), _) => {
+                    let is_taken = |exact: &Py<PyType>| member.get_type().is(exact);
+                    match field.exact.as_ref().is_some_and(is_taken) {
+                        true => member,
+                        false => (field.read.bind(py).call1((member,)))
+                            .map_err(|problem| field.under(py, problem))?,
+                    }
+                }
+                (None, Some(kind)) => {
+                    let problem = format!("expected {kind}, got nothing");
+                    let missing = misfit(py)?.call1((problem, &field.name))?;
+                    return Err(PyErr::from_value(missing));
+                }
+                (None, None) => continue,
+            };
+            arguments.set_item(&field.argument, argument)?;
+        }
+        let built = self.build.bind(py).call((), Some(&arguments));
+        // What the class itself checks.
+        built.map_err(|problem| match problem {
+            problem
+                if problem.is_instance_of::<PyValueError>(py)
+                    || problem.is_instance_of::<PyTypeError>(py) =>
+            {
+                let text = format!("no {}: {}", self.name, problem.value(py));
+                let misfit = misfit(py).and_then(|misfit| misfit.call1((text,)));
+                misfit.map_or_else(|problem| problem, PyErr::from_value)
+            }
+            problem => problem,
+        })
+    }
+}
+
+impl Field {
+    /// A problem of the field's value, with the field's name on the way to it.
+    fn under(&self, py: Python<'_>, problem: PyErr) -> PyErr {
+        match misfit(py) {
+            Ok(kind) if problem.value(py).is_instance(kind).unwrap_or(false) => {
+                let under = problem.value(py).call_method1("under", (&self.name,));
+                under.map_or_else(|problem| problem, |_| problem)
+            }
+            _ => problem,
+        }
+    }
+}
+
+fn misfit(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static MISFIT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    MISFIT.import(py, "sealbus.typed_json", "Misfit")
 }

@@ -12,6 +12,7 @@ mod driver;
 mod error;
 mod filter;
 mod json;
+mod last_events;
 mod log;
 mod management;
 mod message;
@@ -20,6 +21,7 @@ mod protocol;
 mod pump;
 mod runtime;
 mod sl;
+mod write_json;
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
@@ -52,7 +54,7 @@ mod _sealbus {
     #[pymodule_export]
     use crate::filter::PyFilter;
     #[pymodule_export]
-    use crate::json::{json_text, read_json, write_json};
+    use crate::json::{PyObjectReader, json_text, read_json};
     #[pymodule_export]
     use crate::log::{forward_log, take_log, tell_of_log};
     #[pymodule_export]
@@ -63,7 +65,7 @@ mod _sealbus {
     use crate::platform::{PyPlatformHandle, join_platform};
     #[pymodule_export]
     use crate::protocol::{
-        PyBranch, PyInitiator, PyParticipant, PyRefused, forward, opened_by, opens,
+        PyBranch, PyInitiator, PyParticipant, PyRefused, PySide, forward, opened_by, opens,
     };
     #[pymodule_export]
     use crate::pump::PyPump;
@@ -71,4 +73,6 @@ mod _sealbus {
     use crate::runtime::forked;
     #[pymodule_export]
     use crate::sl::{read_sl, write_sl};
+    #[pymodule_export]
+    use crate::write_json::{PyFields, write_json};
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use sealbus::Platform;
-use sealbus::gateway::HttpGatewayConfig;
+use sealbus::gateway::GatewayConfig;
 use sealbus::process::{Process, ProcessEnd, Role, cast};
 
 use crate::agent::PyAgentHandle;
@@ -36,7 +36,7 @@ pub(crate) fn join_platform(
     gateway: Option<&str>,
 ) -> PyResult<()> {
     sealbus::log_to_stderr();
-    let gateway: Option<HttpGatewayConfig> = gateway
+    let gateway: Option<GatewayConfig> = gateway
         .map(serde_json::from_str)
         .transpose()
         .map_err(|problem| error::platform(format!("the gateway's configuration: {problem}")))?;
@@ -50,7 +50,7 @@ pub(crate) fn join_platform(
     })
 }
 
-async fn join(name: &str, gateway: Option<HttpGatewayConfig>) -> Result<Place, String> {
+async fn join(name: &str, gateway: Option<GatewayConfig>) -> Result<Place, String> {
     let joined = Platform::join_or_embed(name).await;
     let mut platform = joined.map_err(|problem| problem.to_string())?;
     let is_embedded = platform.placed().is_none();

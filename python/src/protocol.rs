@@ -1,12 +1,14 @@
 //! The interaction protocols' machines, for `sealbus/conversation.py`. All rules are in `sealbus_protocols`.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use sealbus::Filter;
 use sealbus_fipa::{AclMessage, Aid};
 use sealbus_protocols::{
-    Branch, Initiator, Participant, Protocol, Received, Refused, SendError, To,
+    Branch, Initiator, Participant, Protocol, Reason, Received, Refused, SendError, To,
 };
 
 use crate::acl::aid::{self, PyAid};
@@ -14,13 +16,32 @@ use crate::acl::message::PyAclMessage;
 use crate::error;
 use crate::filter::PyFilter;
 
-/// The initiator's side of a conversation. Times are milliseconds after 1970.
-#[pyclass(frozen, module = "sealbus._sealbus", name = "Initiator")]
-pub(crate) struct PyInitiator(Mutex<Initiator>);
+/// One side of a conversation. Times are milliseconds after 1970.
+#[pyclass(frozen, subclass, module = "sealbus._sealbus", name = "Side")]
+pub(crate) struct PySide(Side);
 
-/// A participant's side of a conversation. Times are milliseconds after 1970.
-#[pyclass(frozen, module = "sealbus._sealbus", name = "Participant")]
-pub(crate) struct PyParticipant(Mutex<Participant>);
+/// The initiator's side of a conversation.
+#[pyclass(frozen, extends = PySide, module = "sealbus._sealbus", name = "Initiator")]
+pub(crate) struct PyInitiator(Arc<Mutex<Initiator>>);
+
+/// A participant's side of a conversation.
+#[pyclass(frozen, extends = PySide, module = "sealbus._sealbus", name = "Participant")]
+pub(crate) struct PyParticipant(Arc<Mutex<Participant>>);
+
+enum Side {
+    Initiator(Arc<Mutex<Initiator>>),
+    Participant(Arc<Mutex<Participant>>),
+}
+
+/// What the machine of either role does.
+macro_rules! either {
+    ($side:expr, $machine:ident => $does:expr) => {
+        match &$side.0 {
+            Side::Initiator(machine) => (|$machine: &mut Initiator| $does)(&mut machine.lock()),
+            Side::Participant(machine) => (|$machine: &mut Participant| $does)(&mut machine.lock()),
+        }
+    };
+}
 
 /// The conversation of an initiator with one participant, as it was when asked for.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "Branch")]
@@ -89,24 +110,7 @@ fn received<'py>(py: Python<'py>, done: Result<Received, Refused>) -> PyResult<B
 }
 
 #[pymethods]
-impl PyInitiator {
-    /// Opens a conversation. Returns it with the messages to send.
-    #[staticmethod]
-    fn open(
-        protocol: &str,
-        conversation_id: String,
-        participants: Vec<Bound<'_, PyAid>>,
-        draft: &Bound<'_, PyAclMessage>,
-        now: i64,
-    ) -> PyResult<(Self, Vec<PyAclMessage>)> {
-        let participants = participants.iter().map(|agent| agent.get().0.clone());
-        let draft = draft.get().to_shared();
-        let (initiator, messages) =
-            Initiator::open(named(protocol)?, conversation_id, participants, &draft, now)
-                .map_err(forbidden)?;
-        Ok((Self(Mutex::new(initiator)), sent(messages)))
-    }
-
+impl PySide {
     fn receive<'py>(
         &self,
         py: Python<'py>,
@@ -114,7 +118,49 @@ impl PyInitiator {
         now: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
         let message = message.get().to_shared();
-        received(py, self.0.lock().receive(&message, now))
+        received(py, either!(self, machine => machine.receive(&message, now)))
+    }
+
+    #[getter]
+    fn deadline(&self) -> Option<i64> {
+        either!(self, machine => machine.deadline())
+    }
+
+    fn end_by(&self, moment: i64) {
+        either!(self, machine => machine.end_by(moment));
+    }
+
+    fn conclude(&self) {
+        either!(self, machine => machine.conclude());
+    }
+
+    #[getter]
+    fn refused(&self) -> u64 {
+        either!(self, machine => machine.refused())
+    }
+}
+
+#[pymethods]
+impl PyInitiator {
+    /// Opens a conversation. Returns it with the messages to send.
+    #[staticmethod]
+    fn open(
+        py: Python<'_>,
+        protocol: &str,
+        conversation_id: String,
+        participants: Vec<Bound<'_, PyAid>>,
+        draft: &Bound<'_, PyAclMessage>,
+        now: i64,
+    ) -> PyResult<(Py<Self>, Vec<PyAclMessage>)> {
+        let participants = participants.iter().map(|agent| agent.get().0.clone());
+        let draft = draft.get().to_shared();
+        let (initiator, messages) =
+            Initiator::open(named(protocol)?, conversation_id, participants, &draft, now)
+                .map_err(forbidden)?;
+        let machine = Arc::new(Mutex::new(initiator));
+        let side = PyClassInitializer::from(PySide(Side::Initiator(machine.clone())));
+        let opened = Py::new(py, side.add_subclass(Self(machine)))?;
+        Ok((opened, sent(messages)))
     }
 
     /// Sends a further message to these participants, or to all that go on.
@@ -133,21 +179,8 @@ impl PyInitiator {
         Ok(sent(messages))
     }
 
-    #[getter]
-    fn deadline(&self) -> Option<i64> {
-        self.0.lock().deadline()
-    }
-
-    fn end_by(&self, moment: i64) {
-        self.0.lock().end_by(moment);
-    }
-
     fn advance(&self, now: i64) -> Vec<PyAclMessage> {
         sent(self.0.lock().advance(now))
-    }
-
-    fn conclude(&self) {
-        self.0.lock().conclude();
     }
 
     fn undeliverable(&self, participant: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -180,11 +213,6 @@ impl PyInitiator {
     fn has_ended(&self) -> bool {
         self.0.lock().has_ended()
     }
-
-    #[getter]
-    fn refused(&self) -> u64 {
-        self.0.lock().refused()
-    }
 }
 
 #[pymethods]
@@ -199,19 +227,13 @@ impl PyParticipant {
     ) -> PyResult<Bound<'py, PyAny>> {
         let message = message.get().to_shared();
         match Participant::open(named(protocol)?, &message, now) {
-            Ok(participant) => Ok(Bound::new(py, Self(Mutex::new(participant)))?.into_any()),
+            Ok(participant) => {
+                let machine = Arc::new(Mutex::new(participant));
+                let side = PyClassInitializer::from(PySide(Side::Participant(machine.clone())));
+                Ok(Bound::new(py, side.add_subclass(Self(machine)))?.into_any())
+            }
             Err(refused) => Ok(Bound::new(py, PyRefused(refused))?.into_any()),
         }
-    }
-
-    fn receive<'py>(
-        &self,
-        py: Python<'py>,
-        message: &Bound<'py, PyAclMessage>,
-        now: i64,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let message = message.get().to_shared();
-        received(py, self.0.lock().receive(&message, now))
     }
 
     fn send(&self, draft: &Bound<'_, PyAclMessage>, now: i64) -> PyResult<PyAclMessage> {
@@ -226,21 +248,8 @@ impl PyParticipant {
         Ok(PyAclMessage::new(message.map_err(forbidden)?))
     }
 
-    #[getter]
-    fn deadline(&self) -> Option<i64> {
-        self.0.lock().deadline()
-    }
-
-    fn end_by(&self, moment: i64) {
-        self.0.lock().end_by(moment);
-    }
-
     fn advance(&self, now: i64) {
         self.0.lock().advance(now);
-    }
-
-    fn conclude(&self) {
-        self.0.lock().conclude();
     }
 
     fn undeliverable(&self) {
@@ -265,11 +274,6 @@ impl PyParticipant {
     #[getter]
     fn is_cancelling(&self) -> bool {
         self.0.lock().is_cancelling()
-    }
-
-    #[getter]
-    fn refused(&self) -> u64 {
-        self.0.lock().refused()
     }
 }
 
@@ -301,6 +305,12 @@ impl PyRefused {
     #[getter]
     fn reason(&self) -> String {
         self.0.reason.to_string()
+    }
+
+    /// Whether the message came after the end of the conversation with its sender.
+    #[getter]
+    fn is_late(&self) -> bool {
+        matches!(self.0.reason, Reason::Late { .. })
     }
 
     #[getter]

@@ -96,6 +96,19 @@ def test_a_ticket_is_for_its_agents_alone(factory, pair, mallory):
     pair.talks()
 
 
+def test_certificates_without_end_are_refused(factory, pair, mallory):
+    taken = mallory("collector")
+    request = signing_request(Ed25519PrivateKey.generate())
+    with pair.talking():
+        for subject in ({"kind": "agent", "name": "collector"}, {"kind": "process"}):
+            answers = [taken.rpc.call(ask="certify", subject=subject, request=request) for _ in range(100)]
+            assert sum("chain" in answer for answer in answers) < 50, answers[-1]
+            assert "in a row" in answers[-1]["fault"]["message"], answers[-1]
+        assert b"in a row" in factory.tell("ca", "log", "--agent", "collector").stdout
+        # Others get theirs.
+        mallory("honest")
+
+
 def test_a_process_that_asks_and_reads_nothing_fills_no_memory(factory, pair, mallory):
     """It is ended, and its node lives on."""
     taken = mallory("greedy")

@@ -6,20 +6,13 @@ import socket
 import ssl
 
 import pytest
-from harness import DEADLINE, PROGRAMS, SEALBUS, wait_for
+from harness import DEADLINE, SEALBUS, one_worker, wait_for
 
 EMPTY = """
     [platform]
     name = "factory"
 """
-WORKER = f"""
-    [platform]
-    name = "factory"
-
-    [[agent]]
-    name = "worker"
-    command = ["PYTHON", "{PROGRAMS}/worker.py"]
-"""
+WORKER = one_worker()
 
 
 class Stranger:

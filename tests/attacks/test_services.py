@@ -146,6 +146,22 @@ def test_requests_whose_answers_are_not_read_fill_no_memory(factory, pair, attac
             pass  # The platform takes no more.
 
 
+def test_answers_that_repeat_long_words_and_are_not_read_fill_no_memory(factory, pair, attacker):
+    """The attacker gives no room for answers, but follows how much it may send."""
+    link = attacker.speaks_to("df")
+    link.room = 0
+    asked = management(attacker.name, "df@factory", SEARCH, reply_with="x" * (2 << 20))
+    with pair.talking(), bounded(pair.pids(), 128):
+        sent = 0
+        for _ in range(80):
+            while sent >= link.limits[0]:
+                link.until(lambda kind, _: kind == mesh.CREDIT, "more room")
+            link.message(0, 0, asked)
+            sent += len(asked) + 64
+        # The DF has handled them all when it answers another agent.
+        factory.tell("df", "search", "--type", "nothing")
+
+
 def test_large_subscriptions_are_bounded(factory, pair, attacker):
     link = attacker.speaks_to("df")
     words = {"language": "fipa-sl2", "ontology": "fipa-agent-management", "protocol": "fipa-subscribe"}

@@ -53,7 +53,7 @@ def test_what_an_agent_registers_and_answers(factory, pair, mallory):
 
     shown = []
     asking = threading.Thread(
-        target=lambda: shown.append(printed(factory, "send", "painter", "hello", "--performative", "request", "--wait", "60s"))
+        target=lambda: shown.append(printed(factory, "send", "painter", "hello", "--performative", "request", "--timeout", "60s"))
     )
     asking.start()
     asked = link.take_message(to="painter@factory")

@@ -1,3 +1,3 @@
 """Fixtures of the end-to-end tests."""
 
-from platforms import binary, platform  # noqa: F401
+from platforms import binary, platform, tmp_path  # noqa: F401

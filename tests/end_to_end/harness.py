@@ -19,6 +19,18 @@ from typing import Any, TypeVar
 ROOT = Path(__file__).resolve().parents[2]
 SEALBUS = Path(os.environ.get("SEALBUS_BINARY", ROOT / "target" / "debug" / "sealbus"))
 PROGRAMS = Path(__file__).resolve().parent / "programs"
+
+
+def one_worker(platform: str = "") -> str:
+    """The manifest of a platform `factory` with one agent, `worker`, and these further lines about the platform."""
+    return f"""
+    [platform]
+    name = "factory"
+{platform}
+    [[agent]]
+    name = "worker"
+    command = ["PYTHON", "{PROGRAMS}/worker.py"]
+"""
 DEADLINE = 120.0
 
 Result = TypeVar("Result")
@@ -252,7 +264,7 @@ class Platform:
     def send(self, receiver: str, content: str, *arguments: str, wait: str = "100s") -> str:
         """Sends a request as the operator; the content of the reply."""
         answer = self.ask(
-            "send", receiver, content, "--performative", "request", "--wait", wait, *arguments
+            "send", receiver, content, "--performative", "request", "--timeout", wait, *arguments
         )
         (reply,) = answer["replies"]
         return content_of(reply)

@@ -25,6 +25,12 @@ def binary() -> Path:
 
 
 @pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new folder with a short path: that of a Unix socket below it has 107 bytes at most."""
+    return tmp_path_factory.mktemp("t")
+
+
+@pytest.fixture
 def platform(tmp_path: Path) -> Iterator[Callable[[str], Platform]]:
     """Makes platforms from manifests, and ends them after the test."""
     made: list[Platform] = []

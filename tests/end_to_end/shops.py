@@ -53,7 +53,7 @@ def trade(platform: Platform, directory: Path, provenance: str) -> None:
     said = {(each["provenance"], each["channel"], each["mechanism"]) for each in seen}
     assert said == {(provenance, "/echo", "event")}
 
-    asked = ("channel", "request", "/wanted/tea", "10 kg?", "--deadline", "60s", *state)
+    asked = ("channel", "request", "/wanted/tea", "10 kg?", "--timeout", "60s", *state)
     told = json.loads(sealbus(*asked, "--json").stdout)
     assert [(each["sender"], each["content"]) for each in told["replies"]] == [("shop-1@factory", "9 EUR")]
     assert told["missing"] == ["shop-2@factory"]

@@ -158,14 +158,17 @@ def test_a_revoked_agent_is_cut_off(platform):
     assert json.loads(factory.send("worker-2", '["echo", "still here"]')) == "still here"
 
 
-def test_kill_ends_the_agent_and_revokes_it(platform):
+def test_stop_and_kill_end_the_agent_and_revoke_it(platform):
     factory = platform(WORKERS).up()
     agents = factory.active("worker-1", "worker-2")
-    factory.tell("kill", "worker-1")
+    factory.tell("stop", "worker-1", "--timeout", "100s")
     assert factory.agents()["worker-1"]["state"] is None
     states = {each["serial"]: each["revoked"] for each in factory.ask("ca", "list")}
     assert states[agents["worker-1"]["serial"]]
     assert not states[agents["worker-2"]["serial"]]
     assert "worker-1 leaves" in factory.tell("logs", "worker-1").stdout.decode()
+    factory.tell("kill", "worker-2")
+    assert {each["serial"]: each["revoked"] for each in factory.ask("ca", "list")}[agents["worker-2"]["serial"]]
+    assert "worker-2 leaves" not in factory.tell("logs", "worker-2").stdout.decode()
 
 

@@ -29,6 +29,7 @@ SAID = [
         "number 2 is Tuesday",
         "never heard before: Monday",
     ],
+    ["asked: 19", "asked: 22", "subscribed: ['19', '22']", "live: 23"],
 ]
 
 
@@ -58,7 +59,7 @@ def test_the_platform_and_its_commands(platform, tmp_path):
     # The shops alone: who asks them here is the command line.
     (market.directory / "shops.py").write_text(PROGRAMS[0].replace(', Buyer("buyer"))', ")"))
     market.up().active("shop-1", "shop-2")
-    listing, publishing, reading, asking = (shlex.split(line)[1:] for line in commands.splitlines())
+    listing, publishing, reading, last, asking = (shlex.split(line)[1:] for line in commands.splitlines())
 
     def listens():
         told = market.ask(*listing)["subscriptions"]
@@ -75,6 +76,7 @@ def test_the_platform_and_its_commands(platform, tmp_path):
     finally:
         tail.end()
     assert "fresh leaves" in tail.output() and "priority=7" in tail.output()
+    assert "fresh leaves" in market.tell(*last).stdout.decode()
     asking[-1] = f"{DEADLINE:.0f}s"
     answered = market.tell(*asking).stdout.decode()
     assert "shop-1@market" in answered and "shop-2@market" in answered and answered.count("9 EUR") == 2

@@ -85,3 +85,22 @@ def test_a_node_that_comes_back_with_a_wrong_clock(platform, wrong_clock, second
     # With the right time it is let in again.
     factory.program(SEALBUS, "node", "--state", factory.directory / "late", name="right")
     wait_for(lambda: factory.nodes()["late"]["state"] == "alive", "it to be back", also=factory.logs)
+
+
+def test_a_master_whose_clock_is_behind_its_own_state(platform, wrong_clock):
+    """It would certify what has ended for everybody else, and say so to nobody."""
+    factory = platform(MANIFEST.replace("nodes = 1", "nodes = 0")).up()
+    assert factory.master.end() == 0
+    up = (SEALBUS, "up", factory.manifest, "--state", factory.state)
+    ahead = factory.program(*up, name="ahead", environment=wrong_clock(DAY))
+    wait_for(lambda: "Ctrl-C ends it" in ahead.output(), "it to be up", also=factory.logs)
+    assert ahead.end() == 0
+    behind = factory.program(*up, name="behind")
+    assert behind.wait() != 0
+    said = behind.output()
+    assert "clock-behind" in said and "--accept-clock" in said, said
+    # An operator who knows that the clock was ahead is believed.
+    factory.up("--accept-clock")
+    assert factory.master.end() == 0
+    factory.up()
+    assert factory.ask("status")["name"] == "factory"

@@ -5,31 +5,28 @@ import subprocess
 import sys
 
 import pytest
-from harness import DEADLINE, PROGRAMS, SEALBUS, alive, clean_environment, sealbus, wait_for
+from harness import DEADLINE, PROGRAMS, SEALBUS, alive, clean_environment, one_worker, sealbus, wait_for
 
 COMMANDS = """
-    up node token ticket ps nodes send df channel gateway start kill move logs ca demo acl completion version
+    new doctor up down status node token ticket ps nodes describe send df channel gateway
+    start stop restart kill move logs top sniff mailbox ca demo acl completion man version
 """.split()
-NESTED = ["df search", "df register", "df federate", "ca log", "ca list", "ca revoke", "ca root"] + [
+NESTED = [
+    "df search", "df register", "df deregister", "df federate", "ca log", "ca list", "ca revoke", "ca root",
+    "ca log verify", "ca monitor",
+] + [
     f"acl {each}" for each in ("convert", "explain", "validate")
 ] + [f"channel {each}" for each in ("list", "publish", "tail", "request")] + [
     f"gateway {each}" for each in ("list", "allow", "deny", "counters")
-]
-PLAIN = f"""
-    [platform]
-    name = "factory"
-
-    [[agent]]
-    name = "worker"
-    command = ["PYTHON", "{PROGRAMS}/worker.py"]
-"""
+] + [f"describe {each}" for each in ("agent", "node", "channel")]
+PLAIN = one_worker()
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *NESTED])
 def test_help_of_each_command_has_an_example(command):
     text = sealbus(*command.split(), "--help").stdout.decode()
     assert "Usage: sealbus" in text
-    if command not in ("df", "channel", "gateway", "ca", "acl"):
+    if command not in ("df", "channel", "gateway", "ca", "acl", "describe"):
         assert f"Example: sealbus {command}" in text or f"$(sealbus {command}" in text
     assert "\x1b[" not in text, "no colours off a terminal"
 
@@ -44,9 +41,39 @@ def test_the_overview_names_every_command_and_the_exit_codes():
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "elvish", "powershell"])
 def test_completion_for_each_shell(shell):
     script = sealbus("completion", shell).stdout
-    assert b"sealbus" in script and b"revoke" in script
+    assert b"SEALBUS_COMPLETE" in script and shell.encode() in script
     if shell == "bash":
         subprocess.run(["bash", "-n"], input=script, check=True)
+
+
+def completed(*words, environment=None):
+    """What a shell offers for the last of the words, as the bash script asks for it."""
+    asking = {
+        "SEALBUS_COMPLETE": "bash",
+        "_CLAP_COMPLETE_INDEX": str(len(words)),
+        "_CLAP_IFS": "\n",
+        "_CLAP_COMPLETE_COMP_TYPE": "9",
+        "_CLAP_COMPLETE_SPACE": "true",
+    }
+    done = sealbus("--", "sealbus", *words, environment=asking | (environment or {}))
+    return done.stdout.decode().split()
+
+
+def test_completion_knows_the_commands_and_the_platforms_names(platform):
+    assert "revoke" in completed("ca", "")
+    factory = platform(PLAIN).up()
+    factory.active("worker")
+    assert completed("kill", "wor", environment={"SEALBUS_STATE": str(factory.state)}) == ["worker"]
+    assert completed("--state", str(factory.state), "move", "worker", "node") == ["node-1"]
+    assert completed("kill", "wor", environment={"SEALBUS_STATE": "/nonexistent"}) == []
+
+
+def test_manual_pages(tmp_path):
+    sealbus("man", tmp_path / "man")
+    pages = {page.name for page in (tmp_path / "man").iterdir()}
+    assert {"sealbus.1", "sealbus-describe-agent.1", "sealbus-ca-revoke.1"} <= pages
+    assert "sealbus-launch.1" not in pages
+    assert "End an agent at once" in (tmp_path / "man" / "sealbus-kill.1").read_text()
 
 
 def test_the_version_is_the_workspaces():
@@ -108,7 +135,7 @@ def test_a_command_ends_quietly_when_nobody_reads_it_any_more(platform):
 
 def test_what_is_not_there_exits_with_4_and_names_it(platform):
     factory = platform(PLAIN).up()
-    for arguments in (["start", "nobody"], ["kill", "nobody"], ["logs", "nobody"], ["move", "nobody", "node-1"], ["ca", "revoke", "nobody"]):
+    for arguments in (["start", "nobody"], ["kill", "nobody"], ["restart", "nobody"], ["describe", "agent", "nobody"], ["describe", "node", "nobody"], ["df", "deregister", "nobody"], ["logs", "nobody"], ["move", "nobody", "node-1"], ["ca", "revoke", "nobody"]):
         done = factory.tell(*arguments, expect=4)
         assert "nobody" in done.stderr.decode()
 
@@ -128,7 +155,7 @@ def test_every_command_that_shows_something_speaks_json(platform):
     (service,) = factory.ask("df", "search", "--type", "work")
     assert service == {"agent": "worker@factory", "name": "hard", "service_type": "work"}
     assert factory.ask("df", "search", "--type", "play") == []
-    answer = factory.ask("send", "worker", '["echo", "ä"]', "--performative", "request", "--wait", "100s")
+    answer = factory.ask("send", "worker", '["echo", "ä"]', "--performative", "request", "--timeout", "100s")
     assert len(answer["replies"]) == 1
     assert any(each["identity"] == "spiffe://factory/agent/worker" for each in factory.ask("ca", "list"))
     events = factory.ask("ca", "log")
@@ -206,7 +233,7 @@ def test_content_from_standard_input(platform):
     factory = platform(PLAIN).up()
     factory.active("worker")
     done = subprocess.run(
-        [SEALBUS, "send", "worker", "-", "--performative", "request", "--wait", "100s", "--state", factory.state],
+        [SEALBUS, "send", "worker", "-", "--performative", "request", "--timeout", "100s", "--state", factory.state],
         input=b'["echo", "from a pipe"]',
         capture_output=True,
         env=clean_environment(),

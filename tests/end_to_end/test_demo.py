@@ -47,6 +47,8 @@ def test_one_level_alone(tmp_path):
     assert [each["level"] for each in json.loads(report.read_text())["levels"]] == ["none"]
     text = done.stdout.decode()
     assert "Try next" in text and "sealbus up" in text
+    # It says what happens and why: at this level, and not at others.
+    assert "Plain TCP" in text and "yellow pages" in text and "four programs attack" not in text
 
 
 def test_a_python_without_the_package_is_named(tmp_path):

@@ -7,16 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, SEALBUS, alive, wait_for
+from harness import PROGRAMS, SEALBUS, alive, one_worker, wait_for
 
-WORKER = f"""
-    [platform]
-    name = "factory"
-
-    [[agent]]
-    name = "worker"
-    command = ["PYTHON", "{PROGRAMS}/worker.py"]
-"""
+WORKER = one_worker()
 
 
 def test_the_agents_of_a_node_that_leaves_are_placed_elsewhere_at_once(platform):

@@ -3,16 +3,9 @@
 import textwrap
 
 import pytest
-from harness import PROGRAMS, sealbus
+from harness import one_worker, sealbus
 
-GOOD = f"""
-    [platform]
-    name = "factory"
-
-    [[agent]]
-    name = "worker"
-    command = ["PYTHON", "{PROGRAMS}/worker.py"]
-"""
+GOOD = one_worker()
 
 
 @pytest.mark.parametrize(

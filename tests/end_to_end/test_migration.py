@@ -1,9 +1,10 @@
 """An agent moves with its state; what is sent to it meanwhile arrives once and in order."""
 
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from harness import PROGRAMS, wait_for
+from harness import PROGRAMS, ROOT, wait_for
 
 MANIFEST = f"""
     [platform]
@@ -66,6 +67,51 @@ def test_a_move_to_nowhere_changes_nothing(platform):
     refused = factory.tell("move", "nobody", "node-1", expect=4)
     assert "nobody" in refused.stderr.decode()
     assert factory.agents()["mover"] == before
+
+
+COUNTER = f"""
+    [platform]
+    name = "factory"
+    nodes = 2
+
+    [[agent]]
+    name = "counter"
+    command = ["PYTHON", "{ROOT}/examples/counter.py"]
+"""
+
+
+def test_the_counter_example_counts_everything_once_wherever_it_is(platform):
+    factory = platform(COUNTER).up()
+    place = factory.active("counter")["counter"]
+    counts: list[int] = []
+    is_over = threading.Event()
+
+    def ask():
+        while not is_over.is_set():
+            counts.append(int(factory.send("counter", "how many?")))
+
+    def more():
+        known = len(counts)
+        wait_for(lambda: len(counts) >= known + 6, "more answers", also=factory.logs)
+
+    with ThreadPoolExecutor() as pool:
+        askers = [pool.submit(ask) for _ in range(3)]
+        try:
+            more()
+            for _ in range(2):
+                goal = "node-2" if place["node"] == "node-1" else "node-1"
+                factory.ask("move", "counter", goal)
+                moved = factory.active("counter")["counter"]
+                assert moved["node"] == goal and moved["pid"] != place["pid"]
+                place = moved
+                more()
+        finally:
+            is_over.set()
+        for asker in askers:
+            asker.result()
+    assert sorted(counts) == list(range(1, len(counts) + 1)), "each question counts once, over both moves"
+    told = factory.tell("logs", "counter").stdout.decode()
+    assert "counter@factory goes on from" in told
 
 
 OFFICE = f"""

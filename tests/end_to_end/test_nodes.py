@@ -3,9 +3,12 @@
 import json
 import os
 import signal
+import tempfile
 import time
+from pathlib import Path
 
-from harness import PROGRAMS, SEALBUS, wait_for
+import pytest
+from harness import PROGRAMS, SEALBUS, one_worker, sealbus, wait_for
 
 EMPTY = """
     [platform]
@@ -142,3 +145,13 @@ def test_placement_obeys_pin_and_forbid(platform):
     ).up()
     agents = factory.active("pinned-1", "pinned-2", "pinned-3", "away-1", "away-2")
     assert {agent["node"] for agent in agents.values()} == {"node-2"}
+
+
+@pytest.mark.parametrize("length", [90, 100])
+def test_a_state_directory_whose_sockets_would_have_too_long_a_path_is_refused(platform, length):
+    factory = platform(one_worker())
+    # The Master's socket fits the shorter path, and the nodes' do not.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        state = Path(folder) / ("x" * (length - len(folder) - 1))
+        refused = sealbus("up", factory.manifest, "--state", state, expect=1)
+    assert b"choose a state directory with a shorter path" in refused.stderr

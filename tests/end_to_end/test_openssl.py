@@ -6,17 +6,9 @@ import ssl
 from pathlib import Path
 
 import pytest
-from harness import DEADLINE, PROGRAMS
+from harness import DEADLINE, one_worker
 
-MANIFEST = f"""
-    [platform]
-    name = "factory"
-    level = "tls"
-
-    [[agent]]
-    name = "worker"
-    command = ["PYTHON", "{PROGRAMS}/worker.py"]
-"""
+MANIFEST = one_worker('level = "tls"')
 
 
 @pytest.fixture

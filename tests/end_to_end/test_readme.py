@@ -46,7 +46,7 @@ def test_the_same_file_runs_on_the_platform_of_the_readme(platform):
 def test_the_commands_in_the_readme_exist():
     for command in set(re.findall(r"`sealbus ([a-z]+(?: [a-z]+)?)", README)):
         words = command.split()
-        nested = words[0] in ("ca", "df", "acl")
+        nested = words[0] in ("ca", "df", "acl", "describe")
         text = sealbus(*words[: 2 if nested else 1], "--help").stdout
         assert b"Usage" in text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from platforms import binary  # noqa: F401
+from platforms import binary, tmp_path  # noqa: F401
 
 #: The seed of the walks that every test run takes.
 SEED = 1

@@ -12,6 +12,8 @@ Event = list[Any]
 
 #: The numbers that a life sends.
 LIFE = 1_000_000
+#: As long as it sends no more than this, a sender may not have been told yet of what a receiver left behind by a move.
+UNDER_WAY = 500
 
 
 def history(file: Path) -> list[Event]:
@@ -56,8 +58,9 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
     """Compares the history of a sender with that of a receiver.
 
     A sender that is killed cannot be told: the last messages of a life that was killed are excused, unless they were kept on
-    disk before they were accepted. A kept message counts as delivered when the receiver has taken it: the one that a killed receiver
-    had in hand is excused.
+    disk before they were accepted. So are the events that waited where the receiver was before a move: they come back to their
+    sender, which may be killed before that. A kept message counts as delivered when the receiver has taken it: the one that a killed
+    receiver had in hand is excused.
     """
     verdict = Verdict()
     begun: set[int] = set()
@@ -86,15 +89,24 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
     gaps = 0
     #: What each life of the receiver that was killed may have had in hand.
     in_hand: set[int] = set()
+    #: The last number heard before each move of the receiver, and the first one after it.
+    moves: list[tuple[int, int]] = []
+    moved_at: int | None = None
     latest, before = None, ""
     for event, *values in received:
-        if event == "life" and before != "saved" and latest is not None:
-            in_hand.add(latest + 1)
+        if event == "life" and latest is not None:
+            if before == "saved":
+                moved_at = latest
+            else:
+                in_hand.add(latest + 1)
         before = event
         if event != "heard" or values[0] != sender:
             continue
         _, number, again, missed = values
         gaps += missed
+        if moved_at is not None:
+            moves.append((moved_at, number))
+            moved_at = None
         if number in verdict.heard and not again:
             verdict.doubled.append(number)
         elif number < last.get(number // LIFE, -1) and not again:
@@ -110,6 +122,9 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
         for accepted in killed:
             arrived = accepted & verdict.heard
             missing -= {number for number in accepted if number > max(arrived, default=-1)}
+            if kind == "channel":
+                late = [(left, first) for left, first in moves if max(accepted, default=-1) < first + UNDER_WAY]
+                missing -= {number for number in accepted if any(left < number < first for left, first in late)}
     # Events that retention or a slow subscription left out are counted to the receiver.
     verdict.lost = missing if len(missing) > gaps else set()
     return verdict

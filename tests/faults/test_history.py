@@ -42,6 +42,21 @@ def test_the_last_messages_of_a_killed_sender_are_excused_unless_they_were_on_di
     assert verdict(moved, heard(0, *later(0, 1))).lost == {1, 2}
 
 
+def test_events_that_a_move_left_behind_are_excused_if_their_sender_was_killed_soon():
+    received = [*heard(0, 1), ["saved", 0], SECOND, *heard(4, 5)]
+    sent = accepted(*range(8))
+    assert verdict(sent, received, "channel").lost == {2, 3, 6, 7}
+    killed = [*sent, SECOND, *accepted(*later(0))]
+    received += heard(*later(0))
+    assert verdict(killed, received, "channel").is_clean()
+    assert verdict(killed, received).lost == {2, 3}
+    # Whoever goes on for long has been told.
+    killed = [*accepted(*range(1000)), SECOND, *accepted(*later(0))]
+    assert verdict(killed, received, "channel").lost == {2, 3}
+    # What was heard on both sides of a gap without a move is no excuse.
+    assert verdict([*sent, SECOND, *accepted(*later(0))], heard(0, 1, 4, 5, *later(0)), "channel").lost == {2, 3}
+
+
 def test_a_life_that_goes_on_beside_the_next_one():
     sent = [*accepted(0, 1), SECOND, *accepted(*later(0)), *accepted(2), *accepted(*later(1))]
     assert verdict(sent, heard(0, 1, *later(0), 2, *later(1))).is_clean()

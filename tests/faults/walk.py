@@ -112,15 +112,13 @@ class Walk:
             "stop the Master": lambda: self.stop(self.factory.master.pid),
         }
         if self.wires:
-            found |= {"cut a wire": lambda: self.cut(SECONDS), "fill a disk": self.fill}
-            # Transient events that are still on their way when their subscription moves, or ends with its node, are counted at the
-            # subscription, and their publisher is not told. Cuts that last make that many.
-            if self.kind != "channel":
-                found |= {
-                    "cut a wire for long": lambda: self.cut(LONG),
-                    "deafen a node": lambda: self.cut_one_way(self.wires.deafen, SECONDS + LONG),
-                    "silence a node": lambda: self.cut_one_way(self.wires.silence, SECONDS + LONG),
-                }
+            found |= {
+                "cut a wire": lambda: self.cut(SECONDS),
+                "cut a wire for long": lambda: self.cut(LONG),
+                "deafen a node": lambda: self.cut_one_way(self.wires.deafen, SECONDS + LONG),
+                "silence a node": lambda: self.cut_one_way(self.wires.silence, SECONDS + LONG),
+                "fill a disk": self.fill,
+            }
         return found
 
     def walk(self, length: int) -> None:
@@ -202,9 +200,9 @@ class Walk:
         (self.notes / "talk").unlink()
 
         def silent() -> bool:
-            return history(self.notes / "source")[-1:] != [] and any(
-                event[0] == "silent" for event in history(self.notes / "source")[-50:]
-            )
+            # What was accepted before may come back after that.
+            said = [event[0] for event in history(self.notes / "source") if event[0] != "told"]
+            return said[-1] == "silent"
 
         wait_for(silent, "the sender to be silent", also=self.why)
 

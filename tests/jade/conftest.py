@@ -18,11 +18,19 @@ import pytest_asyncio
 
 import sealbus
 from sealbus import AID, Agent
+from platforms import tmp_path  # noqa: F401
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 PEERS = Path(os.environ.get("SEALBUS_PEERS") or CACHE / "sealbus/peers")
 JARS = PEERS / "java/jade"
+# What became of the object request broker in older Java. JADE's IIOP runs on no other.
+ORB_JARS = PEERS / "java/orb"
+GLASSFISH = [
+    "-Dorg.omg.CORBA.ORBClass=com.sun.corba.ee.impl.orb.ORBImpl",
+    "-Dorg.omg.CORBA.ORBSingletonClass=com.sun.corba.ee.impl.orb.ORBSingleton",
+    "-Dcom.sun.corba.ee.ORBServerHost=127.0.0.1",
+]
 # JADE 4.3 reads envelopes with a parser that newer Java hides.
 PARSER = "--add-exports=java.xml/com.sun.org.apache.xerces.internal.jaxp=ALL-UNNAMED"
 
@@ -46,7 +54,12 @@ class Jade:
     """A JADE platform named ``plat1``, in a process group of its own."""
 
     def __init__(
-        self, classes: Path, folder: Path, agents: dict[str, str], https: dict[str, object] | None
+        self,
+        classes: Path,
+        folder: Path,
+        agents: dict[str, str],
+        https: dict[str, object] | None,
+        iiop: bool,
     ) -> None:
         self.folder = folder
         self.classes = classes
@@ -60,6 +73,7 @@ class Jade:
             for name, value in (https or {}).items()
             for text in (f"-jade_mtp_http_https_{name}", str(value))
         ]
+        self.iiop = iiop
         self.process: subprocess.Popen[bytes] | None = None
 
     def aid(self, name: str) -> AID:
@@ -71,13 +85,14 @@ class Jade:
             begin = output.tell()
             self.process = subprocess.Popen(
                 [
-                    *("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", PARSER),
-                    *("-cp", f"{JARS}/*{os.pathsep}{self.classes}", "jade.Boot"),
+                    *("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", PARSER, *GLASSFISH),
+                    *("-cp", os.pathsep.join([f"{JARS}/*", f"{ORB_JARS}/*", str(self.classes)])),
+                    "jade.Boot",
                     *("-local-host", "127.0.0.1", "-host", "127.0.0.1"),
                     *("-port", str(self.port), "-local-port", str(self.port)),
                     *("-jade_imtp_leap_JICP_JICPServer_acceptlocalhostonly", "true"),
                     *("-platform-id", "plat1"),
-                    *("-mtps", f"jade.mtp.http.MessageTransportProtocol({self.address})"),
+                    *("-mtps", self.transport()),
                     *self.https,
                     *("-agents", ";".join(f"{name}:{what}" for name, what in self.agents.items())),
                 ],
@@ -92,6 +107,15 @@ class Jade:
             if self.process.poll() is not None or time.monotonic() > end:
                 raise AssertionError(f"JADE did not start:\n{log.read_text(errors='replace')}")
             time.sleep(0.05)
+        if self.iiop:
+            # The reference names the ORB's port, and dies with it.
+            written = self.folder / "MTPs-Main-Container.txt"
+            self.address = written.read_text().split()[0]
+
+    def transport(self) -> str:
+        if self.iiop:
+            return "jade.mtp.iiop.MessageTransportProtocol"
+        return f"jade.mtp.http.MessageTransportProtocol({self.address})"
 
     def kill(self) -> None:
         """Ends it at once, as a crash would."""
@@ -112,9 +136,10 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not any(JARS.glob("jade-*.jar")):
         pytest.exit(f"JADE is not in {JARS}: run `bench/peers/install jade`", returncode=1)
     folder = tmp_path_factory.mktemp("classes")
-    sources = [str(path) for path in sorted((HERE / "agents").glob("*.java"))]
+    sources = [str(path) for path in sorted(HERE.glob("*/*.java"))]
+    jars = f"{JARS}/*{os.pathsep}{ORB_JARS}/*"
     subprocess.run(
-        ["javac", "-nowarn", "-Xlint:-unchecked", "-d", str(folder), "-cp", f"{JARS}/*", *sources],
+        ["javac", "-nowarn", "-Xlint:-unchecked", "-d", str(folder), "-cp", jars, *sources],
         check=True,
         timeout=LIMIT,
     )
@@ -123,11 +148,13 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def jade(classes: Path, tmp_path: Path) -> Iterator[Callable[..., Jade]]:
-    """Starts JADE platforms with the agents named, over HTTPS with these options if any, and ends them after the test."""
+    """Starts JADE platforms with the agents named, over HTTPS with these options or over IIOP, and ends them after the test."""
     with ExitStack() as ends:
 
-        def start(https: dict[str, object] | None = None, **agents: str) -> Jade:
-            platform = Jade(classes, tmp_path, agents, https)
+        def start(
+            https: dict[str, object] | None = None, *, iiop: bool = False, **agents: str
+        ) -> Jade:
+            platform = Jade(classes, tmp_path, agents, https, iiop)
             ends.callback(platform.kill)
             platform.start()
             return platform

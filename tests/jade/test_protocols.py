@@ -16,8 +16,11 @@ from sealbus import (
     Order,
     Refuse,
     on_contract_net,
+    on_iterated_contract_net,
     on_propose,
+    on_query,
     on_request,
+    on_request_when,
     on_subscribe,
 )
 
@@ -30,6 +33,7 @@ class Worker(Agent):
         self.price = price
         self.closed = False
         self.rejected = False
+        self.rejected_again = False
 
     @on_request()
     async def decide(self, request: Message) -> None:
@@ -39,6 +43,36 @@ class Worker(Agent):
     @decide.perform
     async def work(self, request: Message) -> str:
         return f"done {request.text}"
+
+    @on_query()
+    async def know(self, question: Message) -> str:
+        if question.text == "impossible":
+            raise Refuse("nobody knows")
+        return f"known {question.performative} {question.text}"
+
+    @on_request_when()
+    async def wait(self, request: Message) -> None:
+        if request.text == "impossible":
+            raise Refuse("never")
+
+    @wait.perform
+    async def act(self, request: Message) -> str:
+        await self.clock.sleep(0.02)
+        return f"then {request.text}"
+
+    @on_iterated_contract_net()
+    async def haggle(self, call: Message) -> str:
+        if not self.price:
+            raise Refuse("sold out")
+        return str(self.price - (2 if call.text == "cheaper" else 0))
+
+    @haggle.perform
+    async def deliver(self, order: Order[str]) -> str:
+        return f"sold for {order.offer}"
+
+    @haggle.rejected
+    async def lost_again(self, order: Order[str]) -> None:
+        self.rejected_again = True
 
     @on_contract_net()
     async def bid(self, call: Message) -> str:
@@ -96,14 +130,21 @@ async def test_jade_begins(jade: Callable[..., Jade], ours: Ours) -> None:
     one = ours.aid("cheap")
     assert await order(agent, plat1, "request work", one) == "agree inform done work"
     assert await order(agent, plat1, "request impossible", one) == "refuse"
+    assert await order(agent, plat1, "query-if true?", one) == "inform known query-if true?"
+    assert await order(agent, plat1, "query-ref what?", one) == "inform known query-ref what?"
+    assert await order(agent, plat1, "query-if impossible", one) == "refuse"
+    assert await order(agent, plat1, "request-when ready", one) == "agree inform then ready"
+    assert await order(agent, plat1, "request-when impossible", one) == "refuse"
     assert await order(agent, plat1, "propose good", one) == "accepted"
     assert await order(agent, plat1, "propose bad", one) == "rejected"
     assert await order(agent, plat1, "subscribe nothing", one) == "refuse"
     assert await order(agent, plat1, "subscribe numbers", one) == "agree 1 2 3 cancel"
     report = await order(agent, plat1, "contract-net", *(ours.aid(name) for name in prices))
     assert report == "cheap sold for 7"
+    report = await order(agent, plat1, "iterated-contract-net", *(ours.aid(name) for name in prices))
+    assert report == "cheap sold for 5"
     async with agent.clock.timeout(LIMIT):
-        while not (cheap.closed and dear.rejected):
+        while not (cheap.closed and dear.rejected and dear.rejected_again):
             await agent.clock.sleep(0.01)
 
 
@@ -117,6 +158,13 @@ async def test_we_begin(jade: Callable[..., Jade], ours: Ours) -> None:
     with pytest.raises(ConversationError) as refused:
         await agent.request_action("impossible", to=one, timeout=LIMIT)
     assert refused.value.outcome == "refused"
+    assert (await agent.query_if("true?", to=one, timeout=LIMIT)).text == "done true?"
+    assert (await agent.query_ref("what?", to=one, timeout=LIMIT)).text == "done what?"
+    with pytest.raises(ConversationError):
+        await agent.query_ref("impossible", to=one, timeout=LIMIT)
+    async with agent.request_when("ready", to=one, timeout=LIMIT) as request:
+        assert (await request.result()).text == "done ready"
+        assert request.agreed == [one]
     assert await agent.propose("good", to=one, timeout=LIMIT)
     assert not await agent.propose("bad", to=one, timeout=LIMIT)
     with pytest.raises(ConversationError):
@@ -135,3 +183,9 @@ async def test_we_begin(jade: Callable[..., Jade], ours: Ours) -> None:
         assert sorted(proposal.message.text for proposal in net.proposals) == ["7", "9"]
         best = min(net.proposals, key=lambda it: int(it.message.text))
         assert (await best.accept(timeout=LIMIT)).text == "sold for 7"
+    async with agent.iterated_contract_net("box", to=[plat1.aid("dear"), one], timeout=LIMIT) as haggling:
+        assert sorted(proposal.message.text for proposal in haggling.proposals) == ["7", "9"]
+        cheaper = await haggling.call_again("cheaper", timeout=LIMIT)
+        assert sorted(proposal.message.text for proposal in cheaper) == ["5", "7"]
+        best = min(cheaper, key=lambda it: int(it.message.text))
+        assert (await best.accept(timeout=LIMIT)).text == "sold for 5"

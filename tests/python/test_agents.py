@@ -13,6 +13,7 @@ from sealbus import (
     Agent,
     AgentFailed,
     AgentStopped,
+    AnswerNotTaken,
     EventLoop,
     Filter,
     Message,
@@ -238,6 +239,22 @@ async def test_a_full_mailbox_holds_back_its_writers_only(platform: Platform) ->
     assert await flooding == 1000
 
 
+async def test_a_limit_on_the_wait_for_a_full_mailbox(platform: Platform) -> None:
+    fast, slow = await platform.start(Agent("fast")), await platform.start(Agent("slow"))
+    large = AclMessage("inform", slow.aid, b"x" * 100_000)
+    accepted = 0
+    with pytest.raises(TimeoutError):
+        while accepted < 1000:
+            async with asyncio.timeout(0.5):
+                await fast.send(large.replace(reply_with=accepted))
+            accepted += 1
+    numbers = [(await slow.receive(timeout=60)).reply_with for _ in range(accepted)]
+    assert numbers == [str(number) for number in range(accepted)]
+    # The message whose wait was over was not sent.
+    await fast.send(large.replace(reply_with="next"))
+    assert (await slow.receive(timeout=60)).reply_with == "next"
+
+
 async def test_batch_calls_refuse_what_makes_no_sense(platform: Platform) -> None:
     anna = await platform.start(Agent("anna"))
     await anna.send_many([])
@@ -289,6 +306,29 @@ async def test_a_request_without_reply_times_out(platform: Platform) -> None:
         await anna.request(AclMessage("request", deaf.aid), timeout=0.05)
     assert caught.value.agent == anna.aid.name
     assert isinstance(caught.value, TimeoutError)
+
+
+async def test_an_asker_that_reads_no_answers_holds_up_no_other(platform: Platform) -> None:
+    refused: list[AnswerNotTaken] = []
+
+    class Service(Agent):
+        async def on_message(self, message: Message) -> None:
+            try:
+                await self.reply(message, Performative.INFORM, bytes(1 << 20))
+            except AnswerNotTaken as problem:
+                refused.append(problem)
+                raise
+
+    service = await platform.start(Service("service"))
+    mallory, anna = await platform.start(Agent("mallory")), await platform.start(Agent("anna"))
+    # Room for eight answers.
+    for _ in range(30):
+        await mallory.send(AclMessage(Performative.REQUEST, service.aid))
+    reply = await anna.request(AclMessage(Performative.REQUEST, service.aid), timeout=60)
+    assert reply.performative is Performative.INFORM
+    assert len(refused) > 10 and "mallory@" in str(refused[0])
+    await mallory.receive_many()
+    await mallory.request(AclMessage(Performative.REQUEST, service.aid), timeout=60)
 
 
 async def test_a_request_to_nobody_fails_at_once(platform: Platform) -> None:

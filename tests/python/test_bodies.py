@@ -281,6 +281,18 @@ def test_a_body_sets_the_language_alone() -> None:
     assert message("x").replace(body=Bid(1.0)).language == "application/json"
 
 
+def test_a_text_answers_a_typed_body_in_no_language() -> None:
+    def answer(language: str, said: object) -> tuple[object, object]:
+        reply = message("?", language).replace(ontology="trade").create_reply("inform", said)
+        return reply.language, reply.ontology
+
+    for language in ("application/json; charset=utf-8", "application/protobuf", "application/octet-stream"):
+        assert answer(language, "seven") == answer(language, b"7") == (None, None)
+    assert answer("fipa-sl0", "(seven)") == ("fipa-sl0", "trade")
+    assert answer("prolog", "seven.") == ("prolog", "trade")
+    assert answer("application/json", {"seven": 7}) == ("application/json", "trade")
+
+
 def test_without_a_type_the_language_says_what_it_is() -> None:
     assert decode(AclMessage("inform", "someone", body=Bid(1.0))) == {"cost": 1.0, "note": None}
     assert decode(AclMessage("inform", "someone", body=b"\0")) == b"\0"

@@ -35,10 +35,12 @@ class Shop(Agent):
         super().__init__(name)
         self.price = price
         self.heard: list[tuple[str, str, str]] = []
+        self.prices: list[object] = []
 
     @on_event("/offers/**", filter="properties.price < 10")
     async def offer(self, event: ChannelEvent) -> None:
         self.heard.append((event.channel, event.mechanism, event.text))
+        self.prices.append(event.properties["price"])
         await self.send(AclMessage("inform", "buyer", f"{self.name} heard {event.text}"))
 
     @on_question("/wanted/tea")
@@ -58,6 +60,7 @@ async def test_events_and_messages_go_to_those_who_want_them(platform: Platform)
     texts = sorted([(await buyer.receive(timeout=60)).text for _ in range(3)])
     assert texts == ["one heard cheap", "two heard cheap", "two heard for you"]
     assert shops[0].heard == [("/offers/tea", "event", "cheap")]
+    assert shops[0].prices == [7.5] and shops[1].prices[1:] == [1]
     assert shops[1].heard[1:] == [("/offers/tea", "message", "for you")]
     with pytest.raises(SendError, match="nobody@.* is not on /offers/tea"):
         await channel.send("nobody", "hello?")

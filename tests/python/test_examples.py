@@ -1,11 +1,13 @@
 """The examples of negotiation, on a test bed: the same agents, in no time, and what they agree on."""
 
+import asyncio
 import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from sealbus import Agent
 from sealbus.testing import TestBed
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -64,3 +66,37 @@ async def test_the_supply_chain_buys_its_steel(testbed: TestBed, capsys: pytest.
     await testbed.clock.run(testbed.wait())
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == "bought for 394.24: parts of south, made of steel of mill-1"
+
+
+async def test_a_late_dashboard_sees_the_last_reading_of_each_sensor(
+    testbed: TestBed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = example("dashboard")
+    sensors = [module.Sensor("kitchen"), module.Sensor("office")]
+    await testbed.start_all(*sensors)
+    onlooker = await testbed.start(Agent("onlooker"))
+    readings = await onlooker.channel("/readings", qos="persistent")
+
+    async def measured(celsius: str) -> None:
+        # The disk keeps no virtual time.
+        while [reading.text for reading in await readings.last("properties.room")] != [celsius, celsius]:
+            await asyncio.sleep(0.01)
+
+    await measured("18.5")
+    for celsius in ("19.0", "19.5"):
+        await testbed.clock.advance(1)
+        await measured(celsius)
+    dashboard = module.Dashboard("dashboard")
+    dashboard.late = 0
+    await testbed.start(dashboard)
+    shown = ""
+    for count in (2, 4, 6):
+        while len(shown.splitlines()) < count:
+            await asyncio.sleep(0.01)
+            shown += capsys.readouterr().out
+        if count < 6:
+            await testbed.clock.advance(1)
+    for room in ("kitchen", "office"):
+        # Those before come no more; then none is left out.
+        lines = [line for line in shown.splitlines() if line.startswith(room)]
+        assert [line.split(": ")[1] for line in lines] == [f"{celsius} degrees" for celsius in ("19.5", "20.0", "20.5")]

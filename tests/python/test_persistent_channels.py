@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sealbus import Agent, ChannelError, ChannelEvent, Platform, Retention, on_event
+from sealbus import Agent, ChannelError, ChannelEvent, FilterError, Platform, Retention, on_event
 
 KEPT = "persistent,ack=disk"
 
@@ -29,6 +29,35 @@ def await_the_next_millisecond() -> datetime:
         pass
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
+async def test_the_last_value_of_each_key(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    readings = await anna.channel("/readings", qos=KEPT)
+    with pytest.raises(ChannelError, match="last-per-key"):
+        await (await ben.channel("/readings")).last()
+    assert await readings.last() == []
+    for number in range(9):
+        await readings.publish(str(number), properties={"room": ("red", "green", 3)[number % 3]})
+    await readings.publish("no room")
+    last = await (await ben.channel("/readings")).last("properties.room")
+    assert [event.text for event in last] == ["6", "7", "8"]
+    assert (last.missing, last.filter_errors) == ([], 1)
+    assert [event.text for event in await readings.last()] == ["no room"]
+    assert [event.text for event in await readings.last("sender")] == ["no room"]
+    odd = await readings.last("properties.room", filter="int(content) < 5")
+    assert [event.text for event in odd] == ["2", "3", "4"]
+    async with await ben.subscribe("/*", last_per="properties.room") as late:
+        assert {(await late.next()).text for _ in range(3)} == {"6", "7", "8"}
+        await readings.publish("9", properties={"room": "red"})
+        event = await late.next()
+        assert (event.text, event.missed, event.may_be_again) == ("9", 0, False)
+    with pytest.raises(FilterError, match="a key is the name of one variable"):
+        await readings.last("1 + 1")
+    with pytest.raises(FilterError):
+        await ben.subscribe("/readings", last_per="room")
+    with pytest.raises(ChannelError, match="cannot begin with the last event of each key"):
+        await ben.subscribe("/readings", last_per="sender", durable="mine")
 
 
 async def test_late_joiners_begin_where_they_want(platform: Platform) -> None:
@@ -56,6 +85,8 @@ async def test_late_joiners_begin_where_they_want(platform: Platform) -> None:
         assert (event.number, event.text) == (4, "3")
     with pytest.raises(ValueError, match="not both"):
         await ben.subscribe("/news", since=3, number=4)
+    with pytest.raises(ValueError, match="not both"):
+        await ben.subscribe("/news", since=3, last_per="sender")
     after = await ben.subscribe("/news", since=between)
     assert (await after.next()).text == "5"
 
@@ -198,6 +229,9 @@ async def test_handlers_begin_where_they_want(platform: Platform) -> None:
             heard["now"].append(event.text)
 
     await platform.start(Late())
+    # The last two are counted when the log is opened, which is a moment after the start.
+    while heard["since"] != ["4", "5"]:
+        await asyncio.sleep(0.001)
     await anna.publish("/news", "6", qos=KEPT)
     while any(texts[-1:] != ["6"] for texts in heard.values()):
         await asyncio.sleep(0.001)

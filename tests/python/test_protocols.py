@@ -123,6 +123,40 @@ async def test_a_contract_net_finds_the_best_bid_and_rejects_the_others(platform
     assert not buyer.stray
 
 
+class Generous(Bidder):
+    """Marks nothing anew."""
+
+    async def bid(self, call: Message[Task]) -> Price:
+        return Price((await super().bid(call)).euros - 1)
+
+    async def work(self, order: Order[Price]) -> str:
+        return f"gladly {await super().work(order)}"
+
+
+class Late(Agent):
+    """Mixed in before the agent whose method it replaces."""
+
+    async def bid(self, call: Message[Task]) -> Price:
+        raise Refuse("late")
+
+
+class LateBidder(Late, Generous):
+    pass
+
+
+async def test_what_overrides_a_participant_takes_part_as_well(platform: Platform) -> None:
+    await platform.start(Generous("generous", 5))
+    await platform.start(LateBidder("late", 5))
+    await platform.start(Bidder("plain", 5))
+    buyer = await platform.start(Witness("buyer"))
+    async with buyer.contract_net(Task(2), to=["generous", "late", "plain"], reply=Price, timeout=60) as net:
+        assert sorted(proposal.body.euros for proposal in net.proposals) == [9, 10]
+        assert [message.text for message in net.refused] == ["late"]
+        best = min(net.proposals, key=lambda proposal: proposal.body.euros)
+        assert (await best.accept(result=str, timeout=60)).body == "gladly done for 9"
+    assert not buyer.stray
+
+
 async def test_the_bidders_of_a_contract_net_may_come_from_the_directory(platform: Platform) -> None:
     for price in (5, 7):
         await platform.start(Bidder(f"bidder-{price}", price))
@@ -178,7 +212,7 @@ async def test_a_bidder_answers_for_its_errors_and_lives(platform: Platform) -> 
     buyer = await platform.start(Agent("buyer"))
     async with buyer.contract_net(Task(1), to="faulty", timeout=60) as net:
         [refusal] = net.refused
-        assert refusal.text == "bid of faulty raised ValueError"
+        assert refusal.text == "the agent failed at this; its log says why"
     async with buyer.contract_net(Task(2), to="faulty", timeout=60) as net:
         assert [message.text for message in net.failed] == ["what?"]
     async with buyer.contract_net("no task", to="faulty", timeout=60) as net:
@@ -325,7 +359,7 @@ async def test_requests_and_queries(platform: Platform) -> None:
         with pytest.raises(ConversationError, match=says) as raised:
             await guest.request_action(word, to="clerk", timeout=60)
         assert raised.value.outcome == outcome and raised.value.message is not None
-    with pytest.raises(ConversationError, match="serve of clerk raised RuntimeError"):
+    with pytest.raises(ConversationError, match="its log says why"):
         await guest.request_action("crash", to="clerk", timeout=60)
     with pytest.raises(ConversationTimeout):
         await guest.request_action("slow", to="clerk", timeout=0.2)
@@ -557,7 +591,7 @@ async def test_nothing_is_left_of_ended_conversations(platform: Platform) -> Non
     guest = await platform.start(Witness("guest"))
     await asyncio.gather(*(guest.request_action(f"{number}", to="clerk", timeout=60) for number in range(200)))
     for life in platform._lives.values():
-        await settled(lambda: not life._waiters and not life._askers)
+        await settled(lambda: not life.mailbox._waiters and not life.mailbox._owners)
 
 
 async def test_a_late_answer_is_dropped_and_counted(platform: Platform) -> None:
@@ -573,6 +607,40 @@ async def test_a_late_answer_is_dropped_and_counted(platform: Platform) -> None:
         await guest.request_action("x", to="late", timeout=0.1)
     await settled(lambda: guest.late_messages)
     assert not guest.stray
+
+
+async def test_late_answers_go_to_who_wants_them(platform: Platform) -> None:
+    gates = {name: asyncio.Event() for name in ("in-time", "in-the-block", "after-it")}
+
+    class Slow(Agent):
+        @on("cfp", body=Task)
+        async def bid(self, call: Message[Task]) -> None:
+            await gates[self.name].wait()
+            await self.reply(call, "propose", Price(call.body.hours))
+
+    bidders = [await platform.start(Slow(name)) for name in gates]
+    buyer = await platform.start(Witness("buyer"))
+    late: list[tuple[str | None, Any]] = []
+
+    async def note(message: Message) -> None:
+        late.append((message.sender_name, message.body_as(Price).euros))
+
+    gates["in-time"].set()
+    net = buyer.contract_net(Task(3), to=[bidder.aid for bidder in bidders], reply=Price, timeout=0.3)
+    net.late = note
+    async with net:
+        gates["in-the-block"].set()
+        await settled(lambda: len(late) == 1)
+    gates["after-it"].set()
+    await settled(lambda: len(late) == 2)
+    assert late == [(bidders[1].aid.name, 3), (bidders[2].aid.name, 3)]
+    assert buyer.late_messages == 0 and not buyer.stray
+    # The latest conversations alone are remembered so.
+    buyer._living.mailbox._lingering[0].forget()
+    await bidders[0].send(AclMessage("inform", buyer.aid, conversation_id=net.id))
+    # What the bidders say to their rejections may come now, too.
+    await settled(lambda: buyer.late_messages >= 1)
+    assert len(late) == 2
 
 
 async def test_messages_without_a_conversation_id_are_served_too(platform: Platform) -> None:

@@ -146,6 +146,11 @@ async def test_a_tool_is_found_by_its_service(writer: Writer, asker: Asker) -> N
     told = service.properties["input"]
     assert isinstance(told, str)
     assert json.loads(told)["$defs"]["Prompt"]["properties"] == {"text": {"type": "string"}}
+    # Progress is no part of the answer.
+    output = service.properties["output"]
+    assert isinstance(output, str)
+    assert json.loads(output)["$ref"] == "#/$defs/Chunk"
+    assert set(json.loads(output)["$defs"]) == {"Chunk"}
     wanted = ServiceDescription.of_type("write")
     async with asker.ask(wanted, Prompt("a b"), stream=Chunk, tool="write") as answer:
         assert [chunk.word async for chunk in answer] == ["a", "b"]
@@ -193,7 +198,7 @@ async def test_leaving_cancels_the_work(writer: Writer, asker: Asker) -> None:
     await until(lambda: writer.ended == 2)
     assert writer.given < 100 and writer.failures == 0
     # The conversations are over on both sides, and nothing of them went elsewhere.
-    await until(lambda: not asker._living._waiters and not writer._living._waiters)
+    await until(lambda: not asker._living.mailbox._owners and not writer._living.mailbox._owners)
     assert not writer.strays and not asker.strays
 
 
@@ -213,10 +218,10 @@ async def test_an_asker_that_dies_cancels_the_work(platform: Platform, writer: W
 
 async def test_refusals_failures_and_what_does_not_fit(writer: Writer, asker: Asker) -> None:
     cases = [
-        (Prompt("nonsense"), "write", "refuse", "no nonsense"),
-        (Prompt("a break"), "write", "failure", "ValueError"),
-        (Prompt("rest"), "write", "failure", "too late to refuse"),
-        (Count(-1), "add", "refuse", "I count upwards"),
+        (Prompt("nonsense"), "write", "refused", "no nonsense"),
+        (Prompt("a break"), "write", "failed", "its log says why"),
+        (Prompt("rest"), "write", "failed", "too late to refuse"),
+        (Count(-1), "add", "refused", "I count upwards"),
         (Count(1), "write", "not-understood", "$.text: expected str, got nothing"),
     ]
     for body, name, outcome, reason in cases:
@@ -232,8 +237,29 @@ async def test_refusals_failures_and_what_does_not_fit(writer: Writer, asker: As
     with pytest.raises(BodyError, match="expected int, got dict"):
         async with asker.ask("writer", Prompt("a b"), stream=int, tool="write") as numbers:
             await anext(numbers)
-    await until(lambda: not asker._living._waiters)
+    await until(lambda: not asker._living.mailbox._owners)
     assert not asker.strays
+
+
+async def test_a_tool_that_overrides_one_is_one(platform: Platform, asker: Asker) -> None:
+    class Loud(Writer):
+        async def add_up(self, count: Count) -> int:
+            return -await super().add_up(count)
+
+    await platform.start(Loud())
+    reply = await asker.request(AclMessage("request", "writer", body=Count(4), ontology="add"), timeout=60)
+    assert reply.body == -10
+
+
+async def test_a_tool_that_is_cancelled_answers(platform: Platform, asker: Asker) -> None:
+    class Cut(Agent):
+        @tool
+        async def work(self, count: Count) -> int:
+            raise asyncio.CancelledError
+
+    await platform.start(Cut("cut"))
+    reply = await asker.request(AclMessage("request", "cut", body=Count(4)), timeout=60)
+    assert reply.performative is Performative.FAILURE
 
 
 async def test_a_silent_tool_is_waited_for_no_longer_than_said(writer: Writer, asker: Asker) -> None:

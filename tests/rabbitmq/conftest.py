@@ -11,6 +11,7 @@ import pytest
 from broker import Broker
 from harness import SEALBUS, Platform
 from manifests import manifest
+from platforms import tmp_path  # noqa: F401
 from shops import AGENTS as SHOPS
 
 WORKERS = {"alice": "node-1", "bob": "node-2", "carol": "node-1", "mallory": "node-2"}

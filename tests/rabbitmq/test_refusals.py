@@ -144,6 +144,19 @@ def closed(connection: Any) -> bool:
     return False
 
 
+def test_an_agent_has_a_bounded_number_of_connections(broker: Broker, mallory: tuple[Path, Path]) -> None:
+    connections: list[Any] = []
+    try:
+        with pytest.raises(pika.exceptions.AMQPError):
+            while len(connections) < 64:
+                connections.append(broker.connect(mallory))
+        # The agent itself has one too.
+        assert 10 <= len(connections) < 16
+    finally:
+        for connection in connections:
+            connection.close()
+
+
 def test_who_is_revoked_loses_user_and_open_connection(
     platform: Platform, broker: Broker, mallory: tuple[Path, Path]
 ) -> None:

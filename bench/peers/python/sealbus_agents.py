@@ -1,4 +1,6 @@
-"""One side of a run, as a program that a platform of Sealbus runs:  sealbus_agents.py SIDE SOCKET
+"""One side of a run, as a program that a platform of Sealbus runs:  sealbus_agents.py SIDE SOCKET [spade]
+
+With ``spade`` the agents are those of spade_peer.py, on `sealbus.spade`.
 
 The agents of the side are opened as orders ask for them; the orders come over a unix socket (relay.py), one connection for each
 run. With ``relay`` as SIDE it passes the standard input on to the socket of the side that the first order names.
@@ -7,6 +9,7 @@ run. With ``relay`` as SIDE it passes the standard input on to the socket of the
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import sys
 import threading
@@ -126,7 +129,7 @@ class Publisher:
 
 
 async def follow(
-    peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    peer: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """One run."""
     lines: asyncio.Queue[str | None] = asyncio.Queue()
@@ -142,17 +145,19 @@ async def follow(
     reading.cancel()
 
 
-async def live(side: str, path: Path) -> None:
+async def live(side: str, path: Path, is_spade: bool) -> None:
     """On the platform, until it ends."""
     from sealbus import Platform
+    from sealbus.spade.container import Container
 
-    async with Platform() as platform:
+    async with Platform() as platform, Container(platform):
         agents: dict[str, Any] = {}
         # One agent keeps the program on the platform.
         await Peer(platform, agents).open(f"{side}-1")
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await follow(Peer(platform, agents), reader, writer)
+            peer = importlib.import_module("spade_peer").Peer() if is_spade else Peer(platform, agents)
+            await follow(peer, reader, writer)
 
         # Orders are long lines.
         part = path.with_suffix(".part")
@@ -187,10 +192,10 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["relay"]:
             relay()
-        case [side, path]:
+        case [side, path, *of]:
             from sealbus import EventLoop
 
             with asyncio.Runner(loop_factory=EventLoop) as runner:
-                runner.run(live(side, Path(path)))
+                runner.run(live(side, Path(path), of == ["spade"]))
         case _:
             sys.exit("usage: sealbus_agents.py relay | SIDE SOCKET")

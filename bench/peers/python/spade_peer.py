@@ -1,16 +1,28 @@
-"""SPADE agents over XMPP. Those of a side share a process, and the two sides do not, or SPADE would leave XMPP out."""
+"""SPADE agents, over XMPP, or the same program on `sealbus.spade` where Sealbus is installed. Those of a side share a process, and
+the two sides do not, or SPADE would leave XMPP out."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from spade.agent import Agent
-from spade.behaviour import CyclicBehaviour
-from spade.message import Message
+try:
+    from sealbus.spade.agent import Agent
+    from sealbus.spade.behaviour import CyclicBehaviour
+    from sealbus.spade.message import Message
+
+    CLIENT = "sealbus.spade"
+except ImportError:
+    from spade.agent import Agent
+    from spade.behaviour import CyclicBehaviour
+    from spade.message import Message
+
+    CLIENT = "SPADE 4.1.4"
 
 Values = dict[str, Any]
 PASSWORD = "benchmark"
+FIRST = 2
+"""The number of the first agent; on Sealbus number 1 keeps the program on the platform."""
 
 
 class Listener(CyclicBehaviour):
@@ -60,34 +72,38 @@ class Handle:
 
 
 class Peer:
-    client = "SPADE 4.1.4"
+    client = CLIENT
 
     def __init__(self) -> None:
         self.agents: list[Agent] = []
         self.run = ""
 
     async def start(self, name: str, port: int, behaviour: CyclicBehaviour) -> None:
-        agent = Agent(f"{name}-{self.run}@localhost", PASSWORD, port=port)
+        agent = Agent(self.jid(name), PASSWORD, port=port)
         agent.add_behaviour(behaviour)
         await agent.start(auto_register=True)
         self.agents.append(agent)
 
+    def jid(self, name: str) -> str:
+        """The server keeps accounts, so each run has its own; the platform knows its agents by name and number."""
+        return f"{name}-{self.run}@localhost" if CLIENT.startswith("SPADE") else f"{name}@localhost"
+
     async def connect(self, order: Values, tally: Any) -> list[Handle]:
-        scenario, port = order["scenario"], order["system"]["port"]
+        scenario, port = order["scenario"], order["system"].get("port", 5222)
         self.run = order["run"] if order["role"] == "receive" else order["there"]
         count = scenario["receivers"]
         if order["role"] == "receive":
             for number in range(count):
                 listener = Listener(number, scenario, tally)
-                await self.start(f"receiver-{number}", port, listener)
+                await self.start(f"receiver-{number + FIRST}", port, listener)
             return []
         handles = []
         for number in range(scenario["senders"]):
             targets = {"one_to_one": [number], "many_to_one": [0]}
             receivers = targets.get(scenario["shape"], range(count))
-            names = [f"receiver-{it}-{self.run}@localhost" for it in receivers]
+            names = [self.jid(f"receiver-{it + FIRST}") for it in receivers]
             speaker = Speaker(names)
-            await self.start(f"sender-{number}", port, speaker)
+            await self.start(f"sender-{number + FIRST}", port, speaker)
             handles.append(Handle(speaker))
         return handles
 
@@ -98,4 +114,6 @@ class Peer:
         pass
 
     async def leave(self) -> None:
-        pass
+        if CLIENT.startswith("sealbus"):
+            # The program lives on, and the next run takes the names again.
+            await asyncio.gather(*(agent.stop() for agent in self.agents))

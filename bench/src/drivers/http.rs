@@ -1,4 +1,4 @@
-//! Agents of Sealbus on two platforms, each a process with its gateway, over FIPA's message transport for HTTP. JADE
+//! Agents of Sealbus on two platforms, each a process with its gateway, over FIPA's message transport for HTTP or IIOP. JADE
 //! may take the place of either side.
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sealbus_bench_driver::{Kind, Prepare, Role, Shape};
 use sealbus_bus::{Bus, BusConfig};
 use sealbus_fipa::{AclMessage, Aid, Performative};
-use sealbus_gateways::http::{GatewayRule, HttpGateway, HttpGatewayConfig, KnownPlatform};
+use sealbus_gateways::{Gateway, GatewayConfig, GatewayRule, IiopConfig, KnownPlatform};
 use sealbus_seal::PlatformName;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,8 +23,11 @@ const RECEIVERS: &str = "receivers";
 struct Settings {
     /// How messages are encoded: `string`, `xml`, `bitefficient`.
     encoding: String,
-    /// How envelopes are encoded: `xml`, `bitefficient`.
-    envelope: String,
+    /// How envelopes are encoded over HTTP: `xml`, `bitefficient`.
+    envelope: Option<String>,
+    /// Over IIOP in place of HTTP.
+    #[serde(default)]
+    iiop: bool,
 }
 
 /// A platform as the other side knows it.
@@ -37,7 +40,7 @@ struct Platform {
 
 /// The agents of a platform.
 pub(crate) struct Agents {
-    gateway: Arc<HttpGateway>,
+    gateway: Arc<Gateway>,
     /// The gateway's own mailbox, and the agents that answer.
     running: Vec<tokio::task::JoinHandle<()>>,
 }
@@ -51,9 +54,11 @@ impl System for Agents {
     ) -> Result<Prepared<Self>, DriverError> {
         let scenario = &order.scenario;
         if (scenario.kind, scenario.shape) != (Kind::RoundTrip, Shape::OneToOne) {
-            return Err(failed("over HTTP couples of agents do round trips only"));
+            return Err(failed(
+                "between platforms couples of agents do round trips only",
+            ));
         }
-        let settings = serde_json::from_value(order.system.clone()).map_err(failed)?;
+        let settings: Settings = serde_json::from_value(order.system.clone()).map_err(failed)?;
         let (here, there) = match order.role {
             Role::Receive => (RECEIVERS, SENDERS),
             Role::Send => (SENDERS, RECEIVERS),
@@ -63,7 +68,8 @@ impl System for Agents {
         let bus = Bus::new(BusConfig::new(platform), tokio::runtime::Handle::current());
         let name = format!("gateway@{here}");
         let (outbox, mut mailbox) = bus.attach(&name, None, None).map_err(failed)?;
-        let gateway = HttpGateway::open(config(there, settings), Arc::new(outbox))
+        let at = usize::from(settings.iiop);
+        let gateway = Gateway::open(config(there, settings), Arc::new(outbox))
             .await
             .map_err(failed)?;
         let gateway = Arc::new(gateway);
@@ -99,7 +105,7 @@ impl System for Agents {
                 });
             }
         }
-        let address = gateway.addresses().first().map(ToString::to_string);
+        let address = gateway.addresses().get(at).cloned();
         let here = Platform {
             platform: here.to_owned(),
             address: address.ok_or_else(|| failed("the gateway has no address"))?,
@@ -126,10 +132,10 @@ impl System for Agents {
 }
 
 /// The default configuration, but open to the other platform and with the measured encoding.
-fn config(there: &str, settings: Settings) -> HttpGatewayConfig {
+fn config(there: &str, settings: Settings) -> GatewayConfig {
     let known = KnownPlatform {
         encoding: Some(settings.encoding),
-        envelope: Some(settings.envelope),
+        envelope: settings.envelope,
         ..KnownPlatform::default()
     };
     let rule = GatewayRule {
@@ -140,9 +146,10 @@ fn config(there: &str, settings: Settings) -> HttpGatewayConfig {
         certificate: None,
         register: false,
     };
-    HttpGatewayConfig {
+    GatewayConfig {
         platforms: BTreeMap::from([(there.to_owned(), known)]),
         allow: vec![rule],
-        ..HttpGatewayConfig::default()
+        iiop: settings.iiop.then(IiopConfig::default),
+        ..GatewayConfig::default()
     }
 }

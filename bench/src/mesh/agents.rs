@@ -1,6 +1,7 @@
 //! Agents that measure, in one process and over the mesh.
 
 use std::collections::HashMap;
+use std::iter::repeat_n;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,6 +82,7 @@ impl Agents {
         let security = match level {
             SecurityLevel::None => MeshSecurity::None,
             SecurityLevel::Tls => MeshSecurity::Tls(security()?),
+            SecurityLevel::Signed => MeshSecurity::Signed(security()?),
             _ => MeshSecurity::Auth(security()?),
         };
         let config = BusConfig::new(platform().map_err(failed)?);
@@ -127,14 +129,14 @@ impl Agents {
         round_trips(&self.outbox, &mut *self.mailbox.lock().await, size, count).await
     }
 
-    pub(crate) async fn stream(&self, size: usize, messages: usize) -> Result<f64, BenchError> {
-        stream(
-            &self.outbox,
-            &mut *self.mailbox.lock().await,
-            size,
-            messages,
-        )
-        .await
+    pub(crate) async fn stream(
+        &self,
+        size: usize,
+        messages: usize,
+        together: usize,
+    ) -> Result<f64, BenchError> {
+        let mut mailbox = self.mailbox.lock().await;
+        stream(&self.outbox, &mut mailbox, size, messages, together).await
     }
 
     pub(crate) async fn leave(&self) {
@@ -172,12 +174,13 @@ async fn round_trips(
     Ok(times)
 }
 
-/// Sends messages one way, and asks at the end whether all have come. Returns messages a second.
+/// Sends messages one way, `together` at a time, and asks at the end whether all have come. Returns messages a second.
 async fn stream(
     outbox: &Outbox,
     mailbox: &mut Mailbox,
     size: usize,
     messages: usize,
+    together: usize,
 ) -> Result<f64, BenchError> {
     let mut rate = 0.0;
     // The first, shorter run warms up.
@@ -186,8 +189,13 @@ async fn stream(
         let mut question = message(SINK, 0)?;
         question.performative = Performative::QueryRef;
         let start = Instant::now();
-        for _ in 0..messages {
-            outbox.send(sample.clone()).await.map_err(failed)?;
+        let messages = messages / together * together;
+        for _ in 0..messages / together {
+            match together {
+                1 => outbox.send(sample.clone()).await,
+                _ => outbox.send_many(repeat_n(sample.clone(), together)).await,
+            }
+            .map_err(failed)?;
         }
         outbox.send(question).await.map_err(failed)?;
         let answer = mailbox
@@ -226,11 +234,15 @@ pub(crate) async fn in_process_round_trips(
     times
 }
 
-pub(crate) async fn in_process_stream(size: usize, messages: usize) -> Result<f64, BenchError> {
+pub(crate) async fn in_process_stream(
+    size: usize,
+    messages: usize,
+    together: usize,
+) -> Result<f64, BenchError> {
     let (bus, outbox, mut mailbox) = in_process()?;
     let (sink, sink_mailbox) = bus.attach(SINK, None, None).map_err(failed)?;
     tokio::spawn(be_sink(sink, sink_mailbox));
-    let rate = stream(&outbox, &mut mailbox, size, messages).await;
+    let rate = stream(&outbox, &mut mailbox, size, messages, together).await;
     bus.detach(SINK);
     rate
 }

@@ -44,10 +44,10 @@ pub(crate) async fn run(level: &str) -> Result<(), BenchError> {
         None => MeshSecurity::None,
         Some(credential) => {
             let security = ProcessSecurity { credential, trust };
-            if level == SecurityLevel::Tls {
-                MeshSecurity::Tls(security)
-            } else {
-                MeshSecurity::Auth(security)
+            match level {
+                SecurityLevel::Tls => MeshSecurity::Tls(security),
+                SecurityLevel::Signed => MeshSecurity::Signed(security),
+                _ => MeshSecurity::Auth(security),
             }
         }
     };

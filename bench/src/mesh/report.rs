@@ -18,17 +18,25 @@ pub(crate) enum Way {
     MeshNone,
     MeshTls,
     MeshAuth,
+    MeshAuthMany,
+    MeshSigned,
+    MeshSignedMany,
     InProcess,
+    InProcessMany,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::RawTcp,
         Self::RawTls,
         Self::MeshNone,
         Self::MeshTls,
         Self::MeshAuth,
+        Self::MeshAuthMany,
+        Self::MeshSigned,
+        Self::MeshSignedMany,
         Self::InProcess,
+        Self::InProcessMany,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -38,7 +46,11 @@ impl Way {
             Self::MeshNone => "mesh at none",
             Self::MeshTls => "mesh at tls",
             Self::MeshAuth => "mesh at auth",
+            Self::MeshAuthMany => "mesh at auth, many at once",
+            Self::MeshSigned => "mesh at signed",
+            Self::MeshSignedMany => "mesh at signed, many at once",
             Self::InProcess => "in one process",
+            Self::InProcessMany => "in one process, many at once",
         }
     }
 }
@@ -139,6 +151,17 @@ impl Report {
             (
                 "stream at auth / raw mutual TLS",
                 ratio(self.stream(Way::MeshAuth), self.stream(Way::RawTls)),
+            ),
+            (
+                "stream of many at once at auth / raw mutual TLS",
+                ratio(self.stream(Way::MeshAuthMany), self.stream(Way::RawTls)),
+            ),
+            (
+                "stream of many at once at signed / auth",
+                ratio(
+                    self.stream(Way::MeshSignedMany),
+                    self.stream(Way::MeshAuthMany),
+                ),
             ),
         ]
         .into_iter()

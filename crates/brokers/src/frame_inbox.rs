@@ -12,11 +12,11 @@ use sealbus_bus::{
 };
 use sealbus_seal::{Identity, Timestamp};
 
-use crate::acks::Acks;
 use crate::client::Receiving;
 use crate::config::BrokerSecurity;
+use crate::deliveries::{Delivered, Deliveries};
 use crate::envelope::{Delivery, Kind};
-use crate::incoming::{Incoming, Sorted};
+use crate::incoming::Sorted;
 use crate::pause::sleep_until;
 use crate::process_link::{FRAME_HEAD, LONGEST_TEXT, ProcessLink};
 use crate::proofs;
@@ -35,11 +35,8 @@ fn refused(reason: RefusalReason, explanation: impl Into<String>) -> Refused {
     }
 }
 
-/// A frame that arrived, and its place in the order of its process.
+/// A frame that was checked.
 struct Checked {
-    /// On the present connection, if it came on that one.
-    connection: u64,
-    tag: u64,
     process: Arc<Identity>,
     author: Option<Arc<str>>,
     proof: Option<Bytes>,
@@ -50,23 +47,16 @@ struct Checked {
 
 struct FrameInbox {
     link: Arc<ProcessLink>,
-    incoming: Incoming<Checked>,
+    deliveries: Deliveries<Checked>,
     /// Known processes, so that each is parsed once.
     processes: HashMap<String, (Arc<str>, Arc<Identity>)>,
-    connection: u64,
-    acks: Acks,
-    /// The number of deliveries without an acknowledgement.
-    prefetch: u16,
 }
 
 /// Receives until the process leaves.
 pub(crate) async fn run(link: Arc<ProcessLink>) {
     receive(FrameInbox {
-        incoming: Incoming::new(link.wire.config().reorder_time),
+        deliveries: Deliveries::new(link.wire.config().reorder_time),
         processes: HashMap::new(),
-        connection: 0,
-        acks: Acks::default(),
-        prefetch: 0,
         link,
     })
     .await;
@@ -84,32 +74,35 @@ impl Inbox for FrameInbox {
         mut receiving: Box<dyn Receiving>,
         prefetch: u16,
     ) -> Result<(), Broken> {
-        self.prefetch = prefetch;
         let link = self.link.clone();
         link.wire.is_receiving.send_replace(true);
-        self.incoming.connected(Instant::now());
+        self.deliveries.connected(prefetch, Instant::now());
         let mut ending = link.wire.ending.subscribe();
         let mut leaving = link.wire.leaving.subscribe();
         loop {
             let now = Instant::now();
             let is_over = *ending.borrow() || *leaving.borrow();
-            if is_over || self.acks.is_due(0, now) {
-                self.acks.send(&mut *receiving, now)?;
+            if is_over || self.deliveries.acks.is_due(0, now) {
+                self.deliveries.acks.send(&mut *receiving, now)?;
             }
             if is_over {
                 receiving.close("the process has left").await;
                 return Ok(());
             }
-            let acknowledge_at = self.acks.due().filter(|_| self.acks.is_waiting());
-            let deadline = self.incoming.deadline();
+            let acknowledge_at = self
+                .deliveries
+                .acks
+                .due()
+                .filter(|_| self.deliveries.acks.is_waiting());
+            let deadline = self.deliveries.deadline();
             tokio::select! {
                 together = receiving.next() => for delivery in together? {
                     self.delivered(delivery, &mut *receiving)?;
                 },
                 () = sleep_until(acknowledge_at) => {}
                 () = sleep_until(deadline) => {
-                    for checked in self.incoming.overdue(Instant::now()) {
-                        self.hand_over(checked);
+                    for delivered in self.deliveries.overdue(Instant::now()) {
+                        self.hand_over(delivered);
                     }
                 }
                 _ = ending.changed() => {}
@@ -119,8 +112,7 @@ impl Inbox for FrameInbox {
     }
 
     fn disconnected(&mut self) {
-        self.acks = Acks::default();
-        self.connection += 1;
+        self.deliveries.disconnected();
     }
 }
 
@@ -142,34 +134,16 @@ impl FrameInbox {
                 return Ok(receiving.reject(tag)?);
             }
         };
-        self.acks.delivered(tag);
-        let Sorted { next, spare } = self
-            .incoming
-            .arrived(&sender, stamp, checked, Instant::now());
+        let Sorted { next, spare } =
+            self.deliveries
+                .arrived(&sender, stamp, tag, checked, Instant::now())?;
         if let Some(spare) = spare {
-            self.may_acknowledge(&spare);
+            self.deliveries.may_acknowledge(spare.tag);
         }
-        if next.is_empty() && self.is_stuck() {
-            return Err(Broken::Stuck);
-        }
-        for checked in next {
-            self.hand_over(checked);
+        for delivered in next {
+            self.hand_over(delivered);
         }
         Ok(())
-    }
-
-    /// Notes that a frame may be acknowledged. A frame of a former connection comes again, and is acknowledged then.
-    fn may_acknowledge(&mut self, checked: &Checked) {
-        if checked.connection == self.connection {
-            self.acks.may(checked.tag);
-        }
-    }
-
-    /// Whether the broker delivers no more without an acknowledgement, and all frames here wait for an earlier frame.
-    fn is_stuck(&self) -> bool {
-        let prefetch = usize::from(self.prefetch);
-        let is_here = |checked: &&Checked| checked.connection == self.connection;
-        self.acks.open() >= prefetch && self.incoming.kept().filter(is_here).count() >= prefetch
     }
 
     fn note(&self, tried_by: &str, proved: Option<String>, refused: &Refused) {
@@ -221,8 +195,6 @@ impl FrameInbox {
             return Err(refused(RefusalReason::Malformed, why));
         }
         let checked = Checked {
-            connection: self.connection,
-            tag: delivery.tag,
             process,
             author,
             proof: delivery.proof,
@@ -275,8 +247,8 @@ impl FrameInbox {
     }
 
     /// Hands over a frame whose turn has come.
-    fn hand_over(&mut self, checked: Checked) {
-        self.may_acknowledge(&checked);
+    fn hand_over(&mut self, delivered: Delivered<Checked>) {
+        self.deliveries.may_acknowledge(delivered.tag);
         self.link.wire.received.fetch_add(1, Ordering::Relaxed);
         let Some(bus) = self.link.wire.bus().upgrade() else {
             return;
@@ -287,8 +259,7 @@ impl FrameInbox {
             proof,
             refused,
             payload,
-            ..
-        } = checked;
+        } = delivered.content;
         if let Some(Refused {
             reason,
             explanation,

@@ -11,32 +11,25 @@ use sealbus_bus::{
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_seal::Identity;
-use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::acks::{Acks, MANY};
+use crate::acks::MANY;
 use crate::client::Receiving;
+use crate::deliveries::{Delivered, Deliveries, Tag};
 use crate::envelope::Delivery;
-use crate::incoming::{Incoming, Sorted};
+use crate::incoming::Sorted;
 use crate::link::Link;
 use crate::pause::sleep_until;
 use crate::reconnecting::{Broken, Inbox, receive};
 use crate::stamp::OrderStamp;
-
-/// The pause between checks of whether the mailbox was closed.
-const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// How long a closed mailbox may take to be emptied.
 const LEAVING: std::time::Duration = std::time::Duration::from_secs(1);
 
 type Key = (Arc<str>, u64, u64);
 
-/// A delivery: the number of its connection and its own number there, since numbers begin anew on each connection.
-type Tag = (u64, u64);
-
 /// A message that was checked.
 struct Checked {
     key: Key,
-    tag: Tag,
     message: ReceivedMessage,
 }
 
@@ -56,22 +49,23 @@ impl WindowListener for Taken {
             }
         }
     }
+
+    fn closed(&self) {
+        if let Some(link) = self.0.upgrade() {
+            link.taken_news.notify_one();
+        }
+    }
 }
 
 /// The state that outlives a connection.
 struct AgentInbox {
     link: Arc<Link>,
     window: Window,
-    incoming: Incoming<Checked>,
+    deliveries: Deliveries<Checked>,
     next_receipt: u64,
     /// Messages in the mailbox, by receipt, and the delivery of each.
     untaken: HashMap<u64, (Key, Tag)>,
-    /// The number of the present connection.
-    connection: u64,
     receipts: HashMap<Key, u64>,
-    acks: Acks,
-    /// The number of deliveries without an acknowledgement.
-    prefetch: u16,
 }
 
 /// Receives until the agent leaves.
@@ -82,13 +76,10 @@ pub(crate) async fn run(link: Arc<Link>) {
         .open_window(Arc::new(Taken(Arc::downgrade(&link))), 0);
     receive(AgentInbox {
         window,
-        incoming: Incoming::new(link.wire.config().reorder_time),
+        deliveries: Deliveries::new(link.wire.config().reorder_time),
         next_receipt: 0,
         untaken: HashMap::new(),
-        connection: 0,
         receipts: HashMap::new(),
-        acks: Acks::default(),
-        prefetch: 0,
         link,
     })
     .await;
@@ -106,14 +97,11 @@ impl Inbox for AgentInbox {
         mut receiving: Box<dyn Receiving>,
         prefetch: u16,
     ) -> Result<(), Broken> {
-        self.prefetch = prefetch;
         let link = self.link.clone();
         link.wire.is_receiving.send_replace(true);
-        self.incoming.connected(Instant::now());
+        self.deliveries.connected(prefetch, Instant::now());
         let mut ending = link.wire.ending.subscribe();
         let mut leaving = link.wire.leaving.subscribe();
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // This check precedes the check of the mailbox: a leaving agent has closed its mailbox before, and all
             // messages it took must be acknowledged.
@@ -125,17 +113,17 @@ impl Inbox for AgentInbox {
             }
             let now = Instant::now();
             let taken = link.taken.lock().len();
-            if is_over || is_closed || self.acks.is_due(taken, now) {
+            if is_over || is_closed || self.deliveries.acks.is_due(taken, now) {
                 self.note_taken();
-                self.acks.send(&mut *receiving, now)?;
+                self.deliveries.acks.send(&mut *receiving, now)?;
             }
             if is_over || is_closed {
                 receiving.close("the agent has left").await;
                 return Ok(());
             }
-            let is_waiting = self.acks.is_waiting() || !link.taken.lock().is_empty();
-            let acknowledge_at = self.acks.due().filter(|_| is_waiting);
-            let deadline = self.incoming.deadline();
+            let is_waiting = self.deliveries.acks.is_waiting() || !link.taken.lock().is_empty();
+            let acknowledge_at = self.deliveries.acks.due().filter(|_| is_waiting);
+            let deadline = self.deliveries.deadline();
             tokio::select! {
                 together = receiving.next() => for delivery in together? {
                     self.delivered(delivery, &mut *receiving)?;
@@ -143,10 +131,9 @@ impl Inbox for AgentInbox {
                 // The agent's own work on the messages goes first.
                 () = link.taken_news.notified() => tokio::task::yield_now().await,
                 () = sleep_until(acknowledge_at) => {}
-                _ = look.tick() => {}
                 () = sleep_until(deadline) => {
-                    for checked in self.incoming.overdue(Instant::now()) {
-                        self.hand_over(checked);
+                    for delivered in self.deliveries.overdue(Instant::now()) {
+                        self.hand_over(delivered);
                     }
                 }
                 _ = ending.changed() => {}
@@ -156,8 +143,7 @@ impl Inbox for AgentInbox {
     }
 
     fn disconnected(&mut self) {
-        self.acks = Acks::default();
-        self.connection += 1;
+        self.deliveries.disconnected();
         // Messages that the agent has taken meanwhile are acknowledged when they are delivered again.
         self.note_taken();
     }
@@ -169,7 +155,7 @@ impl AgentInbox {
         for receipt in taken {
             if let Some((key, tag)) = self.untaken.remove(&receipt) {
                 self.receipts.remove(&key);
-                self.may_acknowledge(tag);
+                self.deliveries.may_acknowledge(tag);
             }
         }
     }
@@ -184,16 +170,8 @@ impl AgentInbox {
             }
             tokio::select! {
                 () = self.link.taken_news.notified() => {}
-                () = sleep(LOOK) => {}
+                () = sleep_until(Some(deadline)) => {}
             }
-        }
-    }
-
-    /// Notes that a message may be acknowledged. A message of a former connection comes again, and is acknowledged
-    /// then.
-    fn may_acknowledge(&mut self, (connection, tag): Tag) {
-        if connection == self.connection {
-            self.acks.may(tag);
         }
     }
 
@@ -219,52 +197,40 @@ impl AgentInbox {
                 return Ok(receiving.reject(tag)?);
             }
         };
-        self.acks.delivered(tag);
         let checked = Checked {
             key: (sender.clone(), stamp.epoch, stamp.number),
-            tag: (self.connection, tag),
             message,
         };
-        let Sorted { next, spare } = self
-            .incoming
-            .arrived(&sender, stamp, checked, Instant::now());
+        let Sorted { next, spare } =
+            self.deliveries
+                .arrived(&sender, stamp, tag, checked, Instant::now())?;
         if let Some(spare) = spare {
             self.not_needed(&spare);
         }
-        if next.is_empty() && self.is_stuck() {
-            return Err(Broken::Stuck);
-        }
-        for checked in next {
-            self.hand_over(checked);
+        for delivered in next {
+            self.hand_over(delivered);
         }
         Ok(())
     }
 
     /// Another copy of it was delivered, or is kept.
-    fn not_needed(&mut self, spare: &Checked) {
+    fn not_needed(&mut self, spare: &Delivered<Checked>) {
         let mut tag = spare.tag;
-        if let Some(receipt) = self.receipts.get(&spare.key)
+        if let Some(receipt) = self.receipts.get(&spare.content.key)
             && let Some((_, of_mailbox)) = self.untaken.get_mut(receipt)
         {
             // The earlier copy lies in the mailbox, usually since a former connection. This copy is acknowledged in its
             // place.
             tag = std::mem::replace(of_mailbox, tag);
         }
-        self.may_acknowledge(tag);
+        self.deliveries.may_acknowledge(tag);
     }
 
-    /// Whether the broker delivers no more without an acknowledgement, and all messages here wait for an earlier
-    /// message.
-    fn is_stuck(&self) -> bool {
-        let prefetch = usize::from(self.prefetch);
-        let is_here = |checked: &&Checked| checked.tag.0 == self.connection;
-        self.acks.open() >= prefetch && self.incoming.kept().filter(is_here).count() >= prefetch
-    }
-
-    fn hand_over(&mut self, checked: Checked) {
+    fn hand_over(&mut self, delivered: Delivered<Checked>) {
         let receipt = self.next_receipt;
         self.next_receipt += 1;
-        let Checked { key, tag, message } = checked;
+        let tag = delivered.tag;
+        let Checked { key, message } = delivered.content;
         self.untaken.insert(receipt, (key.clone(), tag));
         self.receipts.insert(key.clone(), receipt);
         self.link.wire.received.fetch_add(1, Ordering::Relaxed);

@@ -28,6 +28,7 @@ mod administration;
 mod broker;
 mod client;
 mod config;
+mod deliveries;
 mod endpoint;
 mod envelope;
 mod frame_inbox;

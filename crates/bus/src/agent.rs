@@ -1,22 +1,51 @@
 //! An agent of this process, as the bus and its transports see it.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use sealbus_fipa::Aid;
-use sealbus_seal::Credential;
+use sealbus_proof::{SignError, Signer};
+use sealbus_seal::{Credential, SecurityLevel};
+use thiserror::Error;
 
 use crate::gate::Gate;
 use crate::mailbox::MailboxSender;
+
+/// Why an agent's messages cannot be signed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoSigner {
+    /// There is no certificate.
+    #[error("agent {0} has no certificate to sign its messages with")]
+    NoCertificate(Arc<str>),
+    /// The certificate or its key is of no use.
+    #[error(transparent)]
+    Unusable(#[from] SignError),
+}
+
+/// A credential, and the signer that was made with it when it was first needed. The signer numbers all that is signed
+/// with the certificate.
+pub(crate) struct Certified {
+    credential: Arc<Credential>,
+    signer: OnceLock<Arc<Signer>>,
+}
+
+impl Certified {
+    pub(crate) fn new(credential: Arc<Credential>) -> Arc<Self> {
+        Arc::new(Self {
+            credential,
+            signer: OnceLock::new(),
+        })
+    }
+}
 
 /// An agent of this process.
 pub struct LocalAgent {
     number: u64,
     name: Arc<str>,
     mailbox: MailboxSender,
-    credential: RwLock<Option<Arc<Credential>>>,
+    certified: RwLock<Option<Arc<Certified>>>,
     /// The agent that speaks for this one, if this one belongs to another platform.
     gateway: Option<Arc<LocalAgent>>,
     /// The count of messages accepted from the agent. Only its outbox writes the counter, under the outbox's lock.
@@ -29,14 +58,14 @@ impl LocalAgent {
     pub(crate) fn new(
         name: &str,
         mailbox: MailboxSender,
-        credential: Option<Arc<Credential>>,
+        certified: Option<Arc<Certified>>,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             name: name.into(),
             mailbox,
-            credential: RwLock::new(credential),
+            certified: RwLock::new(certified),
             gateway: None,
             sent: AtomicU64::new(0),
             gate: Gate::default(),
@@ -52,11 +81,13 @@ impl LocalAgent {
     }
 
     /// A number that no other agent of this process ever has, for quick look-ups.
+    #[inline]
     pub fn number(&self) -> u64 {
         self.number
     }
 
     /// The agent's name, such as `seller-1@factory`.
+    #[inline]
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -67,6 +98,7 @@ impl LocalAgent {
     }
 
     /// The writing end of the agent's mailbox.
+    #[inline]
     pub fn mailbox(&self) -> &MailboxSender {
         &self.mailbox
     }
@@ -82,8 +114,28 @@ impl LocalAgent {
     pub fn credential(&self) -> Option<Arc<Credential>> {
         match &self.gateway {
             Some(gateway) => gateway.credential(),
-            None => self.credential.read().clone(),
+            None => Some(self.certified.read().as_ref()?.credential.clone()),
         }
+    }
+
+    /// The signer of the agent's messages, one for each of its certificates. An agent of another platform has the
+    /// signer of its gateway.
+    ///
+    /// # Errors
+    /// [`NoSigner`] if the agent has no certificate, or one with which it cannot sign.
+    pub fn signer(&self) -> Result<Arc<Signer>, NoSigner> {
+        if let Some(gateway) = &self.gateway {
+            return gateway.signer();
+        }
+        let certified = self.certified.read();
+        let Some(Certified { credential, signer }) = certified.as_deref() else {
+            return Err(NoSigner::NoCertificate(self.name.clone()));
+        };
+        if let Some(signer) = signer.get() {
+            return Ok(signer.clone());
+        }
+        let made = Signer::new(credential.clone(), SecurityLevel::Signed)?;
+        Ok(signer.get_or_init(|| Arc::new(made)).clone())
     }
 
     /// The number of messages accepted from the agent so far, counted once for each receiver.
@@ -91,12 +143,16 @@ impl LocalAgent {
         self.sent.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn count_sent(&self) {
-        self.sent.store(self.sent() + 1, Ordering::Relaxed);
+    pub(crate) fn count_sent(&self, messages: u64) {
+        self.sent.store(self.sent() + messages, Ordering::Relaxed);
+    }
+
+    pub(crate) fn certified(&self) -> Option<Arc<Certified>> {
+        self.certified.read().clone()
     }
 
     pub(crate) fn set_credential(&self, credential: Arc<Credential>) {
-        *self.credential.write() = Some(credential);
+        *self.certified.write() = Some(Certified::new(credential));
     }
 }
 

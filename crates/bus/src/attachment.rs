@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use sealbus_seal::{Credential, Identity};
 use thiserror::Error;
 
-use crate::agent::LocalAgent;
+use crate::agent::{Certified, LocalAgent};
 use crate::bus::Bus;
 use crate::mailbox::{Closed, Mailbox, MailboxLimits, mailbox};
 use crate::message::ReceivedMessage;
@@ -83,18 +83,29 @@ impl Bus {
         if let Some(credential) = &credential {
             check_credential(name, credential)?;
         }
+        self.attach_certified(name, credential.map(Certified::new), limits, unread)
+    }
+
+    fn attach_certified(
+        &self,
+        name: &str,
+        certified: Option<Arc<Certified>>,
+        limits: Option<MailboxLimits>,
+        unread: Vec<ReceivedMessage>,
+    ) -> Result<(Outbox, Mailbox), AttachError> {
         let (sender, reader) = mailbox(limits.unwrap_or(self.inner.config.mailbox));
         for message in unread {
             // No other task knows the mailbox yet, so it is open.
             let _ = sender.push_accepted(message);
         }
         let (bus, receiver) = (self.downgrade(), Arc::<str>::from(name));
+        sender.set_tap(self.inner.tap.clone(), receiver.clone());
         sender.on_unread(Box::new(move |messages| {
             if let Some(bus) = bus.upgrade() {
                 bus.never_read(&receiver, &messages);
             }
         }));
-        let agent = Arc::new(LocalAgent::new(name, sender, credential));
+        let agent = Arc::new(LocalAgent::new(name, sender, certified));
         {
             let mut agents = self.inner.agents.write();
             if agents.contains_key(name) {
@@ -169,9 +180,9 @@ impl Bus {
         name: &str,
         unread: Vec<ReceivedMessage>,
     ) -> Result<(Outbox, Mailbox), AttachError> {
-        let credential = self.agent(name).and_then(|agent| agent.credential());
+        let certified = self.agent(name).and_then(|agent| agent.certified());
         self.take_off(name, false);
-        self.attach_moved(name, credential, None, unread)
+        self.attach_certified(name, certified, None, unread)
     }
 
     /// Takes an agent out of this process, which leaves or is attached again.
@@ -194,6 +205,9 @@ impl Bus {
         self.inner
             .accepted_before
             .fetch_add(agent.sent(), Ordering::Relaxed);
+        self.inner
+            .received_before
+            .fetch_add(agent.mailbox().counts().received, Ordering::Relaxed);
         if let Some(transport) = self.inner.transport.get() {
             transport.detach(&agent);
         }

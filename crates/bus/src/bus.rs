@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use sealbus_fipa::{AclMessageRef, Aid, Limits, bitefficient};
 use sealbus_seal::permission::Permissions;
-use sealbus_seal::{Identity, PlatformName};
+use sealbus_seal::{Identity, PlatformName, SecurityLevel, VerifiedIdentity};
 use tokio::runtime::Handle;
 
 use crate::agent::LocalAgent;
@@ -23,6 +23,7 @@ use crate::permission::{MessageRules, Permit};
 use crate::refusal::{Refusal, RefusalLog, RefusalReason, Refused};
 use crate::resolver::{ProcessEndpoint, Resolver};
 use crate::route::Route;
+use crate::tap::Tap;
 use crate::transport::Transport;
 
 /// How a bus behaves.
@@ -59,6 +60,8 @@ impl BusConfig {
 pub struct Counters {
     /// Messages accepted from agents of this process, counted once for each receiver.
     pub accepted: u64,
+    /// Messages that arrived at agents of this process, failure notices included.
+    pub received: u64,
     /// Messages that could not be delivered.
     pub undeliverable: u64,
     /// Messages that came back because their receiver was moving, and were then sent after the receiver.
@@ -77,6 +80,8 @@ pub(crate) struct Inner {
     pub(crate) agents: RwLock<HashMap<Arc<str>, Arc<LocalAgent>>>,
     pub(crate) routes: RwLock<HashMap<Arc<str>, Arc<Route>>>,
     pub(crate) transport: OnceLock<Arc<dyn Transport>>,
+    /// Whether the transport is at level `signed` or above.
+    signs: AtomicBool,
     pub(crate) resolver: OnceLock<Arc<dyn Resolver>>,
     pub(crate) inlet: OnceLock<Arc<dyn FrameInlet>>,
     pub(crate) post: OnceLock<Arc<dyn Post>>,
@@ -85,12 +90,15 @@ pub(crate) struct Inner {
     pub(crate) stand_ins: RwLock<Option<Arc<StandIns>>>,
     pub(crate) rules: MessageRules,
     pub(crate) refusals: RefusalLog,
+    pub(crate) tap: Arc<Tap>,
     pub(crate) held_bytes: Arc<AtomicUsize>,
     pub(crate) runtime: Handle,
     /// Why the platform has given up this process.
     pub(crate) given_up: OnceLock<String>,
     /// Messages accepted from agents that have left.
     pub(crate) accepted_before: AtomicU64,
+    /// Messages that arrived at agents that have left.
+    pub(crate) received_before: AtomicU64,
     pub(crate) undeliverable: AtomicU64,
     pub(crate) returned: AtomicU64,
 }
@@ -118,6 +126,7 @@ impl Bus {
                 agents: RwLock::default(),
                 routes: RwLock::default(),
                 transport: OnceLock::new(),
+                signs: AtomicBool::new(false),
                 resolver: OnceLock::new(),
                 inlet: OnceLock::new(),
                 post: OnceLock::new(),
@@ -125,10 +134,12 @@ impl Bus {
                 stand_ins: RwLock::default(),
                 rules: MessageRules::default(),
                 refusals: RefusalLog::default(),
+                tap: Arc::default(),
                 held_bytes: Arc::default(),
                 runtime,
                 given_up: OnceLock::new(),
                 accepted_before: AtomicU64::new(0),
+                received_before: AtomicU64::new(0),
                 undeliverable: AtomicU64::new(0),
                 returned: AtomicU64::new(0),
             }),
@@ -157,6 +168,11 @@ impl Bus {
 
     /// Sets the transport that carries messages to other processes. Returns false if a transport was set before.
     pub fn set_transport(&self, transport: Arc<dyn Transport>) -> bool {
+        let signs = transport
+            .capabilities()
+            .levels
+            .contains(&SecurityLevel::Signed);
+        self.inner.signs.fetch_or(signs, Ordering::Relaxed);
         self.inner.transport.set(transport).is_ok()
     }
 
@@ -247,12 +263,16 @@ impl Bus {
     ///
     /// # Errors
     /// [`Refused`] with `not-permitted`. The caller, which knows the proved identity, must [note](Bus::refused) it.
+    #[inline]
     pub fn permits(
         &self,
         permit: &mut Permit,
         sender: &str,
         receiver: &str,
     ) -> Result<(), Refused> {
+        if self.inner.rules.gave(permit) {
+            return Ok(());
+        }
         self.inner.rules.check(permit, sender, receiver)
     }
 
@@ -281,11 +301,20 @@ impl Bus {
         &self.inner.refusals
     }
 
+    /// The tap, for those who watch what arrives.
+    pub fn tap(&self) -> &Arc<Tap> {
+        &self.inner.tap
+    }
+
     /// The work done so far.
     pub fn counters(&self) -> Counters {
+        let agents = self.agents();
+        let received = |agent: &Arc<LocalAgent>| agent.mailbox().counts().received;
         Counters {
             accepted: self.inner.accepted_before.load(Ordering::Relaxed)
-                + self.agents().iter().map(|agent| agent.sent()).sum::<u64>(),
+                + agents.iter().map(|agent| agent.sent()).sum::<u64>(),
+            received: self.inner.received_before.load(Ordering::Relaxed)
+                + agents.iter().map(received).sum::<u64>(),
             undeliverable: self.inner.undeliverable.load(Ordering::Relaxed),
             returned: self.inner.returned.load(Ordering::Relaxed),
         }
@@ -339,9 +368,11 @@ impl Bus {
                 FrameOrigin::Process => frame.process.to_string(),
             };
             let proved = match &frame.provenance {
-                Provenance::Proved(verified) => verified.identity().to_string(),
                 Provenance::Vouched(identity) => identity.to_string(),
-                _ => frame.process.to_string(),
+                other => other
+                    .certified()
+                    .map_or(&*frame.process, VerifiedIdentity::identity)
+                    .to_string(),
             };
             self.refused(
                 &tried_by,
@@ -418,6 +449,11 @@ impl Bus {
                 self.notify_sender(sender, &view, receiver, &UndeliverableReason::ReceiverGone);
             }
         }
+    }
+
+    /// Whether agents sign what they send to other processes: the platform's level is `signed` or above.
+    pub fn signs(&self) -> bool {
+        self.inner.signs.load(Ordering::Relaxed)
     }
 
     /// The transport to other processes, if there is one.

@@ -161,6 +161,11 @@ pub enum SendError {
         /// The option.
         what: &'static str,
     },
+    /// Persistent messages bear no signature yet.
+    #[error(
+        "agent {0} cannot have a message kept: kept messages are not signed yet, and this platform is at level signed; send it without persistence"
+    )]
+    NotSigned(Arc<str>),
     /// The platform does not keep the message.
     #[error("agent {sender} cannot have a message kept for {receiver}: {reason}")]
     NotKept {
@@ -170,6 +175,14 @@ pub enum SendError {
         receiver: String,
         /// The reason and the remedy.
         reason: NotKept,
+    },
+    /// An answer found no room: the agent that asked does not read its answers.
+    #[error("agent {sender} cannot answer {receiver}, which does not read its answers")]
+    AnswerNotTaken {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// The agent that asked.
+        receiver: String,
     },
     /// The agent has ended, or is moving.
     #[error("agent {0} has left this process and cannot send")]

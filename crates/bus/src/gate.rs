@@ -28,7 +28,11 @@ pub struct Gate {
     /// The first one is to try again.
     room: Notify,
     /// The waiting senders by number, and those that have waited. Empty if no sender waits.
-    standings: Mutex<HashMap<u64, Standing>>,
+    #[expect(
+        clippy::box_collection,
+        reason = "every agent has two gates, and senders seldom wait"
+    )]
+    standings: Mutex<Option<Box<HashMap<u64, Standing>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +64,7 @@ impl<'a> QueuePlace<'a> {
     fn take(gate: &'a Gate, sender: u64) -> Self {
         let mut standings = gate.standings.lock();
         if sender != NOBODY {
+            let standings = standings.get_or_insert_default();
             if standings.len() >= REMEMBERED {
                 standings.retain(|_, standing| standing.waiting > 0);
             }
@@ -79,7 +84,11 @@ impl<'a> QueuePlace<'a> {
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let mut standings = self.gate.standings.lock();
-        if self.gate.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let is_last = self.gate.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
+        let Some(standings) = &mut *standings else {
+            return;
+        };
+        if is_last {
             standings.clear();
         } else if let Some(standing) = standings.get_mut(&self.sender) {
             standing.waiting -= 1;
@@ -96,6 +105,7 @@ impl Drop for QueuePlace<'_> {
 
 impl Gate {
     /// Whether a sender is already waiting.
+    #[inline]
     pub fn is_crowded(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
@@ -107,7 +117,7 @@ impl Gate {
             return false;
         }
         let mut standings = self.standings.lock();
-        match standings.get_mut(&sender) {
+        match standings.as_mut().and_then(|it| it.get_mut(&sender)) {
             Some(standing) if standing.waiting == 0 && standing.burst > 0 => {
                 standing.burst -= 1;
                 false
@@ -190,7 +200,7 @@ mod tests {
         assert!(gate.is_crowded_for(1) && gate.is_crowded_for(3));
         assert!(poll(second.as_mut()).is_ready());
         assert!(!gate.is_crowded_for(1) && !gate.is_crowded());
-        assert!(gate.standings.lock().is_empty());
+        assert!(gate.standings.lock().as_ref().unwrap().is_empty());
     }
 
     #[test]

@@ -31,12 +31,13 @@ mod refusal;
 mod resolver;
 mod route;
 mod search;
+mod tap;
 pub mod text;
 mod transport;
 mod ways;
 
 pub use acknowledgement::Acknowledgement;
-pub use agent::LocalAgent;
+pub use agent::{LocalAgent, NoSigner};
 pub use attachment::AttachError;
 pub use bus::{Bus, BusConfig, Counters, WeakBus};
 pub use credit::WindowCredit;
@@ -52,7 +53,8 @@ pub use letter::{Delivery, Kept, KeptListener, KeptOutcome, Letter, NotKept, Pos
 pub use lifetime::{Lifetime, LifetimeError};
 pub use mailbox::{
     Closed, Conversation, ConversationOpen, Conversations, Late, MESSAGE_OVERHEAD, Mailbox,
-    MailboxLimits, MailboxSender, PushError, RestingConversations, Window, WindowListener, mailbox,
+    MailboxCounts, MailboxLimits, MailboxSender, PushError, RestingConversations, Window,
+    WindowListener, mailbox,
 };
 pub use message::{Provenance, ReceivedMessage, shared_size};
 pub use moment::Moment;
@@ -61,7 +63,8 @@ pub use outbox::Outbox;
 pub use permission::Permit;
 pub use refusal::{Refusal, RefusalLog, RefusalReason, Refused};
 pub use resolver::{BoxFuture, Location, ProcessEndpoint, ResolveError, Resolver};
-pub use transport::{Capabilities, Destination, Outgoing, Transport, TransportError};
+pub use tap::{Arrival, Tap, Watcher};
+pub use transport::{Capabilities, Destination, LinkCounts, Outgoing, Transport, TransportError};
 pub use ways::Returned;
 
 /// An identifier that holds just a name. The name is legal because an agent was attached, or a message decoded, under

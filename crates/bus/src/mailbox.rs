@@ -1,13 +1,15 @@
 //! Mailboxes: bounded, with many writers and one reader, across threads.
 
 mod conversation;
+mod ended;
 mod entry;
+mod general;
 mod queue;
 mod sender;
 mod table;
+mod turns;
 mod window;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::mem;
@@ -17,6 +19,7 @@ use std::task::Poll;
 
 use parking_lot::Mutex;
 
+use self::general::General;
 use self::queue::{Inner, Shared};
 use crate::gate::Gate;
 use crate::message::ReceivedMessage;
@@ -45,6 +48,17 @@ impl Default for MailboxLimits {
             bytes: 8 << 20,
         }
     }
+}
+
+/// The counters of a mailbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MailboxCounts {
+    /// The messages that have come so far, failure notices included.
+    pub received: u64,
+    /// The messages that wait to be read.
+    pub waiting: usize,
+    /// The bytes of the waiting messages, each counted with [`MESSAGE_OVERHEAD`].
+    pub bytes: usize,
 }
 
 /// Why a mailbox takes no more messages, for good.
@@ -80,6 +94,9 @@ pub trait WindowListener: Send + Sync {
     fn unread(&self, messages: Vec<ReceivedMessage>) {
         let _ = messages;
     }
+
+    /// The mailbox was closed. The reader may still take what it holds.
+    fn closed(&self) {}
 }
 
 /// Makes a mailbox: the end that the agent reads, and the end that the bus writes.
@@ -89,7 +106,7 @@ pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
     let shared = Arc::new(Shared {
         limits,
         inner: Mutex::new(Inner {
-            queue: VecDeque::new(),
+            queue: General::default(),
             conversations: None,
             successor: None,
             arrivals: 0,
@@ -103,6 +120,7 @@ pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
             sweeps: 0,
             settled: Vec::new(),
             windows: None,
+            tap: None,
         }),
         gate: Gate::default(),
         unread: OnceLock::new(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sealbus_fipa::bitefficient::{self, EncodedMessage};
 use sealbus_fipa::{AclMessage, AclMessageRef, DecodeError, EncodeError, Limits};
+use sealbus_proof::Evidence;
 use sealbus_seal::{Identity, VerifiedIdentity};
 
 use crate::letter::Kept;
@@ -17,6 +18,8 @@ pub enum Provenance {
     SameProcess,
     /// The sender proved its identity on the connection that carried the message.
     Proved(VerifiedIdentity),
+    /// The sender signed the message (level `signed`): others can check who wrote it, too.
+    Signed(Evidence),
     /// The sender was proved to the process that the receiver was in before it moved here. That process handed the
     /// message on, through its node.
     Carried(Arc<Identity>),
@@ -38,11 +41,29 @@ impl Provenance {
         match self {
             Self::SameProcess => "same-process",
             Self::Proved(_) => "proved",
+            Self::Signed(_) => "signed",
             Self::Vouched(_) => "vouched",
             Self::Carried(_) => "carried",
             Self::Foreign(_) => "foreign",
             Self::Claimed => "claimed",
             Self::Platform => "platform",
+        }
+    }
+
+    /// The certified sender, if the sender proved itself to this process.
+    pub fn certified(&self) -> Option<&VerifiedIdentity> {
+        match self {
+            Self::Proved(verified) => Some(verified),
+            Self::Signed(evidence) => Some(evidence.author()),
+            _ => None,
+        }
+    }
+
+    /// The evidence that the sender wrote the message, for others.
+    pub const fn evidence(&self) -> Option<&Evidence> {
+        match self {
+            Self::Signed(evidence) => Some(evidence),
+            _ => None,
         }
     }
 
@@ -76,6 +97,7 @@ pub struct ReceivedMessage {
 
 impl ReceivedMessage {
     /// A message shared inside this process.
+    #[inline]
     pub fn shared(message: Arc<AclMessage>, provenance: Provenance) -> Self {
         Self {
             body: Body::Shared(message),
@@ -85,6 +107,7 @@ impl ReceivedMessage {
     }
 
     /// A message in the bit-efficient encoding. The encoding was checked when `message` was made.
+    #[inline]
     pub fn encoded(message: EncodedMessage<Bytes>, provenance: Provenance) -> Self {
         Self {
             body: Body::Encoded(message),
@@ -112,6 +135,7 @@ impl ReceivedMessage {
     }
 
     /// The facts about the message if it was kept for its receiver ([`Delivery::persistent`](crate::Delivery)).
+    #[inline]
     pub fn kept(&self) -> Option<&Kept> {
         self.kept.as_deref()
     }
@@ -161,11 +185,13 @@ impl ReceivedMessage {
     }
 
     /// Whether the platform wrote the message to report a message that was not delivered.
+    #[inline]
     pub(crate) fn is_notice(&self) -> bool {
         self.provenance.is_of_platform()
     }
 
     /// The bytes that the message is counted as in a mailbox (payload only).
+    #[inline]
     pub fn size(&self) -> usize {
         match &self.body {
             Body::Shared(message) => shared_size(message),

@@ -1,5 +1,8 @@
 //! The sending end of an agent.
 
+mod answer;
+mod row;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,6 +17,8 @@ use crate::letter::{Delivery, Letter, NotKept};
 use crate::permission::Permit;
 use crate::route::{Bottleneck, Parcel, ParcelMessage, Route, Sent};
 use crate::transport::Outgoing;
+
+pub(crate) use answer::Patience;
 
 /// The sending side of an attached agent. Calls may come from any thread.
 ///
@@ -105,6 +110,9 @@ impl Outbox {
         if !delivery.persistent {
             return self.send(message).await;
         }
+        if self.bus.signs() {
+            return Err(SendError::NotSigned(sender.clone()));
+        }
         self.check_process()?;
         let message = self.signed(message.into())?;
         let mut encoded = Vec::new();
@@ -133,7 +141,7 @@ impl Outbox {
                 reason,
             })?;
             let _last = self.last.lock();
-            self.agent.count_sent();
+            self.agent.count_sent(1);
         }
         Ok(())
     }
@@ -196,6 +204,7 @@ impl Outbox {
         };
         let outgoing = Outgoing::new(message);
         let parcel = Parcel {
+            is_own: false,
             is_notice: provenance.is_of_platform(),
             ..self.parcel(message, &outgoing)
         };
@@ -203,6 +212,7 @@ impl Outbox {
     }
 
     /// Checks that this message may be sent to `receiver`.
+    #[inline]
     fn check_parcel(
         &self,
         parcel: &Parcel<'_>,
@@ -217,7 +227,16 @@ impl Outbox {
     }
 
     /// Checks that the agent may write to `receiver`.
+    #[inline]
     fn check_permission(&self, permit: &mut Permit, receiver: &str) -> Result<(), SendError> {
+        match self.bus.inner.rules.gave(permit) {
+            true => Ok(()),
+            false => self.ask_permission(permit, receiver),
+        }
+    }
+
+    #[cold]
+    fn ask_permission(&self, permit: &mut Permit, receiver: &str) -> Result<(), SendError> {
         let sender = self.agent.name();
         self.bus
             .permits_own(permit, sender, receiver)
@@ -251,7 +270,7 @@ impl Outbox {
             match answer {
                 Sent::Accepted => {
                     let _last = self.last.lock();
-                    self.agent.count_sent();
+                    self.agent.count_sent(1);
                     return Ok(());
                 }
                 Sent::Impossible(reason) => return Err(self.impossible(receiver, reason)),
@@ -308,28 +327,57 @@ impl Outbox {
             sender: &self.agent,
             message: ParcelMessage::Message(message),
             outgoing,
+            is_own: true,
             is_notice: false,
         }
     }
 
     /// The message under the agent's own name.
+    #[inline]
     fn signed(&self, mut message: Arc<AclMessage>) -> Result<Arc<AclMessage>, SendError> {
-        match &message.sender {
-            Some(sender) if sender.name == **self.agent.name() => {}
-            Some(sender) => {
-                return Err(SendError::ForgedSender {
-                    sender: self.agent.name().clone(),
-                    claimed: sender.name.clone(),
-                });
-            }
-            None => Arc::make_mut(&mut message).sender = Some(self.agent.aid()),
+        self.check(&message)?;
+        self.name_sender(&mut message);
+        Ok(message)
+    }
+
+    /// Fills in the sender of a message that names none.
+    #[inline]
+    fn name_sender(&self, message: &mut Arc<AclMessage>) {
+        if message.sender.is_none() {
+            Arc::make_mut(message).sender = Some(self.agent.aid());
+        }
+    }
+
+    /// Checks what a message says of its sender, and how many agents it names.
+    #[inline]
+    fn check(&self, message: &AclMessage) -> Result<(), SendError> {
+        let is_own = |sender: &Aid| *sender.name == **self.agent.name();
+        let most = Limits::DEFAULT.agents;
+        match message.sender.as_ref().is_none_or(is_own)
+            && (1..=most).contains(&message.receivers.len())
+            && message.reply_to.len() <= most
+        {
+            true => Ok(()),
+            false => self.fault(message, most),
+        }
+    }
+
+    /// Why a message cannot be sent.
+    #[cold]
+    fn fault(&self, message: &AclMessage, most: usize) -> Result<(), SendError> {
+        if let Some(sender) = &message.sender
+            && sender.name != **self.agent.name()
+        {
+            return Err(SendError::ForgedSender {
+                sender: self.agent.name().clone(),
+                claimed: sender.name.clone(),
+            });
         }
         if message.receivers.is_empty() {
             return Err(SendError::NoReceiver {
                 sender: self.agent.name().clone(),
             });
         }
-        let most = Limits::DEFAULT.agents;
         for (what, count) in [
             ("receivers", message.receivers.len()),
             ("reply-to entries", message.reply_to.len()),
@@ -343,7 +391,7 @@ impl Outbox {
                 });
             }
         }
-        Ok(message)
+        Ok(())
     }
 
     fn attempt(&self, parcel: &Parcel<'_>, receiver: &str, my_turn: bool) -> Result<(), Stopped> {
@@ -363,7 +411,7 @@ impl Outbox {
             self.check_parcel(parcel, permit, receiver)?;
             match self.bus.send_along(route, parcel, my_turn) {
                 Sent::Accepted => {
-                    self.agent.count_sent();
+                    self.agent.count_sent(1);
                     return Ok(());
                 }
                 Sent::Full(waiting) => return Err(Stopped::Full(route.clone(), waiting)),
@@ -386,12 +434,18 @@ impl Outbox {
         }
     }
 
+    #[inline]
     fn check_standing(&self) -> Result<(), SendError> {
+        match self.bus.given_up().is_none() && !self.agent.mailbox().is_barred() {
+            true => Ok(()),
+            false => self.why_barred(),
+        }
+    }
+
+    #[cold]
+    fn why_barred(&self) -> Result<(), SendError> {
         self.check_process()?;
         let mailbox = self.agent.mailbox();
-        if !mailbox.is_barred() {
-            return Ok(());
-        }
         let name = self.agent.name().clone();
         Err(if mailbox.closed().is_some() {
             SendError::Detached(name)

@@ -18,6 +18,7 @@ use crate::foreign::spoken_for;
 use crate::gate::Gate;
 use crate::mailbox::MESSAGE_OVERHEAD;
 use crate::message::{Provenance, ReceivedMessage};
+use crate::outbox::Patience;
 use crate::refusal::RefusalReason;
 use crate::transport::{Destination, Outgoing};
 
@@ -124,6 +125,8 @@ pub(crate) struct Route {
     pub(crate) news: Notify,
     /// How often, and when last, a process denied having the agent.
     pub(crate) denials: Mutex<Denials>,
+    /// How long answers may wait for the agent.
+    pub(crate) patience: Mutex<Patience>,
 }
 
 #[derive(Default)]
@@ -186,6 +189,8 @@ pub(crate) struct Parcel<'a> {
     pub(crate) sender: &'a Arc<LocalAgent>,
     pub(crate) message: ParcelMessage<'a>,
     pub(crate) outgoing: &'a Outgoing<'a>,
+    /// Whether the outbox has seen that the message bears the sender's own name.
+    pub(crate) is_own: bool,
     /// Whether the message is the platform's own notice, which needs no permission.
     pub(crate) is_notice: bool,
 }
@@ -206,13 +211,17 @@ impl Parcel<'_> {
         }
     }
 
+    #[inline]
     pub(crate) fn received(
         &self,
         platform: &PlatformName,
     ) -> Result<ReceivedMessage, UndeliverableReason> {
         match self.message {
             ParcelMessage::Message(message) => {
-                let provenance = self.provenance(platform, &AclMessage::view(message));
+                let provenance = match self.is_own {
+                    true => Provenance::SameProcess,
+                    false => self.provenance(platform, &AclMessage::view(message)),
+                };
                 Ok(ReceivedMessage::shared(message.clone(), provenance))
             }
             // The returned message has not been checked on this side.
@@ -249,6 +258,7 @@ impl Route {
             gate: Gate::default(),
             news: Notify::new(),
             denials: Mutex::default(),
+            patience: Mutex::default(),
         }
     }
 }

@@ -268,6 +268,7 @@ fn send_one(bus: &Bus, message: &HeldMessage, way: &State) -> Result<(), NotSent
                     HeldBody::Encoded(payload) => ParcelMessage::Encoded(payload),
                 },
                 outgoing: &outgoing,
+                is_own: false,
                 is_notice: false,
             };
             let received = parcel

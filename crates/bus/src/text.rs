@@ -1,15 +1,20 @@
 //! Text from outside, for logs and terminals.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
-/// Whether a character may control a terminal or change the order of the text around it.
+/// Whether a character may control a terminal, change the order of the text around it, or stand in it unseen. Two
+/// joiners without a width are let through, because some scripts are not written without them.
 fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(character,
             // Marks, embeddings, overrides and isolates of the bidirectional algorithm (Unicode TR 9).
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
             // Line and paragraph separators.
-            | '\u{2028}' | '\u{2029}')
+            | '\u{2028}' | '\u{2029}'
+            // Soft hyphen, and what has no width.
+            | '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// `text` with every control and bidirectional character as an escape, such as `\u{1b}`. Characters for which `keeps`
@@ -36,6 +41,27 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     printable_but(text, |_| false)
 }
 
+/// A JSON text with the same value, whose strings only show on a terminal: their control and bidirectional characters
+/// are JSON's own escapes. Line ends between the values stay.
+pub fn printable_json(json: String) -> String {
+    let is_escaped = |character: char| is_unsafe(character) && character != '\n';
+    if !json.contains(is_escaped) {
+        return json;
+    }
+    let mut safe = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if is_escaped(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(safe, "\\u{unit:04x}");
+            }
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}
+
 /// The beginning of `text`, [printable](printable()), with at most `most` characters, and an ellipsis if there were
 /// more.
 pub fn excerpt(text: &str, most: usize) -> String {
@@ -47,6 +73,8 @@ pub fn excerpt(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -58,6 +86,21 @@ mod tests {
         );
         assert_eq!(printable("a\u{202e}b\u{2066}"), "a\\u{202e}b\\u{2066}");
         assert_eq!(printable_but("a\nb\u{7}", |it| it == '\n'), "a\nb\\u{7}");
+    }
+
+    proptest! {
+        /// Whatever others wrote, a terminal gets one line in one direction, and the same text is not escaped twice.
+        #[test]
+        fn nothing_unsafe_is_left(text in any::<String>(), unsafe_ones in "[\u{0}-\u{1f}\u{7f}-\u{9f}\u{200b}\u{200e}\u{202a}-\u{202e}\u{2066}-\u{2069}\u{e0041}]*") {
+            let hostile = format!("{unsafe_ones}{text}{unsafe_ones}");
+            let shown = printable(&hostile);
+            prop_assert!(!shown.contains(is_unsafe));
+            prop_assert_eq!(printable(&shown), shown.clone());
+            prop_assert!(!excerpt(&hostile, 5).contains(is_unsafe));
+            let json = printable_json(serde_json::to_string_pretty(&[&hostile]).unwrap());
+            prop_assert!(!json.contains(|it| is_unsafe(it) && it != '\n'));
+            prop_assert_eq!(serde_json::from_str::<Vec<String>>(&json).unwrap(), vec![hostile]);
+        }
     }
 
     #[test]

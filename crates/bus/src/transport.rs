@@ -34,6 +34,15 @@ pub struct Capabilities {
     pub pushes_back: bool,
 }
 
+/// The links of a process to other processes at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounts {
+    /// Links with a connection.
+    pub connected: usize,
+    /// Bytes that were accepted for them and are not acknowledged.
+    pub unacknowledged: usize,
+}
+
 /// A messaging system between processes. A new transport implements this trait and [`Destination`]. It hands arriving
 /// messages to a [`Window`](crate::Window) of the receiver's mailbox, and arriving frames to
 /// [`Bus::take_frames`](crate::Bus::take_frames). It hands undeliverable messages to
@@ -47,6 +56,11 @@ pub trait Transport: Send + Sync {
 
     /// The address at which other processes reach this process; `None` if it listens nowhere.
     fn address(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    /// Its links to other processes; `None` if it has no links.
+    fn links(&self) -> Option<LinkCounts> {
         None
     }
 
@@ -131,6 +145,17 @@ pub trait Destination: Send + Sync {
     /// [`Rejected`]; then nothing was accepted.
     fn try_send(&self, sender: &Arc<LocalAgent>, outgoing: &Outgoing<'_>) -> Result<(), Rejected>;
 
+    /// Accepts messages in a row, as [`try_send`](Self::try_send) accepts each, up to the first one that it does not
+    /// accept. Returns their number.
+    fn try_send_row<'m>(
+        &self,
+        sender: &Arc<LocalAgent>,
+        row: &mut dyn Iterator<Item = Outgoing<'m>>,
+    ) -> usize {
+        row.take_while(|outgoing| self.try_send(sender, outgoing).is_ok())
+            .count()
+    }
+
     /// The gate at which senders wait after [`Rejected::Full`]. The gate opens wide when the destination closes.
     fn gate(&self) -> &Gate;
 
@@ -186,6 +211,7 @@ pub struct Outgoing<'a> {
 
 impl<'a> Outgoing<'a> {
     /// A message to its receivers.
+    #[inline]
     pub(crate) fn new(message: &'a AclMessage) -> Self {
         Self {
             source: Source::Message(message),

@@ -215,9 +215,13 @@ impl Model {
         }
     }
 
-    fn sort(&mut self) {
+    /// Sorts the messages that fit anew.
+    fn sort(&mut self, fits: impl Fn(&Parts) -> bool) {
         for (number, parts) in std::mem::take(&mut self.general) {
-            self.put(number, &parts);
+            match fits(&parts) {
+                true => self.put(number, &parts),
+                false => self.general.push((number, parts)),
+            }
         }
     }
 
@@ -273,7 +277,7 @@ proptest! {
                     prop_assert_eq!(opened.is_err(), is_open);
                     if let Ok(opened) = opened {
                         model.open(opened, Some(id), Some(peer), false);
-                        model.sort();
+                        model.sort(|parts| parts.id == Some(id));
                     }
                 }
                 Step::OpenReply(id, tag) => {

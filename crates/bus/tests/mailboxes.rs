@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use sealbus_bus::{
-    Closed, MESSAGE_OVERHEAD, Mailbox, MailboxLimits, MailboxSender, Provenance, PushError,
+    Closed, Late, MESSAGE_OVERHEAD, Mailbox, MailboxLimits, MailboxSender, Provenance, PushError,
     ReceivedMessage, WindowListener, mailbox,
 };
-use sealbus_fipa::{AclMessage, Performative};
+use sealbus_fipa::{AclMessage, Aid, Performative};
 
 fn message(number: u64) -> ReceivedMessage {
     let message = AclMessage::new(Performative::Inform).with_content(number.to_string());
@@ -81,6 +81,114 @@ proptest! {
             }
             prop_assert_eq!(reader.len(), model.len());
         }
+    }
+}
+
+/// A message from a sender, with a number.
+fn message_of(sender: u8, number: u64) -> ReceivedMessage {
+    let message = AclMessage::new(Performative::Inform)
+        .with_sender(Aid::new(format!("agent-{sender}@factory")).unwrap())
+        .with_conversation_id(format!("talk-{sender}").as_str())
+        .with_content(number.to_string());
+    ReceivedMessage::shared(Arc::new(message), Provenance::SameProcess)
+}
+
+fn sender_of(message: &ReceivedMessage) -> String {
+    message.message().sender().unwrap().name().to_owned()
+}
+
+#[test]
+fn a_sender_that_writes_much_does_not_make_others_wait() {
+    let (sender, mut reader) = mailbox(MailboxLimits::default());
+    for number in 0..20_000 {
+        sender.try_push(message_of(0, number)).unwrap();
+    }
+    let mut of_the_other = Vec::new();
+    for number in 0..3 {
+        sender.try_push(message_of(1, number)).unwrap();
+    }
+    for _ in 0..50 {
+        let received = reader.try_recv().unwrap();
+        sender.try_push(message_of(0, 20_000)).unwrap();
+        if sender_of(&received) == "agent-1@factory" {
+            of_the_other.push(number(&received));
+        }
+    }
+    assert_eq!(of_the_other, [0, 1, 2]);
+    // Later it is its turn at once.
+    sender.try_push(message_of(1, 3)).unwrap();
+    let next = [reader.try_recv().unwrap(), reader.try_recv().unwrap()];
+    assert!(next.iter().any(|it| sender_of(it) == "agent-1@factory"));
+}
+
+#[test]
+fn a_reader_that_waits_for_one_message_gets_it_in_its_turn() {
+    let (sender, mut reader) = mailbox(MailboxLimits::default());
+    for number in 0..100 {
+        sender.try_push(message_of(0, number)).unwrap();
+    }
+    let is_of_the_other = |it: &ReceivedMessage| sender_of(it) == "agent-1@factory";
+    let mut waiting = std::pin::pin!(reader.receive_matching(is_of_the_other));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    sender.try_push(message_of(1, 7)).unwrap();
+    let std::task::Poll::Ready(Some(received)) = waiting.as_mut().poll(&mut context) else {
+        panic!("the message was not seen");
+    };
+    assert_eq!(number(&received), 7);
+}
+
+proptest! {
+    /// Whatever the steps: nothing is lost, and each sender's messages stay in order.
+    #[test]
+    fn each_senders_messages_stay_in_order(steps in prop::collection::vec((0..8u8, 0..4u8, 1..60u64), 1..120)) {
+        let (sender, mut reader) = mailbox(MailboxLimits::default());
+        let conversations = reader.conversations();
+        let mut talk = None;
+        let (mut pushed, mut taken) = ([0u64; 4], [0u64; 4]);
+        let mut take = |received: ReceivedMessage| {
+            let of = usize::from(sender_of(&received).as_bytes()[6] - b'0');
+            let expected = taken[of];
+            taken[of] += 1;
+            prop_assert_eq!(number(&received), expected);
+            Ok(())
+        };
+        for (step, who, count) in steps {
+            match step {
+                0..=2 => for _ in 0..count {
+                    let number = &mut pushed[usize::from(who)];
+                    sender.try_push(message_of(who, *number)).unwrap();
+                    *number += 1;
+                },
+                3 => for _ in 0..count {
+                    reader.try_recv().map(&mut take).transpose()?;
+                },
+                4 => {
+                    let name = format!("agent-{who}@factory");
+                    let found = reader.try_receive_matching(|it| sender_of(it) == name);
+                    found.map(&mut take).transpose()?;
+                }
+                5 => {
+                    let mut out = Vec::new();
+                    reader.try_recv_many(&mut out, usize::try_from(count).unwrap());
+                    out.into_iter().try_for_each(&mut take)?;
+                }
+                // The messages of one sender are a conversation's for a while.
+                _ => {
+                    talk = talk.is_none().then(|| {
+                        let peer = format!("agent-{who}@factory");
+                        let talk = conversations.open_with(&format!("talk-{who}"), &peer).unwrap();
+                        talk.set_late(Late::Received);
+                        talk
+                    });
+                }
+            }
+        }
+        drop(talk);
+        while let Some(received) = reader.try_recv() {
+            take(received)?;
+        }
+        prop_assert_eq!(pushed, taken);
     }
 }
 
@@ -292,4 +400,32 @@ fn a_closed_window_leaves_its_messages_and_its_place_to_the_next() {
         0,
         "too little was taken to be worth telling"
     );
+}
+
+#[derive(Default)]
+struct Closings(AtomicU64);
+
+impl WindowListener for Closings {
+    fn widened(&self, _: u64, _: u64) {}
+
+    fn closed(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_writers_with_windows_hear_that_the_mailbox_is_closed() {
+    let (sender, mut reader) = mailbox(MailboxLimits::default());
+    let (present, past) = (Arc::<Closings>::default(), Arc::<Closings>::default());
+    let window = sender.open_window(present.clone(), 0);
+    drop(sender.open_window(past.clone(), 1));
+    window.push(message(1)).unwrap();
+    sender.close(Closed::Moving);
+    assert_eq!(present.0.load(Ordering::Relaxed), 1);
+    assert_eq!(
+        past.0.load(Ordering::Relaxed),
+        0,
+        "its window was closed before"
+    );
+    assert_eq!(number(&reader.try_recv().unwrap()), 1);
 }

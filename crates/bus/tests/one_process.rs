@@ -201,3 +201,33 @@ async fn a_detached_agent_cannot_send() {
         Err(SendError::Detached(_))
     ));
 }
+
+/// An asker reads none of its answers: whoever answers waits for it for a while, and from then on no longer.
+#[tokio::test]
+async fn an_asker_that_reads_no_answers_holds_up_nobody_for_long() {
+    let bus = bus();
+    let limits = MailboxLimits {
+        messages: 2,
+        bytes: 1 << 20,
+    };
+    let (service, _mail) = bus.attach("service@factory", None, None).unwrap();
+    let (_asker, mut answers) = bus.attach("mallory@factory", None, Some(limits)).unwrap();
+    let (_other, mut others) = bus.attach("alice@factory", None, None).unwrap();
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..1000 {
+        match service.answer(to("mallory@factory")).await {
+            Ok(()) => taken += 1,
+            Err(SendError::AnswerNotTaken { receiver, .. }) => {
+                assert_eq!(receiver, "mallory@factory");
+                refused += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        service.answer(to("alice@factory")).await.unwrap();
+        others.try_recv().unwrap();
+    }
+    assert_eq!((taken, refused), (2, 998));
+    // An asker that reads again is answered again.
+    answers.try_recv().unwrap();
+    service.answer(to("mallory@factory")).await.unwrap();
+}

@@ -5,7 +5,10 @@
 
 mod certificates;
 mod events;
+mod own_certificate;
+mod publication;
 mod revocation;
+mod shares;
 #[cfg(test)]
 mod tests;
 
@@ -15,11 +18,11 @@ use std::time::Duration;
 
 use sealbus_seal::denylist::{Denial, DenyList, DenyListError, Reason, SignedDenyList};
 use sealbus_seal::issuance::{Grant, Placements, decide};
-use sealbus_seal::log::{Hash, IssuanceRecord, LogError, MerkleLog, leaf_hash};
 use sealbus_seal::{
     AuthorityError, CertificateChain, Identity, IssuingAuthority, Serial, SigningRequest,
     Timestamp, Trust, Validity, VerifiedIdentity,
 };
+use sealbus_transparency::{IssuanceRecord, LogError, LogFile, LogHead, LogWriter};
 use serde::{Deserialize, Serialize};
 
 use sealbus_control::admin::CertificateStatus;
@@ -28,9 +31,14 @@ use sealbus_store::{Row, Rows};
 
 use certificates::Certificates;
 pub use events::Events;
+pub use own_certificate::{Ending, Outlook};
+use shares::Shares;
 
 const CERTIFICATE_ROW: &str = "certificate/";
+/// The entries of the issuance log that are not in files yet.
 const LEAF_ROW: &str = "leaf/";
+/// The part of the issuance log that is in files.
+const LOG_ROW: &str = CaService::LOG_ROW;
 const DENY_LIST_ROW: &str = "deny-list/";
 
 /// How long an expired certificate is still shown.
@@ -87,7 +95,7 @@ pub struct CaService {
     authority: IssuingAuthority,
     trust: Arc<Trust>,
     lifetime: Duration,
-    log: MerkleLog,
+    log: LogWriter,
     deny_list: DenyList,
     /// The deny list as it was signed last. Processes hear of this one.
     published: SignedDenyList,
@@ -101,6 +109,7 @@ pub struct CaService {
     room: usize,
     pruned: Timestamp,
     issued: Certificates,
+    shares: Shares,
     events: Events,
     rows: Rows,
 }
@@ -116,6 +125,9 @@ pub enum CaServiceError {
         /// The fault.
         error: String,
     },
+    /// The files of the issuance log are not what the log was.
+    #[error("the issuance log is damaged: {0}")]
+    Log(#[from] LogError),
     /// Leaves are missing from the issuance log.
     #[error(
         "the issuance log lacks its entry {index}: certificates may have been issued in secret"
@@ -142,10 +154,20 @@ pub struct Request<'r> {
 }
 
 impl CaService {
-    /// Prefixes of this service's rows.
-    pub const ROWS: [&'static str; 4] = [CERTIFICATE_ROW, LEAF_ROW, DENY_LIST_ROW, Events::ROW];
+    /// The key of the row that says which part of the issuance log is in files.
+    pub const LOG_ROW: &'static str = "issuance-log";
 
-    /// Loads a CA service from its rows. Without rows the service is new.
+    /// Prefixes of this service's rows.
+    pub const ROWS: [&'static str; 5] = [
+        CERTIFICATE_ROW,
+        LEAF_ROW,
+        LOG_ROW,
+        DENY_LIST_ROW,
+        Events::ROW,
+    ];
+
+    /// Loads a CA service from its rows. Without rows the service is new. `files` reads a file of the issuance log. Without
+    /// it nobody writes the log to files either.
     ///
     /// # Errors
     /// [`CaServiceError`]. On damaged state nothing is certified.
@@ -154,10 +176,12 @@ impl CaService {
         trust: Arc<Trust>,
         lifetime: Duration,
         rows: impl IntoIterator<Item = (&'r str, &'r [u8])>,
+        files: Option<&dyn Fn(LogFile) -> Result<Vec<u8>, LogError>>,
         now: Timestamp,
     ) -> Result<Self, CaServiceError> {
         let mut issued = Certificates::default();
-        let mut leaves: BTreeMap<String, Hash> = BTreeMap::new();
+        let mut leaves: BTreeMap<String, &[u8]> = BTreeMap::new();
+        let mut head = LogHead::default();
         let mut denials: BTreeMap<String, &[u8]> = BTreeMap::new();
         let mut events = Events::default();
         for (key, value) in rows {
@@ -168,22 +192,29 @@ impl CaService {
             if key.starts_with(CERTIFICATE_ROW) {
                 issued.insert(serde_json::from_slice(value).map_err(damaged)?);
             } else if key.starts_with(LEAF_ROW) {
-                leaves.insert(key.to_owned(), leaf_hash(value));
+                leaves.insert(key.to_owned(), value);
+            } else if key == LOG_ROW {
+                head = serde_json::from_slice(value).map_err(damaged)?;
             } else if key.starts_with(DENY_LIST_ROW) {
                 denials.insert(key.to_owned(), value);
             } else if key.starts_with(Events::ROW) {
                 events.restore(serde_json::from_slice(value).map_err(damaged)?);
             }
         }
-        let missing = (0..)
-            .zip(leaves.keys())
-            .find(|(index, key)| **key != leaf_row(*index));
-        if let Some((index, _)) = missing {
-            return Err(CaServiceError::LogGap { index });
+        let mut log = match files {
+            Some(read) => LogWriter::resume(head, read)?,
+            None => LogWriter::without_files(),
+        };
+        for (key, leaf) in leaves {
+            let index = log.size();
+            if key != leaf_row(index) {
+                return Err(CaServiceError::LogGap { index });
+            }
+            log.append(leaf)?;
         }
         let mut held: Option<SignedDenyList> = None;
         for signed in denials.values() {
-            held = Some(trust.open_deny_list(signed, held.as_deref(), now)?);
+            held = Some(trust.open_kept_deny_list(signed, held.as_deref())?);
         }
         let deny_list = match held {
             Some(held) => held.into_list(),
@@ -194,7 +225,7 @@ impl CaService {
             authority,
             trust,
             lifetime,
-            log: MerkleLog::from_leaf_hashes(leaves.into_values()),
+            log,
             deny_list,
             published,
             is_unpublished: true,
@@ -203,6 +234,7 @@ impl CaService {
             room: revocation::ROOM,
             pruned: now,
             issued,
+            shares: Shares::default(),
             events,
             rows: Rows::default(),
         };
@@ -251,8 +283,8 @@ impl CaService {
     /// Certifies an agent or process at the request of a node, if the Master placed it there.
     ///
     /// # Errors
-    /// [`FaultCode::NotPlaced`] with the reason; the attempt is entered in the events. [`FaultCode::Full`] if the deny
-    /// list would have no room for revoking the certificate.
+    /// [`FaultCode::NotPlaced`] with the reason; the attempt is entered in the events. [`FaultCode::Full`] if the
+    /// process has asked too often, or the deny list would have no room for revoking the certificate.
     pub fn certify(
         &mut self,
         request: &Request<'_>,
@@ -267,6 +299,13 @@ impl CaService {
                 .events
                 .enter(step, &subject, node, serial, what, now);
         };
+        let process = request.process.unwrap_or_default();
+        if let Err(used) = self.shares.take(process, &subject, self.lifetime, now) {
+            if used.is_first {
+                event(self, 0, None, format!("refused: {}", used.fault));
+            }
+            return Err(used.fault);
+        }
         let parsed = SigningRequest::parse(request.request).map_err(|error| {
             event(self, 0, None, format!("refused: {error}"));
             Fault::new(
@@ -362,28 +401,14 @@ impl CaService {
             self.authority.identity(),
             now,
         );
-        let leaf = record
-            .to_leaf()
-            .map_err(|error: LogError| internal(&error))?;
-        let index = self.log.append(&leaf);
-        self.rows.put_bytes(leaf_row(index), leaf);
-        let serial = record.serial;
-        let certificate = IssuedCertificate {
-            record,
-            index,
-            process: process.map(str::to_owned),
-            revoked: None,
-            said: None,
-        };
-        self.rows.put(certificate_row(serial), &certificate);
-        self.revocable += usize::from(certificate.is_revocable());
-        self.issued.insert(certificate);
+        let serial = self.enter(record, process)?;
         Ok((issued.chain, serial))
     }
 
     /// Forgets expired certificates. The issuance log keeps everything.
     pub fn prune(&mut self, now: Timestamp) {
         self.pruned = now;
+        self.shares.prune(now);
         let is_over =
             |found: &IssuedCertificate| found.record.not_after.plus(SHOWN_AFTER_EXPIRY) < now;
         for gone in self.issued.take(is_over) {
@@ -423,18 +448,6 @@ impl CaService {
             .into_iter()
             .map(|(name, found)| (name, &found.record))
             .collect()
-    }
-
-    /// Size, root hash and signed checkpoint of the issuance log.
-    ///
-    /// # Errors
-    /// If the authority cannot sign.
-    pub fn checkpoint(&self) -> Result<(u64, Hash, String), Fault> {
-        let signed = self
-            .log
-            .checkpoint(&self.authority)
-            .map_err(|error| internal(&error))?;
-        Ok((self.log.size(), self.log.root(), signed))
     }
 }
 

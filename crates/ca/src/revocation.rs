@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use sealbus_control::{Fault, FaultCode};
 use sealbus_seal::denylist::{Denial, DenyListError, MAX_ENTRIES, Reason};
-use sealbus_seal::{Identity, Serial, Timestamp};
+use sealbus_seal::{CertificateChain, Identity, Serial, Timestamp};
+use sealbus_transparency::IssuanceRecord;
 
 use super::{
     CaService, DENY_LIST_ROW, IssuedCertificate, SHOWN_AFTER_EXPIRY, certificate_row, internal,
@@ -123,7 +124,7 @@ impl CaService {
             if !matches!(record.identity, Identity::Agent { .. }) {
                 continue;
             }
-            if self.deny_list.identities().len() >= FOR_OPERATORS / 2 {
+            if self.deny_list.identities() >= FOR_OPERATORS / 2 {
                 let message = format!(
                     "{} is revoked, but what it sent before and still waits is delivered: the deny list holds no more senders",
                     record.identity
@@ -208,6 +209,85 @@ impl CaService {
             self.rows.delete(row);
         }
         self.keep(whole);
+        Ok(())
+    }
+
+    /// Takes back a signed deny list that was given out earlier, and puts in force again what this CA has lost of it: its
+    /// store is then an older copy. Returns the agents whose revocation by an operator was lost, with the time of the
+    /// revocation.
+    ///
+    /// # Errors
+    /// [`FaultCode::BadRequest`] if it is no list of this CA; [`FaultCode::Full`] if the deny list is full.
+    pub fn take_back(
+        &mut self,
+        signed: &[u8],
+        now: Timestamp,
+    ) -> Result<Vec<(Identity, Timestamp)>, Fault> {
+        let refused = |why: &dyn std::fmt::Display| {
+            let message = format!("the deny list that was handed back is not believed: {why}");
+            Fault::new(FaultCode::BadRequest, message)
+        };
+        let handed = self
+            .trust
+            .open_kept_deny_list(signed, None)
+            .map_err(|error| refused(&error))?;
+        if handed.authority() != self.authority.identity() {
+            return Err(refused(&format!("it is one of {}", handed.authority())));
+        }
+        let held = self.deny_list.len();
+        let denied_anew = self
+            .deny_list
+            .take_over(&handed, now)
+            .map_err(|error| Fault::new(FaultCode::Full, error.to_string()))?;
+        self.is_unpublished = true;
+        for (serial, denial) in handed.serials() {
+            let Some(certificate) = self.issued.get_mut(&serial) else {
+                continue;
+            };
+            if certificate.revoked.is_none() {
+                self.revocable -= usize::from(certificate.is_revocable());
+                certificate.revoked = Some(denial);
+                self.rows.put(certificate_row(serial), certificate);
+            }
+        }
+        let denials = self.deny_list.len() - held;
+        tracing::warn!(
+            target: "sealbus::revocation",
+            warning = "deny-list-handed-back",
+            denials,
+            version = handed.version(),
+            "the stored deny list was older than the one in force; what it lacked is denied again"
+        );
+        let by_operator = denied_anew
+            .into_iter()
+            .filter(|(_, denial)| denial.reason == Reason::ByOperator);
+        Ok(by_operator
+            .map(|(identity, denial)| (identity, denial.at))
+            .collect())
+    }
+
+    /// Enters a certificate again that this CA issued and its store, an older copy, does not know: in the issuance log,
+    /// and among those that can be revoked. The caller has verified the chain. A known one is left alone.
+    ///
+    /// # Errors
+    /// If the certificate cannot be read, or is of another authority.
+    pub fn take_back_certificate(
+        &mut self,
+        chain: &CertificateChain,
+        process: &str,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        let certificate = chain.certificate().map_err(|error| internal(&error))?;
+        if self.issued.get(&certificate.serial()).is_some() {
+            return Ok(());
+        }
+        let authority = self.authority.identity();
+        let record = IssuanceRecord::of(&certificate, chain.leaf(), None, authority, now);
+        let serial = self.enter(record, Some(process))?;
+        let subject = subject(certificate.identity());
+        let what = format!("its certificate was taken back, serial {serial}");
+        self.events
+            .enter(0, &subject, None, Some(serial), what, now);
         Ok(())
     }
 

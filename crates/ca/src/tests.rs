@@ -1,10 +1,12 @@
+mod restored;
+mod shares;
+mod statements;
+
 use std::net::{IpAddr, Ipv4Addr};
 
 use sealbus_seal::{Credential, KeyPair, Name, PlatformName, RootAuthority};
 
 use super::*;
-use sealbus_control::statement::{Signed, StatementError, Vouching};
-use sealbus_control::{Blob, Subject};
 
 const NOW: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -40,7 +42,7 @@ fn service(root: &RootAuthority) -> CaService {
     let authority = root
         .create_authority("ca", Validity::starting(NOW, HOUR * 100))
         .unwrap();
-    CaService::load(authority, Arc::new(trust), HOUR, [], NOW).unwrap()
+    CaService::load(authority, Arc::new(trust), HOUR, [], None, NOW).unwrap()
 }
 
 fn node(service: &mut CaService) -> Credential {
@@ -132,8 +134,9 @@ fn what_is_revoked_is_not_believed_and_stays_so_after_a_restart() {
     let rows = rows
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_slice()));
-    let mut again = CaService::load(authority, Arc::new(trust), HOUR, rows.clone(), NOW).unwrap();
-    assert_eq!(again.log.root(), log.root());
+    let mut again =
+        CaService::load(authority, Arc::new(trust), HOUR, rows.clone(), None, NOW).unwrap();
+    assert_eq!(again.log.tree(), log.tree());
     assert!(again.trust().verify(&chain, NOW).is_err());
     // A new certificate of the same agent is good.
     let renewed = again.certify(&request, &On("node-1"), NOW).unwrap();
@@ -143,7 +146,7 @@ fn what_is_revoked_is_not_believed_and_stays_so_after_a_restart() {
     let CaService {
         authority, trust, ..
     } = again;
-    let error = CaService::load(authority, trust, HOUR, gap, NOW)
+    let error = CaService::load(authority, trust, HOUR, gap, None, NOW)
         .err()
         .unwrap();
     assert!(
@@ -152,101 +155,17 @@ fn what_is_revoked_is_not_believed_and_stays_so_after_a_restart() {
     );
 }
 
-#[test]
-fn a_statement_is_believed_only_whole_fresh_and_of_a_certified_node() {
-    let root = root();
-    let mut service = service(&root);
-    let node = node(&mut service);
-    let now = NOW.as_unix_seconds() * 1000;
-    let vouching = Vouching {
-        process: "p".to_owned(),
-        subject: Subject::Process,
-        request: Blob(vec![1, 2, 3]),
-        at: now,
-    };
-    let voucher = Signed::sign(&vouching, &node).unwrap();
-    let (identity, opened) = voucher.open::<Vouching>(service.trust(), now).unwrap();
-    assert_eq!(
-        identity.identity(),
-        &Identity::node(&platform(), "node-1").unwrap()
-    );
-    assert_eq!(opened, vouching);
-    let text = serde_json::to_string(&voucher).unwrap();
-    let shorter = Signed::sign(
-        &Vouching {
-            process: "q".to_owned(),
-            ..vouching
-        },
-        &node,
-    )
-    .unwrap();
-    let signature = |text: &str| text[text.find("\"signature\"").unwrap()..].to_owned();
-    let other = serde_json::to_string(&shorter).unwrap();
-    let text = text.replace(&signature(&text), &signature(&other));
-    let changed: Signed = serde_json::from_str(&text).unwrap();
-    assert!(matches!(
-        changed.open::<Vouching>(service.trust(), now),
-        Err(StatementError::NotSigned(_))
-    ));
-    assert!(matches!(
-        voucher.open::<Vouching>(service.trust(), now + 3_000_000),
-        Err(StatementError::Stale { .. })
-    ));
-    // Differing clocks are no verdict on the identity, and neither is an expired certificate.
-    let late = |seconds: u64| {
-        let error = voucher
-            .open::<Vouching>(service.trust(), now + seconds * 1000)
-            .unwrap_err();
-        let fault = error.fault(FaultCode::Unavailable, "");
-        (fault.code, fault.message)
-    };
-    let (code, message) = late(300);
-    assert_eq!(code, FaultCode::ClockSkew);
-    assert!(message.contains("300 s apart"), "{message}");
-    assert_eq!(late(7200).0, FaultCode::ClockSkew);
-    let stranger = self::service(&self::root());
-    assert!(matches!(
-        voucher.open::<Vouching>(stranger.trust(), now),
-        Err(StatementError::Node(_))
-    ));
-}
-
-#[test]
-fn a_certificate_of_tomorrow_proves_its_node_today() {
-    let root = root();
-    let mut service = service(&root);
-    let day = Duration::from_secs(86_400);
-    let key = KeyPair::generate().unwrap();
-    let identity = Identity::node(&platform(), "node-1").unwrap();
-    let request = key.signing_request().unwrap();
-    let tomorrow = NOW.plus(day);
-    let chain = service
-        .certify_own(identity.clone(), HERE, None, &request, day, tomorrow)
-        .unwrap();
-    let node = Credential::new(key, chain).unwrap();
-    assert!(service.trust().verify(node.chain(), NOW).is_err());
-    let now = NOW.as_unix_seconds() * 1000;
-    let vouching = Vouching {
-        process: "p".to_owned(),
-        subject: Subject::Process,
-        request: Blob(vec![1]),
-        at: now,
-    };
-    let voucher = Signed::sign(&vouching, &node).unwrap();
-    let (found, _) = voucher.open::<Vouching>(service.trust(), now).unwrap();
-    assert_eq!(found.identity(), &identity);
-    // A revoked certificate proves nothing.
-    service.revoke_by_hand("node-1", "", tomorrow).unwrap();
-    service.publish(NOW).unwrap();
-    let error = voucher.open::<Vouching>(service.trust(), now).unwrap_err();
-    assert!(matches!(
-        error,
-        StatementError::Node(sealbus_seal::VerifyError::Revoked { .. })
-    ));
-}
-
 /// Has the CA certify an agent in a process of its own.
 fn certified(service: &mut CaService, node: &Credential, process: &str) -> Result<(), Fault> {
+    certified_at(service, node, process, NOW)
+}
+
+fn certified_at(
+    service: &mut CaService,
+    node: &Credential,
+    process: &str,
+    now: Timestamp,
+) -> Result<(), Fault> {
     let vouches = service.trust().verify(node.chain(), NOW).unwrap();
     let request = Request {
         node: &vouches,
@@ -254,7 +173,7 @@ fn certified(service: &mut CaService, node: &Credential, process: &str) -> Resul
         process: Some(process),
         request: &KeyPair::generate().unwrap().signing_request().unwrap(),
     };
-    service.certify(&request, &On("node-1"), NOW).map(|_| ())
+    service.certify(&request, &On("node-1"), now).map(|_| ())
 }
 
 #[test]
@@ -343,7 +262,14 @@ fn a_revocation_costs_its_entry() {
     let rows = written
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_slice()));
-    let again = CaService::load(service.authority, Arc::new(trust.unwrap()), HOUR, rows, NOW);
+    let again = CaService::load(
+        service.authority,
+        Arc::new(trust.unwrap()),
+        HOUR,
+        rows,
+        None,
+        NOW,
+    );
     assert_eq!(again.unwrap().deny_list.digest(), digest);
 }
 
@@ -412,11 +338,80 @@ fn a_ca_that_goes_on_from_an_older_copy_is_obeyed() {
         .map(|(key, value)| (key.as_str(), value.as_slice()));
     let later = NOW.plus(Duration::from_secs(60));
     let authority = first.authority;
-    let mut restored = CaService::load(authority, Arc::new(trust()), HOUR, rows, later).unwrap();
+    let mut restored =
+        CaService::load(authority, Arc::new(trust()), HOUR, rows, None, later).unwrap();
     restored
         .revoke_process("p", None, Reason::Killed, later)
         .unwrap();
     restored.publish(later).unwrap();
     let taken = held.apply_deny_list(&restored.deny_list_since(0), later);
     assert!(taken.is_ok(), "{taken:?}");
+}
+
+#[test]
+fn the_log_goes_on_from_its_files() {
+    let root = root();
+    let mut first = service(&root);
+    // Its entries must go to files.
+    first.log = LogWriter::default();
+    node(&mut first);
+    let mut files: BTreeMap<LogFile, Vec<u8>> = BTreeMap::new();
+    let mut rows: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let keep = |service: &mut CaService, rows: &mut BTreeMap<String, Vec<u8>>| {
+        for (key, value) in service.take_rows() {
+            match value {
+                Some(value) => rows.insert(key, value),
+                None => rows.remove(&key),
+            };
+        }
+    };
+    for number in 0..600_u64 {
+        let leaf = format!("{{\"entry\":{number}}}").into_bytes();
+        let index = first.log.append(&leaf).unwrap();
+        first.rows.put_bytes(leaf_row(index), leaf);
+    }
+    keep(&mut first, &mut rows);
+    let leaves = |rows: &BTreeMap<String, Vec<u8>>| {
+        rows.keys().filter(|key| key.starts_with(LEAF_ROW)).count()
+    };
+    assert_eq!(leaves(&rows), 601);
+    let (publication, note) = first.publication().unwrap();
+    assert!(note.text().contains("\n601\n"));
+    files.extend(publication.files);
+    first.published_files(publication.head);
+    keep(&mut first, &mut rows);
+    assert_eq!(leaves(&rows), 601 - 512);
+
+    let load = |rows: &BTreeMap<String, Vec<u8>>, files: &BTreeMap<LogFile, Vec<u8>>| {
+        let roots = [root.certificate().clone()];
+        let trust = Trust::new(platform(), &roots, Duration::from_secs(10)).unwrap();
+        let authority = root.create_authority("ca", Validity::starting(NOW, HOUR * 100));
+        let read = |file: LogFile| {
+            let why = "it is not there".to_owned();
+            let found = files.get(&file).cloned();
+            found.ok_or(LogError::Unreadable { file, why })
+        };
+        let rows = rows
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_slice()));
+        CaService::load(
+            authority.unwrap(),
+            Arc::new(trust),
+            HOUR,
+            rows,
+            Some(&read),
+            NOW,
+        )
+    };
+    let again = load(&rows, &files).unwrap();
+    assert_eq!(again.log.tree(), first.log.tree());
+    // Without its files, or without an entry, nothing is certified.
+    let error = load(&rows, &BTreeMap::new()).err().unwrap();
+    assert!(matches!(error, CaServiceError::Log(_)), "{error}");
+    rows.remove(&leaf_row(550)).unwrap();
+    let error = load(&rows, &files).err().unwrap();
+    assert!(
+        matches!(error, CaServiceError::LogGap { index: 550 }),
+        "{error}"
+    );
 }

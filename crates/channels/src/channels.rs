@@ -3,6 +3,7 @@
 
 mod inlet;
 mod kept;
+mod last;
 mod publishing;
 mod request;
 mod subscription;
@@ -22,17 +23,20 @@ use tokio::sync::Notify;
 use super::declared::DeclaredChannels;
 use super::exchange::{
     Aftermath, ChannelReport, Consumer, Exchange, ExchangeConfig, Now, Outcome, SubscribeError,
-    SubscriptionOptions, SubscriptionReport,
+    SubscriptionOptions, SubscriptionReport, Undelivered,
 };
-use super::frame::Replay;
-use super::log::{ChannelLogs, Feeds};
+use super::log::{ChannelLogs, Feeds, Replay};
 use super::path::ChannelPath;
 use super::permission::ChannelPermissions;
 use super::qos::{ChannelCapabilities, Qos};
 use inlet::Inlet;
+pub use last::{LastError, LastEvents};
 pub use request::{Answers, Replies, RequestOptions};
 use sealbus_bus::{Bus, Moment, Outbox, ProcessDestination, ProcessEndpoint, WeakBus};
 pub use subscription::Subscription;
+
+/// How often it is looked whether the events of an agent that leaves have arrived.
+const ARRIVAL: Duration = Duration::from_millis(10);
 
 /// The AgentBus of a process: [`Channels::of`]. A clone is another handle to the same AgentBus.
 #[derive(Clone)]
@@ -100,6 +104,7 @@ impl Channels {
         config.absence = bus.config().hold_time;
         config.introduction = bus.config().hold_time;
         config.patience = bus.config().hold_time;
+        config.tap = bus.tap().clone();
         if let Some(transport) = bus.transport() {
             config.largest_message = transport.capabilities().largest_message;
         }
@@ -199,6 +204,9 @@ impl Channels {
         if outbox.agent().mailbox().closed().is_some() {
             return Err(SubscribeError::Detached(outbox.name().clone()));
         }
+        if outbox.bus().signs() {
+            return Err(SubscribeError::NotSigned(outbox.name().clone()));
+        }
         let wants_log = options.durable.is_some() || options.replay != Replay::Now;
         if wants_log && self.shared.logs.get().is_none() {
             return Err(SubscribeError::NoLog);
@@ -214,14 +222,47 @@ impl Channels {
         })
     }
 
+    /// The events of an agent of this process that have not arrived: those that no member of their group has, and those
+    /// that another process has not acknowledged. They can be lost if the agent leaves now.
+    pub fn undelivered(&self, agent: &str) -> Vec<Undelivered> {
+        self.shared.work(|exchange, _| exchange.undelivered(agent))
+    }
+
+    /// Waits until the events of an agent have arrived, for `limit` at most. Returns those that have not, also at once if
+    /// they wait for a group without members.
+    pub async fn until_delivered(&self, agent: &str, limit: Duration) -> Vec<Undelivered> {
+        let until = self.shared.start.elapsed() + limit;
+        loop {
+            let undelivered = self.undelivered(agent);
+            let is_over = self.shared.start.elapsed() >= until;
+            if is_over || !undelivered.iter().any(|it| it.is_awaited) {
+                return undelivered;
+            }
+            let Some(bus) = self.shared.bus.upgrade() else {
+                return undelivered;
+            };
+            // The timer belongs to the bus's runtime, whichever runtime polls this future.
+            let sleep = {
+                let _runtime = bus.runtime().enter();
+                tokio::time::sleep(ARRIVAL)
+            };
+            drop(bus);
+            sleep.await;
+        }
+    }
+
     /// The channels in use, by path.
     pub fn channels(&self) -> Vec<ChannelReport> {
         self.shared.exchange.lock().channel_reports()
     }
 
-    /// All subscriptions, of this process and of other processes.
+    /// All subscriptions, of this process and of other processes. The first call asks the other processes for theirs, which
+    /// takes time: see [`ready`](Self::ready).
     pub fn subscriptions(&self) -> Vec<SubscriptionReport> {
-        self.shared.exchange.lock().subscription_reports()
+        self.shared.work(|exchange, now| {
+            exchange.take_interest(now);
+            exchange.subscription_reports()
+        })
     }
 }
 

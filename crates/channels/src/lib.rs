@@ -32,21 +32,23 @@ mod queue;
 pub use address::{
     AddressError, AddressProblem, AddressScheme, ChannelAddress, ChannelOwner, MAX_ADDRESS_LENGTH,
 };
-pub use channels::{Answers, Channels, Replies, RequestOptions, Subscription};
+pub use channels::{
+    Answers, Channels, LastError, LastEvents, Replies, RequestOptions, Subscription,
+};
 pub use declared::DeclaredChannels;
 pub use event::{ChannelHeader, EventParts, Logged, Mechanism, ReceivedEvent, RequestId};
 pub use exchange::{
     ChannelReport, Ended, PublishError, Reach, SubscribeError, SubscriptionOptions,
-    SubscriptionReport,
+    SubscriptionReport, Undelivered,
 };
 pub use filter::{
-    ChannelFilter, EvaluationError, FilterError, FilterProblem, MAX_FILTER_COST, MAX_FILTER_DEPTH,
-    MAX_FILTER_LENGTH, MAX_PATTERN_SIZE,
+    ChannelFilter, EvaluationError, EventKey, FilterError, FilterProblem, MAX_FILTER_COST,
+    MAX_FILTER_DEPTH, MAX_FILTER_LENGTH, MAX_KEY_LENGTH, MAX_PATTERN_SIZE,
 };
 pub use flow::{FlowPolicy, QueueLimits, UnknownFlowPolicy};
 pub use log::{
     ChannelLogs, DamagedLog, EventToKeep, LogCursor, LogPart, LogPlace, LogReading, LogRetention,
-    LoggedEvent, NotRead,
+    LoggedEvent, NotRead, Replay,
 };
 pub use path::{
     ChannelPath, MAX_LEVEL_LENGTH, MAX_LEVELS, MAX_PATH_LENGTH, PathError, PathProblem,

@@ -387,6 +387,12 @@ impl<T> SubscriptionQueue<T> {
         })
     }
 
+    /// The items, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        let lanes = self.lanes.iter().flatten();
+        lanes.chain(self.held.values()).map(|entry| &entry.item)
+    }
+
     /// Takes out all items, in the order in which they would have been handed out. Held items come last.
     pub fn drain(&mut self) -> Vec<T> {
         self.expiring.clear();

@@ -8,26 +8,38 @@ mod demo;
 mod directory;
 mod gateway;
 mod language;
+mod listing;
 mod messages;
+mod platform;
+mod watching;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sealbus_manifest::isolation::Isolation;
-use sealbus_seal::SecurityLevel;
-
 use sealbus_bus::Lifetime;
+use sealbus_manifest::isolation::Isolation;
 
-pub(crate) use self::agents::{Kill, Logs, Move, Ps, Start, Ticket};
+pub(crate) use self::agents::{Kill, Logs, Move, Ps, Restart, Start, Stop, Ticket};
 pub(crate) use self::broker::{Broker, BrokerRabbitMq};
-pub(crate) use self::certificates::{Ca, CaList, CaLog, CaRevoke};
-pub(crate) use self::channels::{Channel, ChannelPublish, ChannelRequest, ChannelTail, Since};
+pub(crate) use self::certificates::{
+    Ca, CaList, CaLog, CaLogCommand, CaLogVerify, CaMonitor, CaRevoke, LogSource,
+};
+pub(crate) use self::channels::{
+    Channel, ChannelLast, ChannelPublish, ChannelRequest, ChannelTail, Since,
+};
 pub(crate) use self::demo::{AttackKind, Demo, DemoAgent, DemoAttack, DemoRole, DemoTransport};
-pub(crate) use self::directory::{Df, DfFederate, DfRegister, DfSearch};
-pub(crate) use self::gateway::{Gateway, GatewayAllow, GatewayDeny};
+pub(crate) use self::directory::{Df, DfDeregister, DfFederate, DfRegister, DfSearch};
+pub(crate) use self::gateway::{Gateway, GatewayAllow, GatewayDeny, GatewayKey, Mcp};
 pub(crate) use self::language::{Acl, AclConvert, AclExplain, AclValidate};
+pub(crate) use self::listing::Listing;
 pub(crate) use self::messages::{Mailbox, Send};
+pub(crate) use self::platform::{
+    Apply, Backup, Describe, DescribeAgent, DescribeChannel, DescribeNode, Doctor, Down, New,
+    Restore, Status, Template, Up,
+};
+pub(crate) use self::watching::{Sniff, Top, TopList, TopSort, Window};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -74,6 +86,24 @@ pub(crate) struct General {
     pub(crate) color: Color,
 }
 
+impl General {
+    /// The options among words that are still being typed, and the variables of the environment.
+    pub(crate) fn of_typed(words: &[OsString]) -> Self {
+        let option = |name: &str, variable: &str| {
+            let typed = words.windows(2).find(|pair| pair[0] == name);
+            let typed = typed.map(|pair| pair[1].clone());
+            typed.or_else(|| std::env::var_os(variable))
+        };
+        let platform = option("--platform", "SEALBUS_PLATFORM");
+        Self {
+            json: false,
+            state: option("--state", "SEALBUS_STATE").map(PathBuf::from),
+            platform: platform.and_then(|name| name.into_string().ok()),
+            color: Color::Auto,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     Auto,
@@ -83,10 +113,31 @@ pub(crate) enum Color {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Make a project: agents, a manifest and a test
+    #[command(after_help = "Example: sealbus new bookshop && cd bookshop && sealbus up")]
+    New(New),
+    /// Look for what would keep a platform from running on this machine, and say what to do
+    #[command(after_help = "Example: sealbus doctor platform.toml")]
+    Doctor(Doctor),
     /// Start a platform: a Master with its CA service, AMS and DF, a Remote Node, and the agents
     /// of a manifest
     #[command(after_help = "Example: sealbus up platform.toml")]
     Up(Up),
+    /// Change a running platform to what its changed manifest says
+    #[command(after_help = "Example: sealbus apply platform.toml --dry-run")]
+    Apply(Apply),
+    /// End a platform: its agents, its nodes and its Master
+    #[command(after_help = "Example: sealbus down --timeout 30s")]
+    Down(Down),
+    /// Write a backup of the running platform's state to a file
+    #[command(after_help = "Example: sealbus backup factory.backup")]
+    Backup(Backup),
+    /// Restore the state of a platform whose Master is lost from a backup
+    #[command(after_help = "Example: sealbus restore factory.backup && sealbus up platform.toml")]
+    Restore(Restore),
+    /// Show the platform as a whole; for probes, the exit code says whether it works
+    #[command(after_help = "Example: sealbus status --nodes 3 --agent seller-1")]
+    Status(Status),
     /// Start a Remote Node on this machine that joins a running platform
     #[command(after_help = "Example: sealbus node --join 192.0.2.10:7400 --token \"$(cat token)\"")]
     Node(Node),
@@ -101,18 +152,24 @@ pub(crate) enum Command {
     Ps(Ps),
     /// Show the Remote Nodes
     #[command(after_help = "Example: sealbus nodes --json")]
-    Nodes,
+    Nodes(Listing),
+    /// Show all that is known of one agent, node or channel
+    #[command(subcommand)]
+    Describe(Describe),
     /// Send a message to an agent and, if asked, wait for the reply
     #[command(
-        after_help = "Example: sealbus send seller-1 'ready?' --performative query-if --wait 5s"
+        after_help = "Example: sealbus send seller-1 'ready?' --performative query-if --timeout 5s"
     )]
     Send(Send),
-    /// Search the directory facilitator, or register a service with it
+    /// Search the directory facilitator, and register and deregister services
     #[command(subcommand)]
     Df(Df),
-    /// Show and change the rules for other platforms
+    /// Show and change the rules for other platforms, and make keys for hosts of language models
     #[command(subcommand)]
     Gateway(Gateway),
+    /// Serve a host of language models over standard input and output, as an agent of the platform
+    #[command(after_help = "Example: sealbus mcp assistant")]
+    Mcp(Mcp),
     /// Set up a message broker, and show its state
     #[command(subcommand)]
     Broker(Broker),
@@ -122,15 +179,32 @@ pub(crate) enum Command {
     /// Start an agent of the manifest again after it has ended or was killed
     #[command(after_help = "Example: sealbus start seller-1")]
     Start(Start),
-    /// End an agent and revoke its certificate
+    /// Let an agent leave, and revoke its certificate; after the timeout it is ended
+    #[command(after_help = "Example: sealbus stop seller-1 --timeout 1m")]
+    Stop(Stop),
+    /// Stop an agent of the manifest and start it again
+    #[command(after_help = "Example: sealbus restart seller-1")]
+    Restart(Restart),
+    /// End an agent at once and revoke its certificate
     #[command(after_help = "Example: sealbus kill seller-1")]
     Kill(Kill),
     /// Move an agent, its state and its waiting messages to another node
     #[command(after_help = "Example: sealbus move seller-1 node-2")]
     Move(Move),
-    /// Show the output of an agent
+    /// Show what agents print
     #[command(after_help = "Example: sealbus logs seller-1 --follow")]
     Logs(Logs),
+    /// Show agents, channels and processes by messages a second, waiting messages and errors
+    #[command(after_help = "Example: sealbus top --sort waiting")]
+    Top(Top),
+    /// Show messages as they arrive, and refused attempts: who wrote to whom, how it is known, and
+    /// in which conversation
+    #[command(after_help = "Example: sealbus sniff seller-1 'buyer-*' --performative cfp,propose")]
+    Sniff(Sniff),
+    /// Show the platform in a browser: agents, who talks to whom, conversations, and what is
+    /// refused
+    #[command(after_help = "Example: sealbus window --port 7500")]
+    Window(Window),
     /// Show the messages that wait for an agent that is away
     #[command(after_help = "Example: sealbus mailbox buyer-1 --json")]
     Mailbox(Mailbox),
@@ -150,29 +224,17 @@ pub(crate) enum Command {
     /// Convert, explain and validate ACL messages
     #[command(subcommand)]
     Acl(Acl),
-    /// Print the completion script of a shell
+    /// Print the completion script of a shell; it completes the names of agents and nodes too
     #[command(
         after_help = "Example: sealbus completion bash > ~/.local/share/bash-completion/completions/sealbus"
     )]
     Completion(Completion),
+    /// Write the manual pages
+    #[command(after_help = "Example: sealbus man ~/.local/share/man/man1")]
+    Man(Man),
     /// Show the version and the build
     #[command(after_help = "Example: sealbus version --json")]
     Version,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Up {
-    /// The manifest [default: platform.toml if it exists, else a platform without agents]
-    #[arg(value_name = "MANIFEST")]
-    pub(crate) manifest: Option<PathBuf>,
-    /// Security level, in place of the manifest's
-    #[arg(long)]
-    pub(crate) level: Option<SecurityLevel>,
-    /// Check the manifest and start nothing
-    #[arg(long)]
-    pub(crate) check: bool,
-    #[command(flatten)]
-    pub(crate) isolation: IsolationArguments,
 }
 
 /// How nodes isolate programs.
@@ -218,12 +280,14 @@ pub(crate) struct Node {
     /// Address of the Master, as `sealbus token` shows it
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) join: Option<String>,
-    /// The one-time token; without it the node uses the certificate kept from its last run
+    /// The one-time token, or `-` for standard input; without it the node uses the certificate
+    /// kept from its last run
     #[arg(
         long,
         env = "SEALBUS_TOKEN",
         hide_env_values = true,
-        value_name = "TOKEN"
+        value_name = "TOKEN",
+        allow_hyphen_values = true
     )]
     pub(crate) token: Option<String>,
     /// Name of the node [default: the token's]
@@ -232,6 +296,9 @@ pub(crate) struct Node {
     /// Address at which other machines reach this node [default: the one used to reach the Master]
     #[arg(long, value_name = "IP")]
     pub(crate) address: Option<std::net::IpAddr>,
+    /// Address for Prometheus, such as 127.0.0.1:9464, which serves the node's numbers at /metrics
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
     #[command(flatten)]
     pub(crate) isolation: IsolationArguments,
     /// Folder that programs must not see, besides the node's state directory; may be given several
@@ -258,6 +325,31 @@ pub(crate) struct Completion {
     /// The shell
     #[arg(value_name = "SHELL")]
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Folder for the pages, one for each command
+    #[arg(value_name = "DIRECTORY")]
+    pub(crate) directory: PathBuf,
+}
+
+impl Command {
+    /// How often the command shows its listing again, if it does.
+    pub(crate) fn watch(&self) -> Option<Lifetime> {
+        let watch = match self {
+            Self::Ps(ps) => ps.watch,
+            Self::Nodes(listing)
+            | Self::Gateway(Gateway::List(listing) | Gateway::Counters(listing))
+            | Self::Broker(Broker::Status(listing) | Broker::DeadLetters(listing)) => listing.watch,
+            Self::Status(status) => status.watch,
+            Self::Df(Df::Search(search)) => search.watch,
+            Self::Mailbox(mailbox) => mailbox.watch,
+            Self::Ca(Ca::List(list)) => list.watch,
+            _ => return None,
+        };
+        watch.watch
+    }
 }
 
 #[cfg(test)]
@@ -287,6 +379,30 @@ mod tests {
         for command in arguments.get_subcommands() {
             check(command, &global);
         }
+    }
+
+    #[test]
+    fn a_listing_is_watched_as_often_as_asked() {
+        let watch = |typed: &[&str]| {
+            let typed = [&["sealbus"], typed].concat();
+            Arguments::try_parse_from(typed).unwrap().command.watch()
+        };
+        let seconds = |number| Some(Lifetime(std::time::Duration::from_secs(number)));
+        assert_eq!(watch(&["ps"]), None);
+        assert_eq!(watch(&["ps", "--watch"]), seconds(2));
+        assert_eq!(watch(&["gateway", "list", "--watch=1m"]), seconds(60));
+        // What follows is the agent, not the time.
+        assert_eq!(watch(&["mailbox", "--watch", "buyer-1"]), seconds(2));
+        assert!(Arguments::try_parse_from(["sealbus", "ps", "--watch=soon"]).is_err());
+    }
+
+    #[test]
+    fn the_platform_is_known_while_a_command_is_typed() {
+        let words = [
+            "sealbus", "--", "sealbus", "--state", "/there", "kill", "wor",
+        ];
+        let general = General::of_typed(&words.map(OsString::from));
+        assert_eq!(general.state, Some(PathBuf::from("/there")));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sealbus_bus::Lifetime;
 use sealbus_control::admin::{AdminAnswer, AdminRequest};
 use sealbus_control::ask::Ask;
 use sealbus_control::operators::{self, socket_in};
@@ -19,6 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A connection to a running Master.
 pub(crate) struct Connection {
     caller: Caller,
+    patience: Duration,
 }
 
 impl Connection {
@@ -27,10 +29,36 @@ impl Connection {
         Self::to(&running(general)?).await
     }
 
+    /// Like [`open`](Self::open), with a Master that must answer this soon.
+    pub(crate) async fn open_within(
+        general: &General,
+        patience: Duration,
+    ) -> Result<Self, CliError> {
+        let directory = running(general)?;
+        let opened = tokio::time::timeout(patience, Self::to(&directory)).await;
+        let opened = opened.map_err(|_| CliError::Failed {
+            message: format!(
+                "the Master at {} did not answer within {}",
+                directory.display(),
+                Lifetime(patience)
+            ),
+            help: Some(
+                "wait longer with --timeout; `sealbus doctor` examines this machine".to_owned(),
+            ),
+        })?;
+        Ok(Self {
+            patience,
+            ..opened?
+        })
+    }
+
     /// Connects to the platform behind a state directory.
     pub(crate) async fn to(directory: &Path) -> Result<Self, CliError> {
         match operators::connect(directory).await {
-            Ok(caller) => Ok(Self { caller }),
+            Ok(caller) => Ok(Self {
+                caller,
+                patience: PATIENCE,
+            }),
             Err(fault) if fault.code == FaultCode::Unavailable => Err(CliError::NoPlatform {
                 directory: directory.to_owned(),
             }),
@@ -46,10 +74,12 @@ impl Connection {
         let request: AdminRequest = ask.into();
         let asked = match &request {
             AdminRequest::Send { message } => message.wait,
-            AdminRequest::Kill { grace, .. } | AdminRequest::Shutdown { grace } => *grace,
+            AdminRequest::Kill { grace, .. }
+            | AdminRequest::Apply { grace, .. }
+            | AdminRequest::Shutdown { grace } => *grace,
             _ => 0,
         };
-        let patience = PATIENCE + Duration::from_millis(asked);
+        let patience = self.patience + Duration::from_millis(asked);
         Ok(A::take(self.caller.ask(&request, patience).await?)?)
     }
 }
@@ -88,7 +118,7 @@ impl From<Fault> for CliError {
 }
 
 /// The state directory of the chosen platform.
-fn running(general: &General) -> Result<PathBuf, CliError> {
+pub(crate) fn running(general: &General) -> Result<PathBuf, CliError> {
     if let Some(directory) = &general.state {
         return Ok(directory.clone());
     }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use annotate_snippets::{Group, Level, Renderer};
-use sealbus_control::text::printable_but;
+use sealbus_control::text::{printable_but, printable_json};
 use sealbus_manifest::ManifestError;
+use sealbus_window::RecordingError;
 use serde_json::json;
 
 use crate::output::is_layout;
@@ -72,6 +73,26 @@ pub(crate) enum CliError {
     Manifest(ManifestError),
 }
 
+impl From<RecordingError> for CliError {
+    fn from(error: RecordingError) -> Self {
+        match error {
+            RecordingError::File {
+                action,
+                path,
+                source,
+            } => Self::File {
+                action,
+                path,
+                source,
+            },
+            RecordingError::Damaged { .. } => Self::Failed {
+                message: error.to_string(),
+                help: Some("name a file that `sealbus sniff --record` wrote".to_owned()),
+            },
+        }
+    }
+}
+
 impl CliError {
     /// The process's exit code, as listed in the help of `sealbus`.
     pub(crate) fn exit_code(&self) -> ExitCode {
@@ -82,6 +103,19 @@ impl CliError {
             Self::Refused { .. } => 5,
             Self::File { .. } | Self::Failed { .. } | Self::Manifest(_) => 1,
         })
+    }
+
+    /// Makes the error of a file or stream out of the system's error. The action is `read`, `write`, `create`.
+    pub(crate) fn file(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl Fn(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File {
+            action,
+            path: path.clone(),
+            source,
+        }
     }
 
     /// What to do about the error.
@@ -101,7 +135,7 @@ impl CliError {
     pub(crate) fn print(self, as_json: bool) {
         if as_json {
             let text = json!({ "error": self.to_string(), "help": self.help() });
-            anstream::eprintln!("{text}");
+            anstream::eprintln!("{}", printable_json(text.to_string()));
         } else {
             anstream::eprintln!("{}", self.report());
         }

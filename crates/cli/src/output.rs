@@ -7,7 +7,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sealbus_control::text::{printable, printable_but};
+use sealbus_control::text::{printable, printable_but, printable_json};
 use serde::Serialize;
 
 use crate::arguments::{Color, General};
@@ -21,6 +21,7 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(crate) struct Output {
     json: bool,
     coloured: bool,
+    again: bool,
 }
 
 impl Output {
@@ -41,6 +42,29 @@ impl Output {
         Self {
             json: general.json,
             coloured: colours,
+            again: false,
+        }
+    }
+
+    /// The output of a command that shows its result again and again: programs get one JSON value a line, and a terminal
+    /// shows only the latest result.
+    pub(crate) fn again_and_again(self) -> Self {
+        Self {
+            again: true,
+            ..self
+        }
+    }
+
+    /// Makes room for the next result of a command that shows its result again and again.
+    pub(crate) fn begin_again(self) {
+        if self.json {
+            return;
+        }
+        if std::io::stdout().is_terminal() {
+            // The cursor goes to the corner, and the screen is cleared from there on.
+            anstream::print!("\u{1b}[H\u{1b}[2J");
+        } else {
+            anstream::println!();
         }
     }
 
@@ -56,9 +80,11 @@ impl Output {
 
     /// Prints a sentence for people. Programs get the value instead.
     pub(crate) fn show(self, value: &impl Serialize, text: impl FnOnce() -> String) {
-        if self.json {
+        if self.again {
+            self.line(value, text);
+        } else if self.json {
             match serde_json::to_string_pretty(value) {
-                Ok(json) => anstream::println!("{json}"),
+                Ok(json) => anstream::println!("{}", printable_json(json)),
                 Err(error) => anstream::eprintln!("cannot print the result as JSON: {error}"),
             }
         } else {
@@ -70,7 +96,7 @@ impl Output {
     pub(crate) fn line(self, value: &impl Serialize, text: impl FnOnce() -> String) {
         if self.json {
             match serde_json::to_string(value) {
-                Ok(json) => anstream::println!("{json}"),
+                Ok(json) => anstream::println!("{}", printable_json(json)),
                 Err(error) => anstream::eprintln!("cannot print the result as JSON: {error}"),
             }
         } else {

@@ -14,11 +14,18 @@ use sealbus_bus::{Mailbox, MailboxLimits};
 use sealbus_bus::{Provenance, ReceivedMessage};
 use sealbus_bus::{SendError, TrySendError, UndeliverableReason};
 
-/// Sends `count` numbered messages, some of which go in pieces.
+/// Sends `count` numbered messages, some of which go in pieces: by turns one after the other, and many at once.
 async fn send_all(outbox: &Outbox, receiver: &str, count: u64) -> Outcome {
-    for number in 0..count {
-        let message = inform(receiver, content(number))?;
-        soon("room for a message", outbox.send(message)).await??;
+    let mut numbers = (0..count).peekable();
+    while numbers.peek().is_some() {
+        for number in numbers.by_ref().take(100) {
+            let message = inform(receiver, content(number))?;
+            soon("room for a message", outbox.send(message)).await??;
+        }
+        let row = numbers.by_ref().take(150);
+        let row = row.map(|number| inform(receiver, content(number)));
+        let row: Vec<AclMessage> = row.collect::<Result<_, _>>()?;
+        soon("room for many messages", outbox.send_many(row)).await??;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Persistent channels: the events that nodes keep, whatever transport carries the rest.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,10 +10,9 @@ use super::{Failure, Outcome, Promise, Verdict, check, number, soon};
 use sealbus_bus::Acknowledgement;
 use sealbus_bus::BoxFuture;
 use sealbus_bus::Outbox;
-use sealbus_channels::frame::Replay;
 use sealbus_channels::{
-    ChannelPath, Channels, Moment, Persistence, Qos, Reach, ReceivedEvent, Subscription,
-    SubscriptionOptions,
+    ChannelPath, Channels, EventKey, Moment, Persistence, Qos, Reach, ReceivedEvent, Replay,
+    Subscription, SubscriptionOptions,
 };
 
 /// A way to run a platform whose nodes keep events. The crate above this one provides logs, so its tests implement this
@@ -45,6 +44,7 @@ pub async fn run_kept(setting: &dyn KeepingSetting, promise: Promise) -> Result<
         let world = setting.open().await;
         match promise {
             Promise::Replay => replay(&*world).await,
+            Promise::LastPerKey => last_per_key(&*world).await,
             Promise::Durable => durable(&*world).await,
             Promise::Acknowledged => acknowledged(&*world).await,
             Promise::Retention => retention(&*world).await,
@@ -65,15 +65,27 @@ pub async fn run_kept(setting: &dyn KeepingSetting, promise: Promise) -> Result<
 const ALL: &str = "/kept/all";
 const FEW: &str = "/kept/few";
 
-/// Publishes, and returns when the event is on disk.
-async fn publish(outbox: &Outbox, channel: &str, text: u64) -> Result<Reach, Failure> {
-    let channel: ChannelPath = channel.parse()?;
-    let qos = Qos {
+fn kept() -> Qos {
+    Qos {
         persistence: Persistence::Persistent,
         acknowledgement: Some(Acknowledgement::OnDisk),
         ..Qos::default()
-    };
+    }
+}
+
+/// Publishes, and returns when the event is on disk.
+async fn publish(outbox: &Outbox, channel: &str, text: u64) -> Result<Reach, Failure> {
     let message = AclMessage::new(Performative::Inform).with_content(text.to_string());
+    publish_message(outbox, channel, message).await
+}
+
+async fn publish_message(
+    outbox: &Outbox,
+    channel: &str,
+    message: AclMessage,
+) -> Result<Reach, Failure> {
+    let channel: ChannelPath = channel.parse()?;
+    let qos = kept();
     let channels = Channels::of(outbox.bus());
     let publishing = channels.publish(outbox, &channel, &qos, message);
     let reach = soon("the acknowledgement of an event", publishing).await??;
@@ -149,6 +161,87 @@ async fn replay(world: &dyn KeepingWorld) -> Outcome {
         publish(&publisher, ALL, news).await?;
         for each in [&mut all, &mut number, &mut count, &mut time] {
             take(each, [news]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A late subscriber gets the last event of each key, from whichever node, and then every new event. One question brings
+/// the same events. A channel that keeps nothing is refused by name.
+async fn last_per_key(world: &dyn KeepingWorld) -> Outcome {
+    let sensors = ["red", "green", "blue"];
+    let publishers = [
+        world.agent(0, "publisher-0").await,
+        world.agent(1, "publisher-1").await,
+    ];
+    let reading = |sensor: &str, value: u64| {
+        AclMessage::new(Performative::Inform)
+            .with_content(value.to_string())
+            .with_user_defined("X-sensor", sensor)
+    };
+    let key: EventKey = "properties.sensor".parse()?;
+    let mut expected = HashMap::new();
+    for value in 1..=12 {
+        // Each sensor is heard on both nodes by turns.
+        let sensor = sensors[value % 3];
+        let publisher = &publishers[value / 3 % 2];
+        let value = value as u64;
+        let published = Moment::from(SystemTime::now());
+        publish_message(publisher, ALL, reading(sensor, value)).await?;
+        expected.insert(sensor.to_owned(), value);
+        // Nodes are compared by milliseconds.
+        while Moment::from(SystemTime::now()) <= published {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    // It has no key, and so no last value.
+    publish(&publishers[0], ALL, 99).await?;
+    let channels = Channels::of(publishers[0].bus());
+    let (never, usual) = ("/never/kept".parse()?, Qos::default());
+    let transient = channels.last(&publishers[0], &never, &usual, &key, "", super::LONG);
+    match soon("a refusal", transient).await? {
+        Err(error) if error.to_string().contains("last-per-key") => {}
+        other => {
+            return Err(Failure::new(format!(
+                "the last events of a transient channel: {other:?}"
+            )));
+        }
+    }
+    for (process, publisher) in publishers.iter().enumerate() {
+        let reader = world.agent(process, &format!("reader-{process}")).await;
+        let channels = Channels::of(reader.bus());
+        let (path, qos): (ChannelPath, _) = (ALL.parse()?, kept());
+        let asking = channels.last(&reader, &path, &qos, &key, "", super::LONG);
+        let last = soon("the last events", asking).await??;
+        check(last.unanswered.is_empty(), || {
+            format!("no word from {:?}", last.unanswered)
+        })?;
+        check(last.filter_errors.0 == 1, || {
+            format!("an event without the key: {:?}", last.filter_errors)
+        })?;
+        let mut asked = Vec::new();
+        for event in &last.events {
+            asked.push(number(&event.message)?);
+        }
+        let mut all: Vec<u64> = expected.values().copied().collect();
+        all.sort_unstable();
+        check(asked == all, || {
+            format!("{asked:?} are the last events, and not {all:?}")
+        })?;
+        let mut late = subscribe(&reader, Replay::LastPerKey(key.clone()), None)?;
+        let mut begun = Vec::new();
+        for _ in &all {
+            begun.push(number(&next(&mut late).await?.message)?);
+        }
+        begun.sort_unstable();
+        check(begun == all, || {
+            format!("a late subscription begins with {begun:?} and not {all:?}")
+        })?;
+        for value in 0..3 {
+            let value = 100 * (process as u64 + 1) + value;
+            publish_message(publisher, ALL, reading("red", value)).await?;
+            take(&mut late, [value]).await?;
+            expected.insert("red".to_owned(), value);
         }
     }
     Ok(())

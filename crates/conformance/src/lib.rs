@@ -164,9 +164,11 @@ pub async fn run(setting: &dyn Setting, promise: Promise) -> Result<Verdict, Fai
             Promise::GroupCrash => groups::crash(&*world).await,
             Promise::Rights => channels::rights(&*world).await,
             Promise::RefusedByName => channels::refused_by_name(&*world).await,
-            Promise::Replay | Promise::Durable | Promise::Acknowledged | Promise::Retention => {
-                Err(Failure::new("logs are tried by `run_kept`"))
-            }
+            Promise::Replay
+            | Promise::LastPerKey
+            | Promise::Durable
+            | Promise::Acknowledged
+            | Promise::Retention => Err(Failure::new("logs are tried by `run_kept`")),
         }?;
         Ok(Verdict::Kept)
     };
@@ -188,13 +190,15 @@ fn not_claimed(world: &dyn World, promise: Promise) -> Outcome {
     };
     let capabilities = transport.capabilities();
     let is_claimed = match promise {
-        Promise::Resume | Promise::FramesResume | Promise::EventsResume => capabilities.resumes,
+        Promise::Resume | Promise::FramesResume => capabilities.resumes,
+        Promise::EventsResume => capabilities.resumes && !world.bus(0).signs(),
         Promise::PushBack | Promise::PushBackAlone | Promise::FramesPushBack => {
             capabilities.pushes_back
         }
         // The level says so.
         Promise::RevokedSender | Promise::ForgedSender => false,
-        // Channels need frames. A transport without frames says so when a channel is asked for.
+        // Channels need frames. A transport without frames says so when a channel is asked for. Where agents sign, their
+        // AgentBus says that it does not.
         Promise::Frames
         | Promise::Events
         | Promise::Directed
@@ -207,7 +211,7 @@ fn not_claimed(world: &dyn World, promise: Promise) -> Outcome {
         | Promise::Group
         | Promise::GroupCrash
         | Promise::Rights
-        | Promise::RefusedByName => frames::are_offered(world),
+        | Promise::RefusedByName => frames::are_offered(world) && !world.bus(0).signs(),
         Promise::Order
         | Promise::Receivers
         | Promise::Crash
@@ -215,6 +219,7 @@ fn not_claimed(world: &dyn World, promise: Promise) -> Outcome {
         | Promise::ComesBack
         | Promise::SizeLimit
         | Promise::Replay
+        | Promise::LastPerKey
         | Promise::Durable
         | Promise::Acknowledged
         | Promise::Retention => {

@@ -62,6 +62,8 @@ pub enum Promise {
     RefusedByName,
     /// A late subscriber reads persistent channels from a time, a count or a number on.
     Replay,
+    /// A late subscriber, or a question, gets the last event of each key.
+    LastPerKey,
     /// A durable subscription goes on where it stopped.
     Durable,
     /// An acknowledged event is not lost when every node that keeps it ends.
@@ -72,8 +74,9 @@ pub enum Promise {
 
 impl Promise {
     /// The promises about logs, which come last in the table.
-    pub const OF_LOGS: [Self; 4] = [
+    pub const OF_LOGS: [Self; 5] = [
         Self::Replay,
+        Self::LastPerKey,
         Self::Durable,
         Self::Acknowledged,
         Self::Retention,
@@ -141,6 +144,7 @@ impl Promise {
             Self::Rights => "rights",
             Self::RefusedByName => "refused-by-name",
             Self::Replay => "replay",
+            Self::LastPerKey => "last-per-key",
             Self::Durable => "durable",
             Self::Acknowledged => "acknowledged",
             Self::Retention => "retention",
@@ -192,6 +196,7 @@ impl Promise {
             Self::Replay => {
                 "persistent channels: late joiners read from a time, a count or a number on"
             }
+            Self::LastPerKey => "persistent channels: late joiners get the last event of each key",
             Self::Durable => {
                 "persistent channels: durable subscriptions continue where they stopped"
             }

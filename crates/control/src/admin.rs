@@ -5,12 +5,14 @@ mod nodes;
 
 use std::net::{IpAddr, SocketAddr};
 
-use sealbus_gateways::http::{GatewayPolicy, GatewayRule};
+use sealbus_gateways::{GatewayPolicy, GatewayRule};
+use sealbus_manifest::{Difference, Manifest};
 use serde::{Deserialize, Serialize};
 
 use super::channel_log::KeptLog;
 use super::node::{GatewayStatus, LogPosition, LogText};
 use super::post::WaitingLetter;
+use super::traffic::{Traffic, Watch};
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};
 use crate::ask::conversation;
 
@@ -40,17 +42,30 @@ conversation! {
         Ticket {
             /// Local name of the agent that may use it.
             agent: String,
+            /// Local names of further agents of the same process.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            others: Vec<String>,
             /// The node to attach to; without it the least loaded.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             node: Option<String>,
             /// Lifetime of the ticket in seconds.
             lifetime: u64,
         } -> IssuedSecret;
-        /// Start the agents of a manifest. The manifest is already validated, and the Master validates it again.
-        Start {
-            /// The manifest's agents.
-            agents: Vec<sealbus_manifest::AgentEntry>,
-        } -> Vec<AgentStatus>;
+        /// What putting a manifest in force would change.
+        Compare {
+            /// The manifest.
+            wanted: Box<Manifest>,
+        } -> Difference;
+        /// Put a manifest in force: start, stop, restart and change what differs from the one in force.
+        Apply {
+            /// The manifest.
+            wanted: Box<Manifest>,
+            /// The difference that the operator agreed to; none for the first manifest.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            agreed: Option<Difference>,
+            /// Milliseconds that agents have to leave by themselves.
+            grace: u64,
+        } -> ();
         /// Restart an agent of a manifest that has ended, with its process.
         StartAgain {
             /// Local name.
@@ -84,6 +99,14 @@ conversation! {
         } -> Mailbox;
         /// The kept events of persistent channels, on all nodes.
         ChannelLogs -> ChannelLogs;
+        /// What passes through the platform's processes.
+        Observe {
+            /// The messages to watch.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            watch: Option<Watch>,
+        } -> Traffic;
+        /// From now on this connection only reads.
+        Narrow -> ();
         /// Events of the certification log from a sequence number on.
         CertificationEvents {
             /// The first sequence number.
@@ -133,6 +156,14 @@ conversation! {
             #[serde(default, skip_serializing_if = "Option::is_none")]
             lease: Option<u64>,
         } -> ();
+        /// Remove an agent's services from the DF, with the operator's authority.
+        DfDeregister {
+            /// Local name of the agent, which may have ended.
+            agent: String,
+            /// Name of the service. Without it all services of the agent.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            service_name: Option<String>,
+        } -> ();
         /// The gateway: its addresses, rules and counters.
         Gateway -> GatewayState;
         /// Let another platform write to agents of this one.
@@ -161,6 +192,16 @@ conversation! {
             /// The broker's signing request (PKCS #10).
             request: Blob,
         } -> CertifiedBroker;
+        /// Make a backup of the platform's state. One is kept at a time, until all of it was read.
+        Backup {
+            /// Whether it has the private keys of the root and the CA.
+            keys: bool,
+        } -> BackupMade;
+        /// A piece of the backup that was made last. An empty one follows the last.
+        BackupPiece {
+            /// Where it begins, in bytes.
+            from: u64,
+        } -> Blob;
         /// End all agents, nodes and the Master.
         Shutdown {
             /// Milliseconds that agents have to leave by themselves.
@@ -170,8 +211,10 @@ conversation! {
     /// The Master's answers to an operator.
     pub enum AdminAnswer ("answer") {
         Status(PlatformStatus);
+        Difference(Difference);
         Mailbox(Mailbox);
         ChannelLogs(ChannelLogs);
+        Traffic(Traffic);
         Nodes { nodes: Vec<NodeStatus> };
         Agents { agents: Vec<AgentStatus> };
         Refusals { records: Vec<RefusalRecord> };
@@ -187,8 +230,62 @@ conversation! {
         Moved(Moved);
         Broker(BrokerStatus);
         BrokerCertified(CertifiedBroker);
+        BackupMade(BackupMade);
+        BackupPiece { bytes: Blob };
         Done;
     }
+}
+
+impl AdminRequest {
+    /// Whether the request changes nothing, and its answer holds no secret and no content of messages.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            Self::Status
+            | Self::Nodes
+            | Self::Agents
+            | Self::Refusals
+            | Self::Log { .. }
+            | Self::ChannelLogs
+            | Self::Observe { .. }
+            | Self::Narrow
+            | Self::CertificationEvents { .. }
+            | Self::Certificates { .. }
+            | Self::Root
+            | Self::Checkpoint
+            | Self::DfSearch { .. }
+            | Self::Gateway
+            | Self::Broker => true,
+            Self::Token { .. }
+            | Self::Ticket { .. }
+            // A reader could guess the values of variables, one by one.
+            | Self::Compare { .. }
+            | Self::Apply { .. }
+            | Self::StartAgain { .. }
+            | Self::Kill { .. }
+            | Self::Move { .. }
+            | Self::Mailbox { .. }
+            | Self::Revoke { .. }
+            | Self::Send { .. }
+            | Self::DfRegister { .. }
+            | Self::DfDeregister { .. }
+            | Self::GatewayAllow { .. }
+            | Self::GatewayDeny { .. }
+            | Self::Federate { .. }
+            | Self::CertifyBroker { .. }
+            | Self::Backup { .. }
+            | Self::BackupPiece { .. }
+            | Self::Shutdown { .. } => false,
+        }
+    }
+}
+
+/// A backup that was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupMade {
+    /// Its length in bytes.
+    pub length: u64,
+    /// When it was made.
+    pub made: UnixMillis,
 }
 
 /// A message an operator sends.
@@ -306,6 +403,18 @@ pub struct PlatformStatus {
     pub certificates: u64,
     /// Refusals counted in all.
     pub refusals: u64,
+    /// The witnesses that found the issuance log cut off or rewritten, and what each says.
+    #[serde(default)]
+    pub log_alarms: Vec<String>,
+    /// When the CA's own certificate ends.
+    #[serde(default)]
+    pub ca_ends: UnixMillis,
+    /// What an operator must do soon. Each begins with the warning's name.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// What an operator must do at once. Each begins with the warning's name.
+    #[serde(default)]
+    pub alarms: Vec<String>,
 }
 
 /// An agent.

@@ -115,6 +115,9 @@ pub struct LogQuestion {
     pub durable: Option<String>,
     /// The position at which it begins.
     pub start: LogStart,
+    /// The key of which only the last event of each value is wanted, of those read for this answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_per: Option<String>,
     /// When the subscription was made, in microseconds since 1970. A durable subscription counts from its first life.
     pub began: u64,
     /// Whether the subscription existed before, in another process.
@@ -140,6 +143,9 @@ pub struct LogPiece {
     pub events: Vec<StoredEvent>,
     /// Number of the next event to read.
     pub next: u64,
+    /// Whether more was kept than could be read for this answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_more: bool,
     /// The number of events after these and before `next` that were not kept long enough.
     #[serde(default)]
     pub missed: u64,

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::ask::Ask;
 use crate::attachment::{AttachmentAnswer, AttachmentRequest, ask};
 use crate::post::DeliveredLetter;
+use crate::traffic::{ProcessTraffic, Watch};
 use crate::{
     Blob, DirectoryChange, EndedProcess, Fault, FaultCode, FrozenAgent, PlatformDescription,
     ProcessContact, Rules,
@@ -80,6 +81,13 @@ pub enum Command {
     /// All present processes. Other known processes have ended. `None` means that the platform does not know at
     /// present.
     ProcessesAre(Option<Vec<ProcessContact>>),
+    /// Say what passes through the process, and watch it for a while if asked to.
+    Observe {
+        /// The watch.
+        watch: Option<Watch>,
+        /// The channel for the answer.
+        answer: oneshot::Sender<ProcessTraffic>,
+    },
     /// The rules for all processes from now on.
     Rules(Rules),
     /// Processes that have ended. Links to them must be given up.

@@ -31,6 +31,7 @@ pub mod post;
 pub mod private;
 pub mod rpc;
 pub mod statement;
+pub mod traffic;
 pub mod turns;
 
 pub use sealbus_bus::text;

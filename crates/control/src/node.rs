@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use sealbus_gateways::http::{GatewayCounters, GatewayPolicy};
+use sealbus_gateways::{GatewayCounters, GatewayPolicy};
 use sealbus_manifest::isolation::Confinement;
 use sealbus_seal::token::SecretHash;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use super::attachment::{AgentReport, FrozenPart};
 use super::channel_log::{LogAnswer, LogRequest};
 pub use super::exit::Exit;
 use super::post::{LetterMark, PostedLetter, Trail, WaitingLetter};
+use super::traffic::{ProcessTraffic, Watch};
 use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, NodeDescription,
     ProcessContact, RefusalRecord, Rules, Subject, UnixMillis,
@@ -99,6 +100,11 @@ conversation! {
         Refusals {
             /// The refusals since the last report.
             records: Vec<RefusalRecord>,
+        } -> ();
+        /// The node holds a signed deny list of the CA that denies more than the newest one.
+        Denied {
+            /// The whole list.
+            list: Blob,
         } -> ();
         /// The place of an agent.
         Resolve {
@@ -256,6 +262,12 @@ conversation! {
             /// The reason.
             reason: String,
         } -> ();
+        /// The latest certificate chains, in their wire form, that the CA issued to a process and its agents through this
+        /// node.
+        Certificates {
+            /// The process's name.
+            process: String,
+        } -> Vec<Blob>;
         /// Freeze all agents of a process, for a move. The answer is the size of the frozen agents in bytes.
         Freeze {
             /// The process's name.
@@ -308,6 +320,13 @@ conversation! {
             /// The request.
             request: LogRequest,
         } -> LogAnswer;
+        /// Cosign a checkpoint of a CA's issuance log, if it continues the one that this node saw last.
+        Cosign {
+            /// The body of `add-checkpoint` (C2SP tlog-witness).
+            request: String,
+            /// The CA's certificate chain in its wire form.
+            authority: Blob,
+        } -> Cosigning;
         /// A piece of an agent's log.
         Log {
             /// The process group of the log (`seller-1`). The log goes on over restarts.
@@ -317,6 +336,12 @@ conversation! {
             /// Most bytes to return.
             limit: u32,
         } -> LogText;
+        /// What passes through the node's processes. Processes that do not answer in time are left out.
+        Observe {
+            /// The messages to watch.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            watch: Option<Watch>,
+        } -> Vec<ProcessTraffic>;
     }
     /// A node's answers.
     pub enum NodeAnswer ("answer") {
@@ -328,8 +353,34 @@ conversation! {
         Trail { trail: Trail };
         Mailbox(WaitingLetters);
         ChannelLog { log: LogAnswer };
+        Cosigned { cosigning: Cosigning };
+        Observed { processes: Vec<ProcessTraffic> };
+        Certificates { chains: Vec<Blob> };
         Done;
     }
+}
+
+/// A node's answer to a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cosigning {
+    /// The node has kept the checkpoint.
+    Cosigned {
+        /// The line of its signature (C2SP tlog-cosignature), without its end.
+        signature: String,
+        /// The node's certificate chain in its wire form.
+        chain: Blob,
+    },
+    /// The proof must begin at the size that the node saw last.
+    Seen {
+        /// Entries.
+        size: u64,
+    },
+    /// The log does not continue what the node saw. The reason is for people.
+    Alarm {
+        /// The reason.
+        why: String,
+    },
 }
 
 /// A piece of a log.

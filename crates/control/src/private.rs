@@ -24,11 +24,30 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&draft, path)
 }
 
+/// The most bytes in the path of a Unix socket. The kernel keeps 108, and the last is zero.
+const LONGEST_SOCKET_PATH: usize = 107;
+
+/// Refuses a path that is too long for a Unix socket.
+///
+/// # Errors
+/// If it is. The error says how long it is and may be.
+pub fn check_socket_path(path: &Path) -> io::Result<()> {
+    let length = path.as_os_str().len();
+    if length <= LONGEST_SOCKET_PATH {
+        return Ok(());
+    }
+    let message = format!(
+        "the path has {length} bytes, and that of a socket has at most {LONGEST_SOCKET_PATH}: choose a state directory with a shorter path"
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+}
+
 /// Listens on a socket at `path` that only this process's user may open.
 ///
 /// # Errors
-/// If a file in the way cannot be removed, or the socket cannot be made.
+/// If the path is too long, a file in the way cannot be removed, or the socket cannot be made.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    check_socket_path(path)?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

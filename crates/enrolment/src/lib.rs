@@ -1,15 +1,24 @@
-//! Joining a platform over TLS. The server shows its root certificate, and the newcomer has that certificate's
-//! fingerprint from a token.
+//! The platform's port for strangers, over TLS. The server shows its root certificate, whose fingerprint the other end
+//! has from a token. Newcomers join here, and anyone reads the issuance logs.
 
 mod client;
+mod http;
 mod lines;
+mod log_reader;
+mod log_server;
+mod pace;
 mod tls;
 
 pub use client::Enrolment;
 pub use client::EnrolmentError;
+pub use http::post;
+pub use log_reader::{LogReader, ReadError};
+pub use log_server::LogServer;
 pub use tls::{WaitingStranger, accept, bind, connect, most_strangers};
 
 /// Name of the enrolment protocol in the TLS handshake (RFC 7301).
 pub const ENROLMENT: &[u8] = b"sealbus-enrolment/1";
+/// Name of HTTP in the TLS handshake. The files of issuance logs are read over it.
+pub const HTTP: &[u8] = b"http/1.1";
 /// Name of the attachment protocol in the TLS handshake.
 pub const ATTACHMENT: &[u8] = b"sealbus-attachment/1";

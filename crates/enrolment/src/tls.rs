@@ -59,6 +59,11 @@ impl WaitingStranger {
         self.place.let_in();
     }
 
+    /// The stranger's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
     /// Writes a refusal to the log, unless strangers have caused too many such lines lately.
     pub fn refused(&self, why: &str) {
         if let Some(left_out) = self.door.refusals.lock().next(Instant::now()) {

@@ -27,6 +27,14 @@ impl Limits {
         values: 65_536,
         agents: 4_096,
     };
+
+    /// For bytes that have been checked within other limits. Nesting is limited all the same.
+    pub(crate) const NONE: Self = Self {
+        message_length: usize::MAX,
+        depth: usize::MAX,
+        values: usize::MAX,
+        agents: usize::MAX,
+    };
 }
 
 impl Default for Limits {

@@ -81,7 +81,7 @@ impl Parameter {
 
 /// The places of the parameters of an encoded message: an offset for each, 0 if the parameter is absent.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ParameterOffsets([u32; 12]);
+pub(crate) struct ParameterOffsets(pub(crate) [u32; 12]);
 
 impl ParameterOffsets {
     pub(crate) fn get(&self, parameter: Parameter) -> Option<usize> {

@@ -1,5 +1,39 @@
-//! Doors to other agent platforms.
+//! Doors to other agent platforms: the FIPA message transports over HTTP (FIPA00084) and over IIOP (FIPA00075), as JADE
+//! and other platforms speak them.
 //!
-//! [`http`] is the FIPA agent message transport over HTTP (FIPA00084), as JADE and other platforms speak it.
+//! A [`Gateway`] is opened for the agent `gateway` of a platform. From then on, an agent of another platform is a
+//! receiver like any other if its identifier names an `http://`, `https://`, `IOR:` or `corbaloc:` address. Permitted
+//! messages from other platforms are delivered with [`Provenance::Foreign`](sealbus_bus::Provenance::Foreign). [`http`]
+//! and [`iiop`] are the two transports. Everything else is the same for both: the rules ([`GatewayPolicy`]), the limits,
+//! the counters, the queues to other platforms.
 
+mod address;
+mod arrival;
+mod arrivals;
+mod book;
+mod config;
+mod conversation;
+mod counters;
+mod farewell;
+mod gateway;
 pub mod http;
+pub mod iiop;
+mod inward;
+mod outside;
+mod outward;
+mod peer;
+mod peer_handle;
+mod places;
+mod policy;
+mod prompt;
+pub mod queue;
+mod reach;
+mod shared;
+mod transmission;
+mod waiting;
+
+pub use address::{Address, AddressError};
+pub use config::{ConfigError, GatewayConfig, GatewayLimits, IiopConfig, KnownPlatform, TlsConfig};
+pub use counters::{GatewayCounters, Turned};
+pub use gateway::{Gateway, OpenError};
+pub use policy::{Admission, GatewayPolicy, GatewayRule, Origin, PolicyError};

@@ -7,7 +7,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use sealbus_fipa::Aid;
-use sealbus_gateways::http::{HttpGatewayConfig, KnownPlatform};
+use sealbus_gateways::{GatewayConfig, KnownPlatform};
 use support::{PATIENCE, Platform, inform, open_to_all, receive};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -20,7 +20,7 @@ async fn an_address_with_line_ends_is_never_used() {
             encoding: Some("xml".to_owned()),
             ..KnownPlatform::default()
         };
-        HttpGatewayConfig {
+        GatewayConfig {
             platforms: BTreeMap::from([(platform.to_owned(), xml)]),
             ..open_to_all()
         }

@@ -12,7 +12,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::ServerName;
 use sealbus_bus::Provenance;
-use sealbus_gateways::http::{GatewayRule, HttpAddress, HttpGatewayConfig, TlsConfig};
+use sealbus_gateways::http::HttpAddress;
+use sealbus_gateways::{GatewayConfig, GatewayRule, TlsConfig};
 use sealbus_seal::Fingerprint;
 use support::{PATIENCE, Platform, inform, open_to_all, receive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -51,8 +52,8 @@ impl Files {
         Fingerprint::of(certificate.der()).to_string()
     }
 
-    fn config(&self, name: &str, trust: &Path, clients: Option<PathBuf>) -> HttpGatewayConfig {
-        HttpGatewayConfig {
+    fn config(&self, name: &str, trust: &Path, clients: Option<PathBuf>) -> GatewayConfig {
+        GatewayConfig {
             tls: Some(TlsConfig {
                 certificate: Some(self.path(&format!("{name}.pem"))),
                 key: Some(self.path(&format!("{name}.key"))),

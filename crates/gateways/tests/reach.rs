@@ -8,9 +8,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use sealbus_bus::MailboxLimits;
 use sealbus_fipa::{Aid, Performative};
-use sealbus_gateways::http::{GatewayLimits, GatewayRule, HttpGatewayConfig};
-use support::{Platform, allow, content, inform, open_to_all, receive};
+use sealbus_gateways::{GatewayConfig, GatewayLimits, GatewayRule};
+use support::{Platform, allow, content, inform, open_to_all, receive, until};
 
 /// A server at a place of its own, and the address that it claims.
 fn third_party(host: &str) -> (TcpListener, String) {
@@ -38,10 +39,10 @@ fn soon() -> GatewayLimits {
 
 #[tokio::test]
 async fn addresses_inside_are_written_to_only_where_a_rule_names_them() {
-    let config = HttpGatewayConfig {
+    let config = GatewayConfig {
         allow: vec![GatewayRule::new("*", ["*"]), allow("plat1", "*")],
         limits: soon(),
-        ..HttpGatewayConfig::default()
+        ..GatewayConfig::default()
     };
     let one = Platform::new("one", config).await;
     let (alice, mut alices) = one.agent("alice");
@@ -93,9 +94,9 @@ async fn an_answer_goes_to_no_address_that_only_its_asker_claims() {
 #[tokio::test]
 async fn answers_to_others_are_asked_for_only_where_the_sender_may_write() {
     let one = Platform::new("one", open_to_all()).await;
-    let config = HttpGatewayConfig {
+    let config = GatewayConfig {
         allow: vec![allow("one", "bob")],
-        ..HttpGatewayConfig::default()
+        ..GatewayConfig::default()
     };
     let two = Platform::new("two", config).await;
     let (alice, mut alices) = one.agent("alice");
@@ -154,7 +155,7 @@ async fn patience_is_a_bound_for_all_that_waits() {
     let patience = Duration::from_millis(500);
     let (gone, address) = third_party("127.0.0.1");
     drop(gone);
-    let config = HttpGatewayConfig {
+    let config = GatewayConfig {
         limits: GatewayLimits {
             patience: 500,
             outgoing: 1024,
@@ -175,4 +176,38 @@ async fn patience_is_a_bound_for_all_that_waits() {
     }
     let took = begin.elapsed();
     assert!(took < patience * MESSAGES / 2, "{took:?}");
+}
+
+/// Alice writes on and on to a platform that is away, and reads nothing.
+#[tokio::test]
+async fn notices_that_nobody_reads_fill_no_memory() {
+    const MESSAGES: usize = 500;
+    let (gone, address) = third_party("127.0.0.1");
+    drop(gone);
+    let config = GatewayConfig {
+        limits: GatewayLimits {
+            patience: 1,
+            waiting: 4096,
+            ..GatewayLimits::default()
+        },
+        ..open_to_all()
+    };
+    let one = Platform::new("one", config).await;
+    let small = MailboxLimits {
+        messages: 1,
+        ..MailboxLimits::default()
+    };
+    let (alice, mut alices) = one.bus.attach("alice@one", None, Some(small)).unwrap();
+    let to = Aid::new("x@far").unwrap().with_address(address);
+    for _ in 0..MESSAGES {
+        alice.send(inform(to.clone(), "1")).await.unwrap();
+    }
+    until(|| one.gateway.counters().failed == MESSAGES as u64).await;
+    // No notice is on its way to the line any more.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut read = 0;
+    while let Ok(Some(_)) = tokio::time::timeout(Duration::from_secs(1), alices.recv()).await {
+        read += 1;
+    }
+    assert!((2..100).contains(&read), "{read} notices waited");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sealbus_bus::{MailboxLimits, Provenance};
 use sealbus_fipa::Performative;
-use sealbus_gateways::http::{GatewayLimits, HttpGatewayConfig, KnownPlatform};
+use sealbus_gateways::{GatewayConfig, GatewayLimits, KnownPlatform};
 use support::{Platform, allow, content, inform, open_to_all, receive};
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn every_encoding_carries_and_is_answered_in_kind() {
                 envelope: Some(envelope.to_owned()),
                 ..KnownPlatform::default()
             };
-            let config = HttpGatewayConfig {
+            let config = GatewayConfig {
                 platforms: BTreeMap::from([("two".to_owned(), known)]),
                 ..open_to_all()
             };
@@ -146,9 +146,9 @@ async fn several_receivers_get_a_copy_each_and_see_all_others() {
 #[tokio::test]
 async fn what_no_rule_allows_comes_back_as_a_failure_and_is_counted() {
     let one = Platform::new("one", open_to_all()).await;
-    let config = HttpGatewayConfig {
+    let config = GatewayConfig {
         allow: vec![allow("one", "bob")],
-        ..HttpGatewayConfig::default()
+        ..GatewayConfig::default()
     };
     let two = Platform::new("two", config).await;
     let (alice, mut alices) = one.agent("alice");
@@ -172,7 +172,7 @@ async fn what_no_rule_allows_comes_back_as_a_failure_and_is_counted() {
 #[tokio::test]
 async fn rules_can_be_changed_while_it_runs() {
     let one = Platform::new("one", open_to_all()).await;
-    let two = Platform::new("two", HttpGatewayConfig::default()).await;
+    let two = Platform::new("two", GatewayConfig::default()).await;
     let (alice, mut alices) = one.agent("alice");
     let (_bob, mut bobs) = two.agent("bob");
     alice.send(inform(two.aid("bob"), "no")).await.unwrap();
@@ -213,7 +213,7 @@ async fn a_platform_that_is_away_gets_its_messages_when_it_is_back() {
         .map(|port| std::net::SocketAddr::from(([127, 0, 0, 1], port)))
         .find(|address| std::net::TcpListener::bind(address).is_ok())
         .unwrap();
-    let config = HttpGatewayConfig {
+    let config = GatewayConfig {
         listen,
         ..open_to_all()
     };
@@ -253,7 +253,7 @@ async fn what_cannot_be_sent_in_time_comes_back() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/acc", nobody.local_addr().unwrap());
     drop(nobody);
-    let config = HttpGatewayConfig {
+    let config = GatewayConfig {
         limits: GatewayLimits {
             patience: 200,
             ..GatewayLimits::default()
@@ -313,7 +313,7 @@ async fn bytes_arrive_as_they_were_in_every_encoding() {
             encoding: Some(encoding.to_owned()),
             ..KnownPlatform::default()
         };
-        let config = HttpGatewayConfig {
+        let config = GatewayConfig {
             platforms: BTreeMap::from([("two".to_owned(), known)]),
             ..open_to_all()
         };
@@ -348,7 +348,7 @@ async fn who_wrote_to_a_mailbox_that_stays_full_is_told() {
         receiver_time: 300,
         ..GatewayLimits::default()
     };
-    let config = HttpGatewayConfig {
+    let config = GatewayConfig {
         limits,
         ..open_to_all()
     };
@@ -380,7 +380,7 @@ async fn what_is_put_off_for_one_agent_does_not_hold_up_others() {
         waiting: 1,
         ..GatewayLimits::default()
     };
-    let config = HttpGatewayConfig {
+    let config = GatewayConfig {
         limits,
         ..open_to_all()
     };

@@ -65,7 +65,10 @@ impl Requester {
         let requester = match provenance {
             Provenance::Platform => Some(Self::Platform),
             Provenance::SameProcess => claimed(),
-            Provenance::Proved(verified) => verified.identity().agent_name().map(Self::Agent),
+            Provenance::Proved(_) | Provenance::Signed(_) => provenance
+                .certified()
+                .and_then(|verified| verified.identity().agent_name())
+                .map(Self::Agent),
             Provenance::Vouched(identity) | Provenance::Carried(identity) => {
                 identity.agent_name().map(Self::Agent)
             }

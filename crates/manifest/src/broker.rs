@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::read::Reader;
 
-const KEYS: &[&str] = &[
+pub(super) const KEYS: &[&str] = &[
     "managed",
     "addresses",
     "management",

@@ -5,26 +5,37 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use sealbus_bus::GATEWAY;
-use sealbus_gateways::http::HttpGatewayConfig;
+use sealbus_gateways::GatewayConfig;
 use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
 
 mod broker;
 mod confinement;
+mod difference;
 pub mod isolation;
+pub mod mcp;
 mod problem;
 pub mod program;
 mod read;
 mod rules;
+mod telemetry;
 mod values;
+mod witness;
 
 use isolation::{Confinement, Isolation};
+use mcp::McpEntry;
 
 pub use broker::{BrokerEntry, RabbitEntry};
+pub use difference::{ChangedProcess, Difference};
 pub use problem::{ManifestError, ManifestProblem, ReadError};
+pub use telemetry::TelemetryEntry;
+pub use witness::WitnessEntry;
 
 /// The variable with the gateway's configuration in JSON. The node sets it for the gateway's process.
 pub const GATEWAY_VARIABLE: &str = "SEALBUS_GATEWAY";
+
+/// The process, and the agent, that serves hosts of language models.
+pub const MCP_AGENT: &str = "mcp";
 
 /// A platform's manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +56,12 @@ pub struct Manifest {
     /// The way to other platforms, if there is one.
     #[serde(default)]
     pub gateway: Option<GatewayEntry>,
+    /// The witnesses of the issuance log beside the nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub witnesses: Vec<WitnessEntry>,
+    /// The numbers for Prometheus.
+    #[serde(default)]
+    pub telemetry: TelemetryEntry,
 }
 
 /// `[gateway]`.
@@ -57,41 +74,79 @@ pub struct GatewayEntry {
     /// The weakest isolation of its process that is good enough: the platform's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
-    /// `[gateway.http]`.
-    pub http: HttpGatewayConfig,
+    /// `[gateway.http]`, and `[gateway.iiop]` within it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<GatewayConfig>,
+    /// `[gateway.mcp]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<McpEntry>,
 }
 
 impl GatewayEntry {
-    /// The process that runs the gateway. `program` is the sealbus command.
-    pub fn agent(&self, program: &str) -> AgentEntry {
-        let config = serde_json::to_string(&self.http).unwrap_or_default();
+    /// The processes that run the gateway. `program` is the sealbus command.
+    pub fn agents(&self, program: &str) -> Vec<AgentEntry> {
+        let fipa = self.http.as_ref().map(|http| {
+            let config = serde_json::to_string(http).unwrap_or_default();
+            let agents = ProcessAgents::Count(1);
+            self.process(
+                GATEWAY,
+                [program, "gateway", "run"],
+                agents,
+                config,
+                self.files(http),
+            )
+        });
+        let mcp = self.mcp.as_ref().map(|mcp| {
+            let config = serde_json::to_string(mcp).unwrap_or_default();
+            let own = MCP_AGENT.to_owned();
+            let agents = std::iter::once(&own).chain(mcp.agents()).cloned();
+            let agents = ProcessAgents::Named(agents.collect());
+            self.process(
+                MCP_AGENT,
+                [program, "gateway", "mcp"],
+                agents,
+                config,
+                Vec::new(),
+            )
+        });
+        fipa.into_iter().chain(mcp).collect()
+    }
+
+    fn process(
+        &self,
+        name: &str,
+        command: [&str; 3],
+        agents: ProcessAgents,
+        config: String,
+        read: Vec<String>,
+    ) -> AgentEntry {
         AgentEntry {
-            name: GATEWAY.to_owned(),
-            command: [program, "gateway", "run"].map(str::to_owned).to_vec(),
+            name: name.to_owned(),
+            command: command.map(str::to_owned).to_vec(),
             directory: self.directory.clone(),
             replicas: 1,
-            agents: ProcessAgents::Count(1),
+            agents,
             node: self.node.clone(),
             forbid: Vec::new(),
             environment: BTreeMap::from([(GATEWAY_VARIABLE.to_owned(), config)]),
             restart: RestartPolicy::OnFailure,
-            confinement: self.confinement(),
+            confinement: Confinement {
+                isolation: self.isolation,
+                read,
+                ..Confinement::default()
+            },
         }
     }
 
     /// The gateway reads the certificates that its configuration names.
-    fn confinement(&self) -> Confinement {
-        let tls = self.http.tls.iter();
+    fn files(&self, http: &GatewayConfig) -> Vec<String> {
+        let tls = http.tls.iter();
         let tls = tls.flat_map(|tls| [&tls.certificate, &tls.key, &tls.clients]);
-        let files = tls.flatten().chain(&self.http.trust);
+        let files = tls.flatten().chain(&http.trust);
         let folder = Path::new(self.directory.as_deref().unwrap_or("."));
-        Confinement {
-            isolation: self.isolation,
-            read: files
-                .map(|file| folder.join(file).display().to_string())
-                .collect(),
-            ..Confinement::default()
-        }
+        files
+            .map(|file| folder.join(file).display().to_string())
+            .collect()
     }
 }
 

@@ -130,6 +130,8 @@ impl<'t> Reader<'t> {
                 "channel",
                 "gateway",
                 "rabbitmq",
+                "witness",
+                "telemetry",
             ],
             "at the top of the file",
         );
@@ -144,17 +146,20 @@ impl<'t> Reader<'t> {
             }
         };
         let floor = platform.as_ref().and_then(|platform| platform.isolation);
-        let agents = self.agents(root, floor);
+        let mut agents = self.agents(root, floor);
         let name = platform
             .as_ref()
             .and_then(|platform| PlatformName::new(&platform.name).ok());
         let permission = self.permission(root, name.as_ref());
         let channels = self.channels(root);
-        let gateway = self.gateway(root).map(|gateway| GatewayEntry {
+        let gateway = self.gateway(root, &agents).map(|gateway| GatewayEntry {
             isolation: floor,
             ..gateway
         });
         let rabbitmq = self.rabbitmq(root);
+        let witnesses = self.witnesses(root);
+        let (name, nodes) = platform.as_ref().map_or(("", 0), |it| (&it.name, it.nodes));
+        let telemetry = self.telemetry(root, name, nodes, &mut agents);
         Some(Manifest {
             platform: platform?,
             agents,
@@ -162,6 +167,8 @@ impl<'t> Reader<'t> {
             rabbitmq,
             channels,
             gateway,
+            witnesses,
+            telemetry,
         })
     }
 
@@ -318,7 +325,12 @@ impl<'t> Reader<'t> {
         })
     }
 
-    fn legal(&mut self, what: &'static str, name: String, at: Range<usize>) -> Option<String> {
+    pub(super) fn legal(
+        &mut self,
+        what: &'static str,
+        name: String,
+        at: Range<usize>,
+    ) -> Option<String> {
         match Name::new(what, &name) {
             Ok(_) => Some(name),
             Err(error) => {

@@ -3,17 +3,18 @@
 use std::collections::BTreeSet;
 
 use sealbus_channels::{ChannelPattern, ChannelPermissions, Persistence, QosOverride};
-use sealbus_gateways::http::HttpGatewayConfig;
+use sealbus_gateways::{GatewayConfig, IiopConfig};
 use sealbus_seal::PlatformName;
 use sealbus_seal::permission::Policy;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::mcp::McpEntry;
 use super::read::{Reader, absolute};
-use super::{ChannelEntry, GatewayEntry, Retention};
+use super::{AgentEntry, ChannelEntry, GatewayEntry, MCP_AGENT, Retention};
 
-const CHANNEL_KEYS: &[&str] = &["path", "qos", "persistent", "retention"];
+pub(super) const CHANNEL_KEYS: &[&str] = &["path", "qos", "persistent", "retention"];
 const RETENTION_KEYS: &[&str] = &["age", "count", "bytes"];
 
 /// The section `[gateway]` of a manifest. Other sections are ignored.
@@ -27,8 +28,15 @@ struct WithGateway {
 struct GatewaySection {
     #[serde(default)]
     node: Option<String>,
-    http: HttpGatewayConfig,
+    #[serde(default)]
+    iiop: Option<IiopConfig>,
+    #[serde(default)]
+    http: Option<GatewayConfig>,
+    #[serde(default)]
+    mcp: Option<McpEntry>,
 }
+
+const GATEWAY_HELP: &str = "a gateway is written as\n[gateway.http]\nlisten = \"192.0.2.10:7778\"\nor as\n[gateway.mcp]\nlisten = \"127.0.0.1:7780\"";
 
 /// The part of a manifest that is read through its types alone.
 #[derive(Deserialize)]
@@ -64,27 +72,65 @@ impl<'t> Reader<'t> {
         policy
     }
 
-    pub(super) fn gateway(&mut self, root: &DeTable<'t>) -> Option<GatewayEntry> {
+    pub(super) fn gateway(
+        &mut self,
+        root: &DeTable<'t>,
+        agents: &[AgentEntry],
+    ) -> Option<GatewayEntry> {
         let value = root.get("gateway")?;
         let section = match toml::from_str::<WithGateway>(self.text) {
             Ok(WithGateway { gateway }) => gateway,
             Err(error) => {
-                let help = "a gateway is written as\n[gateway.http]\nlisten = \"192.0.2.10:7778\""
-                    .to_owned();
+                let help = GATEWAY_HELP.to_owned();
                 let span = error.span().unwrap_or_else(|| value.span());
                 self.problem(span, error.message(), Some(help));
                 return None;
             }
         };
-        if let Err(error) = section.http.check() {
-            self.problem(value.span(), error.to_string(), None);
+        let GatewaySection {
+            node,
+            mut http,
+            iiop,
+            mcp,
+        } = section;
+        if let (Some(http), Some(iiop)) = (&mut http, &iiop) {
+            http.iiop = Some(iiop.clone());
+        }
+        let problem = match (&http, &mcp) {
+            (None, None) => Some("[gateway] has no way out".to_owned()),
+            (None, _) if iiop.is_some() => Some("[gateway.iiop] needs [gateway.http]".to_owned()),
+            (http, mcp) => {
+                let http = http
+                    .as_ref()
+                    .map(|http| http.check().map_err(|it| it.to_string()));
+                let mcp = mcp.as_ref().map(McpEntry::check);
+                http.into_iter().chain(mcp).find_map(Result::err)
+            }
+        };
+        if let Some(problem) = problem {
+            let help = http.is_none().then(|| GATEWAY_HELP.to_owned());
+            self.problem(value.span(), problem, help);
             return None;
         }
+        if let Some(mcp) = &mcp {
+            let mut taken: BTreeSet<String> =
+                agents.iter().flat_map(AgentEntry::local_names).collect();
+            let own = MCP_AGENT.to_owned();
+            for name in std::iter::once(&own).chain(mcp.agents()) {
+                self.legal("agent", name.clone(), value.span());
+                if !taken.insert(name.clone()) {
+                    let help = "give each caller and each agent a name of its own".to_owned();
+                    let problem = format!("two agents are named {name}");
+                    self.problem(value.span(), problem, Some(help));
+                }
+            }
+        }
         Some(GatewayEntry {
-            node: section.node,
+            node,
             directory: Some(absolute(self.directory)),
             isolation: None,
-            http: section.http,
+            http,
+            mcp,
         })
     }
 

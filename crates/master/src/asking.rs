@@ -9,7 +9,7 @@ use super::desk::{DeskHandle, Outward};
 use super::directories::LifeChange;
 use super::state::About;
 use sealbus_control::correspondence::Correspondent;
-use sealbus_control::node::NodeRequest;
+use sealbus_control::node::{NodeAnswer, NodeRequest};
 use sealbus_control::{Fault, FaultCode};
 
 /// How long a node may take to answer before it is asked again.
@@ -110,7 +110,12 @@ async fn ask(
         }
     };
     let done = desk.run(move |desk, now| {
-        desk.state.answered(about, result, now);
+        match (about, result) {
+            (About::Certified { node, process }, Ok(NodeAnswer::Certificates { chains })) => {
+                desk.take_back_process(&node, &process, &chains, now);
+            }
+            (about, result) => desk.state.answered(about, result, now),
+        }
         Ok(())
     });
     if let Err(fault) = done.await {

@@ -10,19 +10,18 @@ use sealbus_seal::{
     PlatformName, RootAuthority, Timestamp, Validity,
 };
 
+use sealbus_ca::Outlook;
 use sealbus_control::private::write_private;
 
-const ROOT_KEY: &str = "root.key";
-const ROOT_CERTIFICATE: &str = "root.der";
-const CA_KEY: &str = "ca.key";
-const CA_CHAIN: &str = "ca.chain";
+pub(super) const ROOT_KEY: &str = "root.key";
+pub(super) const ROOT_CERTIFICATE: &str = "root.der";
+pub(super) const CA_KEY: &str = "ca.key";
+pub(super) const CA_CHAIN: &str = "ca.chain";
 
 /// Name of the issuing authority.
-const CA_NAME: &str = "ca";
+pub(super) const CA_NAME: &str = "ca";
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
-/// An issuing authority with less remaining life than this is replaced at start.
-const SPARE: Duration = Duration::from_secs(60 * 86_400);
 
 /// The authorities of a platform. The root's key is not among them, so it can lie offline.
 pub struct Authorities {
@@ -53,9 +52,20 @@ pub enum AuthoritiesError {
         /// The fault.
         problem: String,
     },
-    /// The issuing authority has expired, and the root key is not here to make another.
+    /// The issuing authority has ended, and the root key is not here to renew it.
     #[error(
-        "the issuing certificate ends soon and {} is not here to renew it: bring the root key back for one start",
+        "ca-certificate-ended: the CA's own certificate ended at {ended}, so nothing can be certified, and {} is not here to renew it: put the root's key there for one start",
+        path.display()
+    )]
+    Ended {
+        /// When the certificate ended.
+        ended: Timestamp,
+        /// The path at which the root key is expected.
+        path: PathBuf,
+    },
+    /// There is no issuing authority, and the root key is not here to make one.
+    #[error(
+        "the CA's key and certificate are not here, and neither is {} to make new ones: put the root's key there for one start",
         path.display()
     )]
     RootOffline {
@@ -131,23 +141,65 @@ impl Authorities {
                 wanted,
             });
         }
-        let issuing = load_issuing(directory)?;
-        let issuing = match issuing {
-            Some(issuing) if issuing.certificate().not_after() > now.plus(SPARE) => issuing,
-            _ => {
-                let file = path(ROOT_KEY);
-                let Some(pem) = read(&file)? else {
-                    return Err(AuthoritiesError::RootOffline { path: file });
-                };
-                let key = parse_key(&file, &pem)?;
-                let root = RootAuthority::load(key, root.clone().into())?;
+        let missing = || AuthoritiesError::RootOffline {
+            path: path(ROOT_KEY),
+        };
+        let issuing = match load_issuing(directory)? {
+            None => {
+                let root = offline_root(directory)?.ok_or_else(missing)?;
                 let issuing = root.create_authority(CA_NAME, Validity::starting(now, YEAR))?;
                 keep_issuing(directory, &issuing)?;
                 issuing
             }
+            Some(issuing) => match Self::renew(directory, &issuing, now)? {
+                Some(renewed) => renewed,
+                None if issuing.certificate().not_after() < now => {
+                    return Err(AuthoritiesError::Ended {
+                        ended: issuing.certificate().not_after(),
+                        path: path(ROOT_KEY),
+                    });
+                }
+                None => issuing,
+            },
         };
         Ok(Self { root, issuing })
     }
+
+    /// Renews the issuing authority's certificate, for the same key, if it [ends soon](Outlook::EndsSoon) and the root's
+    /// key is in `directory`. Returns the authority with its new certificate, which is kept there.
+    ///
+    /// # Errors
+    /// [`AuthoritiesError`].
+    pub(super) fn renew(
+        directory: &Path,
+        issuing: &IssuingAuthority,
+        now: Timestamp,
+    ) -> Result<Option<IssuingAuthority>, AuthoritiesError> {
+        if Outlook::of(issuing.certificate().not_after(), now) == Outlook::Good {
+            return Ok(None);
+        }
+        let Some(root) = offline_root(directory)? else {
+            return Ok(None);
+        };
+        let renewed = root.renew_authority(issuing, Validity::starting(now, YEAR))?;
+        if renewed.certificate().not_after() <= issuing.certificate().not_after() {
+            // The root itself ends soon.
+            return Ok(None);
+        }
+        keep_issuing(directory, &renewed)?;
+        Ok(Some(renewed))
+    }
+}
+
+/// The root, if its key is in the directory.
+fn offline_root(directory: &Path) -> Result<Option<RootAuthority>, AuthoritiesError> {
+    let file = directory.join(ROOT_KEY);
+    let certificate = read(&directory.join(ROOT_CERTIFICATE))?;
+    let (Some(pem), Some(certificate)) = (read(&file)?, certificate) else {
+        return Ok(None);
+    };
+    let key = parse_key(&file, &pem)?;
+    Ok(Some(RootAuthority::load(key, certificate.into())?))
 }
 
 fn keep_issuing(directory: &Path, issuing: &IssuingAuthority) -> Result<(), AuthoritiesError> {
@@ -162,18 +214,29 @@ fn keep_issuing(directory: &Path, issuing: &IssuingAuthority) -> Result<(), Auth
 
 fn load_issuing(directory: &Path) -> Result<Option<IssuingAuthority>, AuthoritiesError> {
     let (key, chain) = (directory.join(CA_KEY), directory.join(CA_CHAIN));
-    let (Some(pem), Some(bytes)) = (read(&key)?, read(&chain)?) else {
-        return Ok(None);
-    };
-    let pair = parse_key(&key, &pem)?;
+    match (read(&key)?, read(&chain)?) {
+        (Some(pem), Some(bytes)) => check_issuing(&key, &pem, &chain, &bytes).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The issuing authority with this key (PEM) and chain, which come from these files.
+///
+/// # Errors
+/// [`AuthoritiesError::Damaged`], also if they do not belong together.
+pub(super) fn check_issuing(
+    key: &Path,
+    pem: &[u8],
+    chain: &Path,
+    bytes: &[u8],
+) -> Result<IssuingAuthority, AuthoritiesError> {
+    let pair = parse_key(key, pem)?;
     let problem = |problem: String| AuthoritiesError::Damaged {
-        path: chain.clone(),
+        path: chain.to_owned(),
         problem,
     };
-    let chain = CertificateChain::decode(&bytes).map_err(|error| problem(error.to_string()))?;
-    IssuingAuthority::load(pair, chain)
-        .map(Some)
-        .map_err(|error| problem(error.to_string()))
+    let chain = CertificateChain::decode(bytes).map_err(|error| problem(error.to_string()))?;
+    IssuingAuthority::load(pair, chain).map_err(|error| problem(error.to_string()))
 }
 
 fn parse_key(path: &Path, pem: &[u8]) -> Result<KeyPair, AuthoritiesError> {

@@ -265,7 +265,7 @@ fn placed(desk: &Desk, master: IpAddr) -> Placed {
                 None => continue,
             };
             for agent in process.agents.keys() {
-                if !process.barred.contains(agent) {
+                if !desk.state.is_barred(&process.id, agent) {
                     placed.admit(whole(agent), address);
                 }
             }

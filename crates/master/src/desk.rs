@@ -3,11 +3,13 @@
 //! the store writes share the next write.
 
 mod refusals;
+mod restored;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod waiting;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,15 +18,17 @@ use sealbus_seal::{Identity, PlatformName};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::state::{About, Effect, MasterState};
+use super::written::Written;
 use sealbus_ca::{CaService, IssuedCertificate};
 use sealbus_control::admin::CertificateStatus;
 use sealbus_control::clock::{now, timestamp};
 use sealbus_control::node::{DirectoryUpdate, NodeRequest};
 use sealbus_control::{AgentState, Fault, FaultCode, PlatformDescription, UnixMillis};
-use sealbus_store::{Batch, Rows, Store, StoreError};
+use sealbus_store::{Batch, Store, StoreError};
 
 use refusals::Refusals;
-pub(crate) use tokens::{TOKENS_ROW, Tokens};
+pub(crate) use tokens::{TOKEN_ROW, Tokens};
+pub(crate) use waiting::Awaited;
 
 /// Jobs that wait before their askers wait.
 const JOBS: usize = 1024;
@@ -41,7 +45,7 @@ pub(crate) struct Desk {
     pub(crate) state: MasterState,
     /// The CA service.
     pub(crate) ca: CaService,
-    /// The tokens and tickets that were made.
+    /// The tokens that were made.
     pub(crate) tokens: Tokens,
     /// The platform's description for every member.
     pub(crate) platform: PlatformDescription,
@@ -57,18 +61,12 @@ pub(crate) struct Desk {
     pub(crate) awaited: Vec<Awaited>,
     /// The tasks that wait until the AMS knows of the work done so far.
     pub(crate) followers: Vec<oneshot::Sender<()>>,
+    /// The witnesses that found the issuance log cut off or rewritten, and what each says.
+    pub(crate) log_alarms: BTreeMap<String, String>,
     /// When the Master was started.
     pub(crate) since: UnixMillis,
     pruned: UnixMillis,
     closing: bool,
-}
-
-/// A condition that a task waits for.
-pub(crate) struct Awaited {
-    /// Whether the condition holds.
-    pub(crate) is_over: Box<dyn Fn(&Desk) -> bool + Send>,
-    /// The waiting task.
-    pub(crate) tell: oneshot::Sender<()>,
 }
 
 /// An effect of the desk, carried out once it is in the store.
@@ -122,7 +120,7 @@ pub(crate) struct Parts {
     pub(crate) state: MasterState,
     /// The CA service.
     pub(crate) ca: CaService,
-    /// Tokens and tickets.
+    /// The tokens that were made.
     pub(crate) tokens: Tokens,
     /// The platform's description for every member.
     pub(crate) platform: PlatformDescription,
@@ -160,6 +158,7 @@ pub(crate) fn open(
         waiting: HashMap::new(),
         awaited: Vec::new(),
         followers: Vec::new(),
+        log_alarms: BTreeMap::new(),
         since: now,
         pruned: now,
         closing: false,
@@ -240,6 +239,9 @@ impl Work {
         let mut batch = Vec::new();
         loop {
             self.settle(Vec::new()).await;
+            if self.desk.closing {
+                break;
+            }
             let due = self
                 .desk
                 .state
@@ -344,9 +346,8 @@ impl Work {
         }
         let followers = desk.followers.drain(..).map(Outward::Followed);
         self.held.extend(followers);
-        let mut rows = Rows::default();
-        desk.tokens.take_row(&mut rows);
-        let rows = [desk.state.take_rows(now), desk.ca.take_rows(), rows.take()].concat();
+        let tokens = desk.tokens.take_rows();
+        let rows = [desk.state.take_rows(now), desk.ca.take_rows(), tokens].concat();
         let changed = !rows.is_empty();
         self.unwritten.extend(rows);
         changed
@@ -373,13 +374,25 @@ impl Work {
             Ok(())
         } else {
             // The changes are kept until they are written, and the next batch is added to them.
+            let mut batch = self.unwritten.clone();
+            let written = Written {
+                at: now(),
+                directory: self.desk.state.directory().revision(),
+            };
+            written.note(&mut batch);
             self.store
-                .commit(self.unwritten.clone())
+                .commit(batch)
                 .await
                 .map(|_| self.unwritten = Batch::new())
         };
         if let Err(error) = &written {
             tracing::error!(%error, "the platform's state could not be written");
+        }
+        if let Err(StoreError::Superseded { .. }) = &written {
+            // Another Master decides now. Nothing that this one decided may happen.
+            self.unwritten = Batch::new();
+            self.held.clear();
+            self.desk.closing = true;
         }
         for (finish, changed) in done {
             match &written {
@@ -395,6 +408,9 @@ impl Work {
         }
         if written.is_ok() {
             self.tell_awaited();
+        }
+        if self.desk.closing && written.is_err() {
+            return;
         }
         let news = self.desk.news();
         self.told.send_if_modified(|told| {
@@ -471,6 +487,10 @@ impl Desk {
 }
 
 fn storage(error: &StoreError) -> Fault {
+    if let StoreError::Superseded { .. } = error {
+        return Fault::new(FaultCode::Unavailable, error.to_string())
+            .advise("ask the Master that leads now");
+    }
     Fault::new(FaultCode::Storage, error.to_string())
         .advise("it is noted in memory, and done once there is room: do not ask for it again")
 }

@@ -72,7 +72,7 @@ impl EmbeddedPlatform {
         let authorities = Authorities::fresh(&name, timestamp_now())?;
         let store = Arc::new(MemoryStore::default());
         let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        let foundation = lay(&settings, authorities, store.clone(), nowhere).await?;
+        let foundation = lay(&settings, authorities, store.clone(), None, nowhere).await?;
         let bus = Bus::new(BusConfig::new(name), Handle::current());
         let (system, _) = OwnHost::adopt(
             foundation.desk.clone(),

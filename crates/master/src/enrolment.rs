@@ -6,6 +6,7 @@ use std::time::Duration;
 use sealbus_seal::token::{Purpose, Secret, TokenError};
 use sealbus_seal::{Identity, Timestamp};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::{Desk, DeskHandle, certify_vouched};
@@ -15,17 +16,40 @@ use sealbus_control::names::node_name;
 use sealbus_control::rpc::{self, Incoming, MAX_FRAME_UNKNOWN};
 use sealbus_control::statement::Returning;
 use sealbus_control::{Blob, Fault, FaultCode, NodeDescription, UnixMillis};
-use sealbus_enrolment::WaitingStranger;
+use sealbus_enrolment::{HTTP, LogServer, WaitingStranger};
+use tokio_rustls::server::TlsStream;
 
 /// How long a newcomer may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may be that reads the issuance log. Readers are strangers for all of it.
+const READING: Duration = Duration::from_secs(25);
 /// Lifetime of a node's own certificate. A node that is away longer needs a new token.
 const NODE_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 /// How far clocks may differ, in milliseconds. Certificates start a minute before they are made.
 const CLOCKS_APART: UnixMillis = 60_000;
 
+/// What strangers reach at the joining port.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) desk: DeskHandle,
+    pub(crate) logs: LogServer,
+}
+
+impl Door {
+    /// Serves one stranger: a newcomer, or a reader of the issuance logs. Nobody lets a reader in, so its connection
+    /// ends earlier if others need the place.
+    pub(crate) async fn serve(self, stream: TlsStream<TcpStream>, waiting: Arc<WaitingStranger>) {
+        if stream.get_ref().1.alpn_protocol() == Some(HTTP) {
+            let serving = self.logs.serve(stream, waiting.peer().ip());
+            let _ = tokio::time::timeout(READING, serving).await;
+        } else {
+            serve(stream, waiting, self.desk).await;
+        }
+    }
+}
+
 /// Serves one newcomer.
-pub(crate) async fn serve<S>(stream: S, waiting: Arc<WaitingStranger>, desk: DeskHandle)
+async fn serve<S>(stream: S, waiting: Arc<WaitingStranger>, desk: DeskHandle)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
@@ -142,16 +166,13 @@ fn join(
     // The name is taken first, so that no token is spent on a name that is not available.
     let time = timestamp(now);
     let wish = name.or_else(|| desk.tokens.name_of(&secret));
-    if let Some(name) = &wish {
-        node_name(name)?;
-    }
+    let legal = wish.as_deref().map(node_name).transpose()?;
     desk.tokens
-        .check(Purpose::Join, &secret, wish.as_deref(), time)
+        .check(Purpose::Join, &secret, legal.as_ref(), time)
         .map_err(|e| invalid(&e))?;
     let (name, process) = desk.state.join(wish.as_deref(), node.clone(), now)?;
     let legal = node_name(&name)?;
     desk.tokens
-        .change()
         .redeem(Purpose::Join, &secret, &legal, time)
         .map_err(|error| invalid(&error))?;
     joined(desk, name, process, &node, request, now)

@@ -10,8 +10,10 @@ use sealbus_seal::{CLOCK_SKEW, PlatformName, ProcessId, SecurityLevel, Trust, Tr
 use tokio::sync::{mpsc, watch};
 
 use super::authorities::{Authorities, AuthoritiesError};
-use super::desk::{DeskHandle, News, Outward, Parts, TOKENS_ROW, Tokens, open};
+use super::desk::{DeskHandle, News, Outward, Parts, TOKEN_ROW, Tokens, open};
+use super::issuance_log::OutsideWitness;
 use super::state::{DamagedRow, DrawName, MasterState, Patience};
+use super::written::Written;
 use sealbus_ca::{CaService, CaServiceError};
 use sealbus_control::clock::{now, timestamp};
 use sealbus_control::names::MASTER_NODE;
@@ -19,6 +21,7 @@ use sealbus_control::{
     Blob, Fault, FaultCode, PlatformDescription, ProcessContact, Rules, TransportDescription,
 };
 use sealbus_store::{Store, StoreError, read_all};
+use sealbus_transparency::Folder;
 
 /// The settings of a platform, as its owner chose them.
 #[derive(Clone, Debug)]
@@ -37,6 +40,8 @@ pub struct PlatformSettings {
     pub patience: Patience,
     /// The platform's RabbitMQ. Without one it uses the mesh.
     pub rabbitmq: Option<RabbitSettings>,
+    /// Witnesses of the issuance log beside the nodes.
+    pub witnesses: Vec<OutsideWitness>,
 }
 
 impl PlatformSettings {
@@ -50,6 +55,7 @@ impl PlatformSettings {
             rules: Rules::default(),
             patience: Patience::default(),
             rabbitmq: None,
+            witnesses: Vec::new(),
         }
     }
 }
@@ -69,9 +75,6 @@ pub enum FoundationError {
     /// A row of the Master's state is damaged.
     #[error(transparent)]
     Row(#[from] DamagedRow),
-    /// The stored tokens cannot be read.
-    #[error("the stored tokens cannot be read: {0}")]
-    Tokens(serde_json::Error),
     /// The root certificate is not valid.
     #[error(transparent)]
     Trust(#[from] TrustError),
@@ -89,7 +92,8 @@ pub(crate) struct Foundation {
     pub(crate) root: Vec<u8>,
 }
 
-/// Opens the desk on the state in `store`. `address` is the address on which the Master's own process will listen, as
+/// Opens the desk on the state in `store`. The issuance log goes to `files`; without that folder it ends with the
+/// process. `address` is the address on which the Master's own process will listen, as
 /// far as it is known.
 ///
 /// # Errors
@@ -98,6 +102,7 @@ pub(crate) async fn lay(
     settings: &PlatformSettings,
     authorities: Authorities,
     store: Arc<dyn Store>,
+    files: Option<&Folder>,
     address: SocketAddr,
 ) -> Result<Foundation, FoundationError> {
     let Authorities { root, issuing } = authorities;
@@ -108,7 +113,7 @@ pub(crate) async fn lay(
     let prefixes = MasterState::ROWS
         .into_iter()
         .chain(CaService::ROWS)
-        .chain([TOKENS_ROW]);
+        .chain([TOKEN_ROW]);
     for prefix in prefixes {
         read_all(&*store, prefix, |key, entry| {
             rows.insert(key, entry.value);
@@ -120,12 +125,13 @@ pub(crate) async fn lay(
             .map(|(key, value)| (key.as_str(), value.as_slice()))
     };
     let lifetime = settings.certificate_lifetime;
-    let ca = CaService::load(issuing, trust, lifetime, view(), timestamp(now))?;
-    // Revisions count up from the present time, so that they are above those of an earlier Master.
-    let mut state = MasterState::load(view(), now, settings.patience, draw_name(), now)?;
+    let read = files.map(|folder| |file| folder.read(file));
+    let files = read.as_ref().map(|read| read as _);
+    let ca = CaService::load(issuing, trust, lifetime, view(), files, timestamp(now))?;
+    let revision = Written::last(&*store).await?.next_revision(now);
+    let mut state = MasterState::load(view(), revision, settings.patience, draw_name(), now)?;
     state.set_rules(settings.rules.clone());
-    let tokens =
-        Tokens::load(rows.get(TOKENS_ROW).map(Vec::as_slice)).map_err(FoundationError::Tokens)?;
+    let tokens = Tokens::load(view())?;
     let contact = ProcessContact {
         node: MASTER_NODE.to_owned(),
         process: String::new(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_bus::GATEWAY;
-use sealbus_gateways::http::{GatewayPolicy, GatewayRule};
+use sealbus_gateways::{GatewayPolicy, GatewayRule};
 use tokio::sync::Mutex;
 
 use sealbus_control::correspondence::Correspondent;

@@ -5,6 +5,8 @@
 mod admin;
 mod asking;
 mod authorities;
+mod authority_care;
+mod backup;
 mod broker;
 mod broker_alarms;
 mod broker_care;
@@ -17,18 +19,21 @@ pub mod embedded;
 mod enrolment;
 mod foundation;
 mod gateways;
+mod issuance_log;
 mod listing;
 mod operator;
 mod own_host;
 pub mod placement;
 mod reachable;
 pub mod registry;
+mod restore;
 mod running;
 pub mod state;
 mod stopped;
 mod system;
 mod telling;
 mod vouching;
+mod written;
 
 pub use authorities::{Authorities, AuthoritiesError};
 pub(crate) use broker::Broker;
@@ -36,12 +41,15 @@ pub use broker_care::BrokerStartError;
 pub(crate) use desk::{Desk, DeskHandle};
 pub(crate) use foundation::lay;
 pub use foundation::{FoundationError, PlatformSettings};
+pub use issuance_log::OutsideWitness;
 pub(crate) use own_host::{HostedProcess, OwnHost};
+pub use restore::{RestoreError, describe_backup, restore};
 pub use running::{Master, MasterConfig, MasterError};
 pub use sealbus_brokers::rabbitmq::{BrokerChoice, RabbitSettings};
 pub use stopped::certify_broker_of;
 pub use system::SystemError;
 pub(crate) use system::{SystemAgents, certify_vouched};
+pub use written::ClockBehind;
 
 /// The present time in the unit of certificates.
 pub(crate) fn timestamp_now() -> sealbus_seal::Timestamp {

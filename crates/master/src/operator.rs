@@ -19,6 +19,8 @@ use sealbus_process::AgentHandle;
 
 /// Most replies collected for one message.
 const REPLIES: usize = 1000;
+/// How long a message waits at least for room in the mailboxes of its receivers.
+const SENDING: Duration = Duration::from_secs(10);
 
 /// Sends in the operators' name, and gives each operator the replies to its own messages.
 #[derive(Clone)]
@@ -121,11 +123,16 @@ impl Operator {
             operator: self,
             conversation,
         };
-        self.outbox
-            .send(acl)
-            .await
-            .map_err(|error| bad(error.to_string()))?;
-        let deadline = Instant::now() + Duration::from_millis(message.wait);
+        let wait = Duration::from_millis(message.wait);
+        match tokio::time::timeout(wait.max(SENDING), self.outbox.send(acl)).await {
+            Ok(sent) => sent.map_err(|error| bad(error.to_string()))?,
+            Err(_) => {
+                let message = "a receiver's mailbox is full: not all receivers got the message";
+                return Err(Fault::new(FaultCode::Unavailable, message)
+                    .advise("see `sealbus top` for agents that do not read their mail"));
+            }
+        }
+        let deadline = Instant::now() + wait;
         let mut collected = Vec::new();
         while collected.len() < wanted && message.wait > 0 {
             let Ok(Some(reply)) = tokio::time::timeout_at(deadline, replies.recv()).await else {

@@ -1,7 +1,7 @@
 //! The Master's knowledge of nodes, of the process groups in the manifest, and of the place of each process. This is
 //! plain data; [`crate`] decides on it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -123,9 +123,6 @@ pub struct Process {
     pub stop_by: Option<UnixMillis>,
     /// The lives of the process's agents.
     pub agents: BTreeMap<String, Life>,
-    /// Agents that get no certificate any more, because an operator revoked theirs.
-    #[serde(default)]
-    pub barred: BTreeSet<String>,
 }
 
 /// The life of an agent in one process.
@@ -188,7 +185,6 @@ impl Process {
                 .iter()
                 .map(|agent| (agent.clone(), Life::Unborn))
                 .collect(),
-            barred: BTreeSet::new(),
         }
     }
 
@@ -199,11 +195,6 @@ impl Process {
             process: self.id.clone(),
             address: self.address?,
         })
-    }
-
-    /// Whether an operator revoked all its agents.
-    pub fn is_barred(&self) -> bool {
-        !self.barred.is_empty() && self.agents.keys().all(|agent| self.barred.contains(agent))
     }
 
     /// Whether every agent in it has come to life, and can be reached or has ended again.

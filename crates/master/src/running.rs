@@ -15,11 +15,15 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::admin::Admin;
+use super::authorities::CA_NAME;
+use super::backup::Backups;
 use super::desk::DeskHandle;
 use super::foundation::Foundation;
+use super::issuance_log::{self, Publisher};
+use super::written::{ClockBehind, Written};
 use super::{
     Authorities, AuthoritiesError, Broker, BrokerStartError, FoundationError, HostedProcess,
-    OwnHost, PlatformSettings, SystemAgents, SystemError, broker_watch, lay,
+    OwnHost, PlatformSettings, SystemAgents, SystemError, authority_care, broker_watch, lay,
 };
 use crate::enrolment;
 use sealbus_control::clock::now;
@@ -27,10 +31,10 @@ use sealbus_control::clock::timestamp;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::operators::{OperatorKey, socket_in};
 use sealbus_control::private::{folder, forbid_inspection, listen};
-use sealbus_control::{Fault, ProcessContact};
-use sealbus_enrolment::{ENROLMENT, accept, bind};
+use sealbus_control::{Fault, FaultCode, ProcessContact};
+use sealbus_enrolment::{ENROLMENT, HTTP, LogServer, accept, bind};
 use sealbus_process::{OpenError, Process};
-use sealbus_store::{Batch, EmbeddedStore, Store, StoreError};
+use sealbus_store::{Batch, EmbeddedStore, Fenced, Leadership, Store, StoreError};
 
 /// File name of the store.
 pub(super) const STORE: &str = "state.redb";
@@ -55,6 +59,10 @@ pub struct MasterConfig {
     pub port: u16,
     /// Port for joining. With 0 the system chooses at the first start.
     pub enrolment_port: u16,
+    /// The address for Prometheus, if it is to have the Master's metrics.
+    pub metrics: Option<SocketAddr>,
+    /// Start although the clock is behind the last write to the store: it was ahead then.
+    pub accept_clock: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +81,7 @@ pub struct Master {
     tasks: JoinSet<()>,
     ended: watch::Receiver<bool>,
     broker: Option<Arc<Broker>>,
+    leadership: Leadership,
 }
 
 /// The reason why a Master could not be started. After such an error nothing runs.
@@ -89,6 +98,9 @@ pub enum MasterError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The clock is behind the last write to the store.
+    #[error(transparent)]
+    ClockBehind(#[from] ClockBehind),
     /// The authorities could not be made or loaded.
     #[error(transparent)]
     Authorities(#[from] AuthoritiesError),
@@ -168,7 +180,14 @@ impl Master {
             error,
         })?;
         // This comes first: the store tells a second Master on this directory that there is one already.
-        let store: Arc<dyn Store> = Arc::new(open_store(&directory.join(STORE)).await?);
+        let fenced = lead(&directory).await?;
+        let leadership = fenced.leadership();
+        let term = fenced.term();
+        tracing::info!(%term, "this Master leads");
+        let store: Arc<dyn Store> = Arc::new(fenced);
+        if !config.accept_clock {
+            Written::last(&*store).await?.await_clock().await?;
+        }
         let time = timestamp(now());
         let authorities = Authorities::keep(&directory, &config.settings.name, time)?;
         let kept = kept_ports(&*store).await?;
@@ -184,7 +203,27 @@ impl Master {
             })?;
         let enrolment = server.local_addr().unwrap_or(enrolment_at);
         let agents_at = free_port(config.address, port(config.port, kept.agents)).await?;
-        let foundation = lay(&config.settings, authorities, store.clone(), agents_at).await?;
+        let files = issuance_log::folder_in(&directory);
+        let settings = &config.settings;
+        let metrics = match config.metrics {
+            None => None,
+            Some(address) => {
+                let listener = sealbus_metrics::listen(address).await;
+                Some(listener.map_err(|error| MasterError::Listen {
+                    what: "Prometheus",
+                    address,
+                    error,
+                })?)
+            }
+        };
+        let foundation = lay(
+            settings,
+            authorities,
+            store.clone(),
+            Some(&files),
+            agents_at,
+        )
+        .await?;
         let root = foundation.root.clone();
         let desk = foundation.desk.clone();
         let news = foundation.news.clone();
@@ -226,36 +265,61 @@ impl Master {
         let root_certificate = root.clone().into();
         let credential = server_credential(&desk, config.address).await?;
         let source = CertificateSource::with_root(&credential, &root_certificate)?;
-        let acceptor = Acceptor::for_enrolment(source.clone(), &[ENROLMENT]);
-        let serving = desk.clone();
+        let acceptor = Acceptor::for_enrolment(source.clone(), &[ENROLMENT, HTTP]);
+        let newcomers = enrolment::Door {
+            desk: desk.clone(),
+            logs: LogServer::new(vec![(CA_NAME.to_owned(), files.clone())]),
+        };
         tasks.spawn(accept(server, acceptor, move |stream, waiting| {
-            enrolment::serve(stream, waiting, serving.clone())
+            newcomers.clone().serve(stream, waiting)
         }));
+        let publisher = Publisher::new(
+            desk.clone(),
+            system.master.clone(),
+            files,
+            root.clone(),
+            config.settings.witnesses.clone(),
+        );
+        let backups = Backups::new(
+            directory.clone(),
+            store.clone(),
+            issuance_log::folder_in(&directory),
+            config.settings.name.to_string(),
+        );
+        tasks.spawn(publisher.run());
+        tasks.spawn(authority_care::run(desk.clone(), directory.clone()));
         tasks.spawn(renew_server_credential(
             desk.clone(),
             config.address,
             source,
         ));
+        // An operator who finds the socket must find the key.
+        let key = OperatorKey::keep(&directory).map_err(|error| MasterError::OperatorKey {
+            path: directory.clone(),
+            error,
+        })?;
         let path = socket_in(&directory);
         let listener = listen(&path).map_err(|error| MasterError::AdminSocket {
             path: path.clone(),
             error,
         })?;
         let (end, ended) = watch::channel(false);
-        let key = OperatorKey::keep(&directory).map_err(|error| MasterError::OperatorKey {
-            path: directory.clone(),
-            error,
-        })?;
         let admin = Arc::new(Admin {
             desk,
             key,
             system: Arc::new(system),
+            backups,
+            manifest: tokio::sync::Mutex::default(),
             root: Fingerprint::of(&root),
+            term: term.number,
             enrolment,
             address,
             ended: end,
         });
         tasks.spawn(admin.clone().accept(listener));
+        if let Some(listener) = metrics {
+            tasks.spawn(admin.clone().serve_metrics(listener));
+        }
         tracing::info!(platform = %config.settings.name, %enrolment, %address, "the Master is there");
         Ok(Self {
             admin,
@@ -263,6 +327,7 @@ impl Master {
             tasks,
             ended,
             broker,
+            leadership,
         })
     }
 
@@ -296,6 +361,12 @@ impl Master {
         let _ = ended.wait_for(|ended| *ended).await;
     }
 
+    /// Waits until another Master has taken over the store. From then on this one changes nothing, and its nodes hear
+    /// nothing from it. Only [`abandon`](Self::abandon) makes sense then. Returns [`StoreError::Superseded`].
+    pub async fn superseded(&self) -> MasterError {
+        self.leadership.ended().await.into()
+    }
+
     /// Ends the Master alone. Nodes and agents go on, and find it again after a restart.
     pub async fn abandon(mut self) {
         self.tasks.shutdown().await;
@@ -303,6 +374,11 @@ impl Master {
         self.admin.system.end().await;
         self.admin.desk.close().await;
     }
+}
+
+/// Opens the store in a state directory, and begins the next term of its leaders.
+pub(super) async fn lead(directory: &Path) -> Result<Fenced, StoreError> {
+    Fenced::claim(Arc::new(open_store(&directory.join(STORE)).await?)).await
 }
 
 /// Opens the store. A Master that was just killed may hold it for another moment.
@@ -395,9 +471,8 @@ async fn server_credential(desk: &DeskHandle, address: IpAddr) -> Result<Credent
     let request = key.signing_request()?;
     let chain = desk
         .run(move |desk, now| {
-            let identity = Identity::node(&desk.name, MASTER_NODE).map_err(|error| {
-                Fault::new(sealbus_control::FaultCode::Internal, error.to_string())
-            })?;
+            let identity = Identity::node(&desk.name, MASTER_NODE)
+                .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
             let life = SERVER_CERTIFICATE;
             desk.ca
                 .certify_own(identity, address, None, &request, life, timestamp(now))

@@ -10,9 +10,9 @@ use sealbus_seal::{CertificateChain, PlatformName};
 use super::authorities::Authorities;
 use super::broker_certificate::certify_broker;
 use super::foundation::{PlatformSettings, lay};
-use super::running::{MasterError, STORE, open_store};
+use super::issuance_log;
+use super::running::{MasterError, lead};
 use sealbus_control::clock::{now, timestamp};
-use sealbus_store::Store;
 
 /// Certifies a broker of the platform `name`, while its Master does not run. The Master's state is in `directory`; if
 /// the platform was never started, its state is begun there. So a platform's broker can exist before the platform.
@@ -35,10 +35,12 @@ pub async fn certify_broker_of(
         path: directory.to_owned(),
         error,
     })?;
-    let store: Arc<dyn Store> = Arc::new(open_store(&directory.join(STORE)).await?);
+    let store = Arc::new(lead(directory).await?);
     let authorities = Authorities::keep(directory, &name, timestamp(now()))?;
     let nowhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-    let foundation = lay(&PlatformSettings::new(name), authorities, store, nowhere).await?;
+    let settings = PlatformSettings::new(name);
+    let files = issuance_log::folder_in(directory);
+    let foundation = lay(&settings, authorities, store, Some(&files), nowhere).await?;
     let certified = certify_broker(&foundation.desk, address, request).await;
     foundation.desk.close().await;
     Ok(certified?)

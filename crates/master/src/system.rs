@@ -256,6 +256,7 @@ fn hear(
             return Ok(desk.state.directory().locate(&agent).into());
         }
         MasterRequest::Refusals { records } => desk.refusals.note(records),
+        MasterRequest::Denied { list } => desk.take_back(&list.0, now)?,
         MasterRequest::Started { process, pid } if own(desk, &process) => {
             desk.state.started(&process, pid);
         }

@@ -66,11 +66,17 @@ pub(crate) fn check_process(
         };
     }
     match state.process(process) {
+        None if state.is_restoring() => {
+            let message = format!(
+                "the process {process} on {node} is not known yet: the platform is being restored"
+            );
+            Err(Fault::new(FaultCode::Unavailable, message).advise("it is tried again"))
+        }
         None => Err(refuse("is none the Master placed, or was given up")),
         Some((_, found)) if found.node != node => Err(refuse("was placed elsewhere")),
         Some((_, found)) if found.stop_by.is_some() => Err(refuse("was told to stop")),
         Some((_, found)) => match subject {
-            Subject::Agent { name } if found.barred.contains(name) => {
+            Subject::Agent { name } if state.is_barred(process, name) => {
                 let message = format!("{name} was revoked by an operator");
                 Err(Fault::new(FaultCode::NotPermitted, message)
                     .advise("kill it and start it again, if it is to be trusted again"))
@@ -78,7 +84,7 @@ pub(crate) fn check_process(
             Subject::Agent { name } if !found.agents.contains_key(name) => {
                 Err(refuse(&format!("is not the one {name} was placed in")))
             }
-            Subject::Process if found.is_barred() => {
+            Subject::Process if state.barred(found).1 => {
                 Err(refuse("has no agent left that may be certified"))
             }
             _ => Ok(()),

@@ -13,8 +13,10 @@ pub enum MeshSecurity {
     None,
     /// Level `tls`: the dialling side checks the process that it dials. Senders are not proved.
     Tls(ProcessSecurity),
-    /// Level `auth` and above: both sides, and every agent, prove their identity.
+    /// Level `auth`: both sides, and every agent, prove their identity.
     Auth(ProcessSecurity),
+    /// Level `signed`: as `auth`, and every agent signs its messages.
+    Signed(ProcessSecurity),
 }
 
 /// A process's own certificate and key, and the roots that it trusts.
@@ -33,13 +35,14 @@ impl MeshSecurity {
             Self::None => SecurityLevel::None,
             Self::Tls(_) => SecurityLevel::Tls,
             Self::Auth(_) => SecurityLevel::Auth,
+            Self::Signed(_) => SecurityLevel::Signed,
         }
     }
 
     pub(crate) fn process(&self) -> Option<&ProcessSecurity> {
         match self {
             Self::None => None,
-            Self::Tls(security) | Self::Auth(security) => Some(security),
+            Self::Tls(security) | Self::Auth(security) | Self::Signed(security) => Some(security),
         }
     }
 }

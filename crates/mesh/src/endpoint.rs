@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sealbus_bus::{
-    Acknowledgement, BoxFuture, Bus, Capabilities, Destination, LocalAgent, ProcessDestination,
-    ProcessEndpoint, Transport, TransportError,
+    Acknowledgement, BoxFuture, Bus, Capabilities, Destination, LinkCounts, LocalAgent,
+    ProcessDestination, ProcessEndpoint, Transport, TransportError,
 };
 use sealbus_seal::tls::TlsError;
 use sealbus_seal::{Credential, Identity};
@@ -206,6 +206,15 @@ impl Transport for Mesh {
 
     fn address(&self) -> Option<SocketAddr> {
         Some(self.0.own.address)
+    }
+
+    fn links(&self) -> Option<LinkCounts> {
+        let mut counts = LinkCounts::default();
+        for link in self.endpoint().links() {
+            counts.connected += usize::from(link.is_connected);
+            counts.unacknowledged += link.unacknowledged;
+        }
+        Some(counts)
     }
 
     fn set_process_credential(&self, credential: &Arc<Credential>) -> Result<(), TransportError> {

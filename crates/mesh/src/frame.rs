@@ -90,6 +90,7 @@ pub enum Kind {
     Returned = 25,
     Unbind = 26,
     Refused = 27,
+    Sign = 28,
 }
 
 impl Kind {
@@ -114,6 +115,7 @@ impl Kind {
             25 => Self::Returned,
             26 => Self::Unbind,
             27 => Self::Refused,
+            28 => Self::Sign,
             _ => return None,
         })
     }
@@ -292,6 +294,13 @@ pub enum Frame<'a> {
         /// Why, for people.
         text: &'a str,
     },
+    /// The proof of all messages of the sender that are not proved yet. Level `signed` asks for it.
+    Sign {
+        /// The sender's handle.
+        sender: u32,
+        /// A proof's wire form. Empty if the sender's process could not sign.
+        proof: &'a [u8],
+    },
 }
 
 /// Why a connection ends.
@@ -355,6 +364,7 @@ impl Frame<'_> {
             Self::Returned { .. } => Kind::Returned,
             Self::Unbind { .. } => Kind::Unbind,
             Self::Refused { .. } => Kind::Refused,
+            Self::Sign { .. } => Kind::Sign,
         }
     }
 }

@@ -4,13 +4,16 @@
 mod frames;
 mod messages;
 mod senders;
+mod signing;
 mod targets;
 
 use std::sync::{Arc, Weak};
 
 use sealbus_bus::{Bus, Provenance, RefusalReason};
 use sealbus_fipa::Limits;
-use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
+use sealbus_fipa::bitefficient::Checker;
+use sealbus_proof::{Malformed, NotProved};
+use sealbus_seal::{Identity, SecurityLevel, Timestamp, Trust, VerifiedIdentity};
 use thiserror::Error;
 
 use self::frames::FrameRow;
@@ -30,6 +33,10 @@ pub(crate) enum Broken {
     Session(#[from] Violation),
     #[error("{0}")]
     Rule(&'static str),
+    #[error("a proof is malformed: {0}")]
+    Proof(#[from] Malformed),
+    #[error(transparent)]
+    NotProved(NotProved),
     #[error("the peer closed the connection ({reason:?}): {text}")]
     Goodbye { reason: GoodbyeReason, text: String },
 }
@@ -42,15 +49,19 @@ pub(crate) struct Inward {
     /// The identity that the peer itself proved on the connection.
     peer_provenance: Provenance,
     trust: Option<Arc<Trust>>,
-    authenticates: bool,
+    level: SecurityLevel,
     largest_message: usize,
     agents: usize,
-    limits: Limits,
+    checker: Checker,
+    /// The sender of the last message that the checker found sound, if its name is the proved one.
+    last_sender: Option<Arc<str>>,
     senders: Vec<Option<Sender>>,
     targets: Vec<Option<Target>>,
     /// Targets that were ever opened.
     opened: u64,
     partials: usize,
+    /// Messages that wait for their proofs.
+    unproved: usize,
     /// When the first of the senders' certificates ends.
     next_expiry: Option<Timestamp>,
     /// Number of the counted frame that is due.
@@ -75,17 +86,19 @@ impl Inward {
                 .security
                 .process()
                 .map(|security| security.trust.clone()),
-            authenticates: config.security.level().authenticates(),
+            level: config.security.level(),
             largest_message: config.largest_message,
             agents: config.agents_per_link,
-            limits: Limits {
+            checker: Checker::new(Limits {
                 message_length: config.largest_message,
                 ..Limits::default()
-            },
+            }),
+            last_sender: None,
             senders: Vec::new(),
             targets: Vec::new(),
             opened: 0,
             partials: 0,
+            unproved: 0,
             next_expiry: None,
             due: 0,
             received: 0,
@@ -97,12 +110,12 @@ impl Inward {
     /// A new connection has begun. Every agent that was bound to the former one must prove itself again.
     pub(crate) fn connected(&mut self, due: u64, peer: Option<VerifiedIdentity>) {
         self.peer_provenance = match peer {
-            Some(peer) if self.authenticates => Provenance::Proved(peer),
+            Some(peer) if self.level.authenticates() => Provenance::Proved(peer),
             _ => Provenance::Claimed,
         };
         self.due = due;
         self.next_expiry = None;
-        if self.authenticates {
+        if self.level.authenticates() {
             for sender in self.senders.iter_mut().flatten() {
                 sender.refused = Some(RefusalReason::NotProved);
             }
@@ -114,6 +127,7 @@ impl Inward {
         self.senders.clear();
         self.targets.clear();
         self.partials = 0;
+        self.unproved = 0;
         self.next_expiry = None;
         self.due = 0;
     }
@@ -143,7 +157,7 @@ impl Inward {
             }
         };
         self.end_row(link);
-        batch.commit(link);
+        batch.commit(link, self.unproved == 0);
         outcome
     }
 
@@ -156,7 +170,7 @@ impl Inward {
     ) -> Result<(), Broken> {
         if !parsed.frame.kind().is_counted() {
             self.end_row(link);
-            batch.commit(link);
+            batch.commit(link, self.unproved == 0);
             return self.take_uncounted(link, &parsed.frame, now);
         }
         match session::judge(parsed.sequence, self.due)? {
@@ -170,9 +184,11 @@ impl Inward {
         } = parsed.frame
         {
             self.message(link, sender, target, payload)?;
+        } else if let Frame::Sign { sender, proof } = parsed.frame {
+            self.signed(link, sender, proof, now)?;
         } else {
             self.end_row(link);
-            batch.commit(link);
+            batch.commit(link, self.unproved == 0);
             self.take_counted(link, &parsed.frame)?;
         }
         self.due += 1;
@@ -226,13 +242,18 @@ impl Inward {
             }
             Frame::Continue { target, piece } => {
                 if let Some(Partial { sender, bytes, .. }) = self.go_on(*target, piece)? {
-                    self.deliver(link, sender, *target, bytes.into());
+                    self.arrived(link, sender, *target, bytes.into());
                 }
             }
             Frame::CloseTarget { target } => self.close_target(link, *target)?,
             Frame::Unbind { handle } => {
-                if let Some(sender) = self.senders.get_mut(*handle as usize) {
-                    *sender = None;
+                if let Some(slot) = self.senders.get_mut(*handle as usize) {
+                    if slot.as_ref().is_some_and(Sender::has_unproved) {
+                        return Err(Broken::Rule(
+                            "an agent leaves before its messages are proved",
+                        ));
+                    }
+                    *slot = None;
                 }
             }
             Frame::Accept { target, limit } => {
@@ -304,9 +325,11 @@ struct Batch {
 }
 
 impl Batch {
-    fn commit(&mut self, link: &Link) {
+    /// `are_settled`: no message taken so far waits for its proof.
+    fn commit(&mut self, link: &Link, are_settled: bool) {
         if self.frames > 0 {
-            link.outward.lock().session.took(self.frames, self.bytes);
+            let session = &mut link.outward.lock().session;
+            session.took(self.frames, self.bytes, are_settled);
             *self = Self::default();
         }
     }

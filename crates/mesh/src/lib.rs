@@ -16,6 +16,7 @@ mod links;
 mod outward;
 mod own_process;
 pub mod session;
+mod statement;
 mod strangers;
 mod task;
 mod traffic;

@@ -315,6 +315,36 @@ impl Destination for MeshDestination {
         result
     }
 
+    fn try_send_row<'m>(
+        &self,
+        sender: &Arc<LocalAgent>,
+        row: &mut dyn Iterator<Item = Outgoing<'m>>,
+    ) -> usize {
+        let OpenTarget { handle, serial, .. } = self.target;
+        let mut count = 0;
+        loop {
+            let mut outward = self.link.outward.lock();
+            let before = count;
+            for outgoing in &mut *row {
+                // The caller tries this message again by itself, and then hears why not.
+                if outward.try_send(handle, serial, sender, &outgoing).is_err() {
+                    if count > before {
+                        self.accepted(outward, false);
+                    }
+                    return count;
+                }
+                count += 1;
+                if outward.session.unwritten() >= WRITE_AT_ONCE {
+                    break;
+                }
+            }
+            if count == before {
+                return count;
+            }
+            self.accepted(outward, false);
+        }
+    }
+
     fn gate(&self) -> &Gate {
         &self.target.gate
     }

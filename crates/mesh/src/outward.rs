@@ -7,6 +7,7 @@ mod credit;
 mod frames;
 mod loss;
 mod messages;
+mod signing;
 mod writing;
 
 pub(crate) use writing::Filled;
@@ -16,9 +17,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sealbus_bus::{Gate, LocalAgent, LostFrame, RefusalReason, Returned, UndeliverableReason};
-use sealbus_seal::binding::{Channel, Role};
-use sealbus_seal::{SecurityLevel, VerifiedIdentity};
+use sealbus_seal::binding::{Binding, BindingError, Channel, Role};
+use sealbus_seal::{Credential, SecurityLevel, VerifiedIdentity};
 
+use self::signing::Signing;
 use crate::flow::{Credit, Line, Queued};
 use crate::frame::{Frame, PROCESS_TARGET};
 use crate::session::Session;
@@ -62,6 +64,16 @@ pub(crate) struct Proof {
     pub(crate) role: Role,
 }
 
+impl Proof {
+    /// Binds the holder of `credential` to the connection.
+    fn bind(&self, credential: &Credential) -> Result<Vec<u8>, BindingError> {
+        let binding = Binding::prove(credential, &self.channel, self.role)?;
+        let mut out = Vec::new();
+        binding.encode(&mut out);
+        Ok(out)
+    }
+}
+
 enum TargetState {
     Open,
     /// No more is sent to the target. Messages that come back are collected.
@@ -102,6 +114,7 @@ struct Bound {
     has_left: bool,
     /// Whether the agent has left this process. It is unbound once no message of its own waits.
     is_leaving: bool,
+    signing: Signing,
 }
 
 struct Long {
@@ -146,6 +159,8 @@ pub(crate) struct Outward {
     hosted: HashMap<u32, Arc<LocalAgent>>,
     long: VecDeque<Long>,
     blocked: Vec<u32>,
+    /// The senders that have to sign before anything is written.
+    to_sign: Vec<u32>,
     serial: u64,
     /// Former targets whose messages have not all returned to the bus yet.
     returning: HashSet<u64>,
@@ -191,6 +206,7 @@ impl Outward {
             hosted: HashMap::new(),
             long: VecDeque::new(),
             blocked: Vec::new(),
+            to_sign: Vec::new(),
             serial: 0,
             returning: HashSet::new(),
             has_ended: false,
@@ -262,13 +278,16 @@ impl Outward {
         let mut senders = Vec::new();
         let mut accepted = Vec::new();
         self.session.for_each_kept(|frame, _, _| match frame {
-            Frame::Message { sender, .. } | Frame::Begin { sender, .. } => senders.push(*sender),
+            Frame::Message { sender, .. }
+            | Frame::Begin { sender, .. }
+            | Frame::Sign { sender, .. } => senders.push(*sender),
             Frame::Accept { target, .. } => accepted.push(*target),
             _ => {}
         });
         // The peer may have taken the beginning of a long message before, but not its end.
         senders.extend(self.long.iter().map(|long| long.message.sender));
         for sender in senders {
+            self.prove_former(sender);
             let _ = self.prove(sender);
         }
         for target in accepted {

@@ -59,6 +59,9 @@ pub enum Agreement {
 pub struct Session {
     unacknowledged: Unacknowledged,
     received: u64,
+    /// Frames received, up to which all messages were proved. The other side hears of no more: it reports what it was not
+    /// told of if the session is lost. A frame that it sends again is dropped.
+    settled: u64,
     /// Frames received that the other side was told of.
     told: u64,
     /// Bytes received that the other side was not told of.
@@ -78,6 +81,7 @@ impl Default for Session {
         Self {
             unacknowledged: Unacknowledged::new(),
             received: 0,
+            settled: 0,
             told: 0,
             untold_bytes: 0,
             id: NONE,
@@ -165,24 +169,27 @@ impl Session {
         self.received
     }
 
-    /// That many counted frames, of so many bytes, were taken.
-    pub fn took(&mut self, frames: u64, bytes: usize) {
+    /// That many counted frames, of so many bytes, were taken. `are_settled`: no message in them waits for its proof.
+    pub fn took(&mut self, frames: u64, bytes: usize, are_settled: bool) {
         self.is_confirmed |= frames > 0;
         self.received += frames;
         self.untold_bytes += bytes;
+        if are_settled {
+            self.settled = self.received;
+        }
     }
 
     /// The number of received frames that were not yet reported to the other side, and their bytes.
     pub fn untold(&self) -> (u64, usize) {
-        (self.received - self.told, self.untold_bytes)
+        (self.settled - self.told, self.untold_bytes)
     }
 
     /// The acknowledgement to write now.
     pub fn tell(&mut self) -> Frame<'static> {
-        self.told = self.received;
+        self.told = self.settled;
         self.untold_bytes = 0;
         Frame::Acknowledge {
-            received: self.received,
+            received: self.settled,
         }
     }
 
@@ -195,7 +202,7 @@ impl Session {
     pub fn dial(&self, hello: &mut Hello<'_>) {
         hello.session = self.id;
         hello.given_up = self.given_up;
-        hello.received = self.received;
+        hello.received = self.settled;
         hello.resumed = false;
     }
 
@@ -240,9 +247,9 @@ impl Session {
         }
         hello.session = self.id;
         hello.given_up = self.given_up;
-        hello.received = self.received;
+        hello.received = self.settled;
         hello.resumed = agreement == Agreement::Resumed;
-        self.told = self.received;
+        self.told = self.settled;
         self.untold_bytes = 0;
     }
 
@@ -260,7 +267,7 @@ impl Session {
             }
             self.unacknowledged.rewind(hello.received)?;
             self.is_confirmed = true;
-            self.told = self.received;
+            self.told = self.settled;
             self.untold_bytes = 0;
             return Ok(Agreement::Resumed);
         }

@@ -24,8 +24,6 @@ const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(20);
 /// The number of bytes received after which an acknowledgement goes in any case. The peer keeps the bytes until then.
 /// Four times as many was no faster.
 const ACKNOWLEDGE_BYTES: usize = 64 << 10;
-/// How often the task looks at the clock.
-const TICK: Duration = Duration::from_millis(250);
 /// Reads in a row before others get their turn.
 const READS: usize = 4;
 /// The number of bytes that the peer may make this process keep for it, beyond the messages' own flow control.
@@ -58,9 +56,9 @@ enum Event {
 }
 
 impl Waits {
-    fn new() -> Self {
+    fn new(first_look: Duration) -> Self {
         Self {
-            tick: Box::pin(sleep(TICK)),
+            tick: Box::pin(sleep(first_look)),
             acknowledge: Box::pin(sleep(ACKNOWLEDGE_WITHIN)),
             is_acknowledgement_due: false,
             has_read: false,
@@ -89,7 +87,7 @@ impl Task {
         };
         let mut last_heard = Instant::now();
         let mut has_asked = false;
-        let mut waits = Waits::new();
+        let mut waits = Waits::new(self.link.config.keep_alive);
         if !inbox.is_empty()
             && let Err(end) = self.take(&mut inbox)
         {
@@ -116,10 +114,6 @@ impl Task {
                 Event::Writable | Event::Acknowledge => self.write(),
                 Event::Woken => self.answer(&mut waits).and_then(|()| self.write()),
                 Event::Tick => {
-                    waits
-                        .tick
-                        .as_mut()
-                        .reset(Instant::now() + TICK.min(self.link.config.keep_alive));
                     let silent = last_heard.elapsed();
                     if silent >= self.link.config.silence {
                         return End::Lost(format!("silent for {} ms", silent.as_millis()));
@@ -128,6 +122,12 @@ impl Task {
                         has_asked = true;
                         self.link.outward.lock().control(&Frame::Ping);
                     }
+                    // Nothing is to be done before, unless somebody asks for it.
+                    let patience = match has_asked {
+                        true => self.link.config.silence,
+                        false => self.link.config.keep_alive,
+                    };
+                    waits.tick.as_mut().reset(last_heard + patience);
                     self.check(now()).and_then(|()| self.write())
                 }
                 Event::Greeted(mut greeted) => {

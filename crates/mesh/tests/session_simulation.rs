@@ -246,7 +246,7 @@ impl World {
             }
             Frame::Message { payload, .. } => match judge(parsed.sequence, side.session.due()) {
                 Ok(Judgement::Due) => {
-                    side.session.took(1, parsed.length);
+                    side.session.took(1, parsed.length, true);
                     let number = u64::from_le_bytes(payload[..8].try_into().expect("8 bytes"));
                     assert!(
                         side.taken.last().is_none_or(|last| *last < number),

@@ -10,6 +10,7 @@ mod isolation;
 mod left_behind;
 mod log;
 mod memory;
+mod metrics;
 mod peer;
 mod post;
 mod processes;
@@ -20,6 +21,8 @@ mod session;
 mod shared;
 mod slots;
 mod supervisor;
+mod traffic;
+mod witness;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -62,6 +65,7 @@ use processes::Processes;
 use reports::Reports;
 use serve::Newcomer;
 use shared::{Leave, Shared};
+use witness::Witnesses;
 
 /// The socket to which processes attach, in the node's state directory. Its folder has nothing else in it, so that
 /// programs can be let into it.
@@ -91,6 +95,8 @@ pub struct NodeConfig {
     pub address: IpAddr,
     /// The isolation of its programs.
     pub isolation: IsolationConfig,
+    /// The address for Prometheus, if it is to have the node's metrics.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// A running node. Dropping it leaves its processes running, and the node takes them over again when it is restarted.
@@ -243,6 +249,13 @@ impl Node {
         if let Some(address) = attachment {
             memory.keep_port(address.port())?;
         }
+        let metrics = match config.metrics {
+            None => None,
+            Some(address) => {
+                let listener = sealbus_metrics::listen(address).await;
+                Some(listener.map_err(system(&format!("listen for Prometheus on {address}")))?)
+            }
+        };
         let logs = Logs::open(memory.directory()).map_err(system("keep logs"))?;
         let opened = {
             let folder = memory.directory().join(JOURNAL);
@@ -275,6 +288,7 @@ impl Node {
             channel_logs: Arc::new(opened.logs),
             journal: opened.journal,
             logs,
+            witness: Witnesses::new(memory.directory()),
             memory,
             presence: watch::Sender::new(None),
             reports,
@@ -300,6 +314,9 @@ impl Node {
         tasks.spawn(session::report(shared.clone(), queue));
         let (end, ended) = watch::channel(false);
         tasks.spawn(session::run(shared.clone(), enrolment, joined, source, end));
+        if let Some(listener) = metrics {
+            tasks.spawn(metrics::serve(listener, shared.clone()));
+        }
         tracing::info!(node = %shared.name, address = %shared.address(), "the node is there");
         Ok(Self {
             shared,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use sealbus_seal::CertificateChain;
 use sealbus_seal::token::Secret;
 use tokio::sync::oneshot;
 
@@ -14,7 +15,7 @@ use sealbus_control::attachment::FrozenPart;
 use sealbus_control::clock::now;
 use sealbus_control::node::{Exit, Launch, RunningProcess};
 use sealbus_control::rpc::Caller;
-use sealbus_control::{AgentState, DirectoryChange, Fault, FaultCode};
+use sealbus_control::{AgentState, Blob, DirectoryChange, Fault, FaultCode, Subject};
 use sealbus_process::attachment::part_of;
 
 /// Most bytes of one process's frozen agents.
@@ -45,6 +46,8 @@ pub(super) struct Entry {
     pub(super) connection: Option<(u64, Caller)>,
     pub(super) address: Option<SocketAddr>,
     pub(super) agents: BTreeMap<String, AgentState>,
+    /// The latest certificate chain of each agent, in its wire form; that of the process is under an empty name.
+    pub(super) certificates: BTreeMap<String, Vec<u8>>,
     /// Whether the process was taken over after the node's restart, and no report about its agents has come since.
     pub(super) is_unheard: bool,
     /// Agents that it asked for.
@@ -68,6 +71,7 @@ impl Entry {
             connection: None,
             address: None,
             agents: BTreeMap::new(),
+            certificates: BTreeMap::new(),
             is_unheard: false,
             asked: HashSet::new(),
             freezing: None,
@@ -141,6 +145,16 @@ impl Processes {
         self.entries.lock().get(process)?.connection.clone()
     }
 
+    /// The processes that are attached now, each with the way to ask it.
+    pub(crate) fn attached(&self) -> Vec<(Launch, Caller)> {
+        let entries = self.entries.lock();
+        let attached = entries.values().filter_map(|entry| {
+            let (_, caller) = entry.connection.as_ref()?;
+            Some((entry.remembered.launch.clone(), caller.clone()))
+        });
+        attached.collect()
+    }
+
     /// The running processes, for the Master.
     pub(crate) fn running(&self) -> Vec<RunningProcess> {
         let entries = self.entries.lock();
@@ -207,9 +221,36 @@ impl Processes {
             entry.is_unheard = false;
             match state {
                 Some(state) => entry.agents.insert(agent.to_owned(), state),
-                None => entry.agents.remove(agent),
+                None => {
+                    entry.certificates.remove(agent);
+                    entry.agents.remove(agent)
+                }
             }
         });
+    }
+
+    /// Notes what the CA issued to a process.
+    pub(crate) fn certified(&self, process: &str, subject: &Subject, chain: &[Blob]) {
+        let chain = chain.iter().map(|der| der.0.clone().into()).collect();
+        let Ok(chain) = CertificateChain::new(chain) else {
+            return;
+        };
+        let name = match subject {
+            Subject::Agent { name } => name.clone(),
+            Subject::Process => String::new(),
+        };
+        let mut encoded = Vec::new();
+        chain.encode(&mut encoded);
+        let _ = self.with(process, |entry| entry.certificates.insert(name, encoded));
+    }
+
+    /// What the CA issued last to a process and to each of its agents that live.
+    pub(crate) fn certificates(&self, process: &str) -> Result<Vec<Blob>, Fault> {
+        self.with(process, |entry| {
+            let lives = |name: &String| name.is_empty() || entry.agents.contains_key(name);
+            let chains = entry.certificates.iter().filter(|(name, _)| lives(name));
+            chains.map(|(_, chain)| Blob(chain.clone())).collect()
+        })
     }
 
     /// Lets a process in that shows this secret. Returns the process and its secret for the next time; the hash of that

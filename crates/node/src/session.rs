@@ -151,6 +151,7 @@ async fn live(
     serving.spawn(serve(agent, correspondent.clone(), shared.clone()));
     let presence = Presence {
         correspondent: correspondent.clone(),
+        process: process.clone(),
         commands,
     };
     shared.presence.send_replace(Some(presence.clone()));
@@ -215,6 +216,13 @@ async fn keep_in_touch(
                 shared.directory_changed(current.directory).await;
                 if let Some(list) = current.deny_list {
                     shared.deny_list_changed(list).await;
+                }
+                for list in shared.deny_lists_to_hand_back() {
+                    let denied = ask_master::Denied { list };
+                    // The next heartbeat tries again.
+                    if let Err(fault) = correspondent.ask(MASTER, denied, PATIENCE).await {
+                        tracing::warn!(%fault, "the CA did not take its deny list back");
+                    }
                 }
                 for process in current.stop {
                     shared.stop(&process, PATIENCE, "its agents were placed elsewhere");
@@ -400,9 +408,18 @@ async fn carry_out(
             process,
             destination,
         } => return Ok(shared.freeze_process(&process, &destination).await?.into()),
+        NodeRequest::Certificates { process } => {
+            return Ok(shared.processes.certificates(&process)?.into());
+        }
+        NodeRequest::Observe { watch } => return Ok(shared.observe(watch).await.into()),
         NodeRequest::Mailbox { agent } => {
             let (letters, total) = shared.post.list(&agent);
             return Ok(WaitingLetters { letters, total }.into());
+        }
+        NodeRequest::Cosign { request, authority } => {
+            let (trust, credential) = (shared.trust.clone(), shared.credential.load_full());
+            let judging = shared.witness.cosign(trust, credential, request, authority);
+            return Ok(judging.await?.into());
         }
         NodeRequest::Thaw { process } => shared.thaw(&process).await?,
         NodeRequest::DenyList { list } => shared.deny_list_changed(list).await,

@@ -19,6 +19,7 @@ use super::log::Logs;
 use super::memory::Memory;
 use super::processes::{Processes, wanted};
 use super::reports::Reports;
+use super::witness::Witnesses;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
 use sealbus_control::correspondence::Correspondent;
@@ -34,6 +35,7 @@ use sealbus_control::{
 };
 use sealbus_keeping::channel_log::ChannelLogs;
 use sealbus_keeping::post::Post;
+use sealbus_process::Process;
 
 /// How long the CA may take to answer.
 const CERTIFYING: Duration = Duration::from_secs(10);
@@ -47,6 +49,8 @@ const MOST_FORMER: usize = 65_536;
 pub(crate) struct Presence {
     /// Sends requests in the name of `node-N`.
     pub(crate) correspondent: Correspondent,
+    /// The node's own process.
+    pub(crate) process: Process,
     /// Commands to the node's own process.
     pub(crate) commands: mpsc::Sender<Command>,
 }
@@ -81,6 +85,8 @@ pub(crate) struct Shared {
     /// The journal of both.
     pub(crate) journal: Journal,
     pub(crate) logs: Logs,
+    /// The checkpoints of issuance logs that this node saw.
+    pub(crate) witness: Witnesses,
     pub(crate) memory: Memory,
     pub(crate) presence: watch::Sender<Option<Presence>>,
     /// The reports that wait for the Master.
@@ -346,6 +352,12 @@ impl Shared {
         for (process, caller) in self.processes.callers() {
             self.tell(&process, &caller, &notice);
         }
+    }
+
+    /// Whole lists of the CA that deny what its newest has lost, since it was restored from a backup.
+    pub(crate) fn deny_lists_to_hand_back(&self) -> Vec<Blob> {
+        let lists = self.trust.outlasting_deny_lists();
+        lists.iter().map(|list| Blob(list.whole())).collect()
     }
 
     /// The whole signed deny list in force.

@@ -3,15 +3,12 @@
 //!
 //! Under a manifest the gateway is a process of its own, which a node starts, watches and vouches for like any other.
 //! So the code that reads bytes from the open network shares no memory with the CA's keys.
-//! bytes from the open network shares no memory with the CA's keys.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_bus::{GATEWAY, Provenance, ReceivedMessage, is_foreign};
-use sealbus_gateways::http::{
-    GatewayPolicy, HttpGateway, HttpGatewayConfig, OpenError, PolicyError,
-};
+use sealbus_gateways::{Gateway as Doors, GatewayConfig, GatewayPolicy, OpenError, PolicyError};
 use tokio::task::JoinHandle;
 
 use sealbus_control::correspondence::{Correspondent, Enquiry};
@@ -33,19 +30,19 @@ pub enum GatewayError {
     /// The gateway's agent could not be opened.
     #[error(transparent)]
     Agent(#[from] OpenAgentError),
-    /// The gateway's HTTP interface could not be opened.
+    /// An interface of the gateway could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
 /// The gateway. It stays open as long as this value lives.
 pub struct Gateway {
-    http: Arc<HttpGateway>,
+    doors: Arc<Doors>,
     serving: JoinHandle<()>,
 }
 
 struct Shared {
-    http: Arc<HttpGateway>,
+    doors: Arc<Doors>,
     /// The rules of its configuration. The operators' rules are added to them.
     own: GatewayPolicy,
 }
@@ -55,31 +52,31 @@ impl Gateway {
     ///
     /// # Errors
     /// [`GatewayError`]. After an error nothing is open.
-    pub async fn open(process: &Process, config: HttpGatewayConfig) -> Result<Self, GatewayError> {
+    pub async fn open(process: &Process, config: GatewayConfig) -> Result<Self, GatewayError> {
         let agent = process.open_agent(GATEWAY).await?;
         let own = config.policy();
-        let http = Arc::new(HttpGateway::open(config, agent.outbox().clone()).await?);
+        let doors = Arc::new(Doors::open(config, agent.outbox().clone()).await?);
         let shared = Shared {
-            http: http.clone(),
+            doors: doors.clone(),
             own,
         };
         let serving = tokio::spawn(shared.serve(agent, process.clone()));
-        Ok(Self { http, serving })
+        Ok(Self { doors, serving })
     }
 
     /// The addresses at which other platforms reach the gateway.
     pub fn addresses(&self) -> &[String] {
-        self.http.addresses()
+        self.doors.addresses()
     }
 
-    /// The gateway's HTTP interface.
-    pub fn http(&self) -> &Arc<HttpGateway> {
-        &self.http
+    /// The gateway's interfaces, HTTP and IIOP.
+    pub fn doors(&self) -> &Arc<Doors> {
+        &self.doors
     }
 
     /// Closes the gateway after the messages in transit were taken, or after a few seconds.
     pub async fn close(self) {
-        self.http.close(LAST_MESSAGES).await;
+        self.doors.close(LAST_MESSAGES).await;
         self.serving.abort();
     }
 }
@@ -117,7 +114,7 @@ impl Shared {
                     }
                 }
                 () = &mut leaves => {
-                    self.http.close(LAST_MESSAGES).await;
+                    self.doors.close(LAST_MESSAGES).await;
                     return;
                 }
             }
@@ -133,7 +130,7 @@ impl Shared {
                 .next()
                 .is_some_and(|it| is_foreign(it.name(), platform));
         if is_for_outside {
-            self.http.notice(received).await;
+            self.doors.notice(received).await;
             return;
         }
         if let Some(enquiry) = asking.receive(received) {
@@ -149,9 +146,9 @@ impl Shared {
                 "the gateway obeys the platform's operators only",
             )),
             Ok(GatewayRequest::Status) => Ok(GatewayAnswer::from(GatewayStatus {
-                addresses: self.http.addresses().to_vec(),
+                addresses: self.doors.addresses().to_vec(),
                 own: self.own.clone(),
-                counters: self.http.counters(),
+                counters: self.doors.counters(),
             })),
             Ok(GatewayRequest::Rules { rules }) => self
                 .set_rules(rules)
@@ -165,7 +162,7 @@ impl Shared {
     fn set_rules(&self, operators: GatewayPolicy) -> Result<(), PolicyError> {
         let mut policy = self.own.clone();
         policy.rules.extend(operators.rules);
-        self.http.set_policy(policy)
+        self.doors.set_policy(policy)
     }
 }
 

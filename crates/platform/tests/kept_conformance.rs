@@ -118,6 +118,11 @@ macro_rules! tests_of_logs {
             }
 
             #[tokio::test]
+            async fn last_per_key() {
+                keeps(&$setting, Promise::LastPerKey).await;
+            }
+
+            #[tokio::test]
             async fn durable() {
                 keeps(&$setting, Promise::Durable).await;
             }

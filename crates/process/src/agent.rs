@@ -1,22 +1,27 @@
 //! One agent of this process: its mailbox, its outbox, and the wishes for it.
 
+mod sender;
+
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use sealbus_bus::{
     Conversations, Delivery, Mailbox, Outbox, ReceivedMessage, SendError, TrySendError,
 };
-use sealbus_channels::Channels;
+use sealbus_channels::{Channels, Undelivered};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::Process;
+use super::interceptor::Interception;
 use super::rest::Rest;
 use super::standing::Standing;
+pub use sender::AgentSender;
 
 /// A wish of the platform, or of the program itself, for an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +72,7 @@ pub(super) struct Entry {
     hook: Mutex<Option<Hook>>,
     /// The channel on which the agent reports that it is at rest, while it is asked to rest.
     pub(super) rest: Mutex<Option<Rest>>,
+    interceptor: Interception,
 }
 
 impl Entry {
@@ -80,6 +86,7 @@ impl Entry {
             waiting: Mutex::default(),
             hook: Mutex::default(),
             rest: Mutex::default(),
+            interceptor: Interception::default(),
         }
     }
 
@@ -285,7 +292,7 @@ impl AgentHandle {
 
     /// A sending end for other tasks and threads. It outlives a failed move.
     pub fn sender(&self) -> AgentSender {
-        AgentSender(self.entry.clone())
+        AgentSender::new(self.entry.clone())
     }
 
     /// The agent's receiving end, with all its ways to read.
@@ -396,6 +403,22 @@ impl AgentHandle {
         self.channels().go_on(&self.entry.aid.name);
     }
 
+    /// The events that the agent has published on channels and that have not arrived.
+    pub fn undelivered(&self) -> Vec<Undelivered> {
+        self.channels().undelivered(&self.entry.aid.name)
+    }
+
+    /// Waits until the events that the agent has published on channels have arrived: a member of each group has them, and
+    /// every process with a subscription. Waits for `limit` at most, and names in the log what has not arrived. An agent
+    /// that leaves in order waits for this before it [leaves](Self::leave).
+    pub fn until_delivered(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Vec<Undelivered>> + Send + use<> {
+        let (shared, entry) = (self.process.shared.clone(), self.entry.clone());
+        async move { shared.until_delivered(&entry, limit).await }
+    }
+
     /// Leaves the platform in this way. Unread messages go back to their senders.
     pub fn leave(mut self, parting: Parting) {
         // An agent that moved has nothing more to report here.
@@ -420,45 +443,6 @@ impl fmt::Debug for AgentHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentHandle")
             .field("agent", &self.entry.aid.name)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Sends in an agent's name, from any task or thread, until the agent leaves.
-#[derive(Clone)]
-pub struct AgentSender(Arc<Entry>);
-
-impl AgentSender {
-    /// The agent's identifier.
-    pub fn aid(&self) -> &Aid {
-        &self.0.aid
-    }
-
-    /// Sends a message to all its receivers. Waits while one of them has no room.
-    pub async fn send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
-        self.0.outbox.load_full().send(message).await
-    }
-
-    /// Sends a message to all its receivers as `delivery` says: kept for absent receivers, with an expiry, or with a
-    /// receipt. A persistent message is on a disk of the platform when this returns.
-    pub async fn send_with(
-        &self,
-        message: impl Into<Arc<AclMessage>>,
-        delivery: Delivery,
-    ) -> Result<(), SendError> {
-        self.0.outbox.load_full().send_with(message, delivery).await
-    }
-
-    /// Like [`send`](Self::send), without waiting.
-    pub fn try_send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), TrySendError> {
-        self.0.outbox.load().try_send(message)
-    }
-}
-
-impl fmt::Debug for AgentSender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgentSender")
-            .field("agent", &self.0.aid.name)
             .finish_non_exhaustive()
     }
 }

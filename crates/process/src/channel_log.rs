@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use sealbus_bus::{BoxFuture, NotKept, WeakBus};
-use sealbus_channels::frame::{Frame, Head, Replay, Stamp};
+use sealbus_channels::frame::{Frame, Head, Stamp};
 use sealbus_channels::{
     ChannelLogs, ChannelPath, EventToKeep, LogCursor, LogPart, LogPlace, LogReading, LogRetention,
-    LoggedEvent, Moment, NotRead,
+    LoggedEvent, Moment, NotRead, Replay,
 };
 use sealbus_journal::Retention;
 use sealbus_seal::Identity;
@@ -159,6 +159,7 @@ impl ChannelLogs for NodeLogs {
                         channel,
                         events: events.collect(),
                         next: piece.next,
+                        has_more: piece.has_more,
                         missed: piece.missed,
                         filter_errors: (piece.filter_errors, piece.filter_problem),
                         damage: piece.damage,
@@ -206,7 +207,9 @@ fn question(reading: LogReading) -> LogQuestion {
             },
             Replay::Last(count) => LogStart::Last { count },
             Replay::From(number) => LogStart::Number { number },
+            Replay::LastPerKey(_) => LogStart::Number { number: 1 },
         },
+        last_per: reading.last_per.map(|key| key.to_string()),
         began: micros(reading.began),
         resumes: reading.resumes,
         positions,

@@ -13,7 +13,7 @@ use sealbus_bus::{ForeignOrigin, Mailbox, Outbox, Provenance, ReceivedMessage};
 use sealbus_channels::Channels;
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
-use sealbus_seal::Identity;
+use sealbus_seal::{Identity, VerifiedIdentity};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -208,10 +208,9 @@ fn pack(message: &ReceivedMessage) -> Result<WaitingMessage, String> {
             },
             None => WaitingProvenance::Claimed,
         },
-        Provenance::Proved(verified) => WaitingProvenance::Proved {
-            identity: verified.identity().to_string(),
-            serial: verified.serial().to_string(),
-        },
+        Provenance::Proved(verified) => proved(verified),
+        // The message itself travels on, and its evidence does not yet.
+        Provenance::Signed(evidence) => proved(evidence.author()),
         // The agent moved twice. The first knowledge is still the valid one.
         Provenance::Vouched(identity) | Provenance::Carried(identity) => {
             WaitingProvenance::SameProcess {
@@ -226,6 +225,13 @@ fn pack(message: &ReceivedMessage) -> Result<WaitingMessage, String> {
         message: Blob(bytes.to_vec()),
         provenance,
     })
+}
+
+fn proved(verified: &VerifiedIdentity) -> WaitingProvenance {
+    WaitingProvenance::Proved {
+        identity: verified.identity().to_string(),
+        serial: verified.serial().to_string(),
+    }
 }
 
 fn sender(message: &ReceivedMessage) -> Option<Identity> {

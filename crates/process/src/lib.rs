@@ -19,6 +19,7 @@ mod certification;
 mod channel_log;
 mod error;
 mod freeze;
+mod interceptor;
 mod judgement;
 mod letters;
 mod neighbours;
@@ -30,6 +31,7 @@ mod resolver;
 mod rest;
 mod revocation;
 mod standing;
+mod traffic;
 mod upkeep;
 
 #[cfg(test)]
@@ -44,18 +46,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use sealbus_bus::{AttachError, Bus, Outbox, ProcessEndpoint, Transport};
-use sealbus_channels::Channels;
+use sealbus_channels::{Channels, Undelivered};
 use sealbus_fipa::{Aid, AidError};
 use sealbus_seal::{Identity, PlatformName, SecurityLevel, Timestamp, Trust};
 use tokio::sync::{Notify, watch};
 
 use sealbus_control::attachment::{AgentReport, ask};
 use sealbus_control::host::{Host, Membership};
+use sealbus_control::traffic::{ProcessTraffic, Watch};
 use sealbus_control::{AgentState, FrozenAgent, Subject};
 
 pub use agent::{AgentHandle, AgentSender, Parting, Thawed, Wish, Wishes};
 pub use certification::CertificationError;
 pub use error::{OpenAgentError, OpenError, ProcessEnd};
+pub use interceptor::Interceptor;
 
 use agent::Entry;
 use certification::{Certified, Certifier};
@@ -94,6 +98,7 @@ struct Shared {
     resting: Mutex<Vec<Resting>>,
     announced: tokio::sync::Mutex<bool>,
     reports: Reports,
+    watches: Arc<traffic::Watches>,
     /// Wakes the upkeep when the next renewal may have changed.
     renewals_changed: Arc<Notify>,
     /// Origin of the clock by which renewals are scheduled.
@@ -125,6 +130,11 @@ pub struct Stopping {
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
 
 impl Process {
+    /// What has passed through this process, and what a reader that watches has not seen yet.
+    pub fn observe(&self, watch: Option<Watch>) -> ProcessTraffic {
+        traffic::observe(&self.shared.bus, &self.shared.watches, watch)
+    }
+
     /// The platform's name.
     pub fn platform(&self) -> &str {
         self.shared.platform.as_str()
@@ -312,9 +322,12 @@ impl Process {
         let shared = &self.shared;
         self.stop("the process is closing");
         let entries: Vec<_> = shared.agents.lock().by_number.values().cloned().collect();
-        for entry in entries {
-            shared.remove(&entry, &Parting::Ended);
-        }
+        // Agents without such events go first: they may be the ones that others wait for.
+        let leaving = entries.iter().map(|entry| async move {
+            shared.until_delivered(entry, LAST_MESSAGES).await;
+            shared.remove(entry, &Parting::Ended);
+        });
+        futures_util::future::join_all(leaving).await;
         // Each subscription ends by itself in time.
         Channels::of(&shared.bus).settled().await;
         if let Some(transport) = &shared.transport {
@@ -362,6 +375,16 @@ impl Shared {
         };
         self.renewals_changed.notify_one();
         entry
+    }
+
+    /// Waits until the events of an agent have arrived, and names those that have not.
+    async fn until_delivered(&self, entry: &Entry, limit: Duration) -> Vec<Undelivered> {
+        let agent = entry.aid.name.as_str();
+        let undelivered = Channels::of(&self.bus).until_delivered(agent, limit).await;
+        for left in &undelivered {
+            tracing::warn!(agent, "leaves, and nobody gets {left}");
+        }
+        undelivered
     }
 
     /// Takes an agent off the platform, once.

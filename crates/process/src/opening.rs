@@ -112,6 +112,7 @@ impl Process {
             resting: Mutex::default(),
             announced: tokio::sync::Mutex::new(false),
             reports: Reports::start(host.clone()),
+            watches: Arc::default(),
             renewals_changed: Arc::new(Notify::new()),
             started: Instant::now(),
             stopping: watch::Sender::new(None),

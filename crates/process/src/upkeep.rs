@@ -11,7 +11,7 @@ use tokio::time::MissedTickBehavior;
 use super::agent::Entry;
 use super::certification::CertificationError;
 use super::standing::Standing;
-use super::{ProcessEnd, Shared, Stopping, THE_PROCESS, freeze, now};
+use super::{ProcessEnd, Shared, Stopping, THE_PROCESS, freeze, now, traffic};
 use sealbus_control::attachment::ask;
 use sealbus_control::host::Command;
 use sealbus_control::{FaultCode, RefusalRecord, Subject};
@@ -82,6 +82,7 @@ pub(super) async fn run(
                 if clocks.were_set() {
                     shared.clock_was_set();
                 }
+                shared.watches.end_overdue(&shared.bus, Instant::now());
                 tell_refusals(&shared, &mut told).await;
             }
         }
@@ -154,6 +155,10 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
         Command::ProcessesAre(processes) => shared.processes_are(processes),
         Command::ProcessesEnded(processes) => shared.processes_ended(&processes),
         Command::Rules(rules) => shared.obey_rules(&rules),
+        Command::Observe { watch, answer } => {
+            // If nobody waits for the answer any more, nobody misses it.
+            let _ = answer.send(traffic::observe(&shared.bus, &shared.watches, watch));
+        }
     }
 }
 

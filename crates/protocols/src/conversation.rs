@@ -11,7 +11,7 @@ use crate::branch::{Branch, Received, same};
 use crate::protocol::Effect;
 use crate::{Outcome, Protocol, Reason, Refused, Role, SendError};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Conversation {
     pub(crate) protocol: &'static Protocol,
     pub(crate) id: Option<Expression>,

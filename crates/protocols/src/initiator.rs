@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use sealbus_fipa::{AclMessage, Aid};
+use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use crate::branch::{Branch, Received};
 use crate::conversation::Conversation;
@@ -23,7 +23,7 @@ pub enum To<'a> {
 /// The initiator's side of a conversation: one branch for each participant.
 ///
 /// Times are milliseconds after 1 January 1970 UTC.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Initiator(Conversation);
 
 impl Initiator {
@@ -136,6 +136,14 @@ impl Initiator {
     /// decision, and `cancel` for participants that may still work.
     pub fn advance(&mut self, now: i64) -> Vec<AclMessage> {
         self.0.advance(now)
+    }
+
+    /// Whether a proposal may still come that is too late, from a participant that was silent. [`receive`](Self::receive)
+    /// answers it with `reject-proposal`.
+    pub fn may_come_late(&self) -> bool {
+        let branches = self.branches().iter();
+        let late = |it: &Branch| it.rejects_late(self.0.protocol, &Performative::Propose);
+        branches.filter(|it| it.outcome().is_some()).any(late)
     }
 
     /// Ends the branches in which nothing more has to come, such as those of a broker that has passed all answers on.

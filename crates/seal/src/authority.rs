@@ -204,6 +204,22 @@ impl RootAuthority {
         let chain = self.certify_authority(name, &request, validity)?;
         IssuingAuthority::load(key, chain)
     }
+
+    /// The same issuing authority, with the same key, under a new certificate. What it signed before stays valid, and its
+    /// log goes on.
+    pub fn renew_authority(
+        &self,
+        authority: &IssuingAuthority,
+        validity: Validity,
+    ) -> Result<IssuingAuthority, AuthorityError> {
+        let identity = authority.identity();
+        let Identity::Authority { name, .. } = identity else {
+            return Err(AuthorityError::NotAnAuthority(identity.clone()));
+        };
+        let key = authority.key.copy();
+        let chain = self.certify_authority(name.as_str(), &SigningRequest::of(&key), validity)?;
+        IssuingAuthority::load(key, chain)
+    }
 }
 
 impl IssuingAuthority {

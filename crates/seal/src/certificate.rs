@@ -414,7 +414,7 @@ impl CertificateChain {
     }
 
     /// Reads a wire form at the start of `bytes`, and returns the bytes after it.
-    pub(crate) fn decode_prefix(bytes: &[u8]) -> Result<(Self, &[u8]), CertificateError> {
+    pub fn decode_prefix(bytes: &[u8]) -> Result<(Self, &[u8]), CertificateError> {
         let (&count, mut rest) = bytes.split_first().ok_or(CertificateError::ChainEncoding)?;
         let count = usize::from(count);
         if !(1..=MAX_CHAIN_LENGTH).contains(&count) {

@@ -12,20 +12,19 @@ mod changes;
 mod entries;
 mod signed;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::Hash;
 use crate::certificate::{CertificateError, Serial};
 use crate::identity::{Identity, IdentityError};
 use crate::key::KeyError;
-use crate::log::Hash;
 use crate::timestamp::Timestamp;
 use crate::verify_error::VerifyError;
 
 use changes::{Changed, Changes};
-use entries::{Entry, Page, Serials};
+use entries::{Entry, Pages, encode_serial};
 
 pub use crate::denial::{Denial, Reason};
 pub(crate) use signed::ReceivedDenyList;
@@ -48,9 +47,9 @@ pub struct DenyList {
     version: u64,
     /// Entries whose certificates had expired long before this time are forgotten.
     forgotten: Timestamp,
-    serials: Serials,
-    identities: Arc<Page<Identity, DeniedIdentity>>,
-    changes: Arc<Changes>,
+    serials: Pages<Serial, Entry>,
+    identities: Pages<Identity, DeniedIdentity>,
+    changes: Changes,
 }
 
 /// An identity whose certificates are denied if they start before a time.
@@ -159,9 +158,9 @@ impl DenyList {
             authority,
             version: 0,
             forgotten: Timestamp::default(),
-            serials: Serials::default(),
-            identities: Arc::default(),
-            changes: Arc::default(),
+            serials: Pages::default(),
+            identities: Pages::default(),
+            changes: Changes::default(),
         }
     }
 
@@ -183,7 +182,7 @@ impl DenyList {
 
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.serials.len() + self.identities.entries().len()
+        self.serials.len() + self.identities.len()
     }
 
     /// Whether nothing is denied.
@@ -221,7 +220,7 @@ impl DenyList {
         denial: Denial,
     ) -> Result<(), DenyListError> {
         let forget_after = not_after.plus(AFTERLIFE).max(self.forgotten);
-        let (before, forget_after) = match self.identities.entries().get(&identity) {
+        let (before, forget_after) = match self.identities.get(&identity) {
             Some(held) => (
                 before.max(held.before),
                 forget_after.max(held.entry.forget_after),
@@ -236,7 +235,7 @@ impl DenyList {
             forget_after,
         };
         let denied = DeniedIdentity { before, entry };
-        Arc::make_mut(&mut self.identities).insert(identity.clone(), denied);
+        self.identities.insert(identity.clone(), denied);
         self.changed(Changed::Identity(identity));
         Ok(())
     }
@@ -262,7 +261,7 @@ impl DenyList {
 
     fn changed(&mut self, what: Changed) {
         self.version += 1;
-        Arc::make_mut(&mut self.changes).note(self.version, what);
+        self.changes.note(self.version, what);
     }
 
     fn make_room(&mut self, now: Timestamp) -> Result<(), DenyListError> {
@@ -286,15 +285,9 @@ impl DenyList {
     /// Forgets entries that nobody needs at `time`.
     fn forget(&mut self, time: Timestamp) -> bool {
         let before = self.len();
-        self.serials.forget(time);
-        if self
-            .identities
-            .entries()
-            .values()
-            .any(|denied| denied.entry.forget_after < time)
-        {
-            Arc::make_mut(&mut self.identities).retain(|denied| denied.entry.forget_after >= time);
-        }
+        self.serials.forget(|entry| entry.forget_after < time);
+        self.identities
+            .forget(|denied| denied.entry.forget_after < time);
         let forgot = self.len() < before;
         if forgot {
             self.forgotten = time;
@@ -302,14 +295,62 @@ impl DenyList {
         forgot
     }
 
+    /// Whether this list denies what a newer list of the same authority should deny too, and does not. The authority then
+    /// went on from an older copy of its list. Entries that the newer list has forgotten for their age do not count.
+    pub fn outlasts(&self, newer: &Self) -> bool {
+        let lives = |entry: &Entry| entry.forget_after >= newer.forgotten;
+        let mut serials = self.serials.iter();
+        let mut identities = self.identities.iter();
+        serials.any(|(serial, entry)| lives(entry) && newer.serials.get(serial).is_none())
+            || identities.any(|(identity, denied)| {
+                let known = newer.identities.get(identity);
+                lives(&denied.entry) && known.is_none_or(|known| known.before < denied.before)
+            })
+    }
+
+    /// Takes over what another copy of this list denies and this one does not. The version then is above that of both.
+    /// Returns the identities whose denials are new here.
+    ///
+    /// # Errors
+    /// [`DenyListError::Full`]. What was taken over until then stays.
+    pub fn take_over(
+        &mut self,
+        other: &Self,
+        now: Timestamp,
+    ) -> Result<Vec<(Identity, Denial)>, DenyListError> {
+        // A list with other entries needs a version that nobody has seen.
+        self.raise_version(other.version.saturating_add(1));
+        for (serial, entry) in other.serials.iter() {
+            if self.serials.get(serial).is_none() && entry.forget_after >= self.forgotten {
+                self.make_room(now)?;
+                self.serials.insert(*serial, *entry);
+                self.changed(Changed::Serial(*serial));
+            }
+        }
+        let mut denied_anew = Vec::new();
+        for (identity, denied) in other.identities.iter() {
+            let held = self.identities.get(identity);
+            if denied.entry.forget_after < self.forgotten
+                || held.is_some_and(|held| held.before >= denied.before)
+            {
+                continue;
+            }
+            if held.is_none() {
+                self.make_room(now)?;
+            }
+            self.identities.insert(identity.clone(), *denied);
+            self.changed(Changed::Identity(identity.clone()));
+            denied_anew.push((identity.clone(), denied.entry.denial));
+        }
+        Ok(denied_anew)
+    }
+
     /// The digest of all entries. An authority signs it with the version.
     pub fn digest(&self) -> Hash {
-        let identities = self.identities.digest(encode_identity);
-        let mut digests = Vec::with_capacity(32 * (entries::PAGES + 1));
-        for digest in self.serials.digests().chain([identities]) {
-            digests.extend_from_slice(&digest);
-        }
-        crate::sha256(&[b"sealbus deny list entries v2\0", &digests])
+        let serials = self.serials.digests(encode_serial);
+        let identities = self.identities.digests(encode_identity);
+        let digests: Vec<u8> = serials.chain(identities).flatten().collect();
+        crate::sha256(&[b"sealbus deny list entries v3\0", &digests])
     }
 
     /// Whether a certificate is denied, by its serial number or by its owner and start. O(1).
@@ -320,7 +361,7 @@ impl DenyList {
         not_before: Timestamp,
     ) -> Option<Denial> {
         self.denied_serial(serial).or_else(|| {
-            let denied = self.identities.entries().get(identity)?;
+            let denied = self.identities.get(identity)?;
             (not_before < denied.before).then_some(denied.entry.denial)
         })
     }
@@ -332,13 +373,13 @@ impl DenyList {
 
     /// The time before which certificates of `identity` may not start.
     pub fn denied_before(&self, identity: &Identity) -> Option<Timestamp> {
-        let denied = self.identities.entries().get(identity)?;
+        let denied = self.identities.get(identity)?;
         Some(denied.before)
     }
 
     /// The last denial of an identity as a whole. O(1).
     pub fn denied_identity(&self, identity: &Identity) -> Option<Denial> {
-        let denied = self.identities.entries().get(identity)?;
+        let denied = self.identities.get(identity)?;
         Some(denied.entry.denial)
     }
 
@@ -349,12 +390,9 @@ impl DenyList {
             .map(|(serial, entry)| (*serial, entry.denial))
     }
 
-    /// All denied identities with the start that their certificates need.
-    pub fn identities(&self) -> impl ExactSizeIterator<Item = (&Identity, Timestamp, Denial)> + '_ {
-        self.identities
-            .entries()
-            .iter()
-            .map(|(identity, denied)| (identity, denied.before, denied.entry.denial))
+    /// The number of denied identities.
+    pub fn identities(&self) -> usize {
+        self.identities.len()
     }
 }
 

@@ -64,6 +64,14 @@ impl KeyPair {
         Ok(Self { seed, public })
     }
 
+    /// The same key once more, for a certificate that is renewed.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            seed: self.seed.clone(),
+            public: self.public,
+        }
+    }
+
     /// The public key.
     pub fn public_key(&self) -> &PublicKey {
         &self.public

@@ -10,8 +10,7 @@
 //! 2. Its node forwards the request. The CA parses the request as a [`SigningRequest`] and asks [`issuance`] whether
 //!    that node may speak for that agent. The CA then gets a [`Grant`](issuance::Grant). Without a grant an
 //!    [`IssuingAuthority`] signs only on an operator's explicit order.
-//! 3. The certificate is entered in the Merkle [`log`] and goes back to the agent. The agent joins the certificate with
-//!    its key as a [`Credential`].
+//! 3. The certificate goes back to the agent. The agent joins the certificate with its key as a [`Credential`].
 //! 4. On a connection the agent proves itself with a [`binding`]. The peer checks the binding against its [`Trust`] and
 //!    gets a [`VerifiedIdentity`], which nothing else can make.
 
@@ -25,7 +24,6 @@ mod identity;
 pub mod issuance;
 mod key;
 mod level;
-pub mod log;
 pub mod permission;
 mod request;
 mod timestamp;
@@ -50,6 +48,9 @@ pub use timestamp::Timestamp;
 pub use trust::{CLOCK_SKEW, Trust, TrustError};
 pub use verified::VerifiedIdentity;
 pub use verify_error::VerifyError;
+
+/// SHA-256.
+pub(crate) type Hash = [u8; 32];
 
 /// SHA-256 of the concatenation of `parts`.
 fn sha256(parts: &[&[u8]]) -> [u8; 32] {

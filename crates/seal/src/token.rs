@@ -175,6 +175,13 @@ impl Secret {
     }
 }
 
+/// Lower-case hexadecimal, 64 characters.
+impl fmt::Display for SecretHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Base64url, 43 characters.
 impl Serialize for Secret {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

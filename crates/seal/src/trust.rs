@@ -1,5 +1,7 @@
 //! The trust of a process: the roots, the deny lists, and the clock's tolerance.
 
+mod deny_lists;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,8 +14,8 @@ use webpki::{EndEntityCert, KeyUsage};
 use crate::certificate::{
     Certificate, CertificateChain, CertificateError, Fingerprint, MAX_CHAIN_LENGTH,
 };
-use crate::denylist::{DenyList, DenyListError, DenyListUpdate, ReceivedDenyList, SignedDenyList};
-use crate::identity::{Identity, IdentityKind, PlatformName};
+use crate::denylist::SignedDenyList;
+use crate::identity::{IdentityKind, PlatformName};
 use crate::timestamp::Timestamp;
 use crate::verified::{Verified, VerifiedIdentity};
 use crate::verify_error::VerifyError;
@@ -260,7 +262,10 @@ impl Trust {
     }
 
     /// Verifies the certificate of an issuing authority itself: a trusted root has signed it, and it is valid.
-    fn verify_authority(&self, der: &[u8], now: Timestamp) -> Result<Certificate, VerifyError> {
+    ///
+    /// # Errors
+    /// As [`Trust::verify`].
+    pub fn verify_authority(&self, der: &[u8], now: Timestamp) -> Result<Certificate, VerifyError> {
         use x509_parser::prelude::FromDer;
 
         let authority = Certificate::parse(der)?;
@@ -299,89 +304,6 @@ impl Trust {
         }));
         self.check(&verified, now)?;
         Ok(authority)
-    }
-
-    /// Reads a signed deny list, or changes to the list `held`, and checks that a trusted authority signed the result.
-    ///
-    /// # Errors
-    /// [`DenyListError`].
-    pub fn open_deny_list(
-        &self,
-        signed: &[u8],
-        held: Option<&DenyList>,
-        now: Timestamp,
-    ) -> Result<SignedDenyList, DenyListError> {
-        self.received_deny_list(signed, now)?.continue_from(held)
-    }
-
-    fn received_deny_list<'r>(
-        &self,
-        signed: &'r [u8],
-        now: Timestamp,
-    ) -> Result<ReceivedDenyList<'r>, DenyListError> {
-        ReceivedDenyList::read(signed)?.verify(|authority| self.verify_authority(authority, now))
-    }
-
-    /// Takes a signed deny list, or changes to the list held from the same authority, if it is newer than that list. The
-    /// list is in force when this returns. The caller must then have open bindings [checked](Trust::check) again.
-    ///
-    /// # Errors
-    /// [`DenyListError`]. The list that was held stays in force. If changes do not fit it, the caller
-    /// [needs the whole list](DenyListError::needs_whole_list).
-    pub fn apply_deny_list(
-        &self,
-        signed: &[u8],
-        now: Timestamp,
-    ) -> Result<DenyListUpdate, DenyListError> {
-        let received = self.received_deny_list(signed, now)?;
-        let version = received.version();
-        let _applying = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut lists = self.deny_lists.load().as_ref().clone();
-        let authority = received.authority().clone();
-        let held = lists.iter().position(|list| *list.authority() == authority);
-        if let Some(held) = held.map(|held| &lists[held]) {
-            if held.version() > version {
-                return Err(DenyListError::Stale {
-                    authority,
-                    held: held.version(),
-                    received: version,
-                });
-            }
-            if held.version() == version {
-                return match received.holds(held) {
-                    true => Ok(DenyListUpdate::AlreadyHeld { version }),
-                    false => Err(DenyListError::Diverged { authority, version }),
-                };
-            }
-        }
-        let list = held.map(|held| -> &DenyList { &lists[held] });
-        let new = Arc::new(received.continue_from(list)?);
-        match held {
-            Some(held) => lists[held] = new,
-            None => lists.push(new),
-        }
-        self.deny_lists.store(Arc::new(lists));
-        Ok(DenyListUpdate::Applied { version })
-    }
-
-    /// The deny lists in force, one for each authority that sent one.
-    pub fn deny_lists(&self) -> Arc<Vec<Arc<SignedDenyList>>> {
-        self.deny_lists.load_full()
-    }
-
-    /// The newest deny list in force.
-    pub fn newest_deny_list(&self) -> Option<Arc<SignedDenyList>> {
-        let lists = self.deny_lists.load();
-        lists.iter().max_by_key(|list| list.version()).cloned()
-    }
-
-    /// The earliest start at which a new certificate of `identity` is not denied.
-    pub fn denied_before(&self, identity: &Identity) -> Option<Timestamp> {
-        self.deny_lists
-            .load()
-            .iter()
-            .filter_map(|list| list.denied_before(identity))
-            .max()
     }
 
     fn cache<T>(&self, work: impl FnOnce(&mut Cache) -> T) -> T {

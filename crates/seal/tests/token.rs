@@ -177,15 +177,14 @@ fn each_refusal_has_its_own_reason() {
 fn a_book_survives_storage_keeps_no_secret_and_forgets() {
     let mut book = TokenBook::new();
     let token = token(Purpose::Join, None);
-    book.enter(&token, MINUTE, NOW).unwrap();
-    let stored = serde_json::to_string(&book.entries().collect::<Vec<_>>()).unwrap();
+    let hash = book.enter(&token, MINUTE, NOW).unwrap();
+    let stored = serde_json::to_string(&(hash, book.entry(&hash).unwrap())).unwrap();
     let secret = serde_json::to_string(token.secret()).unwrap();
     assert!(!stored.contains(secret.trim_matches('"')));
-    let entries: Vec<_> = serde_json::from_str(&stored).unwrap();
-    let mut book = TokenBook::from_entries(entries);
-    let hash = book
-        .redeem(Purpose::Join, token.secret(), &node("n"), NOW)
-        .unwrap();
+    let entry = serde_json::from_str(&stored).unwrap();
+    let mut book = TokenBook::from_entries([entry]);
+    let redeemed = book.redeem(Purpose::Join, token.secret(), &node("n"), NOW);
+    assert_eq!(redeemed, Ok(hash));
     assert!(
         book.redeem(Purpose::Join, token.secret(), &node("n"), NOW)
             .is_err()
@@ -195,8 +194,11 @@ fn a_book_survives_storage_keeps_no_secret_and_forgets() {
         book.redeem(Purpose::Join, token.secret(), &node("n"), NOW)
             .is_ok()
     );
-    assert!(!book.forget(NOW.plus(MINUTE)));
-    assert!(book.forget(NOW.plus(Duration::from_secs(2 * 86_400))));
+    assert!(book.forget(NOW.plus(MINUTE)).is_empty());
+    assert_eq!(
+        book.forget(NOW.plus(Duration::from_secs(2 * 86_400))),
+        [hash]
+    );
     assert_eq!(
         book.redeem(Purpose::Join, token.secret(), &node("n"), NOW),
         Err(TokenError::Unknown(Purpose::Join))

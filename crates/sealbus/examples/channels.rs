@@ -3,6 +3,8 @@
 //!
 //! Run it with `cargo run -p sealbus --example channels`.
 
+#![warn(clippy::pedantic)]
+
 use std::time::Duration;
 
 use sealbus::acl::Expression;

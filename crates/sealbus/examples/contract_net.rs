@@ -3,50 +3,44 @@
 //!
 //! Run it with `cargo run --example contract_net`.
 
+#![warn(clippy::pedantic)]
+
 use std::time::Duration;
 
-use sealbus::protocol::Participation;
-use sealbus::{Agent, AgentResult, Context, Message, Performative, Refuse, agent, agents, run};
+use sealbus::{
+    Agent, AgentResult, Context, Message, Performative, Refuse, Voice, agent, agents, run,
+};
 
 struct Bidder {
     number: u32,
 }
 
-impl Bidder {
-    fn price(&self) -> u32 {
-        100 + self.number * 7 % 20
-    }
-}
-
 impl Agent for Bidder {
-    async fn on_message(&mut self, context: &mut Context, call: Message) -> AgentResult {
-        match self.number % 10 {
-            3 => return Err(Refuse::new("busy").into()),
-            // It takes part and makes up its mind for too long.
-            4 => {
-                tokio::spawn(think(context.participate(&call)?));
-            }
-            _ => {
-                tokio::spawn(bid(context.participate(&call)?, self.price()));
-            }
-        }
+    async fn setup(&mut self, context: &mut Context) -> AgentResult {
+        let number = self.number;
+        context.on(Performative::Cfp, 8, move |voice, call| {
+            bid(voice, call, number)
+        });
         Ok(())
     }
 }
 
-async fn bid(mut sale: Participation, price: u32) -> AgentResult {
-    sale.answer(Performative::Propose, price.to_string())
-        .await?;
-    if let Some(decision) = sale.next().await?
-        && decision.performative == Performative::AcceptProposal
-    {
-        sale.answer(Performative::Inform, "ten boxes").await?;
+async fn bid(voice: Voice, call: Message, number: u32) -> AgentResult {
+    if number % 10 == 3 {
+        return Err(Refuse::new("busy").into());
     }
-    Ok(())
-}
-
-async fn think(mut sale: Participation) -> AgentResult {
-    while sale.next().await?.is_some() {}
+    let mut sale = voice.participate(&call)?;
+    // Some make up their minds for too long.
+    if number % 10 != 4 {
+        let price = 100 + number * 7 % 20;
+        sale.answer(Performative::Propose, price.to_string())
+            .await?;
+    }
+    while let Some(decision) = sale.next().await? {
+        if decision.performative == Performative::AcceptProposal {
+            sale.answer(Performative::Inform, "ten boxes").await?;
+        }
+    }
     Ok(())
 }
 

@@ -4,6 +4,8 @@
 //! started as `counter` and as `asker`, runs whichever of the two was placed there. Then `sealbus move counter node-2`
 //! takes the counter to another node, and it counts on.
 
+#![warn(clippy::pedantic)]
+
 use std::time::Duration;
 
 use sealbus::{AclMessage, Agent, AgentResult, Context, Message, Performative, agent, run};

@@ -2,6 +2,8 @@
 //!
 //! Run it with `cargo run --example hello`.
 
+#![warn(clippy::pedantic)]
+
 use std::time::Duration;
 
 use sealbus::{AclMessage, Agent, AgentResult, Context, Message, Performative, agent, run};

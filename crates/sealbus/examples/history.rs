@@ -4,6 +4,8 @@
 //! Run it with `cargo run -p sealbus --example history`. The sales last as long as the program. With a folder in
 //! `SEALBUS_STATE` they are still there at the next run.
 
+#![warn(clippy::pedantic)]
+
 use sealbus::channel::{Channel, ChannelSubscription, Replay};
 use sealbus::{AclMessage, Agent, AgentResult, Context, Performative, agent, run};
 

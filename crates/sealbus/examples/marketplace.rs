@@ -3,6 +3,8 @@
 //!
 //! Run it with `cargo run --example marketplace`.
 
+#![warn(clippy::pedantic)]
+
 use std::time::Duration;
 
 use sealbus::directory::ServiceDescription;

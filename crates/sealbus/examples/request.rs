@@ -3,6 +3,8 @@
 //!
 //! Run it with `cargo run --example request`.
 
+#![warn(clippy::pedantic)]
+
 use std::time::Duration;
 
 use sealbus::{
@@ -17,12 +19,12 @@ impl Agent for Clerk {
             "open the door" => {
                 context
                     .reply(&message, Performative::Inform, "it is open")
-                    .await?
+                    .await?;
             }
             "open the safe" => {
                 context
                     .reply(&message, Performative::Refuse, "I am not allowed to")
-                    .await?
+                    .await?;
             }
             // Requests for anything else wait in vain.
             _ => {}

@@ -1,18 +1,12 @@
 //! The agent of this crate: a value with hooks, driven by its messages.
 
-use std::error::Error;
 use std::future::Future;
 
 use crate::channel::ChannelEvent;
 use crate::context::Context;
 use crate::message::Message;
-use crate::supervision::{HandlerError, Supervision};
+use crate::supervision::{AgentResult, HandlerError, Supervision};
 use sealbus_fipa::Performative;
-
-/// The result of an agent's hook. An error of a handler is answered, logged and counted, and the agent goes on unless
-/// [`Agent::supervise`] says otherwise. An error of `setup`, `restore` or `teardown` ends the agent, and is reported with
-/// the agent's name.
-pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// An agent: its state, and its reactions to events.
 ///
@@ -30,9 +24,9 @@ pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 /// | [`save`](Agent::save) | before the agent moves to another node | an empty state |
 /// | [`restore`](Agent::restore) | instead of `setup`, at the node it moved to | `setup` |
 ///
-/// An error of a handler (`on_message`, `on_event`, `on_question`) is an answer: the sender gets `failure` with the
-/// reason, or `not-understood` for a [`ContentError`](crate::ContentError), or what a [`Refuse`](crate::Refuse) or
-/// [`NotUnderstood`](crate::NotUnderstood) says. The agent lives. A panic, and an error in another hook, ends this agent
+/// An error of a handler (`on_message`, `on_event`, `on_question`) is an answer: the sender gets `failure` without
+/// the error's text, which is for the log, or `not-understood` for a [`ContentError`](crate::ContentError), or what a
+/// [`Refuse`](crate::Refuse), [`NotUnderstood`](crate::NotUnderstood) or [`Failure`](crate::Failure) says. The agent lives. A panic, and an error in another hook, ends this agent
 /// and no other.
 ///
 /// ```

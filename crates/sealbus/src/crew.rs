@@ -1,8 +1,13 @@
 //! The crew of a program: its agents, whose ends are reported to it.
 
 use std::fmt;
+use std::sync::Arc;
 
+use sealbus_process::Interceptor;
 use tokio::sync::mpsc;
+
+use crate::clock::Clock;
+use crate::platform::Platform;
 
 /// How an agent ended.
 #[derive(Debug)]
@@ -31,14 +36,29 @@ impl fmt::Display for AgentEnd {
 }
 
 /// Starts agents, and reports their ends to the program. The crew is over when no agent holds it any more.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Crew {
+    pub(crate) clock: Clock,
+    pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
     pub(crate) ends: mpsc::UnboundedSender<(String, AgentEnd)>,
 }
 
 impl Crew {
-    pub(crate) fn new() -> (Crew, mpsc::UnboundedReceiver<(String, AgentEnd)>) {
+    pub(crate) fn new(platform: &Platform) -> (Crew, mpsc::UnboundedReceiver<(String, AgentEnd)>) {
         let (ends, told) = mpsc::unbounded_channel();
-        (Crew { ends }, told)
+        let crew = Crew {
+            clock: platform.clock.clone(),
+            interceptor: platform.interceptor.clone(),
+            ends,
+        };
+        (crew, told)
+    }
+}
+
+impl fmt::Debug for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crew")
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
     }
 }

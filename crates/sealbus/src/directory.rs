@@ -11,7 +11,7 @@ use sealbus_fipa::management::{AmsFunction, DfFunction, Exception};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_management::client;
 
-use crate::context::{Context, ReceiveError, RequestError};
+use crate::context::{ReceiveError, RequestError, Voice};
 use crate::conversation::{Conversation, ConverseError, new_conversation_id};
 use crate::message::Message;
 
@@ -61,7 +61,7 @@ pub enum DirectoryError {
     },
 }
 
-impl Context {
+impl Voice {
     /// The directory facilitator, which knows the services that agents offer.
     pub fn df(&self) -> Df<'_> {
         Df::new(self)
@@ -75,19 +75,19 @@ impl Context {
 
 // ----- the directory facilitator
 
-/// The directory facilitator of the platform, its yellow pages. Made by [`Context::df`].
+/// The directory facilitator of the platform, its yellow pages. Made by [`Voice::df`].
 #[derive(Debug)]
 pub struct Df<'a> {
-    context: &'a Context,
+    voice: &'a Voice,
     df: Aid,
     within: Duration,
 }
 
 impl<'a> Df<'a> {
-    pub(crate) fn new(context: &'a Context) -> Df<'a> {
-        let df = context.system_agent("df");
+    fn new(voice: &'a Voice) -> Df<'a> {
+        let df = voice.system_agent("df");
         Df {
-            context,
+            voice,
             df,
             within: ANSWER_TIME,
         }
@@ -123,7 +123,7 @@ impl<'a> Df<'a> {
         mut self,
         mut description: DfAgentDescription,
     ) -> Result<(), DirectoryError> {
-        description.name = Some(self.context.aid().clone());
+        description.name = Some(self.voice.aid().clone());
         match self.ask(&DfFunction::Register(description.clone())).await {
             // An entry from an earlier life, or from before the agent moved, belongs to the agent and gives way.
             Err(DirectoryError::Refused {
@@ -139,13 +139,13 @@ impl<'a> Df<'a> {
         mut self,
         mut description: DfAgentDescription,
     ) -> Result<(), DirectoryError> {
-        description.name = Some(self.context.aid().clone());
+        description.name = Some(self.voice.aid().clone());
         self.ask(&DfFunction::Modify(description)).await
     }
 
     /// Removes this agent's entry. A missing entry is no error.
     pub async fn deregister(mut self) -> Result<(), DirectoryError> {
-        let description = DfAgentDescription::of(self.context.aid().clone());
+        let description = DfAgentDescription::of(self.voice.aid().clone());
         match self.ask(&DfFunction::Deregister(description)).await {
             Err(DirectoryError::Refused {
                 exception: Exception::NotRegistered,
@@ -179,10 +179,7 @@ impl<'a> Df<'a> {
         constraints: SearchConstraints,
     ) -> Result<Vec<DfAgentDescription>, DirectoryError> {
         let function = DfFunction::Search(template.into().0, constraints);
-        let answer = self
-            .context
-            .request(df_request(&self.df, &function), self.within)
-            .await?;
+        let answer = consult(self.voice, df_request(&self.df, &function), self.within).await?;
         found(&answer, DfAgentDescription::from_term)
     }
 
@@ -190,55 +187,75 @@ impl<'a> Df<'a> {
     pub async fn subscribe(
         self,
         template: impl Into<Template>,
-    ) -> Result<Subscription, DirectoryError> {
+    ) -> Result<Subscription<DfAgentDescription>, DirectoryError> {
         let request = df_subscription(&self.df, &template.into());
-        let conversation = self.context.converse(request.clone()).await?;
-        let cancel = client::cancel(&request);
-        Ok(Subscription {
-            conversation,
-            cancel: Some(cancel),
-        })
+        Subscription::begin(self.voice, request, told).await
     }
 
     async fn ask(&mut self, function: &DfFunction) -> Result<(), DirectoryError> {
-        let answer = self
-            .context
-            .request(df_request(&self.df, function), self.within)
-            .await?;
+        let answer = consult(self.voice, df_request(&self.df, function), self.within).await?;
         done(&answer)
     }
 }
 
-/// A standing question to a DF; see [`Df::subscribe`]. Its notifications come to it alone.
+/// Asks a directory. Its answer is a matter of no time.
+async fn consult(
+    voice: &Voice,
+    request: AclMessage,
+    within: Duration,
+) -> Result<Message, RequestError> {
+    let _hold = voice.clock.hold();
+    voice.request(request, within).await
+}
+
+/// A standing question to a directory; see [`Df::subscribe`] and [`Ams::subscribe`]. Its news come to it alone.
 ///
 /// Dropping it ends it.
 #[derive(Debug)]
-pub struct Subscription {
+pub struct Subscription<T> {
     conversation: Conversation,
     cancel: Option<AclMessage>,
+    read: fn(&Message) -> Result<Vec<T>, DirectoryError>,
 }
 
-impl Subscription {
-    /// Waits for the next notification: entries that came or changed, and, with a name alone, entries that went. Safe to
-    /// cancel.
-    pub async fn next(&self) -> Result<Vec<DfAgentDescription>, DirectoryError> {
+impl<T> Subscription<T> {
+    async fn begin(
+        voice: &Voice,
+        request: AclMessage,
+        read: fn(&Message) -> Result<Vec<T>, DirectoryError>,
+    ) -> Result<Subscription<T>, DirectoryError> {
+        let conversation = voice.converse(request.clone()).await?;
+        Ok(Subscription {
+            conversation,
+            cancel: Some(client::cancel(&request)),
+            read,
+        })
+    }
+
+    /// Waits for the next news: entries that came or changed, and, with a name alone, entries that went. Safe to cancel.
+    pub async fn next(&self) -> Result<Vec<T>, DirectoryError> {
         loop {
-            if let Some(entries) = told_by(&self.conversation.receive().await?) {
+            if let Some(entries) = self.take(&self.conversation.receive().await?) {
                 return entries;
             }
         }
     }
 
-    /// The next notification, if it has already come.
-    pub fn try_next(&self) -> Option<Result<Vec<DfAgentDescription>, DirectoryError>> {
+    /// The next news, if they have already come.
+    pub fn try_next(&self) -> Option<Result<Vec<T>, DirectoryError>> {
         loop {
-            if let Some(entries) = told_by(&self.conversation.try_receive()?) {
+            if let Some(entries) = self.take(&self.conversation.try_receive()?) {
                 return Some(entries);
             }
         }
     }
 
-    /// Ends the subscription, and waits until the DF has confirmed it.
+    /// Reads a message of the directory, unless it only agrees.
+    fn take(&self, news: &Message) -> Option<Result<Vec<T>, DirectoryError>> {
+        (news.performative != Performative::Agree).then(|| (self.read)(news))
+    }
+
+    /// Ends the subscription, and waits until the directory has confirmed it.
     pub async fn cancel(mut self) -> Result<(), DirectoryError> {
         let Some(cancel) = self.cancel.take() else {
             return Ok(());
@@ -251,9 +268,14 @@ impl Subscription {
                 source: Box::new(source),
             })
         })?;
-        // Some DFs stop without an answer.
-        let deadline = tokio::time::Instant::now() + ANSWER_TIME;
-        while let Ok(news) = tokio::time::timeout_at(deadline, self.conversation.receive()).await {
+        // Some directories stop without an answer.
+        let clock = self.conversation.clock().clone();
+        let _hold = clock.hold();
+        let deadline = clock.now() + ANSWER_TIME;
+        while let Ok(news) = clock
+            .timeout_at(deadline, self.conversation.receive())
+            .await
+        {
             let news = news?;
             if news.in_reply_to.as_ref().and_then(|it| it.as_str()) == Some(&tag) {
                 return done(&news);
@@ -263,7 +285,7 @@ impl Subscription {
     }
 }
 
-impl Drop for Subscription {
+impl<T> Drop for Subscription<T> {
     fn drop(&mut self) {
         if let Some(cancel) = self.cancel.take() {
             self.conversation.tell(cancel);
@@ -271,26 +293,21 @@ impl Drop for Subscription {
     }
 }
 
-/// Reads a message of the DF, unless it only agrees.
-fn told_by(news: &Message) -> Option<Result<Vec<DfAgentDescription>, DirectoryError>> {
-    (news.performative != Performative::Agree).then(|| told(news))
-}
-
 // ----- the agent management system
 
-/// The agent management system of the platform, its white pages. Made by [`Context::ams`].
+/// The agent management system of the platform, its white pages. Made by [`Voice::ams`].
 #[derive(Debug)]
 pub struct Ams<'a> {
-    context: &'a Context,
+    voice: &'a Voice,
     ams: Aid,
     within: Duration,
 }
 
 impl<'a> Ams<'a> {
-    pub(crate) fn new(context: &'a Context) -> Ams<'a> {
-        let ams = context.system_agent("ams");
+    fn new(voice: &'a Voice) -> Ams<'a> {
+        let ams = voice.system_agent("ams");
         Ams {
-            context,
+            voice,
             ams,
             within: ANSWER_TIME,
         }
@@ -316,11 +333,31 @@ impl<'a> Ams<'a> {
         template: AmsAgentDescription,
     ) -> Result<Vec<AmsAgentDescription>, DirectoryError> {
         let function = AmsFunction::Search(template, SearchConstraints::all());
-        let answer = self
-            .context
-            .request(ams_request(&self.ams, &function), self.within)
-            .await?;
+        let answer = consult(self.voice, ams_request(&self.ams, &function), self.within).await?;
         found(&answer, AmsAgentDescription::from_term)
+    }
+
+    /// Is told which agents come and go: of those that match, and from then on of each that comes, changes its state or
+    /// goes. Of one that went there is the name alone, without a state. An empty template matches every agent.
+    ///
+    /// ```no_run
+    /// # use sealbus::{AgentResult, Context, directory::AmsAgentDescription};
+    /// # async fn hook(context: &mut Context) -> AgentResult {
+    /// let news = context.ams().subscribe(AmsAgentDescription::default()).await?;
+    /// for agent in news.next().await? {
+    ///     match &agent.state {
+    ///         Some(state) => println!("{:?} is {state}", agent.name),
+    ///         None => println!("{:?} has gone", agent.name),
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn subscribe(
+        self,
+        template: AmsAgentDescription,
+    ) -> Result<Subscription<AmsAgentDescription>, DirectoryError> {
+        let request = ams_subscription(&self.ams, &template);
+        Subscription::begin(self.voice, request, agents_told).await
     }
 
     /// The entry of one agent, if there is one.
@@ -331,13 +368,12 @@ impl<'a> Ams<'a> {
 
     /// The platform's description of itself.
     pub async fn description(self) -> Result<Vec<ApDescription>, DirectoryError> {
-        let answer = self
-            .context
-            .request(
-                ams_request(&self.ams, &AmsFunction::GetDescription),
-                self.within,
-            )
-            .await?;
+        let answer = consult(
+            self.voice,
+            ams_request(&self.ams, &AmsFunction::GetDescription),
+            self.within,
+        )
+        .await?;
         found(&answer, ApDescription::from_term)
     }
 }

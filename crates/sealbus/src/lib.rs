@@ -47,7 +47,7 @@
 //!
 //! # What is promised
 //!
-//! A message that [`Context::send`] accepted is delivered once, and in order per sender and receiver. Otherwise the
+//! A message that [`Voice::send`] accepted is delivered once, and in order per sender and receiver. Otherwise the
 //! sender is told that it was not delivered, and why. A full mailbox holds back only the agents that write to it. At
 //! level `auth`, the default, the sender proved its name with its certificate; [`Message::provenance`] says how. A
 //! message that fails a check is never delivered.
@@ -59,25 +59,32 @@
 //! | send, receive, ask, answer | [`Context`], and [`acl`] for messages and their parts |
 //! | say and read values of declared types | [`body`], [`Message::body`] |
 //! | wait for some messages and leave others | [`Filter`] |
-//! | keep what belongs together apart from the rest | [`Context::converse`], [`Conversation`] |
+//! | keep what belongs together apart from the rest | [`Voice::converse`], [`Conversation`] |
 //! | call for proposals, hold an auction, ask many, subscribe | [`protocol`] |
-//! | talk to all agents that care about a subject | [`Context::channel`], [`Context::subscribe`], [`Context::listen`], and [`channel`] |
-//! | offer services and find them | [`Context::df`], [`directory`] |
+//! | talk to all agents that care about a subject | [`Voice::channel`], [`Voice::subscribe`], [`Context::listen`], and [`channel`] |
+//! | offer services and find them | [`Voice::df`], [`directory`] |
+//! | offer typed functions as services, and ask for answers in parts | [`Context::offer`], [`Voice::ask`], [`tool`] |
+//! | act by itself: each second, at a time, as a state machine | [`Context::begin`], [`behaviour`] |
+//! | test agents, with a clock that the test moves | [`testing`] |
 //! | move between nodes with state | [`Agent::save`], [`Agent::restore`] |
 //! | drive agents without hooks, at full speed | [`Platform`], and [`process`] |
 //! | talk to agents of other FIPA platforms | [`gateway`] |
 
 pub mod acl;
 mod agent;
+pub mod behaviour;
 pub mod body;
 mod cast;
 pub mod channel;
+mod clock;
 mod context;
 mod conversation;
 mod crew;
 pub mod directory;
 mod filter;
 pub mod gateway;
+mod handler;
+mod labour;
 mod life;
 mod message;
 mod platform;
@@ -85,20 +92,32 @@ pub mod process;
 pub mod protocol;
 mod run;
 mod supervision;
+pub mod testing;
+pub mod tool;
 
-pub use agent::{Agent, AgentResult};
+pub use agent::Agent;
 pub use cast::CastError;
-pub use context::{Context, ReceiveError, RequestError};
+pub use clock::{Clock, Elapsed};
+pub use context::{Context, ReceiveError, RequestError, Voice};
 pub use conversation::{Conversation, ConverseError, Undelivered, new_conversation_id};
 pub use crew::AgentEnd;
 pub use filter::Filter;
 pub use message::{ContentError, Message};
 pub use platform::{Platform, PlatformError, log_to_stderr};
-pub use run::{AgentFailure, NamedAgents, RunError, agent, agents, run, run_agents};
-pub use supervision::{HandlerError, NotUnderstood, Refuse, Supervision};
+pub use run::{AgentFailure, NamedAgents, RunError, Running, agent, agents, run, run_agents};
+pub use supervision::{AgentResult, Failure, HandlerError, NotUnderstood, Refuse, Supervision};
 
 // The names of the layers below that nearly every agent needs.
 pub use sealbus_bus::{
     Acknowledgement, ConversationOpen, Delivery, Late, Provenance, SendError, TrySendError,
 };
 pub use sealbus_fipa::{AclMessage, Aid, Content, Performative};
+
+// The pages' programs compile.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/bodies.md")]
+    struct Bodies;
+    #[doc = include_str!("../../../docs/conversations.md")]
+    struct Conversations;
+}

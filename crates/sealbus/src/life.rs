@@ -1,20 +1,23 @@
 //! The life of an agent: a task of its own drives it through its hooks, to its end.
 
-use std::any::Any;
 use std::error::Error;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use sealbus_fipa::{AclMessage, Aid};
 use sealbus_process::{AgentHandle, OpenAgentError, Parting, Process, Thawed, Wishes};
 
-use crate::agent::{Agent, AgentResult};
-use crate::context::{Context, Next};
+use tokio::task::JoinHandle;
+
+use crate::agent::Agent;
+use crate::context::{Context, Next, Voice};
 use crate::crew::{AgentEnd, Crew};
+use crate::labour::panic_text;
 use crate::message::Message;
+use crate::supervision::AgentResult;
 use crate::supervision::{Fault, HandlerError, Supervision, answer, judge};
 
 /// How long a hook may go on after its agent was asked to stop, before it is cancelled at its next `.await`.
@@ -33,19 +36,20 @@ impl Crew {
     ) -> Result<Aid, OpenAgentError> {
         let handle = process.agent(name).await?;
         let aid = handle.aid().clone();
-        self.drive(handle, agent);
+        drop(self.drive(handle, agent));
         Ok(aid)
     }
 
     /// Drives an agent that is on the bus.
-    pub(crate) fn drive<A: Agent>(&self, handle: AgentHandle, agent: A) {
-        tokio::spawn(drive(agent, Context::new(handle, self.clone())));
+    pub(crate) fn drive<A: Agent>(&self, handle: AgentHandle, agent: A) -> JoinHandle<()> {
+        tokio::spawn(drive(agent, Context::new(handle, self.clone())))
     }
 }
 
 impl Context {
     /// Starts another agent in this process, if the platform lets it run here.
     pub async fn spawn(&self, name: &str, agent: impl Agent) -> Result<Aid, OpenAgentError> {
+        let _hold = self.clock().hold();
         self.crew.start(self.handle.process(), name, agent).await
     }
 }
@@ -82,6 +86,9 @@ async fn drive<A: Agent>(mut agent: A, mut context: Context) {
             Parting::Failed(end.to_string())
         }
     };
+    if parting != Parting::Moved {
+        handle.until_delivered(TEARDOWN_LIMIT).await;
+    }
     handle.leave(parting);
     // The program may have ended without waiting, and then nobody listens.
     let _ = crew.ends.send((name, end));
@@ -94,6 +101,7 @@ async fn live<A: Agent>(agent: &mut A, context: &mut Context) -> AgentEnd {
         Ok(Course::Moved) => return AgentEnd::Moved,
         Err(error) => AgentEnd::Failed(error),
     };
+    context.labour.end(HOOK_GRACE).await;
     hear_failures(agent, context).await;
     context.begin_teardown();
     match tokio::time::timeout(TEARDOWN_LIMIT, Box::pin(agent.teardown(context))).await {
@@ -144,6 +152,7 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
     while !context.is_leaving() {
         let failed = match context.next().await {
             Next::Stop => break,
+            Next::Failed(failed) => Some(failed),
             Next::Message(message) => {
                 let origin = message.shared();
                 match within_grace(&wishes, Box::pin(agent.on_message(context, message))).await {
@@ -177,6 +186,10 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
             }
             Next::Freeze => {
                 context.come_to_rest();
+                // From the wish to rest on, no task begins anything until the agent goes on.
+                let labour = context.labour.clone();
+                let mut rest = pin!(labour.rest());
+                let _at_rest = tokio::time::timeout(HOOK_GRACE, &mut rest).await;
                 match within_grace(&wishes, Box::pin(agent.save(context))).await {
                     None => {
                         context.handle().decline_move("it is being stopped");
@@ -206,26 +219,11 @@ fn message_failed(
     message: &AclMessage,
     error: Box<dyn Error + Send + Sync>,
 ) -> Option<HandlerError> {
-    let (fault, act, reason) = judge(&*error);
-    let agent = context.name();
-    let sender = message.sender.as_ref().map_or("nobody", |it| &it.name);
-    let handled = format!("{} from {sender}", message.performative);
-    match fault {
-        Fault::Nobody => tracing::debug!(agent, handled, "answers {act}: {reason}"),
-        Fault::Sender => tracing::warn!(agent, handled, "cannot be read: {reason}"),
-        Fault::Agent => {}
+    let (fault, failed) = context.answer_error(message, error);
+    if fault == Fault::Sender {
+        context.count_failed();
     }
-    if let Some(answer) = answer(message, act, reason) {
-        context.tell(answer);
-    }
-    match fault {
-        Fault::Nobody => None,
-        Fault::Sender => {
-            context.count_failed();
-            None
-        }
-        Fault::Agent => Some(HandlerError { handled, error }),
-    }
+    (fault == Fault::Agent).then_some(failed)
 }
 
 /// Does what the agent says shall follow an error of a handler. False: it is being stopped.
@@ -242,6 +240,9 @@ async fn go_on_after<A: Agent>(
         Supervision::Ignore => Ok(true),
         Supervision::End => Err(failed.error),
         Supervision::Restart => {
+            context.labour.end(HOOK_GRACE).await;
+            context.tools.clear();
+            context.handlers.clear();
             let teardown = Box::pin(agent.teardown(context));
             if tokio::time::timeout(TEARDOWN_LIMIT, teardown)
                 .await
@@ -279,6 +280,35 @@ async fn within_grace<T>(
     }
 }
 
+impl Voice {
+    /// Answers a message whose handler returned an error, and tells whose matter the error is.
+    pub(crate) fn answer_error(
+        &self,
+        message: &AclMessage,
+        error: Box<dyn Error + Send + Sync>,
+    ) -> (Fault, HandlerError) {
+        let (fault, act, reason) = judge(&*error);
+        let agent = self.name();
+        let sender = message.sender.as_ref().map_or("nobody", |it| &it.name);
+        let handled = format!("{} from {sender}", message.performative);
+        match fault {
+            Fault::Nobody => tracing::debug!(agent, handled, "answers {act}: {reason}"),
+            Fault::Sender => tracing::warn!(agent, handled, "cannot be read: {reason}"),
+            Fault::Agent => {}
+        }
+        if let Some(answer) = answer(message, act, reason) {
+            // It does not wait: an agent that does not read its answers holds nobody up.
+            let _ = self.try_send(answer);
+        }
+        (fault, HandlerError { handled, error })
+    }
+
+    /// Whether an error only says that the agent is being stopped.
+    pub(crate) fn is_only_stopped(&self, error: &(dyn Error + Send + Sync + 'static)) -> bool {
+        self.wishes.is_stop_wished() && is_stopping(error)
+    }
+}
+
 /// Whether an error only says that the agent is being stopped.
 fn is_stopping(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     use crate::context::{ReceiveError, RequestError};
@@ -292,12 +322,4 @@ fn is_stopping(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool 
         || error
             .downcast_ref::<RequestError>()
             .is_some_and(|error| matches!(error, RequestError::Receive(error) if stopping(error)))
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "with a value that is not text".to_owned())
 }

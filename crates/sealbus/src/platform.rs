@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use sealbus_bus::Bus;
 use sealbus_control::host::Host;
-use sealbus_gateways::http::HttpGatewayConfig;
+use sealbus_gateways::GatewayConfig;
 use sealbus_master::embedded::{EmbeddedError, EmbeddedPlatform};
 use sealbus_platform::gateway::{Gateway, GatewayError};
 use sealbus_process::attachment::{AttachError, Attachment};
-use sealbus_process::{AgentHandle, OpenAgentError, OpenError, Process};
+use sealbus_process::{AgentHandle, Interceptor, OpenAgentError, OpenError, Process};
 use sealbus_seal::PlatformName;
 use tracing_subscriber::EnvFilter;
+
+use crate::clock::Clock;
 
 /// Variable with the address of the node that started the program. The program attaches to this node.
 pub const ATTACH_VARIABLE: &str = "SEALBUS_ATTACH";
@@ -50,6 +52,10 @@ pub const EMBEDDED_NAME: &str = "home";
 /// ```
 pub struct Platform {
     process: Process,
+    /// The clock that the agents go by.
+    pub(crate) clock: Clock,
+    /// Gets the agents' messages first, in a test.
+    pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
     /// Whether any agent may run here, even if it was not placed here.
     takes_any: bool,
     /// The services beside the program's own agents, on an embedded platform.
@@ -120,14 +126,14 @@ impl Platform {
     ///
     /// ```no_run
     /// use sealbus::Platform;
-    /// use sealbus::gateway::{GatewayRule, HttpGatewayConfig};
+    /// use sealbus::gateway::{GatewayRule, GatewayConfig};
     ///
     /// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut platform = Platform::embedded_as("factory").await?;
-    /// let config = HttpGatewayConfig {
+    /// let config = GatewayConfig {
     ///     listen: "127.0.0.1:7779".parse()?,
     ///     allow: vec![GatewayRule::new("plat1", ["*"])],
-    ///     ..HttpGatewayConfig::default()
+    ///     ..GatewayConfig::default()
     /// };
     /// println!("reached at {:?}", platform.open_gateway(config).await?);
     /// # Ok(()) }
@@ -137,7 +143,7 @@ impl Platform {
     /// If the configuration is not valid, the address is in use, or there is a gateway already.
     pub async fn open_gateway(
         &mut self,
-        config: HttpGatewayConfig,
+        config: GatewayConfig,
     ) -> Result<Vec<String>, GatewayError> {
         let gateway = Gateway::open(&self.process, config).await?;
         let addresses = gateway.addresses().to_vec();
@@ -189,6 +195,8 @@ impl Platform {
         let process = Process::open(host, bus).await?;
         Ok(Platform {
             process,
+            clock: Clock::default(),
+            interceptor: None,
             takes_any,
             _embedded: None,
             gateway: None,

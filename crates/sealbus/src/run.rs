@@ -4,8 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesOrdered, StreamExt};
+use sealbus_fipa::Aid;
 use sealbus_process::{AgentHandle, OpenAgentError, Process, ProcessEnd};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::agent::Agent;
 use crate::cast::{CastError, Role, cast};
@@ -37,7 +39,9 @@ pub fn agent<A: Agent>(name: impl Into<String>, agent: A) -> NamedAgents {
             name: name.into(),
             count: None,
         },
-        drive: Drive::Once(Some(Box::new(|crew, handle| crew.drive(handle, agent)))),
+        drive: Drive::Once(Some(Box::new(|crew, handle| {
+            drop(crew.drive(handle, agent))
+        }))),
     }
 }
 
@@ -57,7 +61,7 @@ pub fn agents<A: Agent>(
         },
         drive: Drive::Often(Box::new(move |crew, handle| {
             let agent = make(handle.name());
-            crew.drive(handle, agent);
+            drop(crew.drive(handle, agent));
         })),
     }
 }
@@ -165,13 +169,57 @@ impl Platform {
     pub async fn run(&self, agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError> {
         run_on(self, agents.into_iter().collect()).await
     }
+
+    /// Starts an agent beside the program's own work.
+    ///
+    /// # Errors
+    /// If the platform does not let it run here, or an agent has this name.
+    pub async fn start(&self, name: &str, agent: impl Agent) -> Result<Running, OpenAgentError> {
+        let (crew, ends) = Crew::new(self);
+        let handle = self.process().agent(name).await?;
+        let aid = handle.aid().clone();
+        let task = crew.drive(handle, agent);
+        Ok(Running { aid, task, ends })
+    }
+}
+
+/// An agent that [`Platform::start`] started. Dropping this does not end it.
+#[derive(Debug)]
+pub struct Running {
+    aid: Aid,
+    task: JoinHandle<()>,
+    ends: mpsc::UnboundedReceiver<(String, AgentEnd)>,
+}
+
+impl Running {
+    /// The agent's identifier.
+    pub fn aid(&self) -> &Aid {
+        &self.aid
+    }
+
+    /// Waits for the agent's end.
+    pub async fn wait(mut self) -> AgentEnd {
+        // The agents that it spawned report here too.
+        while let Some((name, end)) = self.ends.recv().await {
+            if name == self.aid.name {
+                return end;
+            }
+        }
+        AgentEnd::Left
+    }
+
+    /// Ends the agent at once, without its `teardown`.
+    pub(crate) async fn abort(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
 }
 
 async fn run_on(platform: &Platform, mut agents: Vec<NamedAgents>) -> Result<(), RunError> {
     let process = platform.process();
     let roles: Vec<Role> = agents.iter().map(|agent| agent.role.clone()).collect();
     let parts = cast(&roles, platform.placed())?;
-    let (crew, ends) = Crew::new();
+    let (crew, ends) = Crew::new(platform);
 
     // All agents are on the bus before the first one acts, so that they find each other.
     let mut opening = FuturesOrdered::new();

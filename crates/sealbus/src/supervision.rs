@@ -3,11 +3,17 @@
 use std::error::Error;
 use std::fmt;
 
+use sealbus_bus::SendError;
 use sealbus_fipa::{AclMessage, Performative};
 
-use crate::body::BodyError;
+use crate::body::{BodyError, WrittenBody};
 use crate::message::ContentError;
 use crate::protocol::ProtocolError;
+
+/// The result of an agent's hook. An error of a handler is answered, logged and counted, and the agent goes on unless
+/// [`Agent::supervise`](crate::Agent::supervise) says otherwise. An error of `setup`, `restore` or `teardown` ends the agent, and is reported with
+/// the agent's name.
+pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// An error that answers `refuse`: the agent understands the message and does not do what it asks.
 ///
@@ -48,6 +54,22 @@ impl NotUnderstood {
     }
 }
 
+/// An error that answers `failure`: the agent tried and could not do it. Other errors answer `failure` without their text,
+/// which stays in the agent's log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("failed: {reason}")]
+pub struct Failure {
+    reason: String,
+}
+
+impl Failure {
+    /// Fails for this reason, which the other side reads.
+    pub fn new(reason: impl Into<String>) -> Failure {
+        let reason = reason.into();
+        Failure { reason }
+    }
+}
+
 /// What follows an error of a handler, besides the answer; see [`Agent::supervise`](crate::Agent::supervise).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Supervision {
@@ -77,6 +99,9 @@ impl fmt::Display for HandlerError {
 
 impl Error for HandlerError {}
 
+/// The answer to an error of the agent. The error's text may be nobody else's business.
+const FAILED: &str = "the agent failed at this; its log says why";
+
 /// The longest reason in an answer, in characters.
 const REASON_LIMIT: usize = 1_000;
 
@@ -97,6 +122,8 @@ pub(crate) fn judge(error: &(dyn Error + 'static)) -> (Fault, Performative, Stri
         (Fault::Nobody, Performative::Refuse, reason.clone())
     } else if let Some(NotUnderstood { reason }) = error.downcast_ref() {
         (Fault::Nobody, Performative::NotUnderstood, reason.clone())
+    } else if let Some(Failure { reason }) = error.downcast_ref() {
+        (Fault::Nobody, Performative::Failure, reason.clone())
     } else if error.is::<ContentError>()
         || error.is::<BodyError>()
         || matches!(error.downcast_ref(), Some(ProtocolError::NotOpening { .. }))
@@ -105,9 +132,22 @@ pub(crate) fn judge(error: &(dyn Error + 'static)) -> (Fault, Performative, Stri
         (Fault::Sender, act, error.to_string())
     } else if let Some(ProtocolError::Busy(_)) = error.downcast_ref() {
         (Fault::Nobody, Performative::Refuse, error.to_string())
+    } else if let Some(SendError::AnswerNotTaken { .. }) = error.downcast_ref() {
+        (Fault::Nobody, Performative::Failure, error.to_string())
     } else {
-        (Fault::Agent, Performative::Failure, error.to_string())
+        (Fault::Agent, Performative::Failure, FAILED.to_owned())
     }
+}
+
+/// An answer in plain text, whatever the message was in.
+pub(crate) fn saying(
+    message: &AclMessage,
+    act: Performative,
+    text: impl Into<WrittenBody>,
+) -> AclMessage {
+    let mut answer = message.create_reply(act);
+    text.into().put_into(&mut answer);
+    answer
 }
 
 /// The answer to a message whose handler returned an error. None if it has no sender, or ends an exchange itself: two
@@ -125,5 +165,25 @@ pub(crate) fn answer(
         return None;
     }
     let reason: String = reason.chars().take(REASON_LIMIT).collect();
-    Some(message.create_reply(act).with_content(reason))
+    Some(saying(message, act, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acl::Aid;
+
+    #[test]
+    fn a_reason_is_plain_text_whatever_the_message_was_in() {
+        for language in ["application/json", "fipa-sl"] {
+            let message = AclMessage::new(Performative::Request)
+                .with_sender(Aid::new("buyer@home").unwrap())
+                .with_language(language)
+                .with_ontology("trade")
+                .with_content("(?)");
+            let answer = answer(&message, Performative::Refuse, "busy".to_owned()).unwrap();
+            assert_eq!((answer.language, answer.ontology), (None, None));
+            assert_eq!(answer.content, Some("busy".into()));
+        }
+    }
 }

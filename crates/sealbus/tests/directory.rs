@@ -157,3 +157,45 @@ async fn the_white_pages_know_every_agent() {
     }
     run_agents([agent("curious", Curious)]).await.unwrap();
 }
+
+#[tokio::test]
+async fn an_agent_is_told_which_agents_come_and_go() {
+    struct Watcher;
+    impl Agent for Watcher {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let template = AmsAgentDescription {
+                state: Some(AgentState::Active),
+                ..AmsAgentDescription::default()
+            };
+            let news = context.ams().subscribe(template).await?;
+            let mut known = Vec::new();
+            while !known.contains(&"watcher".to_owned()) {
+                known.extend(told(&news.next().await?));
+            }
+            let anna = context.spawn("anna", Shop("bookshop")).await?;
+            while !known.contains(&"anna".to_owned()) {
+                known.extend(told(&news.next().await?));
+            }
+            let close = sealbus::AclMessage::new(sealbus::Performative::Inform).with_receiver(anna);
+            context.send(close).await?;
+            while !known.contains(&"anna has gone".to_owned()) {
+                known.extend(told(&news.next().await?));
+            }
+            assert!(news.try_next().is_none());
+            news.cancel().await?;
+            context.stop_all();
+            Ok(())
+        }
+    }
+    fn told(news: &[AmsAgentDescription]) -> Vec<String> {
+        let name = |agent: &AmsAgentDescription| {
+            let name = agent.name.as_ref().unwrap().local_name().to_owned();
+            match agent.state {
+                Some(_) => name,
+                None => format!("{name} has gone"),
+            }
+        };
+        news.iter().map(name).collect()
+    }
+    run_agents([agent("watcher", Watcher)]).await.unwrap();
+}

@@ -82,6 +82,18 @@ fn history() -> Tested {
 }
 
 #[test]
+fn tool_agent() -> Tested {
+    let lines = output("tool_agent")?;
+    assert_eq!(lines[0].split(' ').count(), 20);
+    assert_eq!(
+        lines[1],
+        "To the end: Some(Progress { done: 1.0, text: \"\" })"
+    );
+    assert_eq!(lines[3], "One sentence of a million words was enough.");
+    Ok(())
+}
+
+#[test]
 fn the_others_come_to_their_end() -> Tested {
     for example in ["hello", "request", "counter", "marketplace"] {
         assert!(!output(example)?.is_empty(), "{example} says nothing");

@@ -13,7 +13,7 @@ use redb::{
     TableDefinition, TableError,
 };
 
-use super::{Batch, Entry, Revision, Store, StoreError};
+use super::{Batch, Entry, Revision, Store, StoreError, TakeEntry};
 
 /// Maps each key to its revision (8 bytes, big-endian) and value.
 const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
@@ -245,6 +245,24 @@ impl Shared {
         })
     }
 
+    fn snapshot(&self, take: &mut TakeEntry) -> Result<(), StoreError> {
+        // Only the transaction sees one moment. Commits need the lock, so it is not held while the entries are taken.
+        let transaction = self.read(|database| Ok(database.begin_read()?))?;
+        let all = guarded(|| -> Result<(), redb::Error> {
+            let entries = match transaction.open_table(ENTRIES) {
+                Ok(entries) => entries,
+                Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            for row in entries.range::<&str>(..)? {
+                let (key, value) = row?;
+                take(key.value(), &decode(value.value())?.value);
+            }
+            Ok(())
+        });
+        all.map_err(|error| explain(&self.path, "read", error))
+    }
+
     fn commit(&self, batch: &Batch) -> Result<Revision, StoreError> {
         let mut database = self.database.write();
         let open = match database.as_ref() {
@@ -332,6 +350,10 @@ impl Store for EmbeddedStore {
     ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
         let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
         self.blocking(move |shared| shared.scan(&prefix, after.as_deref(), limit))
+    }
+
+    fn snapshot(&self, mut take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.blocking(move |shared| shared.snapshot(&mut take))
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {

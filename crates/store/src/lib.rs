@@ -4,10 +4,12 @@
 //! `df/`, …). All changes go through [`Store::commit`], which is atomic. When it returns, the changes are as durable as
 //! the store is. Each commit gives the store a new [`Revision`].
 //!
-//! A [`Batch`] may demand that some key has not changed since a revision. This is the fence that stops a Master from
-//! changing anything after it has lost its role without noticing.
+//! A [`Batch`] may demand that some key has not changed since a revision. [`Fenced`] demands it of the row of the
+//! leader's [`Term`], and so stops a Master from changing anything after it has lost its role without noticing.
 
+pub mod backup;
 mod embedded;
+mod fence;
 mod memory;
 mod rows;
 #[cfg(test)]
@@ -19,6 +21,7 @@ use std::path::PathBuf;
 use futures_util::future::BoxFuture;
 
 pub use embedded::EmbeddedStore;
+pub use fence::{Fenced, Leadership, TERM_ROW, Term};
 pub use memory::MemoryStore;
 pub use rows::{Row, Rows};
 
@@ -102,7 +105,7 @@ impl FromIterator<(String, Option<Vec<u8>>)> for Batch {
 pub enum StoreError {
     /// A condition of the batch does not hold; nothing was changed.
     #[error(
-        "the store's entry '{key}' was written at revision {found}, not {expected}: another Master has taken over; this one must stop"
+        "the store's entry '{key}' was written at revision {found}, not {expected}: somebody else has changed it meanwhile"
     )]
     Conflict {
         /// The key of the condition.
@@ -111,6 +114,24 @@ pub enum StoreError {
         expected: Revision,
         /// The revision found; 0 if there is no entry.
         found: Revision,
+    },
+    /// A later term has begun; nothing was changed, and nothing will be in this term.
+    #[error(
+        "{by} has begun, and this Master leads in {term} only: another Master has taken over its store, and it changes nothing any more"
+    )]
+    Superseded {
+        /// The term of this leader.
+        term: Term,
+        /// The latest term.
+        by: Term,
+    },
+    /// A row cannot be read.
+    #[error("the store's entry '{key}' is damaged ({detail}): restore the store from a backup")]
+    DamagedRow {
+        /// The row's key.
+        key: String,
+        /// The fault.
+        detail: String,
     },
     /// The disk is full; nothing was changed.
     #[error(
@@ -163,6 +184,9 @@ pub enum StoreError {
     },
 }
 
+/// Takes the key and the value of one entry after another.
+pub type TakeEntry = Box<dyn FnMut(&str, &[u8]) + Send>;
+
 /// A place for the platform's state. Many tasks may call it at once. A read sees every commit that returned before the
 /// read began.
 pub trait Store: Send + Sync + 'static {
@@ -177,6 +201,9 @@ pub trait Store: Send + Sync + 'static {
         after: Option<&'a str>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>>;
+
+    /// Gives all entries to `take`, in the order of the keys, as they were at one moment. Commits go on meanwhile.
+    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Makes all changes of a batch, or none if there is an error. When this returns, the changes are durable. The
     /// returned revision is higher than all before, even for an empty batch.

@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use parking_lot::Mutex;
 
-use super::{Batch, Entry, Revision, Store, StoreError};
+use super::{Batch, Entry, Revision, Store, StoreError, TakeEntry};
 
 /// A store that lasts as long as its process, for the platform embedded in a program.
 #[derive(Debug, Default)]
@@ -82,6 +82,13 @@ impl Store for MemoryStore {
             .map(|(key, entry)| (key.clone(), entry.clone()))
             .collect();
         ready(Ok(page)).boxed()
+    }
+
+    fn snapshot(&self, mut take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
+        for (key, entry) in &self.state.lock().entries {
+            take(key, &entry.value);
+        }
+        ready(Ok(())).boxed()
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {

@@ -4,20 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::FutureExt;
 use proptest::prelude::*;
 use redb::StorageBackend;
 
 use super::*;
 
 /// Runs a test against every store.
-fn on_every_store(test: impl AsyncFn(&dyn Store)) {
+fn on_every_store(test: impl AsyncFn(&Arc<dyn Store>)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
     runtime.block_on(async {
-        test(&MemoryStore::new()).await;
+        test(&(Arc::new(MemoryStore::new()) as _)).await;
         let directory = tempfile::tempdir().unwrap();
-        test(&EmbeddedStore::open(directory.path().join("state.redb")).unwrap()).await;
+        let embedded = EmbeddedStore::open(directory.path().join("state.redb")).unwrap();
+        test(&(Arc::new(embedded) as _)).await;
     });
 }
 
@@ -52,8 +54,8 @@ fn what_is_committed_is_read() {
         batch.delete("b");
         batch.delete("never there");
         store.commit(batch).await.unwrap();
-        assert_eq!(value(store, "a").await.as_deref(), Some("3"));
-        assert_eq!(value(store, "b").await, None);
+        assert_eq!(value(&**store, "a").await.as_deref(), Some("3"));
+        assert_eq!(value(&**store, "b").await, None);
         assert!(store.commit(Batch::new()).await.unwrap() > second);
     });
 }
@@ -80,8 +82,35 @@ fn a_condition_that_does_not_hold_changes_nothing() {
             store.commit(fenced).await,
             Err(StoreError::Conflict { expected, found, .. }) if expected == mine && found == theirs
         ));
-        assert_eq!(value(store, "x").await.as_deref(), Some("by one"));
-        assert_eq!(value(store, "master").await.as_deref(), Some("two"));
+        assert_eq!(value(&**store, "x").await.as_deref(), Some("by one"));
+        assert_eq!(value(&**store, "master").await.as_deref(), Some("two"));
+    });
+}
+
+#[test]
+fn a_leader_changes_nothing_after_the_next_one_has_claimed_the_store() {
+    on_every_store(async |store| {
+        let first = Fenced::claim(store.clone()).await.unwrap();
+        first.commit(put("a", "first")).await.unwrap();
+        let second = Fenced::claim(store.clone()).await.unwrap();
+        assert!(second.term() > first.term());
+        assert_eq!(value(&second, "a").await.as_deref(), Some("first"));
+        let error = first.commit(put("a", "too late")).await.unwrap_err();
+        assert!(
+            matches!(error, StoreError::Superseded { term, by } if term == first.term() && by == second.term()),
+            "{error:?}"
+        );
+        assert!(
+            error.to_string().contains("another Master has taken over"),
+            "{error}"
+        );
+        assert_eq!(
+            first.leadership().ended().await.to_string(),
+            error.to_string()
+        );
+        second.commit(put("a", "second")).await.unwrap();
+        assert_eq!(value(&first, "a").await.as_deref(), Some("second"));
+        assert!(second.leadership().ended().now_or_never().is_none());
     });
 }
 
@@ -106,8 +135,45 @@ fn scans_keep_to_their_prefix_and_go_in_pages() {
         assert_eq!(scan("a/", Some("a/3"), 9).await, [""; 0]);
         assert_eq!(scan("ä", None, 9).await, ["ä/1"]);
         let mut all = Vec::new();
-        read_all(store, "a/", |key, _| all.push(key)).await.unwrap();
+        read_all(&**store, "a/", |key, _| all.push(key))
+            .await
+            .unwrap();
         assert_eq!(all.len(), 5);
+    });
+}
+
+#[test]
+fn a_snapshot_has_every_entry_in_order() {
+    on_every_store(async |store| {
+        let mut batch = put("b", "2");
+        batch.put("a", "1");
+        store.commit(batch).await.unwrap();
+        let (taker, taken) = std::sync::mpsc::channel();
+        let take = move |key: &str, value: &[u8]| {
+            taker.send((key.to_owned(), value.to_vec())).unwrap();
+        };
+        store.snapshot(Box::new(take)).await.unwrap();
+        let entry = |key: &str, value: &str| (key.to_owned(), value.as_bytes().to_vec());
+        let taken: Vec<_> = taken.iter().collect();
+        assert_eq!(taken, [entry("a", "1"), entry("b", "2")]);
+    });
+}
+
+#[test]
+fn a_restored_store_is_beyond_every_term_before() {
+    on_every_store(async |store| {
+        let old = Fenced::claim(store.clone()).await.unwrap();
+        let mut batch = Batch::new();
+        let row = store.get(TERM_ROW).await.unwrap().unwrap();
+        let restored = Term::restore(Some(&row.value), 1000, &mut batch).unwrap();
+        store.commit(batch).await.unwrap();
+        let new = Fenced::claim(store.clone()).await.unwrap();
+        assert!(new.term() > restored && restored > old.term());
+        assert!(old.commit(put("a", "too late")).await.is_err());
+        // A second restore in the same second.
+        let row = store.get(TERM_ROW).await.unwrap().unwrap();
+        let again = Term::restore(Some(&row.value), 1000, &mut Batch::new()).unwrap();
+        assert!(again > new.term());
     });
 }
 
@@ -120,7 +186,7 @@ fn many_pages_are_read_completely() {
         }
         store.commit(batch).await.unwrap();
         let mut count = 0;
-        read_all(store, "n/", |_, _| count += 1).await.unwrap();
+        read_all(&**store, "n/", |_, _| count += 1).await.unwrap();
         assert_eq!(count, 2048);
     });
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyTuple};
+use sealbus::body::WrittenBody;
 use sealbus_bus::{Provenance, ReceivedMessage};
 use sealbus_fipa::{AclMessage, AclMessageRef, Content, ContentRef, ExpressionRef};
 use sealbus_fipa::{bitefficient, string};
@@ -278,20 +279,24 @@ impl PyAclMessage {
 
     /// An answer to this message, in the same conversation, protocol, language and ontology. It goes to the message's
     /// `reply_to`, or else to its sender. Content that is neither text nor bytes is a body, whose language replaces the
-    /// message's.
+    /// message's; text and bytes are in no language if the message's is that of a body, such as JSON.
     #[pyo3(signature = (performative, content = None))]
     fn create_reply(
         &self,
         performative: &Bound<'_, PyAny>,
         content: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let mut reply = self
-            .view()
-            .create_reply(performative::from_python(performative)?);
-        match content {
-            Some(body) if !is_content(body) => body::put(&mut reply, body)?,
-            _ => reply.content = content_from_python(content)?,
+        let (view, act) = (self.view(), performative::from_python(performative)?);
+        let Some(said) = content else {
+            return Ok(Self::new(view.create_reply(act)));
+        };
+        if is_content(said)
+            && let Some(content) = content_from_python(content)?
+        {
+            return Ok(Self::new(WrittenBody::from(content).answer(&view, act)));
         }
+        let mut reply = view.create_reply(act);
+        body::put(&mut reply, said)?;
         Ok(Self::new(reply))
     }
 

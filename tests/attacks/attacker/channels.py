@@ -70,7 +70,7 @@ class Subscriber:
     def announce(self, pattern: str, filter: str = "", credit: int = 1 << 22) -> None:
         self.count += 1
         body = number(self.count) + bytes([2]) + text(pattern) + text(filter)
-        body += bytes([PUSH_BACK]) + number(credit) + text("") + bytes([0])
+        body += bytes([PUSH_BACK]) + number(credit) + text("")
         self.send(0, bytes([ANNOUNCE]) + stamp(self.session, self.count) + body)
 
     def has_announced_all(self) -> None:

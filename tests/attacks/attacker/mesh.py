@@ -84,6 +84,8 @@ class Link:
         self.limits: dict[int, int] = {}
         #: The names of the targets that the other side has opened. It may send to them if there is an agent to prove.
         self.opened: dict[bytes, str] = {}
+        #: Bytes that the other side may send to each of those targets.
+        self.room = 64 << 20
         self.agent: Credential | None = None
         #: Messages that came while something else was awaited.
         self.kept: list[bytes] = []
@@ -183,7 +185,7 @@ class Link:
             # The bus of a process has the empty name, and no proof.
             if name:
                 self.send(PROVE, handle + self.agent.proof(self.exporter))
-            self.send(ACCEPT, handle + struct.pack("<Q", 64 << 20))
+            self.send(ACCEPT, handle + struct.pack("<Q", self.room))
 
     def until(self, is_it: Callable[[int, bytes], bool], what: str) -> tuple[int, bytes]:
         while True:

@@ -17,7 +17,8 @@ import jade.proto.SubscriptionInitiator;
 /**
  * Begins protocols when it is told to, by JADE's own classes, and tells who told it how they ended.
  *
- * The order is a message without protocol: "request …", "subscribe …", "propose …" or "contract-net", its reply-to the agents to speak with.
+ * The order is a message without protocol: "request …", "query-if …", "query-ref …", "request-when …", "subscribe …", "propose …",
+ * "contract-net" or "iterated-contract-net", its reply-to the agents to speak with.
  */
 public class Initiator extends Agent {
     @Override
@@ -30,13 +31,21 @@ public class Initiator extends Agent {
                 if (order == null) {
                     block();
                 } else if (order.getContent().startsWith("request ")) {
-                    request(order);
+                    request(order, ACLMessage.REQUEST, InteractionProtocol.FIPA_REQUEST);
+                } else if (order.getContent().startsWith("query-if ")) {
+                    request(order, ACLMessage.QUERY_IF, InteractionProtocol.FIPA_QUERY);
+                } else if (order.getContent().startsWith("query-ref ")) {
+                    request(order, ACLMessage.QUERY_REF, InteractionProtocol.FIPA_QUERY);
+                } else if (order.getContent().startsWith("request-when ")) {
+                    request(order, ACLMessage.REQUEST_WHEN, InteractionProtocol.FIPA_REQUEST_WHEN);
                 } else if (order.getContent().startsWith("subscribe ")) {
                     subscribe(order);
                 } else if (order.getContent().startsWith("propose ")) {
                     suggest(order);
+                } else if (order.getContent().startsWith("iterated")) {
+                    call(order, InteractionProtocol.FIPA_ITERATED_CONTRACT_NET);
                 } else {
-                    call(order);
+                    call(order, InteractionProtocol.FIPA_CONTRACT_NET);
                 }
             }
         });
@@ -60,9 +69,9 @@ public class Initiator extends Agent {
         return first;
     }
 
-    private void request(final ACLMessage order) {
-        ACLMessage request = first(order, ACLMessage.REQUEST, InteractionProtocol.FIPA_REQUEST);
-        request.setContent(order.getContent().substring("request ".length()));
+    private void request(final ACLMessage order, int performative, String protocol) {
+        ACLMessage request = first(order, performative, protocol);
+        request.setContent(order.getContent().substring(order.getContent().indexOf(' ') + 1));
         addBehaviour(new AchieveREInitiator(this, request) {
             private String heard = "";
 
@@ -138,12 +147,31 @@ public class Initiator extends Agent {
         });
     }
 
-    private void call(final ACLMessage order) {
-        ACLMessage call = first(order, ACLMessage.CFP, InteractionProtocol.FIPA_CONTRACT_NET);
+    /** An iterated contract net has two rounds: all that made a proposal are called again. */
+    private void call(final ACLMessage order, final String protocol) {
+        ACLMessage call = first(order, ACLMessage.CFP, protocol);
         call.setContent("box");
         addBehaviour(new ContractNetInitiator(this, call) {
+            private boolean again = InteractionProtocol.FIPA_ITERATED_CONTRACT_NET.equals(protocol);
+
             @Override
             protected void handleAllResponses(Vector responses, Vector acceptances) {
+                if (again) {
+                    again = false;
+                    Vector<ACLMessage> calls = new Vector<>();
+                    for (Enumeration<?> all = responses.elements(); all.hasMoreElements();) {
+                        ACLMessage response = (ACLMessage) all.nextElement();
+                        if (response.getPerformative() == ACLMessage.PROPOSE) {
+                            ACLMessage next = response.createReply();
+                            next.setPerformative(ACLMessage.CFP);
+                            next.setContent("cheaper");
+                            next.setReplyByDate(new Date(System.currentTimeMillis() + 60000));
+                            calls.addElement(next);
+                        }
+                    }
+                    newIteration(calls);
+                    return;
+                }
                 ACLMessage best = null;
                 for (Enumeration<?> all = responses.elements(); all.hasMoreElements();) {
                     ACLMessage response = (ACLMessage) all.nextElement();

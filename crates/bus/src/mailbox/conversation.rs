@@ -57,7 +57,8 @@ impl Conversations {
             is_taken = table.is_taken(id, peer);
             let number = table.open(id.into(), peer, false);
             if peer.is_some() && !is_taken {
-                inner.sort();
+                // Only this conversation gets messages, and nobody waits for them yet.
+                inner.sort_named(id, &mut Wake::default());
             }
             number
         });
@@ -232,12 +233,12 @@ fn follow<T>(
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        let wake = self.with(|inner, _| match &mut inner.conversations {
-            Some(table) => {
+        let mut wake = Wake::default();
+        self.with(|inner, _| {
+            if let Some(table) = &mut inner.conversations {
                 let unread = table.end(self.number);
-                inner.put_back(unread)
+                inner.put_back(unread, &mut wake);
             }
-            None => Wake::default(),
         });
         wake.wake();
     }
@@ -267,21 +268,18 @@ impl Mailbox {
         let Some(former) = resting.0.take() else {
             return;
         };
-        let wake = {
-            let mut old = former.inner.lock();
-            let mut inner = self.shared.inner.lock();
+        let mut old = former.inner.lock();
+        self.shared.put(|inner, wake| {
             inner.conversations = old.conversations.take();
             old.successor = Some(self.shared.clone());
             drop(old);
-            let mut wake = inner.sort();
+            inner.sort(wake);
             if let Some(table) = &mut inner.conversations {
-                wake.more.extend(table.wake_all());
+                table.wake_all(wake);
             }
-            wake
-        };
-        // The late ones among the messages were dropped.
-        self.shared.take(|_| ());
-        wake.wake();
+            // The late ones among the messages were dropped.
+            wake.dropped = true;
+        });
     }
 }
 
@@ -290,17 +288,11 @@ impl Drop for RestingConversations {
         let Some(shared) = self.0.take() else {
             return;
         };
-        let more = {
-            let mut inner = shared.inner.lock();
+        shared.put(|inner, wake| {
             let table = inner.conversations.get_or_insert_default();
             table.is_over = true;
-            table.wake_all()
-        };
-        let wake = Wake {
-            more,
-            ..Wake::default()
-        };
-        wake.wake();
+            table.wake_all(wake);
+        });
     }
 }
 

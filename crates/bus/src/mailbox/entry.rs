@@ -7,10 +7,18 @@ use crate::message::ReceivedMessage;
 
 pub(super) type Hook = Arc<dyn Fn() + Send + Sync>;
 
+/// The place of a message among others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Order {
+    /// In each round, a sender has one message.
+    pub(super) round: u64,
+    /// How many messages had come when this one did.
+    pub(super) arrival: u64,
+}
+
 pub(super) struct Entry {
     pub(super) message: ReceivedMessage,
-    /// How many messages had come when this one did.
-    pub(super) order: u64,
+    pub(super) order: Order,
     pub(super) cost: u32,
     pub(super) window: u32,
     pub(super) receipt: Option<u64>,
@@ -33,17 +41,7 @@ pub(super) enum Alarm {
 }
 
 impl Wake {
-    pub(super) fn join(&mut self, other: Self) {
-        if other.reader.is_some() {
-            self.reader = other.reader;
-        }
-        if other.hook.is_some() {
-            self.hook = other.hook;
-        }
-        self.more.extend(other.more);
-        self.dropped |= other.dropped;
-    }
-
+    #[inline]
     pub(super) fn wake(self) {
         if let Some(reader) = self.reader {
             reader.wake();

@@ -1,7 +1,6 @@
 //! The messages of a mailbox, and the accounts of those who wrote them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::iter;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,13 +10,15 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 
 use super::entry::{Entry, Hook, Wake};
+use super::general::General;
 use super::table::{Place, Table};
-use super::{Closed, MailboxLimits, WindowListener};
+use super::{Closed, MESSAGE_OVERHEAD, MailboxLimits, WindowListener};
 use crate::credit::WindowCredit;
 use crate::gate::Gate;
 use crate::letter::{Kept, KeptOutcome};
 use crate::message::ReceivedMessage;
 use crate::moment::Moment;
+use crate::tap::{Arrival, Tap};
 
 /// The smallest allowance a writer from another process gets, however many there are.
 const SMALLEST_WINDOW: u64 = 16 << 10;
@@ -94,7 +95,7 @@ impl Windows {
 
 pub(super) struct Inner {
     /// The messages that belong to no conversation.
-    pub(super) queue: VecDeque<Entry>,
+    pub(super) queue: General,
     /// Boxed: many agents have no conversations.
     pub(super) conversations: Option<Box<Table>>,
     /// The mailbox in which the conversations go on.
@@ -117,6 +118,8 @@ pub(super) struct Inner {
     pub(super) settled: Vec<(Kept, KeptOutcome)>,
     /// Boxed: most agents never hear from another process.
     pub(super) windows: Option<Box<Windows>>,
+    /// The tap of the agent's bus, and the agent's name.
+    pub(super) tap: Option<(Arc<Tap>, Arc<str>)>,
 }
 
 pub(super) struct Shared {
@@ -134,94 +137,120 @@ pub(super) struct Shared {
 pub(crate) type UnreadSink = Box<dyn Fn(Vec<ReceivedMessage>) + Send + Sync>;
 
 impl Inner {
-    pub(super) fn put(&mut self, message: ReceivedMessage, cost: usize, window: u32) -> Wake {
-        self.put_with_receipt(message, cost, window, None)
-    }
-
-    pub(super) fn put_with_receipt(
+    /// Puts a message in, and notes in `wake` whoever is to be woken.
+    #[inline]
+    pub(super) fn put(
         &mut self,
         message: ReceivedMessage,
-        cost: usize,
         window: u32,
         receipt: Option<u64>,
-    ) -> Wake {
+        wake: &mut Wake,
+    ) {
+        if let Some((tap, receiver)) = &self.tap
+            && tap.is_open()
+        {
+            tap.show(&Arrival {
+                message: &message,
+                receiver,
+                channel: None,
+            });
+        }
+        let cost = message.size() + MESSAGE_OVERHEAD;
         self.bytes += cost;
         self.notices += usize::from(message.is_notice());
         if let Some(expiry) = message.kept().and_then(|kept| kept.expiry) {
             self.first_expiry = Some(self.first_expiry.map_or(expiry, |first| first.min(expiry)));
         }
-        // A cost above 4 GiB cannot occur: messages are limited far below.
-        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
         self.arrivals += 1;
         let entry = Entry {
+            order: self.queue.order(&message, self.arrivals),
             message,
-            order: self.arrivals,
-            cost,
+            // A cost above 4 GiB cannot occur: messages are limited far below.
+            cost: u32::try_from(cost).unwrap_or(u32::MAX),
             window,
             receipt,
         };
-        if let Some(table) = &mut self.conversations {
-            match table.place(&entry.message) {
-                Place::General => {}
-                Place::Conversation(number) => return table.put(number, entry),
-                Place::Late => {
-                    table.ignore(entry);
-                    return Wake {
-                        dropped: true,
-                        ..Wake::default()
-                    };
-                }
-            }
+        if self.conversations.is_some() {
+            return self.put_sorted(entry, wake);
         }
-        self.queue.push_back(entry);
-        self.wake_reader()
+        self.push(entry);
+        self.wake_reader(wake);
     }
 
-    fn wake_reader(&mut self) -> Wake {
-        let hook = if self.hook_armed {
-            self.hook_armed = false;
-            self.hook.clone()
-        } else {
-            None
+    /// Puts a message into the queue.
+    #[inline]
+    fn push(&mut self, entry: Entry) {
+        self.sweeps += u64::from(!self.queue.push(entry));
+    }
+
+    /// Puts a message where its conversation is.
+    fn put_sorted(&mut self, entry: Entry, wake: &mut Wake) {
+        let Some(table) = &mut self.conversations else {
+            return;
         };
-        Wake {
-            reader: self.reader.take(),
-            hook,
-            ..Wake::default()
+        match table.place(&entry.message) {
+            Place::General => {
+                self.push(entry);
+                self.wake_reader(wake);
+            }
+            Place::Conversation(number) => table.put(number, entry, wake),
+            Place::Late => {
+                table.ignore(entry);
+                wake.dropped = true;
+            }
+        }
+    }
+
+    #[inline]
+    fn wake_reader(&mut self, wake: &mut Wake) {
+        if let Some(reader) = self.reader.take() {
+            wake.reader = Some(reader);
+        }
+        if self.hook_armed {
+            self.hook_armed = false;
+            wake.hook = self.hook.clone();
         }
     }
 
     /// Puts the messages of the queue that belong to conversations where they belong.
-    pub(super) fn sort(&mut self) -> Wake {
-        let mut wake = Wake::default();
-        let Some(table) = &mut self.conversations else {
-            return wake;
-        };
-        if self.queue.is_empty() {
-            return wake;
-        }
-        self.sweeps += 1;
-        for entry in mem::take(&mut self.queue) {
-            match table.place(&entry.message) {
-                Place::General => self.queue.push_back(entry),
-                Place::Conversation(number) => wake.join(table.put(number, entry)),
-                Place::Late => table.ignore(entry),
+    pub(super) fn sort(&mut self, wake: &mut Wake) {
+        let entries = self.queue.take();
+        self.sort_out(entries, wake);
+    }
+
+    /// The same for the messages with this conversation-id.
+    pub(super) fn sort_named(&mut self, id: &str, wake: &mut Wake) {
+        let entries = self.queue.take_named(id);
+        self.sort_out(entries, wake);
+    }
+
+    fn sort_out(&mut self, entries: impl IntoIterator<Item = Entry>, wake: &mut Wake) {
+        let mut has_changed = false;
+        for entry in entries {
+            has_changed = true;
+            let place = self
+                .conversations
+                .as_mut()
+                .map(|it| (it.place(&entry.message), it));
+            match place {
+                Some((Place::Conversation(number), table)) => table.put(number, entry, wake),
+                Some((Place::Late, table)) => table.ignore(entry),
+                Some((Place::General, _)) | None => self.queue.insert(entry),
             }
         }
-        wake
+        self.sweeps += u64::from(has_changed);
     }
 
     /// Puts messages that a conversation leaves into the queue, each where it would be if there had been no conversation.
-    pub(super) fn put_back(&mut self, unread: VecDeque<Entry>) -> Wake {
+    pub(super) fn put_back(&mut self, unread: VecDeque<Entry>, wake: &mut Wake) {
         if unread.is_empty() {
-            return Wake::default();
+            return;
         }
         self.sweeps += 1;
         for entry in unread {
-            let place = self.queue.partition_point(|it| it.order < entry.order);
-            self.queue.insert(place, entry);
+            self.queue.insert(entry);
         }
-        self.wake_reader()
+        self.wake_reader(wake);
     }
 
     pub(super) fn for_each(&mut self, act: impl Fn(&mut Entry)) {
@@ -232,7 +261,7 @@ impl Inner {
 
     /// Takes all messages out, in the order in which they came.
     pub(super) fn take_all(&mut self) -> Vec<Entry> {
-        let mut entries: Vec<_> = mem::take(&mut self.queue).into();
+        let mut entries: Vec<_> = self.queue.take().into();
         if let Some(table) = &mut self.conversations {
             entries.extend(table.take_all());
             entries.sort_by_key(|entry| entry.order);
@@ -258,6 +287,7 @@ impl Inner {
     }
 
     /// The reader took an entry out.
+    #[inline]
     pub(super) fn settle(&mut self, entry: &Entry, limits: &MailboxLimits) {
         if let Some(kept) = entry.message.kept() {
             self.settled.push((kept.clone(), KeptOutcome::Taken));
@@ -266,10 +296,14 @@ impl Inner {
     }
 
     /// Removes expired messages.
+    #[inline]
     pub(super) fn sweep(&mut self, limits: &MailboxLimits) {
-        let Some(first) = self.first_expiry else {
-            return;
-        };
+        if let Some(first) = self.first_expiry {
+            self.remove_expired(first, limits);
+        }
+    }
+
+    fn remove_expired(&mut self, first: Moment, limits: &MailboxLimits) {
         let now = Moment::from(SystemTime::now());
         if now < first {
             return;
@@ -278,23 +312,26 @@ impl Inner {
         self.sweeps += 1;
         let queued = self.conversations.as_mut();
         let mut expired = Vec::new();
-        for queue in
-            iter::once(&mut self.queue).chain(queued.into_iter().flat_map(|it| it.queues()))
-        {
-            for entry in mem::take(queue) {
-                match entry.message.kept().and_then(|kept| kept.expiry) {
-                    Some(expiry) if expiry <= now => {
-                        expired.push(entry);
-                        continue;
-                    }
-                    Some(expiry) => {
-                        self.first_expiry =
-                            Some(self.first_expiry.map_or(expiry, |first| first.min(expiry)));
-                    }
-                    None => {}
-                }
-                queue.push_back(entry);
+        let first_expiry = &mut self.first_expiry;
+        let mut stays = |entry: Entry| match entry.message.kept().and_then(|kept| kept.expiry) {
+            Some(expiry) if expiry <= now => {
+                expired.push(entry);
+                None
             }
+            Some(expiry) => {
+                *first_expiry = Some(first_expiry.map_or(expiry, |first| first.min(expiry)));
+                Some(entry)
+            }
+            None => Some(entry),
+        };
+        for entry in self.queue.take().into_iter().filter_map(&mut stays) {
+            self.queue.push(entry);
+        }
+        for queue in queued.into_iter().flat_map(|it| it.queues()) {
+            *queue = mem::take(queue)
+                .into_iter()
+                .filter_map(&mut stays)
+                .collect();
         }
         for entry in expired {
             let kept = entry.message.kept().cloned();
@@ -308,6 +345,7 @@ impl Inner {
     }
 
     /// Takes an entry that has left the queue out of the accounts.
+    #[inline]
     pub(super) fn account(&mut self, entry: &Entry, limits: &MailboxLimits) {
         self.bytes -= entry.cost as usize;
         self.notices -= usize::from(entry.message.is_notice());
@@ -363,12 +401,16 @@ impl Shared {
         taken
     }
 
-    /// Wakes whoever waits for messages that were put in.
-    pub(super) fn put(&self, wake: Wake) {
+    /// Puts messages in under the lock with `put`, then wakes whoever waits for them.
+    #[inline]
+    pub(super) fn put<T>(&self, put: impl FnOnce(&mut Inner, &mut Wake) -> T) -> T {
+        let mut wake = Wake::default();
+        let done = put(&mut self.inner.lock(), &mut wake);
         if wake.dropped {
             self.take(|_| ());
         }
         wake.wake();
+        done
     }
 
     /// Hands messages that will never be read to those who can tell the senders.
@@ -415,21 +457,21 @@ impl Shared {
     }
 
     pub(super) fn close(&self, why: Closed) {
-        let wake = {
-            let mut inner = self.inner.lock();
-            if inner.closed.is_none() {
-                inner.closed = Some(why);
-            }
+        let writers = self.put(|inner, wake| {
+            inner.closed.get_or_insert(why);
             self.is_barred.store(true, Ordering::Relaxed);
-            let table = inner.conversations.as_mut();
-            Wake {
-                more: table.map(|table| table.wake_all()).unwrap_or_default(),
-                reader: inner.reader.take(),
-                hook: inner.hook.clone(),
-                dropped: false,
+            wake.reader = inner.reader.take();
+            wake.hook = inner.hook.clone();
+            if let Some(table) = &mut inner.conversations {
+                table.wake_all(wake);
             }
-        };
-        wake.wake();
+            let slots = inner.windows.iter().flat_map(|windows| &windows.slots);
+            let writers = slots.flatten().map(|slot| slot.listener.clone());
+            writers.collect::<Vec<_>>()
+        });
         self.gate.open_all();
+        for writer in writers {
+            writer.closed();
+        }
     }
 }

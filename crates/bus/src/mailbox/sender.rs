@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::queue::{NO_WINDOW, Shared, UNREAD_NOTICES, UnreadSink, WindowSlot, window_size};
-use super::{Closed, MESSAGE_OVERHEAD, PushError, Window, WindowListener};
+use super::{Closed, MailboxCounts, PushError, Window, WindowListener};
 use crate::credit::WindowCredit;
 use crate::gate::Gate;
 use crate::message::ReceivedMessage;
+use crate::tap::Tap;
 
 /// A writing end of a mailbox.
 #[derive(Clone)]
@@ -21,38 +22,48 @@ impl MailboxSender {
     ///
     /// # Errors
     /// [`PushError`] with the message.
+    #[inline]
     pub fn try_push(&self, message: ReceivedMessage) -> Result<(), PushError> {
-        let cost = message.size() + MESSAGE_OVERHEAD;
-        let wake = {
-            let mut inner = self.shared.inner.lock();
+        self.shared.put(|inner, wake| {
             if let Some(why) = inner.closed {
                 return Err(PushError::Closed(why, message));
             }
-            if !self.shared.has_room(&inner) {
+            if !self.shared.has_room(inner) {
                 return Err(PushError::Full(message));
             }
-            inner.put(message, cost, NO_WINDOW)
-        };
-        self.shared.put(wake);
-        Ok(())
+            inner.put(message, NO_WINDOW, None, wake);
+            Ok(())
+        })
+    }
+
+    /// Puts messages into the mailbox as long as there is room, under one lock and with one wake. Returns their number.
+    /// `row` runs under the lock.
+    pub(crate) fn try_push_row(&self, mut row: impl Iterator<Item = ReceivedMessage>) -> usize {
+        self.shared.put(|inner, wake| {
+            let mut count = 0;
+            while inner.closed.is_none()
+                && self.shared.has_room(inner)
+                && let Some(message) = row.next()
+            {
+                inner.put(message, NO_WINDOW, None, wake);
+                count += 1;
+            }
+            count
+        })
     }
 
     /// Puts a failure notice into the mailbox, even into a full one: the notice answers a message that the agent sent.
     /// [`is_barred`](Self::is_barred) limits the number of notices.
     pub(crate) fn push_notice(&self, message: ReceivedMessage) {
-        let cost = message.size() + MESSAGE_OVERHEAD;
-        let wake = {
-            let mut inner = self.shared.inner.lock();
+        self.shared.put(|inner, wake| {
             if inner.closed.is_some() {
                 return;
             }
-            let wake = inner.put(message, cost, NO_WINDOW);
+            inner.put(message, NO_WINDOW, None, wake);
             if inner.notices >= UNREAD_NOTICES {
                 self.shared.is_barred.store(true, Ordering::Relaxed);
             }
-            wake
-        };
-        self.shared.put(wake);
+        });
     }
 
     /// Sets the callback for messages from senders of this process that the agent will never read.
@@ -61,7 +72,23 @@ impl MailboxSender {
         let _ = self.shared.unread.set(tell);
     }
 
+    /// Shows what arrives from now on at the tap, as for this agent.
+    pub(crate) fn set_tap(&self, tap: Arc<Tap>, receiver: Arc<str>) {
+        self.shared.inner.lock().tap = Some((tap, receiver));
+    }
+
+    /// The counters of the mailbox.
+    pub fn counts(&self) -> MailboxCounts {
+        let inner = self.shared.inner.lock();
+        MailboxCounts {
+            received: inner.arrivals,
+            waiting: inner.waiting(),
+            bytes: inner.bytes,
+        }
+    }
+
     /// Whether the agent may not send: its mailbox is closed, or holds thousands of unread failure notices.
+    #[inline]
     pub fn is_barred(&self) -> bool {
         self.shared.is_barred.load(Ordering::Relaxed)
     }
@@ -72,16 +99,13 @@ impl MailboxSender {
     /// # Errors
     /// The message, if the mailbox is closed.
     pub fn push_accepted(&self, message: ReceivedMessage) -> Result<(), ReceivedMessage> {
-        let cost = message.size() + MESSAGE_OVERHEAD;
-        let wake = {
-            let mut inner = self.shared.inner.lock();
+        self.shared.put(|inner, wake| {
             if inner.closed.is_some() {
                 return Err(message);
             }
-            inner.put(message, cost, NO_WINDOW)
-        };
-        self.shared.put(wake);
-        Ok(())
+            inner.put(message, NO_WINDOW, None, wake);
+            Ok(())
+        })
     }
 
     /// Removes kept messages that have expired, and tells their listeners.
@@ -90,6 +114,7 @@ impl MailboxSender {
     }
 
     /// The gate at which writers wait after they found the mailbox full.
+    #[inline]
     pub fn gate(&self) -> &Gate {
         &self.shared.gate
     }

@@ -1,17 +1,16 @@
 //! The table of a mailbox's conversations: which message belongs to which, and what each has in its queue.
 
-use std::collections::{HashMap, VecDeque};
-use std::mem;
+use std::collections::{BTreeMap, HashMap, VecDeque, hash_map};
 use std::sync::Arc;
 use std::task::Waker;
+use std::{iter, mem};
 
 use sealbus_fipa::{AclMessageRef, ExpressionRef, Performative};
 
+use super::ended::{Ended, Name};
 use super::entry::{Alarm, Entry, Hook, Wake};
 use crate::message::ReceivedMessage;
 
-/// The ended conversations that are remembered, so that their late messages are recognised.
-const REMEMBERED: usize = 1_024;
 /// The latest messages of a conversation whose answers are recognised without a conversation-id.
 const TAGS: usize = 32;
 
@@ -38,44 +37,62 @@ pub(super) enum Place {
 /// The one agent that a name is for, or none for all agents.
 type Peer = Option<Arc<str>>;
 
-/// Names of conversations, or tags of their messages, and their owners.
-struct Named<T>(HashMap<Arc<str>, Vec<(Peer, T)>>);
+/// A conversation that gets the messages of a name.
+type Owner = (Peer, u64);
 
-impl<T> Default for Named<T> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
+/// The owners of a name. There is one, unless several agents have chosen the same name.
+struct Owners {
+    first: Owner,
+    more: Vec<Owner>,
 }
 
-impl<T: PartialEq> Named<T> {
+/// Names of open conversations, or tags of their messages, and their owners.
+#[derive(Default)]
+struct Named(HashMap<Arc<str>, Owners>);
+
+impl Named {
+    fn owners(&self, name: &str) -> impl Iterator<Item = &Owner> {
+        let owners = self.0.get(name).into_iter();
+        owners.flat_map(|it| iter::once(&it.first).chain(&it.more))
+    }
+
     /// The owners of messages of this name from this sender. The platform itself speaks for every peer.
-    fn find<'a>(&'a self, name: &str, sender: Option<&'a str>) -> impl Iterator<Item = &'a T> {
-        let owners = self.0.get(name).into_iter().flatten();
-        owners
+    fn find<'a>(&'a self, name: &str, sender: Option<&'a str>) -> impl Iterator<Item = u64> {
+        self.owners(name)
             .filter(move |(peer, _)| match (peer, sender) {
                 (Some(peer), Some(sender)) => **peer == *sender,
                 _ => true,
             })
-            .map(|(_, owner)| owner)
+            .map(|(_, owner)| *owner)
     }
 
     /// Whether another owner stands in the way of this one.
     fn is_taken(&self, name: &str, peer: Option<&str>) -> bool {
-        let owners = self.0.get(name).into_iter().flatten();
-        owners
-            .into_iter()
-            .any(|(other, _)| other.as_deref() == peer)
+        self.owners(name).any(|(other, _)| other.as_deref() == peer)
     }
 
-    fn insert(&mut self, name: Arc<str>, peer: Peer, owner: T) {
-        self.0.entry(name).or_default().push((peer, owner));
+    fn insert(&mut self, name: Arc<str>, peer: Peer, owner: u64) {
+        match self.0.entry(name) {
+            hash_map::Entry::Occupied(owners) => owners.into_mut().more.push((peer, owner)),
+            hash_map::Entry::Vacant(place) => {
+                place.insert(Owners {
+                    first: (peer, owner),
+                    more: Vec::new(),
+                });
+            }
+        }
     }
 
-    fn remove(&mut self, name: &str, peer: Option<&str>, owner: &T) {
-        if let Some(owners) = self.0.get_mut(name) {
-            owners.retain(|(other, it)| other.as_deref() != peer || it != owner);
-            if owners.is_empty() {
+    fn remove(&mut self, name: &str, owner: u64) {
+        let Some(owners) = self.0.get_mut(name) else {
+            return;
+        };
+        owners.more.retain(|(_, it)| *it != owner);
+        if owners.first.1 == owner {
+            if owners.more.is_empty() {
                 self.0.remove(name);
+            } else {
+                owners.first = owners.more.remove(0);
             }
         }
     }
@@ -109,14 +126,12 @@ impl Slot {
 
 #[derive(Default)]
 pub(super) struct Table {
-    slots: HashMap<u64, Slot>,
+    /// Boxed: the map moves them when it grows.
+    slots: BTreeMap<u64, Box<Slot>>,
     last: u64,
-    ids: Named<u64>,
-    tags: Named<u64>,
-    ended_ids: Named<()>,
-    ended_tags: Named<()>,
-    /// What is remembered of ended conversations, oldest first: a name or a tag, and its peer.
-    ended: VecDeque<(bool, Arc<str>, Peer)>,
+    ids: Named,
+    tags: Named,
+    ended: Ended,
     /// The messages in all queues.
     pub(super) queued: usize,
     /// The late messages that were dropped.
@@ -160,26 +175,26 @@ impl Table {
                 }
             });
             if let Some(owner) = found {
-                return Place::Conversation(*owner);
+                return Place::Conversation(owner);
             }
         }
         if let Some(id) = &id {
             if let Some(owner) = self.ids.find(id, sender).next() {
-                return Place::Conversation(*owner);
+                return Place::Conversation(owner);
             }
-            if self.ended_ids.find(id, sender).next().is_some() && self.is_late(id, &message) {
+            if self.ended.has(Name::Conversation, id, sender) && self.is_late(id, &message) {
                 return Place::Late;
             }
         }
         match &tag {
-            Some(tag) if self.ended_tags.find(tag, sender).next().is_some() => Place::Late,
+            Some(tag) if self.ended.has(Name::Tag, tag, sender) => Place::Late,
             _ => Place::General,
         }
     }
 
     /// Whether a message of an ended conversation is late. A peer may use a name again.
     fn is_late(&self, id: &str, message: &AclMessageRef<'_>) -> bool {
-        self.ended_ids.is_taken(id, None)
+        self.ended.is_for_all(Name::Conversation, id)
             || message.in_reply_to().is_some()
             || message.performative() == Performative::Cancel
     }
@@ -193,7 +208,7 @@ impl Table {
         let (id, peer) = (id.map(Arc::<str>::from), peer.map(Arc::<str>::from));
         if owns_id && let Some(id) = &id {
             self.ids.insert(id.clone(), peer.clone(), self.last);
-            self.ended_ids.remove(id, peer.as_deref(), &());
+            self.ended.remove(Name::Conversation, id, peer.as_deref());
         }
         let slot = Slot {
             queue: VecDeque::new(),
@@ -207,7 +222,7 @@ impl Table {
             hook: None,
             hook_armed: false,
         };
-        self.slots.insert(self.last, slot);
+        self.slots.insert(self.last, Box::new(slot));
         self.last
     }
 
@@ -226,7 +241,7 @@ impl Table {
         if slot.tags.len() == TAGS
             && let Some(oldest) = slot.tags.pop_front()
         {
-            self.tags.remove(&oldest, slot.peer.as_deref(), &number);
+            self.tags.remove(&oldest, number);
         }
         let tag = Arc::<str>::from(tag);
         slot.tags.push_back(tag.clone());
@@ -248,10 +263,10 @@ impl Table {
         self.queued -= slot.queue.len();
         let id = slot.id.filter(|_| slot.owns_id);
         if let Some(id) = &id {
-            self.ids.remove(id, peer, &number);
+            self.ids.remove(id, number);
         }
         for tag in &slot.tags {
-            self.tags.remove(tag, peer, &number);
+            self.tags.remove(tag, number);
         }
         if slot.late == Late::Received {
             return slot.queue;
@@ -264,46 +279,21 @@ impl Table {
         self.ignored += late.len() as u64;
         self.dropped.extend(late);
         if let Some(id) = id.filter(|_| !slot.is_guest) {
-            self.remember(true, id, slot.peer.clone());
+            self.ended.add(Name::Conversation, &id, peer);
         }
-        for tag in slot.tags {
-            self.remember(false, tag, slot.peer.clone());
+        for tag in &slot.tags {
+            self.ended.add(Name::Tag, tag, peer);
         }
         left.into()
     }
 
-    fn remember(&mut self, is_id: bool, name: Arc<str>, peer: Peer) {
-        let ended = self.ended_names(is_id);
-        if ended.is_taken(&name, peer.as_deref()) {
-            return;
-        }
-        ended.insert(name.clone(), peer.clone(), ());
-        self.ended.push_back((is_id, name, peer));
-        if self.ended.len() > REMEMBERED
-            && let Some((is_id, name, peer)) = self.ended.pop_front()
-        {
-            self.ended_names(is_id).remove(&name, peer.as_deref(), &());
-        }
-    }
-
-    fn ended_names(&mut self, is_id: bool) -> &mut Named<()> {
-        match is_id {
-            true => &mut self.ended_ids,
-            false => &mut self.ended_tags,
-        }
-    }
-
     // ---- the queues ------------------------------------------------------------------------------
 
-    pub(super) fn put(&mut self, number: u64, entry: Entry) -> Wake {
-        let Some(slot) = self.slots.get_mut(&number) else {
-            return Wake::default();
-        };
-        slot.queue.push_back(entry);
-        self.queued += 1;
-        Wake {
-            more: slot.alarms(false).collect(),
-            ..Wake::default()
+    pub(super) fn put(&mut self, number: u64, entry: Entry, wake: &mut Wake) {
+        if let Some(slot) = self.slots.get_mut(&number) {
+            slot.queue.push_back(entry);
+            self.queued += 1;
+            wake.more.extend(slot.alarms(false));
         }
     }
 
@@ -368,8 +358,8 @@ impl Table {
     }
 
     /// Whoever waits for a message of a conversation, because nothing more comes or much has changed.
-    pub(super) fn wake_all(&mut self) -> Vec<Alarm> {
+    pub(super) fn wake_all(&mut self, wake: &mut Wake) {
         let slots = self.slots.values_mut();
-        slots.flat_map(|slot| slot.alarms(true)).collect()
+        wake.more.extend(slots.flat_map(|slot| slot.alarms(true)));
     }
 }

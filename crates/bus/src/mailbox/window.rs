@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::entry::Wake;
 use super::queue::{NO_WINDOW, Shared};
 use super::{Closed, MESSAGE_OVERHEAD};
 use crate::message::ReceivedMessage;
@@ -27,16 +26,21 @@ impl Window {
     /// # Errors
     /// The message and the reason, if the mailbox is closed.
     pub fn push(&self, message: ReceivedMessage) -> Result<(), (Closed, ReceivedMessage)> {
-        let cost = message.size() + MESSAGE_OVERHEAD;
-        let wake = {
-            let mut inner = self.shared.inner.lock();
+        self.put(message, None)
+    }
+
+    fn put(
+        &self,
+        message: ReceivedMessage,
+        receipt: Option<u64>,
+    ) -> Result<(), (Closed, ReceivedMessage)> {
+        self.shared.put(|inner, wake| {
             if let Some(why) = inner.closed {
                 return Err((why, message));
             }
-            inner.put(message, cost, self.index)
-        };
-        self.shared.put(wake);
-        Ok(())
+            inner.put(message, self.index, receipt, wake);
+            Ok(())
+        })
     }
 
     /// As [`push`](Self::push), for a writer that must know when the agent has taken the message.
@@ -49,16 +53,7 @@ impl Window {
         message: ReceivedMessage,
         receipt: u64,
     ) -> Result<(), (Closed, ReceivedMessage)> {
-        let cost = message.size() + MESSAGE_OVERHEAD;
-        let wake = {
-            let mut inner = self.shared.inner.lock();
-            if let Some(why) = inner.closed {
-                return Err((why, message));
-            }
-            inner.put_with_receipt(message, cost, self.index, Some(receipt))
-        };
-        self.shared.put(wake);
-        Ok(())
+        self.put(message, Some(receipt))
     }
 
     /// Puts messages that the allowance covers into the mailbox, and leaves none in `messages`.
@@ -66,20 +61,15 @@ impl Window {
     /// # Errors
     /// The reason, if the mailbox is closed; then `messages` is unchanged.
     pub fn push_all(&self, messages: &mut Vec<ReceivedMessage>) -> Result<(), Closed> {
-        let wake = {
-            let mut inner = self.shared.inner.lock();
+        self.shared.put(|inner, wake| {
             if let Some(why) = inner.closed {
                 return Err(why);
             }
-            let mut wake = Wake::default();
             for message in messages.drain(..) {
-                let cost = message.size() + MESSAGE_OVERHEAD;
-                wake.join(inner.put(message, cost, self.index));
+                inner.put(message, self.index, None, wake);
             }
-            wake
-        };
-        self.shared.put(wake);
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Gives back the room of a message of that payload length. The writer had counted the message, but it was not put

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -222,17 +222,13 @@ impl Channels {
             sink,
             filter_errors,
             reading: LogReading {
-                agent: consumer.agent.clone(),
-                pattern: options.pattern.clone(),
-                filter: options.filter.clone(),
                 durable: options.durable.clone(),
-                replay: options.replay,
-                began: SystemTime::now(),
-                resumes: false,
-                positions: None,
-                events: 0,
-                bytes: 0,
-                wait: Duration::ZERO,
+                ..LogReading::new(
+                    consumer.agent.clone(),
+                    options.pattern.clone(),
+                    options.filter.clone(),
+                    options.replay.clone(),
+                )
             },
             limits: options.limits,
         };

@@ -7,7 +7,7 @@ use sealbus_bus::{RefusalReason, UndeliverableReason};
 
 use super::receipt::Receipt;
 use super::share::Share;
-use crate::event::RequestId;
+use crate::event::{ReceivedEvent, RequestId};
 use crate::log::LogNote;
 
 /// Identifies a process among all processes that the exchange has known.
@@ -32,8 +32,8 @@ pub(super) struct TakenNote {
 pub(super) enum Source {
     /// An agent of this process.
     Here(Option<Arc<Receipt>>),
-    /// Another process; with what is to be told it.
-    There(PeerKey, Option<Arc<TakenNote>>),
+    /// Another process, the number of its frame, or 0, and what is to be told it.
+    There(PeerKey, u64, Option<Arc<TakenNote>>),
     /// A log.
     Log(Box<LogNote>),
     /// An agent of this process; the event is the subscription's share of its group.
@@ -44,7 +44,15 @@ impl Source {
     pub(super) fn peer(&self) -> Option<PeerKey> {
         match self {
             Self::Here(_) | Self::Log(_) | Self::Group(_) => None,
-            Self::There(peer, _) => Some(*peer),
+            Self::There(peer, ..) => Some(*peer),
+        }
+    }
+
+    /// The process that waits until the event of its frame has been read.
+    pub(super) fn frame(&self) -> Option<(PeerKey, u64)> {
+        match self {
+            Self::There(peer, number, _) if *number > 0 => Some((*peer, *number)),
+            _ => None,
         }
     }
 }
@@ -60,6 +68,12 @@ pub(crate) struct Aftermath {
     pub(super) taken: Vec<(PeerKey, u64, bool)>,
     /// Events of groups of this process's publishers that an agent has handled, or does not take.
     pub(super) shares: Vec<(Share, bool)>,
+    /// Events of publishers of this process that go back to them.
+    pub(super) returned: Vec<ReceivedEvent>,
+    /// Processes to tell that more of their events have been read.
+    pub(super) read: Vec<PeerKey>,
+    /// The event is the first of its process that waits in this subscription.
+    pub(super) is_unread: bool,
     /// Whether there is room again for publishers of this process.
     pub(super) has_room: bool,
 }
@@ -76,6 +90,8 @@ impl Aftermath {
             && self.unanswered.is_empty()
             && self.taken.is_empty()
             && self.shares.is_empty()
+            && self.returned.is_empty()
+            && self.read.is_empty()
     }
 }
 
@@ -84,11 +100,11 @@ pub(super) fn note_taken(source: &Source, is_taken: bool, aftermath: &mut Afterm
     match source {
         Source::Here(Some(receipt)) if is_taken => receipt.acknowledge(),
         Source::Here(Some(receipt)) => receipt.fail(&not_taken()),
-        Source::Here(None) | Source::There(_, None) => {}
+        Source::Here(None) | Source::There(_, _, None) => {}
         Source::Log(note) if is_taken => note.taken(),
         Source::Log(note) => note.lost(),
         Source::Group(share) => aftermath.shares.push((*share, is_taken)),
-        Source::There(_, Some(note)) => {
+        Source::There(_, _, Some(note)) => {
             let mut state = note.state.lock();
             state.0 = state.0.saturating_sub(1);
             state.1 |= !is_taken;

@@ -36,7 +36,7 @@ impl Exchange {
                 format!("the policy does not let {agent} subscribe to {pattern}"),
             ));
         }
-        self.withdrawn(from.index, announcement.subscription, now);
+        self.withdrawn(from.index, announcement.subscription, 0, now);
         let former = self.forget_away(from.index, Some(announcement.subscription));
         let Some(peer) = self.peers.get_mut(from.index) else {
             return Ok(());
@@ -47,8 +47,13 @@ impl Exchange {
                 format!("a process may have {most} subscriptions"),
             ));
         }
-        let subscription =
-            RemoteSubscription::new(agent.clone(), pattern.clone(), filter, announcement);
+        let subscription = RemoteSubscription::new(
+            agent.clone(),
+            pattern.clone(),
+            filter,
+            announcement,
+            peer.outgoing.next(),
+        );
         if let Some(former) = former
             && former.agent == subscription.agent
             && former.pattern == subscription.pattern
@@ -82,7 +87,8 @@ impl Exchange {
         Ok(())
     }
 
-    pub(super) fn withdrawn(&mut self, index: u32, id: u32, now: Now) {
+    /// A subscription has ended. If its agent has moved, it takes no frame from `moved_before` on; otherwise that is 0.
+    pub(super) fn withdrawn(&mut self, index: u32, id: u32, moved_before: u64, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -93,6 +99,9 @@ impl Exchange {
             .remove(&subscription.pattern, |other| *other == (index, id));
         self.generation += 1;
         subscription.gate.open_all();
+        if moved_before > 0 {
+            self.give_back_missed((index, id), &subscription, moved_before, now);
+        }
         self.stop_awaiting(Some(index), Some(id));
         self.groups.leave((Some(index), id));
         self.serve_groups(now);

@@ -85,8 +85,11 @@ impl Exchange {
             return Ok(());
         }
         peer.is_heard = true;
-        if let Frame::Acknowledge { upto, after, .. } = frame {
-            let taken = self.acknowledged(index, upto, after, now);
+        if let Frame::Acknowledge {
+            upto, read, after, ..
+        } = frame
+        {
+            let taken = self.acknowledged(index, (upto, read), after, now);
             return taken.map_err(|refused| Box::new((arrived, refused)));
         }
         if peer.outgoing.size().0 > OVERFULL * self.config.kept_frames {
@@ -146,8 +149,12 @@ impl Exchange {
                 Ok(())
             }
             Frame::Announce { announcement, .. } => self.announced(&from, &announcement, now),
-            Frame::Withdraw { subscription, .. } => {
-                self.withdrawn(index, subscription, now);
+            Frame::Withdraw {
+                subscription,
+                moved_before,
+                ..
+            } => {
+                self.withdrawn(index, subscription, moved_before, now);
                 Ok(())
             }
             Frame::Credit {

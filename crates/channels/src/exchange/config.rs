@@ -1,6 +1,9 @@
 //! The configuration of an exchange: its behaviour and its limits.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use sealbus_bus::Tap;
 
 use super::stream::Pace;
 
@@ -35,6 +38,8 @@ pub(crate) struct ExchangeConfig {
     pub(crate) channels: usize,
     /// The largest encoded message.
     pub(crate) largest_message: usize,
+    /// Sees the events that arrive at subscriptions of this process.
+    pub(crate) tap: Arc<Tap>,
 }
 
 impl ExchangeConfig {
@@ -55,6 +60,7 @@ impl ExchangeConfig {
             requests: 65_536,
             channels: 65_536,
             largest_message: 16 << 20,
+            tap: Arc::default(),
         }
     }
 

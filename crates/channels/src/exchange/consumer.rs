@@ -3,7 +3,9 @@
 mod handling;
 mod ledgers;
 mod open_requests;
+mod outcome;
 mod resting;
+mod unread;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sealbus_bus::{Gate, Moment};
+use sealbus_bus::{Arrival, Gate, Moment, Tap};
 
 use super::aftermath::{Aftermath, PeerKey, Source, note_taken};
 use super::options::{Ended, SubscriptionOptions};
@@ -24,6 +26,8 @@ use crate::qos::Reliability;
 use crate::queue::{FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue};
 use ledgers::Ledgers;
 use open_requests::OpenRequests;
+pub(super) use outcome::{Put, Room};
+use unread::Unread;
 
 /// The time between two log lines that publishers wait for the same subscription.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -53,6 +57,7 @@ struct State {
     /// The accounts of other processes, if the subscription pushes back.
     ledgers: Option<Ledgers>,
     open: OpenRequests,
+    unread: Unread,
     /// The events of its group that the agent took last and is handling.
     in_hand: Vec<Source>,
     lost: Vec<(Entry, Loss)>,
@@ -73,16 +78,6 @@ struct State {
     next_missed: Moment,
 }
 
-/// Whether there is room for an event.
-pub(super) enum Room {
-    /// There is.
-    Free,
-    /// Others have waited for it.
-    Taken,
-    /// There is no room, and publishers have found none since then.
-    Full(Duration),
-}
-
 /// A subscription of this process.
 pub(crate) struct Consumer {
     pub(crate) id: u32,
@@ -94,18 +89,8 @@ pub(crate) struct Consumer {
     state: Mutex<State>,
     /// The gate at which publishers of this process wait for room.
     pub(super) gate: Arc<Gate>,
-}
-
-/// The outcome for an event that was put into a queue.
-pub(super) enum Put {
-    /// The event is in the queue.
-    Taken,
-    /// The event is lost: dropped, expired, or the subscription has ended.
-    Lost,
-    /// The event is lost, and has ended the subscription.
-    Disconnected,
-    /// The event is not taken, because its process has sent far more than it had credit for.
-    Beyond,
+    /// Sees the events that arrive.
+    tap: Arc<Tap>,
 }
 
 impl Consumer {
@@ -114,6 +99,7 @@ impl Consumer {
         agent: Arc<str>,
         options: SubscriptionOptions,
         filter: Option<ChannelFilter>,
+        tap: Arc<Tap>,
     ) -> Self {
         let queue = SubscriptionQueue::new(options.policy, options.limits);
         let pushes_back = options.policy == FlowPolicy::PushBack;
@@ -128,6 +114,7 @@ impl Consumer {
                 queue,
                 ledgers,
                 open: OpenRequests::default(),
+                unread: Unread::default(),
                 in_hand: Vec::new(),
                 lost: Vec::new(),
                 ended: None,
@@ -141,6 +128,7 @@ impl Consumer {
                 next_missed: Moment::default(),
             }),
             gate: Arc::default(),
+            tap,
         }
     }
 
@@ -196,6 +184,13 @@ impl Consumer {
         now: Moment,
         aftermath: &mut Aftermath,
     ) -> Put {
+        if self.tap.is_open() {
+            self.tap.show(&Arrival {
+                message: &event.message,
+                receiver: &self.agent,
+                channel: Some(event.header.channel.as_str()),
+            });
+        }
         let terms = QueueTerms::from(&event);
         let entry = Entry {
             event,
@@ -204,6 +199,9 @@ impl Consumer {
         };
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        if let Some(frame) = entry.source.frame() {
+            aftermath.is_unread = state.unread.enter(frame);
+        }
         if state.ended.is_some() {
             state.give_up(&entry, aftermath);
             return Put::Lost;
@@ -349,8 +347,8 @@ impl Consumer {
         next
     }
 
-    /// Ends the subscription. Events in the queue stay with the agent, unless the subscription was cancelled. Returns how
-    /// many events the agent misses because it moved while they waited.
+    /// Ends the subscription. Events in the queue stay with the agent, unless the subscription was cancelled or the agent
+    /// moves. Returns how many events the agent misses because it moves while they wait.
     pub(super) fn end(&self, why: Ended, aftermath: &mut Aftermath) -> u64 {
         if let Some(tracker) = &self.tracker {
             tracker.finish();
@@ -361,10 +359,14 @@ impl Consumer {
         let mut missed = 0;
         // What is in hand was perhaps handled. The publisher's process gives it to another member, marked.
         state.in_hand.clear();
-        if why == Ended::Cancelled || self.options.group.is_some() {
+        if why == Ended::Cancelled || self.options.group.is_some() || state.rests {
             for entry in state.queue.drain() {
-                missed += u64::from(state.rests && entry.is_transient());
+                let is_missed = state.rests && entry.is_transient();
+                missed += u64::from(is_missed);
                 state.give_up(&entry, aftermath);
+                if is_missed {
+                    entry.go_back(aftermath);
+                }
             }
         }
         aftermath.unanswered.extend(state.open.drain());
@@ -387,6 +389,7 @@ impl Consumer {
         if let Some(ledgers) = &mut state.ledgers {
             ledgers.forget(peer);
         }
+        state.unread.forget(peer);
         state.open.forget(peer);
     }
 
@@ -450,6 +453,7 @@ impl State {
 
     /// An event that no agent gets.
     fn give_up(&mut self, entry: &Entry, aftermath: &mut Aftermath) {
+        self.leave(entry, aftermath);
         if let Some(peer) = entry.payer() {
             self.pay(peer, entry.cost, aftermath);
         }

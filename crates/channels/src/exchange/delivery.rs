@@ -150,7 +150,7 @@ impl Exchange {
         let event = ReceivedEvent::new(header, message);
         let mut beyond = None;
         let mut hand_over = |consumer: &Arc<Consumer>, event| {
-            let source = Source::There(key, note.clone());
+            let source = Source::There(key, from.number, note.clone());
             if let Put::Beyond = self.enqueue(consumer, event, source, now) {
                 beyond = Some(consumer.agent.clone());
             }

@@ -189,7 +189,7 @@ impl Exchange {
             self.tell_filter_errors(index, now);
         } else {
             let at = *untold.at.get_or_insert(now.since_start + PAUSE);
-            self.set_alarm(Some(at));
+            self.wake_for(index, Some(at));
         }
     }
 
@@ -210,8 +210,6 @@ impl Exchange {
             }
         }
         self.mark_ready(index);
-        let absence = Some(now.since_start + self.config.absence);
-        self.set_alarm(absence);
     }
 
     /// Counts failures of the filter of a subscription of this process, found here or in a publisher's process. The log

@@ -9,7 +9,7 @@ use sealbus_seal::{PlatformName, ProcessId};
 
 use super::*;
 use crate::flow::{FlowPolicy, QueueLimits};
-use crate::frame::{Announcement, Frame, Head, HeadMechanism, Replay, Stamp, begin_event};
+use crate::frame::{Announcement, Frame, Head, HeadMechanism, Stamp, begin_event};
 use crate::qos::{Persistence, Priority, Reliability};
 use sealbus_bus::Provenance;
 use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin};
@@ -18,9 +18,9 @@ use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin};
 #[derive(Clone, Debug)]
 enum Word {
     Hello(u64, u64),
-    Acknowledge(u64, u64),
+    Acknowledge(u64, u64, u64),
     Announce(u32, u8, u8, u64),
-    Withdraw(u32),
+    Withdraw(u32, u64),
     Credit(u32, u64),
     Event {
         mechanism: u8,
@@ -50,9 +50,9 @@ fn word() -> impl Strategy<Value = Word> {
     let id = || prop_oneof![8 => 0..6_u32, 1 => any::<u32>()];
     prop_oneof![
         1 => (1..4_u64, small()).prop_map(|(from, to)| Word::Hello(from, to)),
-        3 => (small(), small()).prop_map(|(a, b)| Word::Acknowledge(a, b)),
+        3 => (small(), small(), small()).prop_map(|(a, b, c)| Word::Acknowledge(a, b, c)),
         3 => (id(), any::<u8>(), 0..4_u8, small()).prop_map(|(a, b, c, d)| Word::Announce(a, b, c, d)),
-        1 => id().prop_map(Word::Withdraw),
+        1 => (id(), small()).prop_map(|(a, b)| Word::Withdraw(a, b)),
         1 => (id(), small()).prop_map(|(a, b)| Word::Credit(a, b)),
         12 => (0..4_u8, small(), 0..4_u8, proptest::collection::vec(id(), 0..3), any::<u8>(), 0..3_u8)
             .prop_map(|(mechanism, id, channel, named, body, reliability)| Word::Event {
@@ -103,7 +103,12 @@ fn head(mechanism: u8, id: u64, channel: &str, reliability: u8) -> Head<'_> {
 fn encode(word: &Word, stamp: Stamp) -> Bytes {
     let frame = match *word {
         Word::Hello(from, to) => Frame::Hello { from, to },
-        Word::Acknowledge(upto, after) => Frame::Acknowledge { stamp, upto, after },
+        Word::Acknowledge(upto, read, after) => Frame::Acknowledge {
+            stamp,
+            upto,
+            read,
+            after,
+        },
         Word::Announce(subscription, which, policy, credit) => Frame::Announce {
             stamp,
             announcement: Announcement {
@@ -114,15 +119,15 @@ fn encode(word: &Word, stamp: Stamp) -> Bytes {
                 answers: which & 8 != 0,
                 takes_events: which & 16 != 0,
                 credit,
-                durable: "",
-                replay: Replay::Now,
+                reads_logs: which & 32 != 0,
                 group: ["", "workers"][usize::from(which % 5 == 0)],
                 prefetch: u32::from(which % 5 == 0),
             },
         },
-        Word::Withdraw(subscription) => Frame::Withdraw {
+        Word::Withdraw(subscription, moved_before) => Frame::Withdraw {
             stamp,
             subscription,
+            moved_before,
         },
         Word::Credit(subscription, limit) => Frame::Credit {
             stamp,

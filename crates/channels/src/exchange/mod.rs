@@ -14,7 +14,14 @@
 //! reported to its publisher, and the two processes begin anew. Best-effort events are sent once. They are neither kept
 //! nor reported.
 //!
-//! **Announcements.** A publisher waits until every process of the platform has announced its subscriptions, so that an
+//! **Unread events.** An acknowledged event still waits until its agent takes it. The acknowledgement therefore also says up to
+//! which frame all events have been read, and the publisher's process keeps the others, within the same limits. If the agent
+//! moves away, its process sends *absent* for each event that waited, and its *withdraw* names the first frame that came too
+//! late. If the process is given up, all unread events count as lost. Their publishers get them back.
+//!
+//! **Announcements.** A process greets the others when one of its agents publishes. Those that have subscriptions announce
+//! them to it, and every further one. Two processes of which neither publishes have nothing to say to each other. A publisher
+//! waits until every process of the platform has announced its subscriptions, so that an
 //! event reaches each of them. If a process announces nothing within [`ExchangeConfig::introduction`], the publisher's
 //! error names that process. Best-effort events do not wait. Publishers do not wait for a process that was given up.
 //!
@@ -45,6 +52,7 @@ mod filter_errors;
 mod groups;
 #[cfg(test)]
 mod hostile;
+mod leaving;
 mod options;
 mod peer;
 mod peers;
@@ -55,6 +63,8 @@ mod receipt;
 mod reports;
 mod requests;
 mod room;
+#[cfg(test)]
+mod scale;
 #[cfg(test)]
 mod scenes;
 mod sending;
@@ -69,7 +79,7 @@ mod targets;
 mod time;
 mod verdicts;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,6 +91,7 @@ pub(crate) use collector::Collector;
 pub(crate) use config::ExchangeConfig;
 pub(crate) use consumer::Consumer;
 use groups::Groups;
+pub use leaving::Undelivered;
 pub use options::{Ended, SubscriptionOptions};
 use peers::Peers;
 pub(crate) use publication::{Asked, Attempt, Publication, Turn};
@@ -191,8 +202,13 @@ pub(crate) struct Exchange {
     announcements: Arc<Gate>,
     /// When to search the queues for events that have expired or become valid.
     sweep_at: Option<Duration>,
+    /// When to look at each process, soonest first.
+    due: BTreeSet<(Duration, u32)>,
     alarm: Option<Duration>,
     is_alarm_sooner: bool,
+    /// How many processes were looked at because of the time.
+    #[cfg(test)]
+    looks: u64,
 }
 
 impl Exchange {
@@ -225,8 +241,11 @@ impl Exchange {
             stalls: Vec::new(),
             announcements: Arc::default(),
             sweep_at: None,
+            due: BTreeSet::new(),
             alarm: None,
             is_alarm_sooner: false,
+            #[cfg(test)]
+            looks: 0,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::flow::{FlowPolicy, QueueLimits};
-use crate::frame::Replay;
+use crate::log::Replay;
 use crate::pattern::ChannelPattern;
 
 /// The wishes of an agent for a channel.

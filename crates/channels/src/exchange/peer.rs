@@ -1,11 +1,13 @@
 //! The state of another process, as the exchange knows it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use sealbus_fipa::Limits;
+use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_seal::Identity;
 
 use super::aftermath::PeerKey;
@@ -14,7 +16,8 @@ use super::share::Share;
 use super::stream::{Incoming, KeptFrame, OutgoingStream, Parcel};
 use crate::filter::ChannelFilter;
 use crate::flow::FlowPolicy;
-use crate::frame::{Announcement, Frame, Replay, Stamp, session};
+use crate::frame::{Announcement, Frame, Stamp, session};
+use crate::path::ChannelPath;
 use crate::pattern::ChannelPattern;
 use sealbus_bus::Gate;
 
@@ -31,6 +34,8 @@ pub(crate) struct RemoteSubscription {
     pub(crate) reads_logs: bool,
     /// The queue group whose events it shares.
     pub(crate) group: Option<Arc<str>>,
+    /// The first frame to its process that was made since it was announced.
+    pub(super) known_before: u64,
     /// Bytes that may be sent to it in all, and that were.
     limit: AtomicU64,
     sent: AtomicU64,
@@ -50,6 +55,7 @@ impl RemoteSubscription {
         pattern: ChannelPattern,
         filter: Option<ChannelFilter>,
         announcement: &Announcement<'_>,
+        known_before: u64,
     ) -> Self {
         Self {
             agent,
@@ -58,8 +64,9 @@ impl RemoteSubscription {
             policy: announcement.policy,
             takes_events: announcement.takes_events,
             answers: announcement.answers,
-            reads_logs: !announcement.durable.is_empty() || announcement.replay != Replay::Now,
+            reads_logs: announcement.reads_logs,
             group: (!announcement.group.is_empty()).then(|| announcement.group.into()),
+            known_before,
             limit: AtomicU64::new(announcement.credit),
             sent: AtomicU64::new(0),
             stalled_since: Mutex::default(),
@@ -106,6 +113,31 @@ impl RemoteSubscription {
     /// A publisher finds no credit. Returns the time since which there has been none.
     pub(super) fn stall(&self, now: Duration) -> Duration {
         *self.stalled_since.lock().get_or_insert(now)
+    }
+
+    /// Whether an event, or a message to one agent, was sent to it, as the subscription `id` of its process.
+    pub(super) fn is_target(&self, id: u32, parcel: &Parcel) -> bool {
+        let Ok(Frame::Event { head, targets, .. }) = Frame::decode(&parcel.head) else {
+            return false;
+        };
+        if !targets.is_all() {
+            return targets.iter().any(|it| it == id);
+        }
+        let Ok(channel) = ChannelPath::new(head.channel) else {
+            return false;
+        };
+        let sees = self.takes_events && self.group.is_none() && self.pattern.matches(&channel);
+        sees && self.filter.as_ref().is_none_or(|filter| {
+            let bytes = parcel.message();
+            let limits = Limits {
+                message_length: bytes.len(),
+                ..Limits::default()
+            };
+            EncodedMessage::new(bytes, &limits).is_ok_and(|message| {
+                let passes = filter.matches(&head.to_header(channel), &message.message());
+                passes.unwrap_or(false)
+            })
+        })
     }
 
     /// An event passes it by.
@@ -171,6 +203,8 @@ pub(super) struct Peer {
     pub(super) is_blocked: bool,
     /// Whether the process is marked as one with frames to send.
     pub(super) is_ready: bool,
+    /// When it is to be looked at again.
+    pub(super) due: Option<Duration>,
     pub(super) greet_at: Option<Duration>,
     pub(super) greet_pause: Duration,
     /// The time to check whether the process is still there, because publishers wait for its credit.
@@ -183,6 +217,8 @@ pub(super) struct Peer {
     pub(super) last_report: u64,
     /// Frames that the process has taken but its agents have not.
     pub(super) untaken: HashMap<u64, Untaken>,
+    /// The subscriptions of this process in which events of that process wait.
+    pub(super) readers: BTreeSet<u32>,
     /// The gate at which publishers wait for room.
     pub(super) gate: Arc<Gate>,
 }
@@ -206,6 +242,7 @@ impl Peer {
             awaited_until: None,
             is_blocked: false,
             is_ready: false,
+            due: None,
             greet_at: None,
             greet_pause: greet,
             probe_at: None,
@@ -213,6 +250,7 @@ impl Peer {
             corrected: None,
             last_report: 0,
             untaken: HashMap::new(),
+            readers: BTreeSet::new(),
             gate: Arc::default(),
         }
     }
@@ -252,7 +290,7 @@ impl Peer {
         self.outgoing.push(KeptFrame::new(parcel), now);
     }
 
-    /// As [`tell`](Self::tell), of a frame that was refused. What has come is acknowledged behind it.
+    /// As [`tell`](Self::tell), of a frame that was refused or not taken. What has come is acknowledged behind it.
     pub(super) fn report<'a>(&mut self, now: Duration, frame: impl FnOnce(Stamp) -> Frame<'a>) {
         self.last_report = self.outgoing.next();
         self.tell(None, now, frame);
@@ -266,14 +304,16 @@ impl Peer {
     }
 }
 
-/// Tells a process what has come from it.
-pub(super) fn acknowledge(peer: &mut Peer) {
+/// Tells a process what has come from it, and that the events of its frames up to `read` wait for no agent.
+pub(super) fn acknowledge(peer: &mut Peer, read: u64) {
+    let upto = peer.incoming.acknowledged();
     let frame = Frame::Acknowledge {
         stamp: Stamp {
             session: peer.session_out(),
             number: 0,
         },
-        upto: peer.incoming.acknowledged(),
+        upto,
+        read: read.min(upto),
         after: peer.last_report,
     };
     let after = peer.last_report;

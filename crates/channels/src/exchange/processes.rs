@@ -1,7 +1,6 @@
 //! The other processes of the platform: how they join, begin a session, are given up and leave.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sealbus_seal::Identity;
 
@@ -16,10 +15,10 @@ use sealbus_bus::Gate;
 use sealbus_bus::UndeliverableReason;
 
 impl Exchange {
-    /// There is another process on the platform.
+    /// There is another process on the platform, or a known one has a new address.
     pub(crate) fn process_joined(&mut self, identity: &Identity, now: Now) {
-        if self.indexes.contains_key(identity) {
-            return;
+        if let Some(index) = self.index_of(identity) {
+            return self.ask_for_life(index, now);
         }
         let index = self.next_peer;
         self.next_peer += 1;
@@ -32,8 +31,18 @@ impl Exchange {
         self.indexes.insert(identity.clone(), index);
         self.peers.insert(index, peer);
         self.all_announced = false;
-        if self.is_interested || !self.consumers.is_empty() {
+        if self.is_interested {
             self.want(index, now);
+        }
+    }
+
+    /// A process may have been started anew without a word: it must acknowledge a frame, or it greets.
+    fn ask_for_life(&mut self, index: u32, now: Now) {
+        if let Some(peer) = self.peers.get_mut(index)
+            && peer.is_introduced()
+        {
+            peer.tell(None, now.since_start, |stamp| Frame::Void { stamp });
+            self.mark_ready(index);
         }
     }
 
@@ -58,6 +67,9 @@ impl Exchange {
     fn part_with(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
         self.lose(index, reason, now);
         self.forget_away(index, None);
+        if let Some(due) = self.peers.get(index).and_then(|peer| peer.due) {
+            self.due.remove(&(due, index));
+        }
         self.peers.remove(index);
         self.announcements.open_all();
     }
@@ -96,7 +108,6 @@ impl Exchange {
             return Ok(turn.is_behind_others_at(gate).then(|| gate.clone()));
         }
         let (time, limit) = (now.since_start, self.config.introduction);
-        let mut first = None;
         for index in self.peers.indexes() {
             let Some(peer) = self.peers.get_mut(index) else {
                 continue;
@@ -114,9 +125,8 @@ impl Exchange {
                     seconds: limit.as_secs(),
                 });
             }
-            first = Some(first.map_or(until, |first: Duration| first.min(until)));
+            self.wake_for(index, Some(until));
         }
-        self.set_alarm(first);
         Ok(Some(self.announcements.clone()))
     }
 
@@ -175,7 +185,7 @@ impl Exchange {
             peer.greet_at = Some(now.since_start + peer.greet_pause);
             let at = peer.greet_at;
             self.mark_ready(index);
-            self.set_alarm(at);
+            self.wake_for(index, at);
         }
     }
 
@@ -201,6 +211,7 @@ impl Exchange {
         peer.greet_at = peer.is_wanted.then_some(now.since_start);
         let kept = peer.outgoing.take();
         let untaken = std::mem::take(&mut peer.untaken);
+        peer.readers.clear();
         let subscriptions: Vec<_> = peer.subscriptions.drain().collect();
         let gate = peer.gate.clone();
         let identity = peer.identity.clone();
@@ -226,7 +237,7 @@ impl Exchange {
         }
         self.stop_awaiting(Some(index), None);
         gate.open_all();
-        self.set_alarm(at);
+        self.wake_for(index, at);
         self.serve_groups(now);
     }
 

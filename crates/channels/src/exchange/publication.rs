@@ -90,6 +90,11 @@ pub enum PublishError {
         "agent {0} cannot publish: it has left this process, or has thousands of failure notices unread"
     )]
     Barred(Arc<str>),
+    /// Events bear no signature yet.
+    #[error(
+        "agent {0} cannot use channels: their messages are not signed yet, and this platform is at level signed"
+    )]
+    NotSigned(Arc<str>),
     /// The platform has given up the agent's process.
     #[error("agent {agent} cannot publish: the platform has given up this process ({why})")]
     GivenUp {

@@ -356,7 +356,13 @@ impl Exchange {
             self.sweep_by(moments.into_iter().flatten().min(), now);
         }
         let mut aftermath = Aftermath::default();
+        let from = source.frame().map(|frame| frame.0);
         let put = consumer.put(event, source, now.moment, &mut aftermath);
+        if aftermath.is_unread
+            && let Some(peer) = from.and_then(|key| self.peer_of(key))
+        {
+            peer.readers.insert(consumer.id);
+        }
         if !aftermath.is_empty() {
             self.settle(consumer.id, aftermath, now);
         }
@@ -386,6 +392,8 @@ impl Exchange {
         now: Now,
     ) {
         let is_best_effort = header.qos.reliability == Reliability::BestEffort;
+        let is_returnable = !matches!(header.mechanism, Mechanism::Request { .. })
+            && header.qos.acknowledgement != Some(Acknowledgement::ReceiverAgent);
         let head = Head::of(header);
         for there in &chosen.there {
             let Some(of_peer) = targets.there.get(there.at) else {
@@ -421,6 +429,7 @@ impl Exchange {
                     receipt,
                     charged: there.charged.clone(),
                     cost,
+                    is_returnable,
                     ..KeptFrame::new(parcel)
                 };
                 peer.outgoing.push(kept, now.since_start);

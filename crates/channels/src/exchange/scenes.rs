@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod groups;
+mod moving;
 mod returning;
 
 use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, LostFrame, Provenance};
@@ -264,7 +265,8 @@ fn a_process_that_takes_no_frames_is_not_waited_for() {
 fn a_slow_subscription_is_bounded_for_all_processes_together() {
     let mut scene = Scene::new(33);
     // All processes know each other before the subscription is made.
-    scene.subscribe(0, "/first");
+    let now = scene.now();
+    scene.exchanges[0].take_interest(now);
     for other in 1..33 {
         scene.carry(0, other);
     }

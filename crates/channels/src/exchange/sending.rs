@@ -168,7 +168,7 @@ impl Exchange {
         if let Some(peer) = self.peers.get_mut(index) {
             let first = peer.again_from.map_or(number, |first| first.min(number));
             peer.again_from = Some(first);
-            self.set_alarm(Some(now.since_start));
+            self.wake_for(index, Some(now.since_start));
         }
     }
 
@@ -180,6 +180,6 @@ impl Exchange {
         if !std::mem::replace(&mut peer.is_ready, true) {
             self.ready.push_back(index);
         }
-        self.set_alarm(since.map(|since| since + self.config.absence));
+        self.wake_for(index, since.map(|since| since + self.config.absence));
     }
 }

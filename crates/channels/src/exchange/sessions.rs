@@ -3,7 +3,8 @@
 use sealbus_bus::{Acknowledgement, RefusalReason, Refused, UndeliverableReason};
 
 use super::arrival::malformed;
-use super::peer::{Untaken, acknowledge};
+use super::peer::{self, Untaken};
+use super::stream::KeptFrame;
 use super::{Exchange, Now};
 use crate::frame::Frame;
 
@@ -33,11 +34,26 @@ impl Exchange {
         };
         let at = peer.incoming.deadline();
         if at.is_some_and(|at| at <= now.since_start) {
-            acknowledge(peer);
+            self.acknowledge(index);
             self.mark_ready(index);
         } else {
-            self.set_alarm(at);
+            self.wake_for(index, at);
         }
+    }
+
+    /// Tells a process what has come from it, and what of that has been read.
+    pub(super) fn acknowledge(&mut self, index: u32) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let (key, mut read) = (peer.key, u64::MAX);
+        peer.readers.retain(|id| {
+            let reader = self.consumers.get(id);
+            let upto = reader.and_then(|reader| reader.read_up_to(key));
+            read = read.min(upto.unwrap_or(u64::MAX));
+            upto.is_some()
+        });
+        peer::acknowledge(peer, read);
     }
 
     pub(super) fn hello(&mut self, index: u32, from: u64, to: u64, now: Now) {
@@ -79,7 +95,7 @@ impl Exchange {
             }
             let at = peer.greet_at;
             self.begin(index, now);
-            self.set_alarm(at);
+            self.wake_for(index, at);
         } else if to == peer.own_epoch {
             peer.is_heard = true;
         } else {
@@ -105,11 +121,11 @@ impl Exchange {
         self.mark_ready(index);
     }
 
-    /// A process has taken all frames up to `upto`. It said so behind its frame `after`.
+    /// A process has taken all frames up to `upto`, and its agents those up to `read`. It said so behind its frame `after`.
     pub(super) fn acknowledged(
         &mut self,
         index: u32,
-        upto: u64,
+        (upto, read): (u64, u64),
         after: u64,
         now: Now,
     ) -> Result<(), Refused> {
@@ -120,6 +136,9 @@ impl Exchange {
         if after > peer.incoming.taken() {
             return Ok(());
         }
+        let room = (self.config.kept_frames, self.config.kept_bytes);
+        peer.outgoing.read(read);
+        let mut unread = Vec::new();
         let mut untaken = Vec::new();
         let mut shares = Vec::new();
         let result = peer
@@ -130,7 +149,10 @@ impl Exchange {
                     shares.push(share);
                     return;
                 }
-                let Some(receipt) = kept.receipt else {
+                let Some(receipt) = &kept.receipt else {
+                    if kept.is_returnable && number > read {
+                        unread.push((number, kept));
+                    }
                     return;
                 };
                 let waits_for_agents = matches!(
@@ -139,12 +161,19 @@ impl Exchange {
                         if head.acknowledgement == Some(Acknowledgement::ReceiverAgent)
                 );
                 if waits_for_agents {
-                    untaken.push((number, Untaken::Receipt(receipt)));
-                } else {
-                    receipt.acknowledge();
+                    untaken.push((number, Untaken::Receipt(receipt.clone())));
+                    return;
+                }
+                receipt.acknowledge();
+                if kept.is_returnable && number > read {
+                    let receipt = None;
+                    unread.push((number, KeptFrame { receipt, ..kept }));
                 }
             });
         peer.untaken.extend(untaken);
+        for (number, kept) in unread {
+            peer.outgoing.keep_unread(number, kept, room);
+        }
         if result.is_err() {
             return Err(malformed("it acknowledges what was never sent"));
         }

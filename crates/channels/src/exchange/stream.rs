@@ -72,6 +72,8 @@ pub(super) struct KeptFrame {
     pub(super) cost: u64,
     /// Its author knows that it was lost.
     pub(super) is_settled: bool,
+    /// If an agent does not take its event, the publisher gets it back. (No receipt and no group sees to that.)
+    pub(super) is_returnable: bool,
 }
 
 impl KeptFrame {
@@ -83,6 +85,7 @@ impl KeptFrame {
             charged: None,
             cost: 0,
             is_settled: false,
+            is_returnable: false,
         }
     }
 }
@@ -94,6 +97,9 @@ pub(super) struct OutgoingStream {
     kept: VecDeque<KeptFrame>,
     /// The number of acknowledged frames.
     acknowledged: u64,
+    /// Acknowledged frames with events that wait for agents there, by number.
+    unread: VecDeque<(u64, KeptFrame)>,
+    unread_bytes: usize,
     /// The number of frames that the transport has taken and that have not come back.
     sent: u64,
     bytes: usize,
@@ -124,6 +130,17 @@ impl OutgoingStream {
     /// Frames and bytes kept.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.kept.len(), self.bytes)
+    }
+
+    /// Frames and bytes of events that wait for agents of the other process.
+    #[cfg(test)]
+    pub(super) fn unread_size(&self) -> (usize, usize) {
+        (self.unread.len(), self.unread_bytes)
+    }
+
+    /// The frames that the other process has not acknowledged.
+    pub(super) fn all_kept(&self) -> impl Iterator<Item = &KeptFrame> {
+        self.kept.iter()
     }
 
     /// Adds a frame that was encoded with the number [`next`](Self::next).
@@ -240,6 +257,44 @@ impl OutgoingStream {
         Ok(())
     }
 
+    /// Keeps an acknowledged frame until its event has been read. If there is no room, the oldest is forgotten.
+    pub(super) fn keep_unread(&mut self, number: u64, kept: KeptFrame, most: (usize, usize)) {
+        self.unread_bytes += kept.parcel.len();
+        self.unread.push_back((number, kept));
+        while self.unread.len() > most.0 || self.unread_bytes > most.1 {
+            self.forget_first_unread();
+        }
+    }
+
+    /// The events of all frames up to this one have been read.
+    pub(super) fn read(&mut self, upto: u64) {
+        while self.unread.front().is_some_and(|(it, _)| *it <= upto) {
+            self.forget_first_unread();
+        }
+    }
+
+    fn forget_first_unread(&mut self) {
+        if let Some((_, kept)) = self.unread.pop_front() {
+            self.unread_bytes -= kept.parcel.len();
+        }
+    }
+
+    /// A frame whose event an agent has yet to take.
+    pub(super) fn owed(&mut self, number: u64) -> Option<&mut KeptFrame> {
+        if number > self.acknowledged {
+            return self.kept(number);
+        }
+        let place = self.unread.binary_search_by_key(&number, |it| it.0).ok()?;
+        self.unread.get_mut(place).map(|it| &mut it.1)
+    }
+
+    /// The frames that are not acknowledged, from this number on.
+    pub(super) fn kept_from(&self, number: u64) -> impl Iterator<Item = (u64, &KeptFrame)> {
+        let skipped = number.saturating_sub(self.acknowledged + 1);
+        let kept = (self.acknowledged + 1..).zip(&self.kept);
+        kept.skip(usize::try_from(skipped).unwrap_or(usize::MAX))
+    }
+
     /// The frame `number` has come back: it is sent again, and all later ones behind it, for they may have come too
     /// early.
     pub(super) fn send_again(&mut self, number: u64) {
@@ -271,8 +326,10 @@ impl OutgoingStream {
 
     /// Takes out everything, to be reported.
     pub(super) fn take(&mut self) -> Vec<KeptFrame> {
-        let kept = std::mem::take(self).kept;
-        kept.into_iter().filter(|kept| !kept.is_settled).collect()
+        let Self { unread, kept, .. } = std::mem::take(self);
+        let unread = unread.into_iter().map(|it| it.1);
+        let all = unread.chain(kept);
+        all.filter(|kept| !kept.is_settled).collect()
     }
 }
 

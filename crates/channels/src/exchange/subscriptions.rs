@@ -12,6 +12,7 @@ use super::peer::Peer;
 use super::{Exchange, Now};
 use crate::filter::{ChannelFilter, FilterError};
 use crate::frame::{self, Announcement, Frame};
+use crate::log::Replay;
 use crate::pattern::ChannelPattern;
 
 /// Why a subscription was not made.
@@ -35,6 +36,11 @@ pub enum SubscribeError {
         /// The channels.
         pattern: ChannelPattern,
     },
+    /// Events bear no signature yet.
+    #[error(
+        "agent {0} cannot use channels: their messages are not signed yet, and this platform is at level signed"
+    )]
+    NotSigned(Arc<str>),
     /// There are no logs to resume or replay from.
     #[error(
         "this platform keeps no events: a subscription cannot be durable, nor begin before now"
@@ -53,6 +59,12 @@ pub enum SubscribeError {
         /// The name.
         durable: String,
     },
+    /// A durable subscription cannot begin with the last event of each key.
+    #[error(
+        "the durable subscription {0:?} cannot begin with the last event of each key: it goes on where it stopped, behind every \
+         event before. Leave out one of the two"
+    )]
+    DurableLast(String),
     /// No durable name.
     #[error("{0:?} cannot be a durable name: a durable name has 1 to {max} bytes and no control characters", max = frame::LONGEST_NAME)]
     DurableName(String),
@@ -96,6 +108,9 @@ impl Exchange {
             if !is_legal {
                 return Err(SubscribeError::DurableName(durable.clone()));
             }
+            if matches!(options.replay, Replay::LastPerKey(_)) {
+                return Err(SubscribeError::DurableLast(durable.clone()));
+            }
             let has_it = |other: &Consumer| {
                 other.agent == *agent && other.options.durable.as_ref() == Some(durable)
             };
@@ -120,7 +135,13 @@ impl Exchange {
         let id = self.next_subscription;
         self.join_group(id, agent, &options, filter.as_ref())?;
         self.next_subscription += 1;
-        let consumer = Arc::new(Consumer::new(id, agent.clone(), options, filter));
+        let consumer = Arc::new(Consumer::new(
+            id,
+            agent.clone(),
+            options,
+            filter,
+            self.config.tap.clone(),
+        ));
         if self.resting.contains(agent) {
             consumer.set_resting(true);
         }
@@ -130,7 +151,6 @@ impl Exchange {
         let processes = self.introduced();
         let indexes = self.peers.indexes();
         for index in indexes {
-            self.want(index, now);
             if let Some(peer) = self.peers.get_mut(index)
                 && peer.is_introduced()
             {
@@ -143,7 +163,7 @@ impl Exchange {
     }
 
     /// Whether the pattern may match a channel on which the agent has rights.
-    pub(super) fn may_subscribe(
+    pub(crate) fn may_subscribe(
         &self,
         agent: &str,
         pattern: &ChannelPattern,
@@ -162,6 +182,7 @@ impl Exchange {
             .remove(&consumer.options.pattern, |other| *other == id);
         self.generation += 1;
         self.groups.close((None, id));
+        let has_moved = self.resting.contains(&consumer.agent);
         let mut aftermath = Aftermath::default();
         let missed = consumer.end(why, &mut aftermath);
         if missed > 0 {
@@ -178,9 +199,14 @@ impl Exchange {
             if let Some(peer) = self.peers.get_mut(index)
                 && peer.is_introduced()
             {
-                peer.tell(None, now.since_start, |stamp| Frame::Withdraw {
+                let moved_before = match has_moved {
+                    true => peer.incoming.taken() + 1,
+                    false => 0,
+                };
+                peer.report(now.since_start, |stamp| Frame::Withdraw {
                     stamp,
                     subscription: id,
+                    moved_before,
                 });
                 self.mark_ready(index);
             }
@@ -253,20 +279,24 @@ impl Exchange {
         }
         for (key, number, is_taken) in aftermath.taken {
             if let Some(peer) = self.peer_of(key) {
-                peer.tell(None, now.since_start, |stamp| {
-                    if is_taken {
-                        Frame::Taken {
-                            stamp,
-                            taken: number,
-                        }
-                    } else {
-                        Frame::Absent {
-                            stamp,
-                            message: number,
-                        }
-                    }
-                });
+                if is_taken {
+                    let taken = number;
+                    peer.tell(None, now.since_start, |stamp| Frame::Taken { stamp, taken });
+                } else {
+                    let message = number;
+                    peer.report(now.since_start, |stamp| Frame::Absent { stamp, message });
+                }
                 self.mark_ready(key.index);
+            }
+        }
+        for event in aftermath.returned {
+            self.give_back_here(&event);
+        }
+        let at = now.since_start + self.config.acknowledge_after;
+        for key in aftermath.read {
+            if let Some(peer) = self.peer_of(key) {
+                peer.incoming.acknowledge_by(at);
+                self.wake_for(key.index, Some(at));
             }
         }
         for (share, is_handled) in aftermath.shares {
@@ -297,8 +327,7 @@ pub(super) fn announce(peer: &mut Peer, consumer: &Consumer, processes: usize, n
                 answers: options.answers,
                 takes_events: options.takes_events,
                 credit,
-                durable: options.durable.as_deref().unwrap_or_default(),
-                replay: options.replay,
+                reads_logs: options.reads_logs(),
                 group: options.group.as_deref().unwrap_or_default(),
                 prefetch: match options.group {
                     Some(_) => options.prefetch,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::aftermath::Aftermath;
-use super::peer::acknowledge;
 use super::{Exchange, Now};
 use crate::frame::Frame;
 use sealbus_bus::Gate;
@@ -26,6 +25,20 @@ impl Exchange {
         }
     }
 
+    /// At this time another process is to be looked at.
+    pub(super) fn wake_for(&mut self, index: u32, at: Option<Duration>) {
+        let (Some(at), Some(peer)) = (at, self.peers.get_mut(index)) else {
+            return;
+        };
+        if peer.due.is_none_or(|due| at < due) {
+            if let Some(former) = peer.due.replace(at) {
+                self.due.remove(&(former, index));
+            }
+            self.due.insert((at, index));
+            self.set_alarm(Some(at));
+        }
+    }
+
     /// The time at which to call [`tick`](Self::tick), if sooner than the last answer.
     pub(crate) fn take_alarm(&mut self) -> Option<Duration> {
         if std::mem::take(&mut self.is_alarm_sooner) {
@@ -39,8 +52,13 @@ impl Exchange {
     pub(crate) fn tick(&mut self, now: Now) -> Option<Duration> {
         let time = now.since_start;
         self.alarm = None;
-        let indexes = self.peers.indexes();
-        for index in indexes {
+        let due = self.due.range(..=(time, u32::MAX));
+        let due: Vec<_> = due.copied().collect();
+        for (at, index) in due {
+            self.due.remove(&(at, index));
+            if let Some(peer) = self.peers.get_mut(index) {
+                peer.due = None;
+            }
             self.tick_peer(index, now);
         }
         let over: Vec<u64> = self
@@ -70,6 +88,7 @@ impl Exchange {
             .chain(self.sweep_at)
             .chain(self.groups.care_at())
             .chain(self.stalls.iter().map(|(at, _)| *at))
+            .chain(self.due.first().map(|(at, _)| *at))
             .min();
         self.set_alarm(next);
         self.is_alarm_sooner = false;
@@ -82,7 +101,7 @@ impl Exchange {
         let at = now.since_start + self.config.absence / 3;
         if let Some(peer) = self.peers.get_mut(index) {
             let at = *peer.probe_at.get_or_insert(at);
-            self.set_alarm(Some(at));
+            self.wake_for(index, Some(at));
         }
     }
 
@@ -126,6 +145,10 @@ impl Exchange {
     fn tick_peer(&mut self, index: u32, now: Now) {
         let time = now.since_start;
         let absence = self.config.absence;
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -176,9 +199,12 @@ impl Exchange {
             is_ready = true;
         }
         if peer.incoming.deadline().is_some_and(|at| at <= time) {
-            acknowledge(peer);
             is_ready = true;
+            self.acknowledge(index);
         }
+        let Some(peer) = self.peers.get(index) else {
+            return;
+        };
         let next = [
             peer.greet_at,
             peer.awaited_until.filter(|at| *at > time),
@@ -191,7 +217,7 @@ impl Exchange {
         if is_ready {
             self.mark_ready(index);
         }
-        self.set_alarm(next);
+        self.wake_for(index, next);
     }
 
     /// Something in a queue changes at `moment`.

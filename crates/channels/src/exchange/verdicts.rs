@@ -1,13 +1,15 @@
 //! The verdicts on frames: taken, refused, or without a receiver. Covers the frames sent and the replies to frames that
 //! came.
 
-use sealbus_bus::{ArrivedFrame, FrameOrigin, Provenance, RefusalReason, UndeliverableReason};
+use sealbus_bus::{ArrivedFrame, FrameOrigin, RefusalReason, UndeliverableReason};
+use sealbus_fipa::bitefficient;
 
 use super::aftermath::not_taken;
 use super::arrival::{Objection, Origin};
-use super::peer::Untaken;
+use super::peer::{RemoteSubscription, Untaken};
 use super::stream::KeptFrame;
 use super::{Exchange, Now, Outcome};
+use crate::event::{Mechanism, ReceivedEvent};
 use crate::frame::{Frame, HeadMechanism};
 
 impl Exchange {
@@ -25,9 +27,9 @@ impl Exchange {
                 Frame::Announce { announcement, .. } => Some(announcement.pattern),
                 _ => None,
             };
-            let proved = match &from.arrived.provenance {
-                Provenance::Proved(verified) => verified.identity().to_string(),
-                _ => from.arrived.process.to_string(),
+            let proved = match from.arrived.provenance.certified() {
+                Some(verified) => verified.identity().to_string(),
+                None => from.arrived.process.to_string(),
             };
             self.outcomes.push(Outcome::Refused {
                 tried_by: author(from.arrived),
@@ -82,15 +84,15 @@ impl Exchange {
     }
 
     pub(super) fn absent(&mut self, index: u32, number: u64, now: Now) {
-        let is_message = self.peers.get_mut(index).is_some_and(|peer| {
-            peer.outgoing.kept(number).is_some_and(|kept| {
-                matches!(
+        let is_returned = self.peers.get_mut(index).is_some_and(|peer| {
+            peer.outgoing.owed(number).is_some_and(|kept| {
+                kept.is_returnable || matches!(
                     Frame::decode(&kept.parcel.head),
                     Ok(Frame::Event { head, .. }) if matches!(head.mechanism, HeadMechanism::Message { .. })
                 )
             })
         });
-        if is_message {
+        if is_returned {
             self.give_back(index, number, &UndeliverableReason::ReceiverGone, now);
         } else {
             self.taken(index, number, false, now);
@@ -118,7 +120,7 @@ impl Exchange {
             return;
         };
         let identity = peer.identity.clone();
-        let Some(kept) = peer.outgoing.kept(number).filter(|kept| !kept.is_settled) else {
+        let Some(kept) = peer.outgoing.owed(number).filter(|kept| !kept.is_settled) else {
             return;
         };
         kept.is_settled = true;
@@ -150,6 +152,52 @@ impl Exchange {
             ..KeptFrame::new(parcel)
         };
         self.report(kept, &identity, reason);
+    }
+
+    /// The subscriber of an event of this process has moved away: the publisher gets the event back.
+    pub(super) fn give_back_here(&mut self, event: &ReceivedEvent) {
+        let message = event.message.clone().into_message();
+        let Some(publisher) = message.sender.as_ref() else {
+            return;
+        };
+        let mut body = Vec::new();
+        let reason = match bitefficient::encode(&message, &mut body) {
+            Ok(()) => UndeliverableReason::ReceiverGone,
+            Err(error) => UndeliverableReason::Encoding(error),
+        };
+        let receiver = match &event.header.mechanism {
+            Mechanism::Message { receiver } => receiver.to_string(),
+            _ => event.header.channel.to_string(),
+        };
+        self.outcomes.push(Outcome::Failed {
+            publisher: publisher.name.as_str().into(),
+            receiver,
+            body: body.into(),
+            reason,
+        });
+    }
+
+    /// The agent of a subscription has moved away from another process. The publishers of events that came too late for it get
+    /// them back.
+    pub(super) fn give_back_missed(
+        &mut self,
+        (index, id): (u32, u32),
+        subscription: &RemoteSubscription,
+        moved_before: u64,
+        now: Now,
+    ) {
+        let Some(peer) = self.peers.get(index) else {
+            return;
+        };
+        // Frames that were made before the subscription was known are for others.
+        let first = moved_before.max(subscription.known_before);
+        let missed = peer.outgoing.kept_from(first).filter(|(_, kept)| {
+            kept.is_returnable && !kept.is_settled && subscription.is_target(id, &kept.parcel)
+        });
+        let missed: Vec<u64> = missed.map(|(number, _)| number).collect();
+        for number in missed {
+            self.give_back(index, number, &UndeliverableReason::ReceiverGone, now);
+        }
     }
 
     /// Reports that no agent takes an event, if its publisher waits for that.

@@ -16,14 +16,19 @@ pub(super) fn evaluate(
     header: &ChannelHeader,
     message: &AclMessageRef<'_>,
 ) -> (Result<bool, EvaluationError>, u32) {
-    let mut evaluation = Evaluation {
-        header,
-        message,
-        cost: 0,
-        locals: Vec::new(),
-    };
+    let mut evaluation = Evaluation::new(header, message);
     let value = evaluation.value(root).and_then(|value| value.as_bool());
     (value, evaluation.cost)
+}
+
+/// Gives `take` the value of an expression for one message.
+pub(super) fn value<T>(
+    root: &Node,
+    header: &ChannelHeader,
+    message: &AclMessageRef<'_>,
+    take: impl FnOnce(Value<'_>) -> Result<T, EvaluationError>,
+) -> Result<T, EvaluationError> {
+    Evaluation::new(header, message).value(root).and_then(take)
 }
 
 struct Evaluation<'a> {
@@ -34,6 +39,15 @@ struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
+    fn new(header: &'a ChannelHeader, message: &'a AclMessageRef<'a>) -> Self {
+        Self {
+            header,
+            message,
+            cost: 0,
+            locals: Vec::new(),
+        }
+    }
+
     fn spend(&mut self, cost: usize) -> Result<(), EvaluationError> {
         let cost = u32::try_from(cost).unwrap_or(u32::MAX);
         self.cost = self.cost.saturating_add(cost);

@@ -1,6 +1,7 @@
 //! Filters: a subscription selects its events by an expression over a message's parameters and properties.
 
 mod evaluate;
+mod key;
 mod parser;
 mod part;
 mod token;
@@ -16,6 +17,7 @@ use sealbus_fipa::AclMessageRef;
 use thiserror::Error;
 
 use super::event::ChannelHeader;
+pub use key::EventKey;
 pub use value::EvaluationError;
 
 /// The longest filter, in bytes.
@@ -24,6 +26,8 @@ pub const MAX_FILTER_LENGTH: usize = 2048;
 pub const MAX_FILTER_DEPTH: usize = 32;
 /// The largest cost of one evaluation: about a unit for each operation and for each 64 bytes of text read or made.
 pub const MAX_FILTER_COST: u32 = 50_000;
+/// The longest value of an [`EventKey`], in bytes.
+pub const MAX_KEY_LENGTH: usize = 1024;
 /// The size in bytes to which a regular expression may be compiled.
 pub const MAX_PATTERN_SIZE: usize = 256 << 10;
 
@@ -213,6 +217,9 @@ pub enum FilterProblem {
     /// A truth value is needed.
     #[error("expected a condition, which is true or false; this is {0}")]
     NoCondition(&'static str),
+    /// An expression where a name is needed.
+    #[error("a key is the name of one variable, such as properties.sensor, sender or channel")]
+    NoKey,
     /// The regular expression is none, or too large.
     #[error("{0}")]
     Pattern(String),

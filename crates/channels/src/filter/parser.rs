@@ -29,7 +29,19 @@ const RESERVED: [&str; 18] = [
     "while",
 ];
 
+/// Reads a condition.
 pub(super) fn parse(text: &str) -> At<Node> {
+    let part = read(text)?;
+    condition(&part)?;
+    Ok(part.node)
+}
+
+/// Reads an expression whose value need not be a truth value.
+pub(super) fn parse_value(text: &str) -> At<Node> {
+    Ok(read(text)?.node)
+}
+
+fn read(text: &str) -> At<Part> {
     if text.len() > MAX_FILTER_LENGTH {
         return Err((0, FilterProblem::TooLong));
     }
@@ -42,8 +54,7 @@ pub(super) fn parse(text: &str) -> At<Node> {
     };
     let part = parser.expression()?;
     parser.end()?;
-    condition(&part)?;
-    Ok(part.node)
+    Ok(part)
 }
 
 struct Parser<'a> {

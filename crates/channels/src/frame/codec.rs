@@ -48,6 +48,7 @@ impl<'a> Frame<'a> {
             ACKNOWLEDGE => Self::Acknowledge {
                 stamp,
                 upto: reader.number("what is acknowledged")?,
+                read: reader.number("what is read")?,
                 after: reader.number("the frame before")?,
             },
             VOID => Self::Void { stamp },
@@ -58,6 +59,7 @@ impl<'a> Frame<'a> {
             WITHDRAW => Self::Withdraw {
                 stamp,
                 subscription: reader.short("the subscription")?,
+                moved_before: reader.number("the first frame not taken")?,
             },
             CREDIT => Self::Credit {
                 stamp,
@@ -127,9 +129,15 @@ impl<'a> Frame<'a> {
                 out.extend_from_slice(&from.to_le_bytes());
                 out.extend_from_slice(&to.to_le_bytes());
             }
-            Self::Acknowledge { stamp, upto, after } => {
+            Self::Acknowledge {
+                stamp,
+                upto,
+                read,
+                after,
+            } => {
                 stamp.write(ACKNOWLEDGE, out);
                 number(out, upto);
+                number(out, read);
                 number(out, after);
             }
             Self::Void { stamp } => stamp.write(VOID, out),
@@ -143,9 +151,11 @@ impl<'a> Frame<'a> {
             Self::Withdraw {
                 stamp,
                 subscription,
+                moved_before,
             } => {
                 stamp.write(WITHDRAW, out);
                 number(out, subscription.into());
+                number(out, moved_before);
             }
             Self::Credit {
                 stamp,

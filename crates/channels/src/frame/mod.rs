@@ -58,7 +58,7 @@ use thiserror::Error;
 
 use sealbus_bus::RefusalReason;
 
-pub use announcement::{Announcement, MOST_PREFETCHED, Replay};
+pub use announcement::{Announcement, MOST_PREFETCHED};
 pub use codec::begin_event;
 pub use head::{Head, HeadMechanism};
 pub use targets::{MOST_TARGETS, Targets};
@@ -105,6 +105,8 @@ pub enum Frame<'a> {
         stamp: Stamp,
         /// All frames up to this one.
         upto: u64,
+        /// The events of all frames up to this one wait for no agent any more.
+        read: u64,
         /// The last frame that the writer had sent in the other session before this one. The reader may forget
         /// acknowledged frames only once that frame has come, for it may report a refusal.
         after: u64,
@@ -127,6 +129,8 @@ pub enum Frame<'a> {
         stamp: Stamp,
         /// Its number.
         subscription: u32,
+        /// If its agent has moved away: the first of the reader's frames that it does not take. 0: it wants nothing more.
+        moved_before: u64,
     },
     /// A subscription that pushes back takes more.
     Credit {

@@ -94,16 +94,6 @@ fn head() -> impl Strategy<Value = OwnedHead> {
         )
 }
 
-fn replay() -> impl Strategy<Value = Replay> {
-    prop_oneof![
-        Just(Replay::Now),
-        any::<u64>().prop_map(|ms| Replay::Since(Moment::from_unix_ms(ms))),
-        any::<u64>().prop_map(Replay::Last),
-        any::<u64>().prop_map(Replay::From),
-        Just(Replay::Resume),
-    ]
-}
-
 fn stamp() -> impl Strategy<Value = Stamp> {
     (any::<u64>(), any::<u64>()).prop_map(|(session, number)| Stamp { session, number })
 }
@@ -149,13 +139,13 @@ proptest! {
     #[test]
     fn the_others_read_back(
         stamp in stamp(), a in any::<u64>(), b in any::<u64>(), subscription in any::<u32>(),
-        text in "\\PC{0,60}", other in "\\PC{0,60}", replay in replay(), code in 0..4_u8, flags in any::<(bool, bool)>(),
+        text in "\\PC{0,60}", other in "\\PC{0,60}", code in 0..4_u8, flags in any::<(bool, bool, bool)>(),
         reason in 0..11_u8,
     ) {
         check(&Frame::Hello { from: a.max(1), to: b });
-        check(&Frame::Acknowledge { stamp, upto: a, after: subscription.into() });
+        check(&Frame::Acknowledge { stamp, upto: a, read: b, after: subscription.into() });
         check(&Frame::Void { stamp });
-        check(&Frame::Withdraw { stamp, subscription });
+        check(&Frame::Withdraw { stamp, subscription, moved_before: a });
         check(&Frame::Credit { stamp, subscription, limit: a });
         check(&Frame::Known { stamp });
         check(&Frame::FilterErrors { stamp, subscription: 7, count: a, text: &text });
@@ -168,7 +158,7 @@ proptest! {
         });
         check(&Frame::Announce { stamp, announcement: Announcement {
             subscription, pattern: &text, filter: &other, policy: FlowPolicy::from_code(code).unwrap(),
-            answers: flags.0, takes_events: flags.1, credit: a, durable: &other, replay,
+            answers: flags.0, takes_events: flags.1, credit: a, reads_logs: flags.2,
             group: &text, prefetch: if text.is_empty() { 0 } else { 1 + subscription % MOST_PREFETCHED },
         }});
     }

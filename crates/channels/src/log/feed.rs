@@ -6,21 +6,19 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
-use sealbus_fipa::Limits;
-use sealbus_fipa::bitefficient::EncodedMessage;
-use sealbus_seal::Identity;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::{ChannelLogs, LogNote, LogPart, LogReading, Logged, LoggedEvent, NotRead, Tracker};
+use super::{
+    ChannelLogs, FilterErrorSink, GATHERING, LogNote, LogPart, LogReading, Logged, LoggedEvent,
+    NotRead, Replay, Tracker, gather,
+};
 use crate::event::ReceivedEvent;
+use crate::filter::EventKey;
 use crate::flow::QueueLimits;
-use crate::frame::Frame;
 use crate::path::ChannelPath;
-use sealbus_bus::{Provenance, ReceivedMessage};
 
 /// How often it is looked which nodes there are.
 const LOOK: Duration = Duration::from_millis(500);
@@ -39,9 +37,6 @@ const MOST: (usize, usize) = (512, 512 << 10);
 
 /// Gives an event to the subscription. Returns false once the subscription has ended.
 pub(crate) type FeedSink = Arc<dyn Fn(ReceivedEvent, LogNote) -> bool + Send + Sync>;
-
-/// Hears the number of events for which the subscription's filter could not be evaluated, and the reason.
-pub(crate) type FilterErrorSink = Arc<dyn Fn(u64, &str) + Send + Sync>;
 
 /// A durable subscription: its agent and its name.
 type Durable = (Arc<str>, String);
@@ -161,6 +156,9 @@ impl Feed {
                 }
             }
         }
+        if let Replay::LastPerKey(key) = self.reading.replay.clone() {
+            self.begin_with_last(&key).await;
+        }
         // They end with this.
         let mut tasks = JoinSet::new();
         let mut readers: HashMap<Arc<str>, tokio::task::AbortHandle> = HashMap::new();
@@ -185,6 +183,50 @@ impl Feed {
         }
     }
 
+    /// Delivers the last event of each key. The subscription goes on behind what was read. A node that has not answered in
+    /// time gives its last events when it answers.
+    async fn begin_with_last(&self, key: &EventKey) {
+        let errors = &self.filter_errors;
+        let gathered = gather(&*self.logs, &self.reading, key, GATHERING, errors).await;
+        for (node, problem) in &gathered.missing {
+            tracing::warn!(
+                agent = %self.reading.agent, channels = %self.reading.pattern, %node, %problem,
+                "a subscription begins without all last events of a node: they come later, each event by itself"
+            );
+        }
+        for (node, parts) in gathered.latest.into_parts() {
+            for part in parts {
+                self.deliver_part(&node, part).await;
+            }
+        }
+    }
+
+    /// Gives the events of a part to the subscription as it takes them.
+    async fn deliver_part(&self, node: &Arc<str>, part: LogPart) {
+        let mut events = part.events.into_iter().peekable();
+        loop {
+            let (count, bytes) = self.room().await;
+            let mut given = LogPart::empty(part.channel.clone(), part.next);
+            let mut size = 0;
+            while given.events.len() < count
+                && let Some(event) =
+                    events.next_if(|event| size == 0 || size + event.frame.len() <= bytes)
+            {
+                size += event.frame.len();
+                given.events.push(event);
+            }
+            if let (Some(_), Some(last)) = (events.peek(), given.events.last()) {
+                given.next = last.number + 1;
+            }
+            if !self.deliver(node, self.tracker.take_in(node, vec![given])) {
+                return;
+            }
+            if events.peek().is_none() {
+                return;
+            }
+        }
+    }
+
     /// Reads the logs of one node for ever.
     async fn follow(self, node: Arc<str>) {
         tokio::select! {
@@ -199,8 +241,13 @@ impl Feed {
         let mut lamented = HashSet::new();
         loop {
             let (events, bytes) = self.room().await;
+            let positions = self.tracker.positions(node);
             let reading = LogReading {
-                positions: self.tracker.positions(node),
+                last_per: match &self.reading.replay {
+                    Replay::LastPerKey(key) if positions.is_none() => Some(key.clone()),
+                    _ => None,
+                },
+                positions,
                 events,
                 bytes,
                 wait: WAIT,
@@ -282,7 +329,7 @@ impl Feed {
                     "events were not kept long enough for a subscription: see `retention`"
                 );
             }
-            match open(&event, logged) {
+            match event.open(node, logged.missed) {
                 Ok(received) => {
                     if !(self.sink)(received, note) {
                         return false;
@@ -371,31 +418,4 @@ async fn finished(tracker: &Tracker) {
         }
         news.await;
     }
-}
-
-/// The contents of a log as they are received.
-fn open(event: &LoggedEvent, logged: Logged) -> Result<ReceivedEvent, String> {
-    let frame = Frame::decode(&event.frame).map_err(|error| error.to_string())?;
-    let Frame::Keep { head, body, .. } = frame else {
-        return Err("it is not an event".to_owned());
-    };
-    let channel = ChannelPath::new(head.channel).map_err(|error| error.to_string())?;
-    let bytes: Bytes = event.frame.slice_ref(body);
-    let limits = Limits {
-        message_length: bytes.len(),
-        ..Limits::default()
-    };
-    let message = EncodedMessage::new(bytes, &limits).map_err(|error| error.to_string())?;
-    let view = message.message();
-    let sender = view.sender().ok_or("its message has no sender")?;
-    // The node has seen it proved.
-    let identity = Identity::from_agent_name(sender.name()).map_err(|error| error.to_string())?;
-    let mut header = head.to_header(channel);
-    header.number = event.number;
-    header.may_be_again = event.again;
-    header.logged = Some(logged);
-    Ok(ReceivedEvent::new(
-        header,
-        ReceivedMessage::encoded(message, Provenance::Carried(Arc::new(identity))),
-    ))
 }

@@ -6,9 +6,13 @@
 //! from the publisher. No events need comparing, and the subscription's place is one number for each log.
 //!
 //! This module asks a [`ChannelLogs`], which the platform sets, and knows nothing of disks. [`tracker`] is a state
-//! machine of the events that one subscription has read and settled. [`feed`] holds the tasks around it.
+//! machine of the events that one subscription has read and settled, and [`latest`] one that finds the last event of each
+//! key. [`feed`] and [`gathering`] hold the tasks around them.
 
 mod feed;
+mod gathering;
+mod latest;
+mod replay;
 #[cfg(test)]
 mod simulation;
 mod tracker;
@@ -19,14 +23,19 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::event::Logged;
-use super::frame::Replay;
+use super::event::{Logged, ReceivedEvent};
+use super::filter::EventKey;
+use super::frame::Frame;
 use super::path::ChannelPath;
 use super::pattern::ChannelPattern;
-use sealbus_bus::BoxFuture;
-use sealbus_bus::NotKept;
+use sealbus_bus::{BoxFuture, NotKept, Provenance, ReceivedMessage};
+use sealbus_fipa::Limits;
+use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_seal::Identity;
 
-pub(crate) use feed::{Feed, FeedSink, Feeds, FilterErrorSink};
+pub(crate) use feed::{Feed, FeedSink, Feeds};
+pub(crate) use gathering::{FilterErrorSink, GATHERING, NotGathered, gather};
+pub use replay::Replay;
 pub(crate) use tracker::{LogNote, Tracker};
 
 /// The place of a kept event.
@@ -51,6 +60,8 @@ pub struct LogReading {
     pub durable: Option<String>,
     /// The point where the subscription begins in logs that it has not read.
     pub replay: Replay,
+    /// Of the events read for one answer, only the last of each value of this key is wanted.
+    pub last_per: Option<EventKey>,
     /// When the subscription was made, in its first life if it is durable.
     pub began: SystemTime,
     /// Whether the subscription is durable and existed before, in a process that has ended.
@@ -64,6 +75,31 @@ pub struct LogReading {
     pub bytes: usize,
     /// How long to wait for events if there are none.
     pub wait: Duration,
+}
+
+impl LogReading {
+    /// The first question of a subscription that begins now. It asks for nothing yet: whoever sends it says how much.
+    pub(crate) fn new(
+        agent: Arc<str>,
+        pattern: ChannelPattern,
+        filter: String,
+        replay: Replay,
+    ) -> Self {
+        Self {
+            agent,
+            pattern,
+            filter,
+            durable: None,
+            replay,
+            last_per: None,
+            began: SystemTime::now(),
+            resumes: false,
+            positions: None,
+            events: 0,
+            bytes: 0,
+            wait: Duration::ZERO,
+        }
+    }
 }
 
 /// An event of a log.
@@ -80,6 +116,39 @@ pub struct LoggedEvent {
     pub missed: u64,
 }
 
+impl LoggedEvent {
+    /// The event as it is received, read from the log of `node` after so many events that were not kept long enough.
+    pub(crate) fn open(&self, node: &Arc<str>, missed: u64) -> Result<ReceivedEvent, String> {
+        let frame = Frame::decode(&self.frame).map_err(|error| error.to_string())?;
+        let Frame::Keep { head, body, .. } = frame else {
+            return Err("it is not an event".to_owned());
+        };
+        let channel = ChannelPath::new(head.channel).map_err(|error| error.to_string())?;
+        let bytes: Bytes = self.frame.slice_ref(body);
+        let limits = Limits {
+            message_length: bytes.len(),
+            ..Limits::default()
+        };
+        let message = EncodedMessage::new(bytes, &limits).map_err(|error| error.to_string())?;
+        let view = message.message();
+        let sender = view.sender().ok_or("its message has no sender")?;
+        // The node has seen it proved.
+        let identity =
+            Identity::from_agent_name(sender.name()).map_err(|error| error.to_string())?;
+        let mut header = head.to_header(channel);
+        header.number = self.number;
+        header.may_be_again = self.again;
+        header.logged = Some(Logged {
+            node: node.clone(),
+            missed,
+        });
+        Ok(ReceivedEvent::new(
+            header,
+            ReceivedMessage::encoded(message, Provenance::Carried(Arc::new(identity))),
+        ))
+    }
+}
+
 /// The part of one channel's log that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPart {
@@ -89,6 +158,8 @@ pub struct LogPart {
     pub events: Vec<LoggedEvent>,
     /// Number of the next event to read.
     pub next: u64,
+    /// Whether more was kept than could be read for one answer.
+    pub has_more: bool,
     /// The number of events between the last one given and `next` that were not kept long enough.
     pub missed: u64,
     /// The number of events withheld because the filter could not be evaluated for them, and the reason for one of
@@ -96,6 +167,21 @@ pub struct LogPart {
     pub filter_errors: (u64, String),
     /// Why the event `next` and those after it cannot be read, if they cannot: see [`DamagedLog`].
     pub damage: Option<String>,
+}
+
+impl LogPart {
+    /// A part without events, which was read up to `next`.
+    pub fn empty(channel: ChannelPath, next: u64) -> Self {
+        Self {
+            channel,
+            events: Vec::new(),
+            next,
+            has_more: false,
+            missed: 0,
+            filter_errors: (0, String::new()),
+            damage: None,
+        }
+    }
 }
 
 /// A log that a subscription cannot read further. The subscription does not skip the damage: it stays before it until

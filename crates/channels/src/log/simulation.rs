@@ -52,14 +52,7 @@ impl Node {
                 None => log.cursor,
             };
             let again = log.given;
-            let mut part = LogPart {
-                channel: channel.clone(),
-                events: Vec::new(),
-                next: position,
-                missed: 0,
-                filter_errors: Default::default(),
-                damage: None,
-            };
+            let mut part = LogPart::empty(channel.clone(), position);
             while room > 0 {
                 let number = part.next.max(log.first);
                 part.missed += number - part.next;

@@ -300,22 +300,17 @@ mod tests {
     use super::*;
 
     fn part(numbers: impl IntoIterator<Item = u64>, next: u64) -> LogPart {
-        LogPart {
-            channel: ChannelPath::new("/a").unwrap(),
-            events: numbers
-                .into_iter()
-                .map(|number| LoggedEvent {
-                    number,
-                    frame: Bytes::from_static(b"event"),
-                    again: false,
-                    missed: 0,
-                })
-                .collect(),
-            next,
-            missed: 0,
-            filter_errors: Default::default(),
-            damage: None,
-        }
+        let mut part = LogPart::empty(ChannelPath::new("/a").unwrap(), next);
+        part.events = numbers
+            .into_iter()
+            .map(|number| LoggedEvent {
+                number,
+                frame: Bytes::from_static(b"event"),
+                again: false,
+                missed: 0,
+            })
+            .collect();
+        part
     }
 
     fn settled(tracker: &Tracker) -> Vec<u64> {

@@ -29,11 +29,16 @@ pub struct ChannelCapabilities {
     pub largest_message: usize,
 }
 
+/// Whether channels give a level. Their messages are not signed yet.
+fn is_reached(level: &SecurityLevel) -> bool {
+    *level <= SecurityLevel::Auth
+}
+
 impl ChannelCapabilities {
     /// The capabilities between agents of one process, which need no transport.
     pub fn in_process() -> Self {
         Self {
-            levels: SecurityLevel::ALL[..=SecurityLevel::Auth.code() as usize].to_vec(),
+            levels: SecurityLevel::ALL.into_iter().filter(is_reached).collect(),
             reliability: Reliability::ExactlyOnce,
             ordered: true,
             persistent: false,
@@ -56,7 +61,12 @@ impl ChannelCapabilities {
             Reliability::BestEffort
         };
         Self {
-            levels: transport.levels.clone(),
+            levels: transport
+                .levels
+                .iter()
+                .copied()
+                .filter(is_reached)
+                .collect(),
             reliability,
             largest_message: transport.largest_message,
             ..Self::in_process()
@@ -101,6 +111,9 @@ pub enum Promise {
     /// An acknowledgement from disk for what is not kept.
     #[error("ack={0} for what is not persistent (add persistent)")]
     AcknowledgementOfTransient(Acknowledgement),
+    /// The last event of each key of what is not kept.
+    #[error("last-per-key of what is not persistent (add persistent)")]
+    LastPerKeyOfTransient,
 }
 
 /// A transport cannot give what is asked of a channel.

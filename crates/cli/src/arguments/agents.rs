@@ -1,15 +1,22 @@
-//! Commands about agents: `ps`, `ticket`, `start`, `kill`, `move` and `logs`.
+//! Commands about agents: `ps`, `ticket`, `start`, `stop`, `restart`, `kill`, `move` and `logs`.
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use sealbus_bus::Lifetime;
+
+use super::listing::Watch;
+use crate::candidates;
 
 #[derive(Debug, Args)]
 pub(crate) struct Ticket {
     /// Name of the agent
     #[arg(value_name = "NAME")]
     pub(crate) agent: String,
+    /// Names of further agents of the same process
+    #[arg(value_name = "NAME")]
+    pub(crate) others: Vec<String>,
     /// Node that the agent attaches to [default: the least loaded]
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", add = ArgValueCandidates::new(candidates::nodes))]
     pub(crate) node: Option<String>,
     /// Lifetime of the ticket, such as 90s, 10m or 1h
     #[arg(long, default_value = "10m", value_name = "TIME")]
@@ -21,37 +28,58 @@ pub(crate) struct Ps {
     /// Show refused attempts, with their authors and reasons
     #[arg(long)]
     pub(crate) refused: bool,
+    #[command(flatten)]
+    pub(crate) watch: Watch,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Start {
     /// The agent; agents of the same process start with it
-    #[arg(value_name = "AGENT")]
+    #[arg(value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) agent: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stop {
+    /// The agent; agents of the same process leave with it
+    #[arg(value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
+    pub(crate) agent: String,
+    /// How long it may take to leave by itself
+    #[arg(long, default_value = "10s", value_name = "TIME")]
+    pub(crate) timeout: Lifetime,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Restart {
+    #[command(flatten)]
+    pub(crate) stop: Stop,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Kill {
     /// The agent
-    #[arg(value_name = "AGENT")]
+    #[arg(value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) agent: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Move {
     /// The agent
-    #[arg(value_name = "AGENT")]
+    #[arg(value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) agent: String,
     /// The node that the agent moves to
-    #[arg(value_name = "NODE")]
+    #[arg(value_name = "NODE", add = ArgValueCandidates::new(candidates::nodes))]
     pub(crate) node: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
-    /// The agent
-    #[arg(value_name = "AGENT")]
-    pub(crate) agent: String,
+    /// The agents [default: all that the platform started]; of several, each line begins with the name
+    #[arg(value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
+    pub(crate) agent: Vec<String>,
+    /// Show only lines in which this regular expression is found
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) grep: Option<regex::Regex>,
     /// Keep showing new output
     #[arg(long, short)]
     pub(crate) follow: bool,

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::listing::Listing;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Broker {
     /// Write the files with which a RabbitMQ of your own carries a platform: configuration, plugins, definitions, and a
@@ -15,10 +17,10 @@ pub(crate) enum Broker {
     RabbitMq(BrokerRabbitMq),
     /// Show whether the brokers run and take messages, and how many messages wait there
     #[command(after_help = "Example: sealbus broker status --json")]
-    Status,
+    Status(Listing),
     /// Show undelivered messages: when, from whom, to whom, and why
     #[command(after_help = "Example: sealbus broker dead-letters")]
-    DeadLetters,
+    DeadLetters(Listing),
 }
 
 #[derive(Debug, Args)]

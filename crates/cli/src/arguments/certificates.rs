@@ -1,6 +1,10 @@
 //! `sealbus ca`: the platform's certification authority.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
+
+use super::listing::Watch;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ca {
@@ -13,13 +17,19 @@ pub(crate) enum Ca {
     /// Revoke the certificates of an agent, which cuts it off at once
     #[command(after_help = "Example: sealbus ca revoke seller-1")]
     Revoke(CaRevoke),
+    /// Show each certificate that was issued in an agent's name, from a log that is verified meanwhile
+    #[command(after_help = "Example: sealbus ca monitor seller-1 --follow")]
+    Monitor(CaMonitor),
     /// Print the root certificate (PEM), with which others check certificates of this platform
     #[command(after_help = "Example: sealbus ca root > factory.pem")]
     Root,
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct CaLog {
+    #[command(subcommand)]
+    pub(crate) command: Option<CaLogCommand>,
     /// Show only entries about this agent or node
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
@@ -36,6 +46,8 @@ pub(crate) struct CaList {
     /// List only certificates that are neither expired nor revoked
     #[arg(long)]
     pub(crate) valid: bool,
+    #[command(flatten)]
+    pub(crate) watch: Watch,
 }
 
 #[derive(Debug, Args)]
@@ -51,4 +63,65 @@ pub(crate) struct CaRevoke {
         value_name = "TEXT"
     )]
     pub(crate) reason: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CaLogCommand {
+    /// Verify the whole issuance log: every entry, every tile, the checkpoint and its cosignatures
+    #[command(
+        after_help = "Example: sealbus ca log verify --address 10.0.0.7:7400 --root factory.pem"
+    )]
+    Verify(CaLogVerify),
+}
+
+/// The log to read. Without these options it is that of the platform that runs here.
+#[derive(Debug, Args)]
+pub(crate) struct LogSource {
+    /// Read the log from this folder
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        conflicts_with = "address",
+        requires = "root"
+    )]
+    pub(crate) folder: Option<PathBuf>,
+    /// Read the log from the port at which nodes join this platform
+    #[arg(long, value_name = "HOST:PORT", requires = "root")]
+    pub(crate) address: Option<String>,
+    /// The platform's root certificate, as `sealbus ca root` prints it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) root: Option<PathBuf>,
+    /// The CA whose log it is
+    #[arg(long, value_name = "NAME", default_value = "ca")]
+    pub(crate) ca: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CaLogVerify {
+    #[command(flatten)]
+    pub(crate) source: LogSource,
+    /// A checkpoint that somebody else saw, for instance a node's `witness/ca.checkpoint`; the log must continue it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) against: Vec<PathBuf>,
+    /// A certificate (PEM or DER) that must be in the log
+    #[arg(long, value_name = "FILE")]
+    pub(crate) certificate: Vec<PathBuf>,
+    /// A witness outside the platform that must have cosigned, as `name+hint+key`
+    #[arg(long, value_name = "KEY")]
+    pub(crate) witness: Vec<String>,
+    /// How many witnesses must have cosigned
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub(crate) quorum: usize,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CaMonitor {
+    /// The agent
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+    #[command(flatten)]
+    pub(crate) source: LogSource,
+    /// Keep showing new certificates
+    #[arg(long, short)]
+    pub(crate) follow: bool,
 }

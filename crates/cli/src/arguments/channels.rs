@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use sealbus_bus::Lifetime;
-use sealbus_channels::QosOverride;
+use sealbus_channels::{EventKey, QosOverride};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Channel {
@@ -19,8 +19,11 @@ pub(crate) enum Channel {
         after_help = "Example: sealbus channel tail '/offers/**' --filter 'properties.price < 10'"
     )]
     Tail(ChannelTail),
+    /// Print the last event of each key that a persistent channel keeps, over all nodes
+    #[command(after_help = "Example: sealbus channel last /readings --per properties.sensor")]
+    Last(ChannelLast),
     /// Ask everyone on a channel; print the answers as they come, and the names of agents that gave none
-    #[command(after_help = "Example: sealbus channel request /wanted/tea '10 kg?' --deadline 2s")]
+    #[command(after_help = "Example: sealbus channel request /wanted/tea '10 kg?' --timeout 2s")]
     Request(ChannelRequest),
 }
 
@@ -54,9 +57,33 @@ pub(crate) struct ChannelTail {
     /// On persistent channels, begin with this many last events
     #[arg(long, value_name = "COUNT", conflicts_with = "since")]
     pub(crate) last: Option<u64>,
+    /// On persistent channels, begin with the last event of each value of this key, such as properties.sensor or sender
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["since", "last"])]
+    pub(crate) last_per: Option<EventKey>,
     /// End after so many events
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChannelLast {
+    /// The channel
+    #[arg(value_name = "CHANNEL")]
+    pub(crate) channel: String,
+    /// The key: a property, such as properties.sensor, or another name of filters, such as sender
+    #[arg(long, default_value = "channel", value_name = "KEY")]
+    pub(crate) per: EventKey,
+    /// Look only at events that fulfil this expression (CEL)
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "EXPR"
+    )]
+    pub(crate) filter: String,
+    /// Wait this long for the nodes
+    #[arg(long, default_value = "5s", value_name = "TIME")]
+    pub(crate) timeout: Lifetime,
 }
 
 #[derive(Debug, Args)]
@@ -69,7 +96,7 @@ pub(crate) struct ChannelRequest {
     pub(crate) text: String,
     /// Wait this long for answers
     #[arg(long, default_value = "2s", value_name = "TIME")]
-    pub(crate) deadline: Lifetime,
+    pub(crate) timeout: Lifetime,
     /// End after so many answers
     #[arg(long, value_name = "N")]
     pub(crate) first: Option<usize>,
@@ -107,7 +134,7 @@ impl std::str::FromStr for Since {
     type Err = sealbus_bus::LifetimeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // The number may come without the #, because # begins a comment in a shell.
+        // The number may come as it is printed, with #. Unquoted, a shell takes # for a comment, so it may be left out.
         match text.strip_prefix('#').unwrap_or(text).parse() {
             Ok(number) => Ok(Self::Number(number)),
             Err(_) => text.parse().map(Self::Time),

@@ -13,17 +13,13 @@ pub(crate) struct Demo {
     /// Transport of the messages
     #[arg(long, default_value = "mesh", value_name = "TRANSPORT")]
     pub(crate) transport: DemoTransport,
-    /// Python interpreter with the package sealbus, for half of the agents
-    #[arg(
-        long,
-        env = "SEALBUS_PYTHON",
-        default_value = "python3",
-        value_name = "PROGRAM"
-    )]
-    pub(crate) python: PathBuf,
-    /// File for the report
-    #[arg(long, default_value = "target/demo/report.json", value_name = "FILE")]
-    pub(crate) report: PathBuf,
+    /// Python interpreter with the package sealbus, for half of the agents [default: the one beside
+    /// this program, or python3]
+    #[arg(long, env = "SEALBUS_PYTHON", value_name = "PROGRAM")]
+    pub(crate) python: Option<PathBuf>,
+    /// File for the report, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

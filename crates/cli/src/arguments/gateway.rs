@@ -2,11 +2,13 @@
 
 use clap::{Args, Subcommand};
 
+use super::listing::Listing;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Gateway {
     /// Show the gateway's addresses, rules and counters
     #[command(after_help = "Example: sealbus gateway list --json")]
-    List,
+    List(Listing),
     /// Let another platform write to agents of this one
     #[command(
         after_help = "Example: sealbus gateway allow plat1 --to 'seller-*' --to df --register"
@@ -17,9 +19,14 @@ pub(crate) enum Gateway {
     Deny(GatewayDeny),
     /// Show how many messages the gateway has carried and refused
     #[command(after_help = "Example: sealbus gateway counters --json")]
-    Counters,
+    Counters(Listing),
+    /// Make a key for a caller of [gateway.mcp]; it is shown once, and the manifest gets its hash
+    #[command(after_help = "Example: sealbus gateway key assistant")]
+    Key(GatewayKey),
     #[command(hide = true)]
     Run,
+    #[command(hide = true)]
+    Mcp,
 }
 
 #[derive(Debug, Args)]
@@ -42,8 +49,31 @@ pub(crate) struct GatewayAllow {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct GatewayKey {
+    /// Name of the caller, which is an agent of the platform
+    #[arg(value_name = "NAME")]
+    pub(crate) caller: String,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct GatewayDeny {
     /// Name of the other platform
     #[arg(id = "neighbour", value_name = "PLATFORM")]
     pub(crate) platform: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Mcp {
+    /// Name of the agent that the host is [default: the one of the ticket in SEALBUS_TICKET]
+    #[arg(value_name = "NAME", required_unless_present = "ticket")]
+    pub(crate) agent: Option<String>,
+    /// Ticket with which the agent joins [default: a new one, from the platform on this machine]
+    #[arg(
+        long,
+        env = "SEALBUS_TICKET",
+        hide_env_values = true,
+        value_name = "TICKET",
+        allow_hyphen_values = true
+    )]
+    pub(crate) ticket: Option<String>,
 }

@@ -27,7 +27,7 @@ pub(crate) struct AclConvert {
     /// Encoding of the output
     #[arg(long, value_name = "ENCODING")]
     pub(crate) to: String,
-    /// The message [default: standard input]
+    /// The message; `-`, the default, reads standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct AclExplain {
     /// Encoding of the message [default: recognised from its first bytes]
     #[arg(long, value_name = "ENCODING")]
     pub(crate) from: Option<String>,
-    /// The message [default: standard input]
+    /// The message; `-`, the default, reads standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct AclValidate {
     /// Encoding of the message [default: recognised from its first bytes]
     #[arg(long, value_name = "ENCODING")]
     pub(crate) from: Option<String>,
-    /// The message [default: standard input]
+    /// The message; `-`, the default, reads standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }

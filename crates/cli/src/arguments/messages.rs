@@ -1,12 +1,16 @@
 //! `sealbus send` and `sealbus mailbox`: messages to one agent.
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use sealbus_bus::Lifetime;
+
+use super::listing::Watch;
+use crate::candidates;
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
     /// The receiver: seller-1, or seller-1@factory
-    #[arg(value_name = "RECEIVER")]
+    #[arg(value_name = "RECEIVER", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) receiver: String,
     /// The content; `-` reads it from standard input
     #[arg(value_name = "CONTENT", allow_hyphen_values = true)]
@@ -25,12 +29,18 @@ pub(crate) struct Send {
     pub(crate) protocol: Option<String>,
     /// Wait this long for a reply, and print it
     #[arg(long, value_name = "TIME")]
-    pub(crate) wait: Option<Lifetime>,
+    pub(crate) timeout: Option<Lifetime>,
+    /// Keep the message on a disk of the platform until the receiver has it, however long it is away. It comes from an
+    /// agent of this command's own, and nobody waits for a reply
+    #[arg(long, conflicts_with = "timeout")]
+    pub(crate) persistent: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Mailbox {
     /// The agent
-    #[arg(value_name = "AGENT")]
+    #[arg(value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) agent: String,
+    #[command(flatten)]
+    pub(crate) watch: Watch,
 }

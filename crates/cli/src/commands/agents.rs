@@ -1,22 +1,15 @@
-//! `ps`, `start`, `kill`, `move`, `logs`, `ticket`: the agents and their processes.
+//! `ps`, `start`, `stop`, `restart`, `kill`, `move`, `ticket`: the agents and their processes.
 
-use std::io::Write;
 use std::time::Duration;
 
 use sealbus_control::admin::{AgentStatus, IssuedSecret, ask};
-use sealbus_control::node::{LogPosition, LogText};
 use serde_json::json;
 
-use super::{cell, instant};
-use crate::arguments::{Kill, Logs, Move, Ps, Start, Ticket};
+use super::{cell, instant, is_agent};
+use crate::arguments::{Kill, Move, Ps, Restart, Start, Stop, Ticket};
 use crate::connection::Connection;
 use crate::error::CliError;
-use crate::output::{self, Output, shown, table};
-
-/// Time that an agent has to leave by itself before its process is ended.
-const GRACE: Duration = Duration::from_secs(5);
-/// How often `logs --follow` asks for more.
-const FOLLOW: Duration = Duration::from_millis(200);
+use crate::output::{Output, table};
 
 /// `sealbus ps`
 pub(crate) async fn ps(
@@ -32,7 +25,7 @@ pub(crate) async fn ps(
     Ok(())
 }
 
-fn list(agents: &[AgentStatus]) -> String {
+pub(super) fn list(agents: &[AgentStatus]) -> String {
     let mut table = table(&[
         "AGENT",
         "NODE",
@@ -85,23 +78,76 @@ pub(crate) async fn start(
     start: &Start,
     output: Output,
 ) -> Result<(), CliError> {
+    let node = start_again(connection, &start.agent).await?;
+    output.show(&json!({ "started": start.agent, "node": node }), || {
+        started(&start.agent, node.as_deref())
+    });
+    Ok(())
+}
+
+/// Starts an agent of the manifest, and returns its node.
+async fn start_again(connection: &mut Connection, agent: &str) -> Result<Option<String>, CliError> {
     let request = ask::StartAgain {
-        agent: start.agent.clone(),
+        agent: agent.to_owned(),
     };
     let agents = connection.ask(request).await?;
-    let is_it = |name: &str| name == start.agent || name.split('@').next() == Some(&start.agent);
-    let agent = agents.iter().find(|agent| is_it(&agent.name));
-    let node = agent.and_then(|agent| agent.node.clone());
-    output.show(
-        &json!({ "started": start.agent, "node": node }),
-        || match &node {
-            Some(node) => format!("{} is started on {node}", start.agent),
-            None => format!(
-                "{} is started as soon as a node can take it: see `sealbus ps`",
-                start.agent
-            ),
-        },
-    );
+    let agent = agents.iter().find(|known| is_agent(&known.name, agent));
+    Ok(agent.and_then(|agent| agent.node.clone()))
+}
+
+fn started(agent: &str, node: Option<&str>) -> String {
+    match node {
+        Some(node) => format!("{agent} is started on {node}"),
+        None => format!("{agent} is started as soon as a node can take it: see `sealbus ps`"),
+    }
+}
+
+/// `sealbus stop AGENT`
+pub(crate) async fn stop(
+    connection: &mut Connection,
+    stop: &Stop,
+    output: Output,
+) -> Result<(), CliError> {
+    end(connection, &stop.agent, stop.timeout.0, output).await?;
+    output.show(&json!({ "stopped": stop.agent }), || {
+        format!("{} has ended and its certificate is revoked", stop.agent)
+    });
+    Ok(())
+}
+
+/// `sealbus restart AGENT`
+pub(crate) async fn restart(
+    connection: &mut Connection,
+    restart: &Restart,
+    output: Output,
+) -> Result<(), CliError> {
+    let Stop { agent, timeout } = &restart.stop;
+    let agents = connection.ask(ask::Agents).await?;
+    let ended = |known: &AgentStatus| is_agent(&known.name, agent) && known.state.is_none();
+    if !agents.iter().any(ended) {
+        end(connection, agent, timeout.0, output).await?;
+    }
+    let node = start_again(connection, agent).await?;
+    output.show(&json!({ "restarted": agent, "node": node }), || {
+        started(agent, node.as_deref())
+    });
+    Ok(())
+}
+
+/// Ends an agent, which may leave by itself for as long as `grace`.
+async fn end(
+    connection: &mut Connection,
+    agent: &str,
+    grace: Duration,
+    output: Output,
+) -> Result<(), CliError> {
+    let waiting = output.waiting(&format!("ending {agent}"));
+    let request = ask::Kill {
+        agent: agent.to_owned(),
+        grace: milliseconds(grace),
+    };
+    connection.ask(request).await?;
+    waiting.finish_and_clear();
     Ok(())
 }
 
@@ -111,13 +157,7 @@ pub(crate) async fn kill(
     kill: &Kill,
     output: Output,
 ) -> Result<(), CliError> {
-    let waiting = output.waiting(&format!("ending {}", kill.agent));
-    let request = ask::Kill {
-        agent: kill.agent.clone(),
-        grace: milliseconds(GRACE),
-    };
-    connection.ask(request).await?;
-    waiting.finish_and_clear();
+    end(connection, &kill.agent, Duration::ZERO, output).await?;
     output.show(&json!({ "killed": kill.agent }), || {
         format!("{} has ended and its certificate is revoked", kill.agent)
     });
@@ -151,6 +191,7 @@ pub(crate) async fn ticket(
 ) -> Result<(), CliError> {
     let request = ask::Ticket {
         agent: ticket.agent.clone(),
+        others: ticket.others.clone(),
         node: ticket.node.clone(),
         lifetime: ticket.lifetime.0.as_secs().max(1),
     };
@@ -162,48 +203,6 @@ pub(crate) async fn ticket(
     Ok(())
 }
 
-/// `sealbus logs AGENT`
-pub(crate) async fn logs(
-    connection: &mut Connection,
-    logs: &Logs,
-    output: Output,
-) -> Result<(), CliError> {
-    let mut from = LogPosition::LastLines { lines: logs.lines };
-    loop {
-        let request = ask::Log {
-            agent: logs.agent.clone(),
-            from,
-        };
-        let LogText { text, next } = connection.ask(request).await?;
-        let caught_up = text.is_empty();
-        if output.is_json() {
-            for line in text.lines() {
-                output.line(&json!({ "agent": logs.agent, "line": line }), String::new);
-            }
-        } else {
-            let mut out = anstream::stdout().lock();
-            // A closed pipe (`| head`) means that the reader has seen enough.
-            if out
-                .write_all(shown(&text).as_bytes())
-                .and_then(|()| out.flush())
-                .is_err()
-            {
-                return Ok(());
-            }
-        }
-        from = LogPosition::Offset { offset: next };
-        if caught_up {
-            if !logs.follow {
-                return Ok(());
-            }
-            tokio::select! {
-                () = tokio::time::sleep(FOLLOW) => {}
-                () = output::unread() => return Ok(()),
-            }
-        }
-    }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
+pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -67,13 +67,9 @@ pub(crate) async fn write_config(
             .or_else(|| own.next().map(|(_, port)| port))
             .unwrap_or(usual)
     };
-    let written = |source| CliError::File {
-        action: "write",
-        path: broker.write_config.clone(),
-        source,
-    };
-    fs::create_dir_all(&broker.write_config).map_err(written)?;
-    let directory = broker.write_config.canonicalize().map_err(written)?;
+    let written = CliError::file("write", &broker.write_config);
+    fs::create_dir_all(&broker.write_config).map_err(&written)?;
+    let directory = broker.write_config.canonicalize().map_err(&written)?;
     let installed_at = broker.installed_at.as_ref().unwrap_or(&directory);
     let password = password(Path::new(password_file))?;
     let state = directory_of(general, &manifest.platform.name)?;
@@ -95,9 +91,9 @@ pub(crate) async fn write_config(
         certificate: BrokerCertificate::new(&root, &credential),
         installed_at: installed_at.display().to_string(),
     };
-    setup.write(&directory).map_err(written)?;
+    setup.write(&directory).map_err(&written)?;
     let instructions = setup.instructions(&ends);
-    fs::write(directory.join(README), &instructions).map_err(written)?;
+    fs::write(directory.join(README), &instructions).map_err(&written)?;
     let told = json!({
         "directory": directory,
         "address": address,
@@ -201,20 +197,13 @@ fn listen(broker: &BrokerRabbitMq, addresses: &[String]) -> Result<IpAddr, CliEr
 
 /// Reads the operator's password from `file`, or makes a new one and keeps it there.
 fn password(file: &Path) -> Result<String, CliError> {
-    let failed = |action| {
-        move |source| CliError::File {
-            action,
-            path: file.to_owned(),
-            source,
-        }
-    };
     match fs::read_to_string(file) {
         Ok(text) => return Ok(text.trim_end().to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(failed("read")(error)),
+        Err(error) => return Err(CliError::file("read", file)(error)),
     }
     let password = ProcessId::random()
-        .map_err(|error| failed("write")(io::Error::other(error.to_string())))?
+        .map_err(|error| CliError::file("write", file)(io::Error::other(error.to_string())))?
         .to_string();
     OpenOptions::new()
         .write(true)
@@ -222,7 +211,7 @@ fn password(file: &Path) -> Result<String, CliError> {
         .mode(0o600)
         .open(file)
         .and_then(|mut file| writeln!(file, "{password}"))
-        .map_err(failed("write"))?;
+        .map_err(CliError::file("write", file))?;
     Ok(password)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sealbus_control::admin::{CertificateStatus, CertificationEvent, CertificationEvents, ask};
 
-use super::{cell, instant, now};
+use super::{cell, instant, is_agent, now};
 use crate::arguments::{CaList, CaLog, CaRevoke};
 use crate::connection::Connection;
 use crate::error::CliError;
@@ -59,9 +59,7 @@ pub(crate) async fn log(
 }
 
 fn concerns(event: &CertificationEvent, agent: Option<&str>) -> bool {
-    agent.is_none_or(|agent| {
-        event.subject == agent || event.subject.split('@').next() == Some(agent)
-    })
+    agent.is_none_or(|agent| is_agent(&event.subject, agent))
 }
 
 fn line(event: &CertificationEvent) -> String {
@@ -91,7 +89,7 @@ pub(crate) async fn list(
     Ok(())
 }
 
-fn shown(certificates: &[CertificateStatus]) -> String {
+pub(super) fn shown(certificates: &[CertificateStatus]) -> String {
     let mut table = table(&[
         "INDEX",
         "IDENTITY",

@@ -1,91 +1,44 @@
 //! `channel list`, `channel publish`, `channel tail`, `channel request`. Each command runs an agent of its own,
 //! certified like any other, for as long as the command runs.
 
+mod last;
 mod publishing;
 
 use std::time::{Duration, SystemTime};
 
 use sealbus::acl::Expression;
 use sealbus::channel::{
-    Channel, ChannelError, ChannelEvent, ChannelPattern, Moment, PublishError, QosOverride, Replay,
-    RequestOptions, SubscribeError, Subscribing,
+    Channel, ChannelError, ChannelEvent, ChannelPath, ChannelPattern, Moment, PublishError,
+    QosOverride, Replay, RequestOptions, SubscribeError, Subscribing,
 };
-use sealbus::{AclMessage, Content, ContentError, Performative, Platform};
+use sealbus::{AclMessage, Content, ContentError, Performative};
 use sealbus_bus::Lifetime;
 use sealbus_channels::{Channels, Ended};
 use sealbus_control::admin::{ChannelLogs, SilentNode, ask};
 use sealbus_control::channel_log::KeptLog;
 use sealbus_control::text::printable;
 use sealbus_fipa::Number;
-use sealbus_process::AgentHandle;
 use serde::Serialize;
 use serde_json::json;
 
+use super::member::Member;
 use super::{content, instant};
-use crate::arguments::{ChannelPublish, ChannelRequest, ChannelTail, Since};
+use crate::arguments::{ChannelPublish, ChannelRequest, ChannelTail, DescribeChannel, Since};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{self, Output, shown, table};
-use publishing::{Fate, publish_and_stay};
 
-/// How long the command's own ticket may be used, in seconds.
-const TICKET_LIFETIME: u64 = 60;
-/// How long the other processes may take to report their subscriptions.
-const INTRODUCTION: Duration = Duration::from_secs(5);
+pub(crate) use last::last;
+
+/// How long a published event may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(30);
 /// How often a reader checks whether its logs are damaged.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A command's agent and its place on the platform.
-struct Member {
-    platform: Platform,
-    agent: AgentHandle,
-}
-
-impl Member {
-    /// Joins with a ticket of the command's own.
-    async fn join(connection: &mut Connection, command: &str) -> Result<Self, CliError> {
-        let name = format!("{command}-{}", std::process::id());
-        let request = ask::Ticket {
-            agent: name.clone(),
-            node: None,
-            lifetime: TICKET_LIFETIME,
-        };
-        let ticket = connection.ask(request).await?;
-        let platform = Platform::with_ticket(&ticket.token).await.map_err(failed)?;
-        let agent = platform.agent(&name).await.map_err(failed)?;
-        let channels = Channels::of(agent.outbox().bus());
-        if !channels.ready(INTRODUCTION).await {
-            anstream::eprintln!(
-                "warning: not every process has said what it subscribes to; some may be missing"
-            );
-        }
-        Ok(Self { platform, agent })
-    }
-
-    fn channel(&self, address: &str, qos: &QosOverride) -> Result<Channel, CliError> {
-        let platform = self.platform.process().platform();
-        Channel::open(self.agent.outbox().clone(), platform, address)
-            .and_then(|channel| channel.with_qos(*qos))
-            .map_err(|error| wrong_channel(&error))
-    }
-
-    /// Does the command's work, and then leaves, whether the work succeeded or not.
-    async fn during<T>(
-        self,
-        work: impl AsyncFnOnce(&Self) -> Result<T, CliError>,
-    ) -> Result<T, CliError> {
-        let result = work(&self).await;
-        drop(self.agent);
-        self.platform.close().await;
-        result
-    }
-}
-
-fn failed(error: impl std::fmt::Display) -> CliError {
-    CliError::Failed {
-        message: error.to_string(),
-        help: Some("see whether the platform's nodes are up: `sealbus nodes`".to_owned()),
-    }
+fn channel(member: &Member, address: &str, qos: &QosOverride) -> Result<Channel, CliError> {
+    Channel::open(member.outbox().clone(), member.platform(), address)
+        .and_then(|channel| channel.with_qos(*qos))
+        .map_err(|error| wrong_channel(&error))
 }
 
 fn wrong_channel(error: &ChannelError) -> CliError {
@@ -142,11 +95,21 @@ struct Subscriber {
 /// `sealbus channel list`
 pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<(), CliError> {
     let member = Member::join(connection, "list").await?;
-    let reports = member
-        .during(async |member| Ok(Channels::of(member.agent.outbox().bus()).subscriptions()))
+    let subscribers = member
+        .during(async |member| Ok(subscribers(member, |_| true)))
         .await?;
+    let ChannelLogs { logs, silent } = channel_logs(connection).await?;
+    let listed = json!({ "subscriptions": &subscribers, "kept": &logs, "silent": &silent });
+    output.show(&listed, || shown_list(&subscribers, &logs));
+    Ok(())
+}
+
+/// The subscriptions whose channels are `wanted`, by channel and agent.
+fn subscribers(member: &Member, wanted: impl Fn(&ChannelPattern) -> bool) -> Vec<Subscriber> {
+    let reports = Channels::of(member.outbox().bus()).subscriptions();
     let mut subscribers: Vec<_> = reports
         .into_iter()
+        .filter(|report| wanted(&report.pattern))
         .map(|report| Subscriber {
             agent: report.agent.to_string(),
             process: report.process.map(|process| process.to_string()),
@@ -158,31 +121,64 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
         })
         .collect();
     subscribers.sort_by(|one, two| (&one.channels, &one.agent).cmp(&(&two.channels, &two.agent)));
-    let ChannelLogs { logs, silent } = connection.ask(ask::ChannelLogs).await?;
-    for SilentNode { node, why } in &silent {
+    subscribers
+}
+
+/// The kept events of persistent channels. Nodes that did not answer are told.
+async fn channel_logs(connection: &mut Connection) -> Result<ChannelLogs, CliError> {
+    let kept = connection.ask(ask::ChannelLogs).await?;
+    for SilentNode { node, why } in &kept.silent {
         anstream::eprintln!(
             "warning: what {node} keeps is not shown: {}",
             printable(why)
         );
     }
-    let listed = json!({ "subscriptions": &subscribers, "kept": &logs, "silent": &silent });
-    output.show(&listed, || {
-        let mut shown = table(&["CHANNELS", "AGENT", "GROUP", "ANSWERS", "POLICY", "FILTER"]);
-        for subscriber in &subscribers {
-            shown.add_row([
-                subscriber.channels.as_str(),
-                &subscriber.agent,
-                subscriber.group.as_deref().unwrap_or("-"),
-                if subscriber.answers { "yes" } else { "no" },
-                subscriber.policy,
-                subscriber.filter.as_deref().unwrap_or("-"),
-            ]);
+    Ok(kept)
+}
+
+fn shown_list(subscribers: &[Subscriber], logs: &[KeptLog]) -> String {
+    let mut shown = table(&["CHANNELS", "AGENT", "GROUP", "ANSWERS", "POLICY", "FILTER"]);
+    for subscriber in subscribers {
+        shown.add_row([
+            subscriber.channels.as_str(),
+            &subscriber.agent,
+            subscriber.group.as_deref().unwrap_or("-"),
+            if subscriber.answers { "yes" } else { "no" },
+            subscriber.policy,
+            subscriber.filter.as_deref().unwrap_or("-"),
+        ]);
+    }
+    let subscriptions = shown.trim_fmt();
+    if logs.is_empty() {
+        return subscriptions;
+    }
+    format!("{subscriptions}\n\n{}", kept(logs))
+}
+
+/// `sealbus describe channel CHANNEL`
+pub(crate) async fn describe(
+    connection: &mut Connection,
+    describe: &DescribeChannel,
+    output: Output,
+) -> Result<(), CliError> {
+    let path = ChannelPath::new(&describe.channel).map_err(|error| wrong_channel(&error.into()))?;
+    let member = Member::join(connection, "describe").await?;
+    let subscribers = member
+        .during(async |member| Ok(subscribers(member, |pattern| pattern.matches(&path))))
+        .await?;
+    let ChannelLogs { mut logs, silent } = channel_logs(connection).await?;
+    logs.retain(|log| log.channel == path.as_str());
+    let told = json!({
+        "channel": path.as_str(),
+        "subscriptions": &subscribers,
+        "kept": &logs,
+        "silent": &silent,
+    });
+    output.show(&told, || {
+        if subscribers.is_empty() && logs.is_empty() {
+            return format!("nobody has subscribed to {path}, and no node keeps events of it");
         }
-        let subscriptions = shown.trim_fmt();
-        if logs.is_empty() {
-            return subscriptions;
-        }
-        format!("{subscriptions}\n\n{}", kept(&logs))
+        shown_list(&subscribers, &logs)
     });
     Ok(())
 }
@@ -257,18 +253,26 @@ pub(crate) async fn publish(
         &publish.header.property,
     )?;
     let member = Member::join(connection, "publish").await?;
-    let (channel, fate) = member
+    let (channel, reach) = member
         .during(async |member| {
-            let channel = member.channel(&publish.channel, &publish.header.qos)?;
-            let fate = match channel.agent() {
-                Some(agent) => channel.send(agent, event).await.map(Fate::Reached),
-                None => publish_and_stay(&channel, event).await,
+            let channel = channel(member, &publish.channel, &publish.header.qos)?;
+            let reach = match channel.agent() {
+                Some(agent) => channel.send(agent, event).await,
+                None => channel.publish(event).await,
             };
-            Ok((channel, fate.map_err(not_published)?))
+            let reach = reach.map_err(not_published)?;
+            let undelivered = member.until_delivered(ARRIVAL).await;
+            match undelivered.first() {
+                None => Ok((channel, reach)),
+                Some(left) => Err(CliError::Failed {
+                    message: format!("{left} did not arrive"),
+                    help: Some("see who listens: `sealbus channel list`".to_owned()),
+                }),
+            }
         })
         .await?;
-    output.show(&fate.to_json(channel.path()), || {
-        fate.to_text(channel.path())
+    output.show(&publishing::to_json(&reach, channel.path()), || {
+        publishing::to_text(&reach, channel.path())
     });
     Ok(())
 }
@@ -351,12 +355,15 @@ async fn read(
     tail: &ChannelTail,
     output: Output,
 ) -> Result<(), CliError> {
-    let mut subscribing = Subscribing::new(member.agent.outbox().clone(), pattern);
+    let mut subscribing = Subscribing::new(member.outbox().clone(), pattern);
     if let Some(filter) = &tail.filter {
         subscribing = subscribing.filter(filter.clone());
     }
     if let Some(count) = tail.last {
         subscribing = subscribing.since(Replay::Last(count));
+    }
+    if let Some(key) = &tail.last_per {
+        subscribing = subscribing.since(Replay::LastPerKey(key.clone()));
     }
     match tail.since {
         None => {}
@@ -431,9 +438,9 @@ async fn ask(
     request: &ChannelRequest,
     output: Output,
 ) -> Result<(), CliError> {
-    let channel = member.channel(&request.channel, &request.header.qos)?;
+    let channel = channel(member, &request.channel, &request.header.qos)?;
     let options = RequestOptions {
-        within: request.deadline.0,
+        within: request.timeout.0,
         first: request.first,
     };
     let waiting = output.waiting(&format!("waiting for answers on {}", channel.path()));

@@ -3,12 +3,15 @@
 use sealbus::Platform;
 use sealbus_control::admin::{GatewayState, ask};
 use sealbus_control::node::GatewayStatus;
-use sealbus_gateways::http::{GatewayPolicy, GatewayRule, HttpGatewayConfig};
+use sealbus_gateways::{GatewayConfig, GatewayPolicy, GatewayRule};
 use sealbus_manifest::GATEWAY_VARIABLE;
+use sealbus_manifest::mcp::McpEntry;
 use sealbus_platform::gateway::Gateway;
+use sealbus_seal::Name;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::arguments::{DfFederate, GatewayAllow, GatewayDeny};
+use crate::arguments::{DfFederate, GatewayAllow, GatewayDeny, GatewayKey, General, Mcp};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{Output, table};
@@ -159,31 +162,97 @@ fn not_running() -> CliError {
     }
 }
 
+/// `sealbus gateway key`
+pub(crate) fn key(key: &GatewayKey, output: Output) -> Result<(), CliError> {
+    let name = Name::new("agent", &key.caller).map_err(|error| CliError::Failed {
+        message: error.to_string(),
+        help: None,
+    })?;
+    let (key, hash) = sealbus_mcp::new_key().map_err(|error| CliError::Failed {
+        message: error.to_string(),
+        help: None,
+    })?;
+    let name = name.as_str();
+    output.show(
+        &json!({ "caller": name, "key": key, "hash": hash.to_string() }),
+        || {
+            format!(
+                "the key, which is shown this once: {key}\n\nfor the manifest:\n\n\
+                 [[gateway.mcp.caller]]\nname = \"{name}\"\nkey = \"{hash}\""
+            )
+        },
+    );
+    Ok(())
+}
+
+/// The configuration that the node has given this process, and its place on the platform.
+async fn given<C: DeserializeOwned>(section: &str) -> Result<(C, Platform), CliError> {
+    sealbus::log_to_stderr();
+    let by_hand = || Some(format!("a node starts it: add [{section}] to the manifest"));
+    let failed = |message: String| CliError::Failed {
+        message,
+        help: by_hand(),
+    };
+    let text = std::env::var(GATEWAY_VARIABLE)
+        .map_err(|_| failed(format!("{GATEWAY_VARIABLE} is not set")))?;
+    let config = serde_json::from_str(&text)
+        .map_err(|error| failed(format!("{GATEWAY_VARIABLE} cannot be read: {error}")))?;
+    let platform = Platform::join().await;
+    Ok((config, platform.map_err(|error| failed(error.to_string()))?))
+}
+
 /// `sealbus gateway run`: the process started by a node.
 pub(crate) async fn run() -> Result<(), CliError> {
-    sealbus::log_to_stderr();
-    let failed = |message: String, help: &str| CliError::Failed {
-        message,
-        help: Some(help.to_owned()),
-    };
-    let by_hand = "the gateway is started by a node: add [gateway.http] to the manifest";
-    let text = std::env::var(GATEWAY_VARIABLE)
-        .map_err(|_| failed(format!("{GATEWAY_VARIABLE} is not set"), by_hand))?;
-    let config: HttpGatewayConfig = serde_json::from_str(&text).map_err(|error| {
-        failed(
-            format!("{GATEWAY_VARIABLE} cannot be read: {error}"),
-            by_hand,
-        )
-    })?;
-    let platform = Platform::join()
-        .await
-        .map_err(|error| failed(error.to_string(), by_hand))?;
+    let (config, platform) = given::<GatewayConfig>("gateway.http").await?;
     let gateway = Gateway::open(platform.process(), config)
         .await
-        .map_err(|error| failed(error.to_string(), "change [gateway.http] in the manifest"))?;
+        .map_err(|error| CliError::Failed {
+            message: error.to_string(),
+            help: Some("change [gateway.http] in the manifest".to_owned()),
+        })?;
     tracing::info!(addresses = ?gateway.addresses(), "other platforms reach this one here");
     platform.process().stopping().await;
     gateway.close().await;
     platform.close().await;
     Ok(())
+}
+
+/// `sealbus gateway mcp`: the process started by a node.
+pub(crate) async fn mcp() -> Result<(), CliError> {
+    let (entry, platform) = given::<McpEntry>("gateway.mcp").await?;
+    let served = sealbus_mcp::serve(&platform, entry).await;
+    platform.close().await;
+    served.map_err(|error| CliError::Failed {
+        message: error.to_string(),
+        help: Some("change [gateway.mcp] in the manifest".to_owned()),
+    })
+}
+
+/// How long the ticket of a host that begins now is good for, in seconds.
+const TICKET_LIFE: u64 = 60;
+
+/// `sealbus mcp`
+pub(crate) async fn stdio(general: &General, mcp: &Mcp) -> Result<(), CliError> {
+    sealbus::log_to_stderr();
+    let ticket = match (&mcp.ticket, &mcp.agent) {
+        (Some(ticket), _) => ticket.clone(),
+        (None, agent) => {
+            let request = ask::Ticket {
+                agent: agent.clone().unwrap_or_default(),
+                others: Vec::new(),
+                node: None,
+                lifetime: TICKET_LIFE,
+            };
+            Connection::open(general).await?.ask(request).await?.token
+        }
+    };
+    let failed = |message: String| CliError::Failed {
+        message,
+        help: None,
+    };
+    let platform = Platform::with_ticket(&ticket).await;
+    let platform = platform.map_err(|error| failed(error.to_string()))?;
+    let served = sealbus_mcp::serve_stdio(&platform).await;
+    platform.close().await;
+    served.map_err(|error| failed(error.to_string()))
 }

@@ -50,11 +50,7 @@ pub(crate) fn convert(convert: &AclConvert, output: Output) -> Result<(), CliErr
     match stdout.write_all(&out).and_then(|()| stdout.flush()) {
         // A reader that closes the pipe has read enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(|source| CliError::File {
-            action: "write",
-            path: PathBuf::from("standard output"),
-            source,
-        }),
+        written => written.map_err(CliError::file("write", "standard output")),
     }
 }
 
@@ -160,19 +156,16 @@ fn names() -> String {
 
 /// Reads the file or standard input, up to one byte more than a message may have.
 fn input(file: Option<&Path>) -> Result<Vec<u8>, CliError> {
+    let file = file.filter(|file| *file != Path::new("-"));
     let path = file.map_or_else(|| PathBuf::from("standard input"), Path::to_owned);
-    let failed = |source| CliError::File {
-        action: "read",
-        path: path.clone(),
-        source,
-    };
+    let failed = CliError::file("read", path);
     let source: Box<dyn Read> = match file {
-        Some(path) => Box::new(std::fs::File::open(path).map_err(failed)?),
+        Some(path) => Box::new(std::fs::File::open(path).map_err(&failed)?),
         None => Box::new(std::io::stdin()),
     };
     let most = Limits::DEFAULT.message_length as u64 + 1;
     let mut bytes = Vec::new();
-    source.take(most).read_to_end(&mut bytes).map_err(failed)?;
+    source.take(most).read_to_end(&mut bytes).map_err(&failed)?;
     Ok(bytes)
 }
 

@@ -1,13 +1,14 @@
 //! The nodes on the Master's machine. `up` starts them, keeps them running, and ends them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sealbus_control::admin::ask;
-use sealbus_control::private::folder;
+use sealbus_control::private::{check_socket_path, folder};
+use sealbus_manifest::Manifest;
 use sealbus_node::{LeftBehind, end_left_behind, socket_of};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -46,17 +47,18 @@ pub(super) struct LocalNodes {
 }
 
 impl LocalNodes {
-    /// Starts `count` nodes, and restarts them when they end.
+    /// Starts the nodes that the manifest asks for, and restarts them when they end.
     pub(super) fn keep(
-        count: u32,
+        manifest: &Manifest,
         platform: &Path,
         address: IpAddr,
         isolation: &IsolationArguments,
     ) -> Result<Self, CliError> {
         let wish = watch::Sender::new(Wish::Run);
         let mut keepers = JoinSet::new();
-        for number in 1..=count {
-            let node = LocalNode::new(number, platform, address, isolation)?;
+        for number in 1..=manifest.platform.nodes {
+            let mut node = LocalNode::new(number, platform, address, isolation)?;
+            node.metrics = manifest.telemetry.metrics_of_node(number);
             keepers.spawn(node.keep(wish.subscribe()));
         }
         Ok(Self { keepers, wish })
@@ -107,6 +109,7 @@ struct LocalNode {
     platform: PathBuf,
     directory: PathBuf,
     isolation: IsolationArguments,
+    metrics: Option<SocketAddr>,
 }
 
 impl LocalNode {
@@ -116,19 +119,19 @@ impl LocalNode {
         address: IpAddr,
         isolation: &IsolationArguments,
     ) -> Result<Self, CliError> {
-        let failed = |source| CliError::File {
-            action: "find",
-            path: "this program".into(),
-            source,
-        };
+        let failed = CliError::file("find", "this program");
         let name = format!("node-{number}");
+        let directory = platform.join(&name);
+        let socket = socket_of(&directory);
+        check_socket_path(&socket).map_err(CliError::file("listen on", socket))?;
         Ok(Self {
             program: std::env::current_exe().map_err(failed)?,
-            directory: platform.join(&name),
+            directory,
             name,
             address: address.to_string(),
             platform: platform.to_owned(),
             isolation: isolation.clone(),
+            metrics: None,
         })
     }
 
@@ -139,27 +142,19 @@ impl LocalNode {
     }
 
     async fn start(&self) -> Result<Child, CliError> {
-        let failed = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| CliError::File {
-                action,
-                path,
-                source,
-            }
-        };
         let request = ask::Token {
             node: Some(self.name.clone()),
             lifetime: TOKEN_LIFETIME,
         };
         let issued = Connection::to(&self.platform).await?.ask(request).await?;
-        folder(&self.directory).map_err(failed("create", &self.directory))?;
+        folder(&self.directory).map_err(CliError::file("create", &self.directory))?;
         let path = self.directory.join("node.log");
         let log = std::fs::File::options()
             .create(true)
             .append(true)
             .open(&path);
-        let log = log.map_err(failed("open", &path))?;
-        let twin = log.try_clone().map_err(failed("open", &path))?;
+        let log = log.map_err(CliError::file("open", &path))?;
+        let twin = log.try_clone().map_err(CliError::file("open", &path))?;
         let mut command = Command::new(&self.program);
         command
             .args([
@@ -177,6 +172,9 @@ impl LocalNode {
         if let Some(mode) = self.isolation.isolation {
             command.args(["--isolation", mode.as_str()]);
         }
+        if let Some(metrics) = self.metrics {
+            command.args(["--metrics", &metrics.to_string()]);
+        }
         command
             .env("SEALBUS_TOKEN", issued.token)
             .stdin(Stdio::null())
@@ -185,7 +183,7 @@ impl LocalNode {
             // Ctrl-C is for the Master, which ends its nodes after their agents have left.
             .process_group(0)
             .spawn()
-            .map_err(failed("start", &self.program))
+            .map_err(CliError::file("start", &self.program))
     }
 
     /// Keeps the node running until it must end, and ends it then. If the node was killed, the programs it left behind

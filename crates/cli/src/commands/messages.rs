@@ -1,10 +1,14 @@
-//! `mailbox`, `send`, `df search`, `df register`: messages to agents and to the directory facilitator.
+//! `mailbox`, `send`, `df search`, `df register`, `df deregister`: messages to agents and to the directory facilitator.
 
+use sealbus::{AclMessage, Performative};
+use sealbus_bus::Delivery;
 use sealbus_control::admin::{SendMessage, SilentNode, ask};
+use sealbus_fipa::Aid;
 use serde_json::json;
 
+use super::member::Member;
 use super::{content, instant};
-use crate::arguments::{DfRegister, DfSearch, Mailbox, Send};
+use crate::arguments::{DfDeregister, DfRegister, DfSearch, Mailbox, Send};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{Output, table};
@@ -62,7 +66,10 @@ pub(crate) async fn send(
     output: Output,
 ) -> Result<(), CliError> {
     let content = content(&send.content)?;
-    let wait = send.wait.map_or(0, |time| {
+    if send.persistent {
+        return send_persistent(connection, send, content, output).await;
+    }
+    let wait = send.timeout.map_or(0, |time| {
         u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX)
     });
     let message = SendMessage {
@@ -81,7 +88,7 @@ pub(crate) async fn send(
         return Err(CliError::Failed {
             message: format!("{} did not answer in time", send.receiver),
             help: Some(
-                "wait longer with --wait, or see what it does with `sealbus logs`".to_owned(),
+                "wait longer with --timeout, or see what it does with `sealbus logs`".to_owned(),
             ),
         });
     }
@@ -93,6 +100,55 @@ pub(crate) async fn send(
             } else {
                 replies.join("\n")
             }
+        },
+    );
+    Ok(())
+}
+
+/// `sealbus send RECEIVER CONTENT --persistent`: an agent of the command's own sends, because a node keeps messages for
+/// agents that it has certified.
+async fn send_persistent(
+    connection: &mut Connection,
+    send: &Send,
+    content: String,
+    output: Output,
+) -> Result<(), CliError> {
+    let member = Member::join(connection, "send").await?;
+    let sender = member
+        .during(async |member| {
+            let failed = |message: String| CliError::Failed {
+                message,
+                help: Some("`sealbus mailbox AGENT` shows what waits for an agent".to_owned()),
+            };
+            let receiver = member.full_name(&send.receiver);
+            let receiver = Aid::new(receiver).map_err(|error| CliError::Usage {
+                message: error.to_string(),
+                help: "name an agent, such as seller-1: `sealbus ps` lists them".to_owned(),
+            })?;
+            let mut message = AclMessage::new(Performative::from(send.performative.as_str()))
+                .with_receiver(receiver)
+                .with_content(content);
+            if let Some(language) = &send.language {
+                message = message.with_language(language.clone());
+            }
+            if let Some(ontology) = &send.ontology {
+                message = message.with_ontology(ontology.clone());
+            }
+            if let Some(protocol) = &send.protocol {
+                message = message.with_protocol(protocol.clone());
+            }
+            let sent = member.outbox().send_with(message, Delivery::persistent());
+            sent.await.map_err(|error| failed(error.to_string()))?;
+            Ok(member.name())
+        })
+        .await?;
+    output.show(
+        &json!({ "receiver": send.receiver, "sender": sender, "persistent": true }),
+        || {
+            format!(
+                "kept for {} until it has it; the sender is {sender}",
+                send.receiver
+            )
         },
     );
     Ok(())
@@ -133,7 +189,7 @@ pub(crate) async fn register(
         agent: register.agent.clone(),
         service_type: register.service_type.clone(),
         service_name: register.service_name.clone(),
-        lease: register.lease.map(|lease| lease.0.as_secs().max(1)),
+        lease: register.lifetime.map(|time| time.0.as_secs().max(1)),
     };
     connection.ask(request).await?;
     output.show(
@@ -143,6 +199,27 @@ pub(crate) async fn register(
                 "{} offers {} ({})",
                 register.agent, register.service_name, register.service_type
             )
+        },
+    );
+    Ok(())
+}
+
+/// `sealbus df deregister AGENT`
+pub(crate) async fn deregister(
+    connection: &mut Connection,
+    deregister: &DfDeregister,
+    output: Output,
+) -> Result<(), CliError> {
+    let request = ask::DfDeregister {
+        agent: deregister.agent.clone(),
+        service_name: deregister.service_name.clone(),
+    };
+    connection.ask(request).await?;
+    output.show(
+        &json!({ "agent": deregister.agent, "service": deregister.service_name }),
+        || match &deregister.service_name {
+            Some(service) => format!("{} no longer offers {service}", deregister.agent),
+            None => format!("{} no longer offers anything", deregister.agent),
         },
     );
     Ok(())

@@ -1,38 +1,78 @@
 //! The commands, one function each. A command asks the platform and prints the answer; the platform does the work.
 
 pub(crate) mod agents;
+pub(crate) mod apply;
+pub(crate) mod backup;
 pub(crate) mod broker;
 pub(crate) mod certificates;
 pub(crate) mod channels;
+pub(crate) mod describe;
+pub(crate) mod doctor;
 pub(crate) mod gateway;
+pub(crate) mod issuance_log;
 pub(crate) mod language;
 mod local_node;
+pub(crate) mod logs;
+mod member;
 pub(crate) mod messages;
+pub(crate) mod new;
 pub(crate) mod nodes;
+pub(crate) mod platform;
 pub(crate) mod run;
+pub(crate) mod sniff;
+pub(crate) mod top;
 pub(crate) mod up;
+mod up_attached;
+mod up_detached;
+pub(crate) mod window;
 
 use std::io::{Read, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory;
+use clap_complete::env::Shells;
 use sealbus_control::UnixMillis;
 use sealbus_fipa::Limits;
+use sealbus_window::is_agent;
 use serde::Serialize;
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use crate::arguments::{Arguments, Completion};
+use crate::arguments::{Arguments, Completion, Man};
 use crate::error::CliError;
 use crate::output::Output;
 
-/// `sealbus completion SHELL`
-pub(crate) fn completion(completion: &Completion) {
-    let mut command = Arguments::command();
+/// The variable with which a completion script asks this program for candidates.
+pub(crate) const COMPLETE: &str = "SEALBUS_COMPLETE";
+
+/// `sealbus completion SHELL`: a script that asks this program for what may come next.
+pub(crate) fn completion(completion: &Completion) -> Result<(), CliError> {
+    let name = completion.shell.to_string();
+    let failed = |message| CliError::Failed {
+        message,
+        help: Some("`sealbus completion --help` lists the shells".to_owned()),
+    };
+    let shells = Shells::builtins();
+    let shell = shells
+        .completer(&name)
+        .ok_or_else(|| failed(format!("there is no completion for {name}")))?;
     let mut script = Vec::new();
-    clap_complete::generate(completion.shell, &mut command, "sealbus", &mut script);
+    shell
+        .write_registration(COMPLETE, "sealbus", "sealbus", "sealbus", &mut script)
+        .map_err(|error| failed(format!("the script cannot be written: {error}")))?;
     // A reader that closes the pipe has read enough.
     let _ = std::io::stdout().write_all(&script);
+    Ok(())
+}
+
+/// `sealbus man DIRECTORY`
+pub(crate) fn man(man: &Man, output: Output) -> Result<(), CliError> {
+    let failed = CliError::file("write", &man.directory);
+    std::fs::create_dir_all(&man.directory).map_err(&failed)?;
+    clap_mangen::generate_to(Arguments::command(), &man.directory).map_err(&failed)?;
+    let told = serde_json::json!({ "directory": man.directory });
+    output.show(&told, || format!("written to {}", man.directory.display()));
+    Ok(())
 }
 
 #[derive(Serialize)]
@@ -73,11 +113,7 @@ fn content(typed: &str) -> Result<String, CliError> {
     std::io::stdin()
         .take(most)
         .read_to_string(&mut text)
-        .map_err(|source| CliError::File {
-            action: "read",
-            path: "standard input".into(),
-            source,
-        })?;
+        .map_err(CliError::file("read", "standard input"))?;
     Ok(text)
 }
 

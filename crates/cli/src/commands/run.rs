@@ -1,6 +1,7 @@
 //! `node`, and its parts shared with `up`. Both commands run until they are told to end.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use sealbus_enrolment::EnrolmentError;
@@ -11,7 +12,8 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::arguments::{General, Node as NodeArguments};
+use super::content;
+use crate::arguments::{General, IsolationArguments, Node as NodeArguments};
 use crate::connection;
 use crate::error::CliError;
 use crate::output::Output;
@@ -20,20 +22,36 @@ use crate::output::Output;
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// Variable with the log level or filter, such as `info` or `sealbus=debug`.
 const LOG_VARIABLE: &str = "SEALBUS_LOG";
+/// The usual filter.
+const LOG: &str = "info,lapin=off";
 
 /// Logs to standard error: the platform's events, and the six steps of each certification. The AMQP library's errors
 /// are left out, because the platform itself reports a broken connection to a broker.
 pub(super) fn log(output: Output) {
-    let filter =
-        EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info,lapin=off"));
+    log_to(output.is_json(), output.is_coloured(), LOG);
+}
+
+/// The same as text, also for programs: a file that people read.
+pub(super) fn log_as_text(output: Output) {
+    log_to(false, output.is_coloured(), LOG);
+}
+
+/// Logs warnings alone, beside a command that shows events and refused attempts itself.
+pub(super) fn log_warnings(output: Output) {
+    let filter = "warn,sealbus::refused=off,sealbus::refusals=off,lapin=off";
+    log_to(false, output.is_coloured(), filter);
+}
+
+fn log_to(as_json: bool, coloured: bool, usual: &str) {
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(usual));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         // On a full disk the subscriber would report to the place it cannot write to, and panic.
         .log_internal_errors(false)
-        .with_ansi(output.is_coloured());
+        .with_ansi(coloured);
     // An error means that a subscriber is already set, and only this place sets one.
-    let _ = if output.is_json() {
+    let _ = if as_json {
         log.json().try_init()
     } else {
         log.try_init()
@@ -105,7 +123,8 @@ pub(crate) async fn node(
         token,
         name: node.name.clone(),
         address,
-        isolation: isolation(node)?,
+        isolation: isolation(&node.isolation, &node.hide)?,
+        metrics: node.metrics,
     };
     let running = tokio::select! {
         running = Node::start(config) => running?,
@@ -134,33 +153,32 @@ pub(crate) async fn node(
     Ok(())
 }
 
-fn isolation(node: &NodeArguments) -> Result<IsolationConfig, CliError> {
-    let launcher = std::env::current_exe().map_err(|source| CliError::File {
-        action: "find",
-        path: "this program".into(),
-        source,
-    })?;
-    let uids = node.isolation.uids;
+pub(super) fn isolation(
+    isolation: &IsolationArguments,
+    hidden: &[PathBuf],
+) -> Result<IsolationConfig, CliError> {
+    let launcher = std::env::current_exe().map_err(CliError::file("find", "this program"))?;
+    let uids = isolation.uids;
     Ok(IsolationConfig {
-        mode: node.isolation.isolation,
+        mode: isolation.isolation,
         launcher,
-        hidden: node.hide.clone(),
+        hidden: hidden.to_vec(),
         slots: uids.first..=uids.last,
     })
 }
 
-/// `sealbus node --check`
-async fn check(node: &NodeArguments, output: Output) -> Result<(), CliError> {
+/// Tries which isolation works on this machine, in a temporary folder.
+pub(super) async fn probe(config: &IsolationConfig) -> Result<Vec<Probed>, CliError> {
     let directory = std::env::temp_dir().join(format!("sealbus-check-{}", std::process::id()));
-    let failed = |source| CliError::File {
-        action: "use",
-        path: directory.clone(),
-        source,
-    };
-    let probed = try_isolation(&isolation(node)?, &directory).await;
+    let probed = try_isolation(config, &directory).await;
     // It is a temporary folder anyway.
     let _ = std::fs::remove_dir_all(&directory);
-    let probed = probed.map_err(failed)?;
+    probed.map_err(CliError::file("use", directory))
+}
+
+/// `sealbus node --check`
+async fn check(node: &NodeArguments, output: Output) -> Result<(), CliError> {
+    let probed = probe(&isolation(&node.isolation, &node.hide)?).await?;
     let told: Vec<_> = probed
         .iter()
         .map(|(mode, outcome)| {
@@ -202,7 +220,7 @@ fn token(node: &NodeArguments) -> Result<Option<Token>, CliError> {
             }),
         };
     };
-    let token = Token::parse(Purpose::Join, text.trim()).map_err(refused)?;
+    let token = Token::parse(Purpose::Join, content(text)?.trim()).map_err(refused)?;
     match &node.join {
         Some(address) => token.at(address.clone()).map(Some).map_err(refused),
         None => Ok(Some(token)),

@@ -1,27 +1,36 @@
 //! `up`: a Master in this process, its local nodes as processes of their own, and the manifest's agents.
 
+use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sealbus_control::Login;
 use sealbus_control::Rules;
 use sealbus_control::admin::{NodeState, ask};
-use sealbus_manifest::{BrokerEntry, Manifest, RabbitEntry, ReadError};
+use sealbus_manifest::{BrokerEntry, Manifest, RabbitEntry, ReadError, WitnessEntry};
 use sealbus_master::{
-    BrokerChoice, Master, MasterConfig, MasterError, PlatformSettings, RabbitSettings,
+    BrokerChoice, Master, MasterConfig, MasterError, OutsideWitness, PlatformSettings,
+    RabbitSettings,
 };
 use sealbus_seal::{PlatformName, SecurityLevel};
 use serde_json::json;
 
 use super::local_node::LocalNodes;
-use super::run::{EndSignals, GRACE, log};
+use super::run::{EndSignals, GRACE, log, log_as_text, log_warnings};
+use super::up_attached;
+use super::up_detached::{self, Told};
+use super::window;
 use crate::arguments::{General, Up};
 use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
 use crate::output::Output;
 
 /// The manifest that is used when none is named.
-const MANIFEST: &str = "platform.toml";
+pub(super) const MANIFEST: &str = "platform.toml";
+/// Stands for a manifest that is read from standard input.
+const STANDARD_INPUT: &str = "-";
+/// Most bytes of a manifest from standard input.
+const MANIFEST_LENGTH: u64 = 16 << 20;
 /// Name of a platform without a manifest.
 const UNNAMED: &str = "local";
 /// How long the local nodes may take to join before the agents are started without them.
@@ -29,7 +38,7 @@ const JOINING: Duration = Duration::from_secs(30);
 
 /// `sealbus up MANIFEST`
 pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(), CliError> {
-    let manifest = manifest(general, up)?;
+    let manifest = manifest(general, up.manifest.as_deref())?;
     let settings = settings(&manifest, up.level)?;
     if up.check {
         let told = json!({ "platform": manifest.platform.name, "agents": manifest.agents.len() });
@@ -38,20 +47,41 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
         });
         return Ok(());
     }
-    log(output);
-    let mut signals = EndSignals::catch()?;
     let directory = directory_of(general, &manifest.platform.name)?;
+    if up.detach {
+        if up.manifest.as_deref() == Some(Path::new(STANDARD_INPUT)) {
+            return Err(CliError::Usage {
+                message: "a detached platform does not read standard input".to_owned(),
+                help: "write the manifest to a file: `sealbus up platform.toml --detach`"
+                    .to_owned(),
+            });
+        }
+        return up_detached::up(general, up, &directory, output).await;
+    }
+    let follows = !up.log && !up.detached && !output.is_json() && std::io::stdout().is_terminal();
+    if up.detached {
+        // A session of its own: the end of the terminal does not concern it. It fails only where it already has one.
+        let _ = rustix::process::setsid();
+        log_as_text(output);
+    } else if follows {
+        log_warnings(output);
+    } else {
+        log(output);
+    }
+    let mut signals = EndSignals::catch()?;
     let level = settings.level;
+    let address = up.address.unwrap_or(manifest.platform.address);
     let master = Master::start(MasterConfig {
         directory: directory.clone(),
         settings,
-        address: manifest.platform.address,
+        address,
         port: manifest.platform.port,
         enrolment_port: manifest.platform.enrolment_port,
+        metrics: manifest.telemetry.metrics,
+        accept_clock: up.accept_clock,
     })
     .await?;
-    let address = manifest.platform.address;
-    let nodes = LocalNodes::keep(manifest.platform.nodes, &directory, address, &up.isolation)?;
+    let nodes = LocalNodes::keep(&manifest, &directory, address, &up.isolation)?;
     let started = tokio::select! {
         started = start_agents(&directory, &manifest) => started,
         () = signals.told() => {
@@ -64,25 +94,37 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
         }
         return Err(error);
     }
-    let told = json!({
-        "platform": manifest.platform.name,
-        "level": level,
-        "state": directory,
-        "enrolment": master.enrolment_address(),
-        "address": master.address(),
+    let told = Told {
+        platform: manifest.platform.name.clone(),
+        level,
+        state: directory,
+        enrolment: master.enrolment_address(),
+        address: master.address(),
+    };
+    told.show(output, "Ctrl-C ends it");
+    let state = told.state;
+    let started = up.window.then(|| window::start(&state, output)).transpose();
+    let _window = started.unwrap_or_else(|error| {
+        tracing::warn!("there is no window: {error}");
+        None
     });
-    output.line(&told, || {
-        format!(
-            "{} is up at level {level}; its state is in {}\nother machines join at {}: `sealbus token`\n\
-             look around with `sealbus ps`, `sealbus ca log`, `sealbus logs AGENT --follow`; Ctrl-C ends it",
-            manifest.platform.name,
-            directory.display(),
-            master.enrolment_address()
-        )
-    });
+    let following = async {
+        if follows && let Err(error) = up_attached::follow(&state).await {
+            tracing::warn!("what agents print is not shown any more: {error}");
+        }
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         () = signals.told() => {}
         () = master.ended() => {}
+        () = following => {}
+        over = master.superseded() => {
+            // The agents belong to the Master that leads now. Only what runs here ends.
+            nodes.stop_keeping();
+            master.abandon().await;
+            nodes.end().await?;
+            return Err(over.into());
+        }
     }
     end(&master, nodes).await
 }
@@ -96,12 +138,18 @@ async fn end(master: &Master, nodes: LocalNodes) -> Result<(), CliError> {
     nodes.end().await
 }
 
-fn manifest(general: &General, up: &Up) -> Result<Manifest, CliError> {
+pub(super) fn manifest(general: &General, path: Option<&Path>) -> Result<Manifest, CliError> {
     let default = Path::new(MANIFEST);
-    let path = up
-        .manifest
-        .as_deref()
-        .or_else(|| default.exists().then_some(default));
+    let path = path.or_else(|| default.exists().then_some(default));
+    if path == Some(Path::new(STANDARD_INPUT)) {
+        let mut text = String::new();
+        let read = std::io::stdin()
+            .take(MANIFEST_LENGTH)
+            .read_to_string(&mut text);
+        read.map_err(CliError::file("read", "standard input"))?;
+        let parsed = Manifest::parse("standard input", &text, Path::new("."));
+        return parsed.map_err(CliError::Manifest);
+    }
     if let Some(path) = path {
         return Ok(Manifest::read(path)?);
     }
@@ -139,11 +187,24 @@ fn settings(
     settings.certificate_lifetime = Duration::from_secs(entry.certificate_lifetime);
     settings.max_message = entry.max_message;
     settings.rabbitmq = manifest.rabbitmq.as_ref().map(rabbitmq).transpose()?;
+    let witnesses = manifest.witnesses.iter().map(witness);
+    settings.witnesses = witnesses.collect::<Result<_, _>>()?;
     settings.rules = Rules {
         permission: manifest.permission.clone(),
         channels: manifest.channels.clone(),
     };
     Ok(settings)
+}
+
+fn witness(entry: &WitnessEntry) -> Result<OutsideWitness, CliError> {
+    Ok(OutsideWitness {
+        host: entry.host.clone(),
+        path: entry.path.clone(),
+        key: entry.key.parse().map_err(|error| CliError::Failed {
+            message: format!("the witness {}: {error}", entry.host),
+            help: Some("change the manifest".to_owned()),
+        })?,
+    })
 }
 
 /// The settings of the manifest's broker, with the operator's password.
@@ -156,12 +217,8 @@ fn rabbitmq(entry: &RabbitEntry) -> Result<RabbitSettings, CliError> {
             operator,
             password_file,
         } => {
-            let password =
-                std::fs::read_to_string(password_file).map_err(|source| CliError::File {
-                    action: "read",
-                    path: password_file.into(),
-                    source,
-                })?;
+            let password = std::fs::read_to_string(password_file)
+                .map_err(CliError::file("read", password_file))?;
             BrokerChoice::Existing {
                 addresses: addresses.clone(),
                 management: management.clone(),
@@ -201,17 +258,12 @@ async fn start_agents(directory: &Path, manifest: &Manifest) -> Result<(), CliEr
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let mut agents = manifest.agents.clone();
-    if let Some(gateway) = &manifest.gateway {
-        let program = std::env::current_exe().map_err(|source| CliError::File {
-            action: "find",
-            path: "this program".into(),
-            source,
-        })?;
-        agents.insert(0, gateway.agent(&program.display().to_string()));
-    }
-    connection.ask(ask::Start { agents }).await?;
-    Ok(())
+    let request = ask::Apply {
+        wanted: Box::new(manifest.clone()),
+        agreed: None,
+        grace: 0,
+    };
+    connection.ask(request).await
 }
 
 impl From<ReadError> for CliError {
@@ -230,7 +282,7 @@ impl From<MasterError> for CliError {
     fn from(error: MasterError) -> Self {
         Self::Failed {
             message: error.to_string(),
-            help: None,
+            help: Some("`sealbus doctor` examines this machine".to_owned()),
         }
     }
 }

@@ -7,8 +7,7 @@ mod report;
 mod stage;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
@@ -17,7 +16,6 @@ use owo_colors::OwoColorize;
 use sealbus_brokers::rabbitmq::{BrokerError, ManagedBroker};
 use sealbus_control::admin::ServiceStatus;
 use sealbus_seal::SecurityLevel;
-use tokio::process::Command;
 
 pub(crate) use self::agent::serve as serve_agent;
 pub(crate) use self::attack::run as attack;
@@ -27,6 +25,7 @@ use self::stage::{AGENTS, NODES, Stage};
 use crate::arguments::{Demo, DemoTransport};
 use crate::error::CliError;
 use crate::output::Output;
+use crate::python::Python;
 
 /// Messages sent by each sender.
 const MESSAGES: u32 = 500;
@@ -68,7 +67,7 @@ pub(crate) async fn run(demo: &Demo, output: Output) -> Result<ExitCode, CliErro
             ),
         });
     }
-    let python = interpreter(&demo.python).await?;
+    let python = Python::find(demo.python.as_deref()).await?.program;
     let mut report = Report {
         nodes: NODES,
         agents: AGENTS,
@@ -87,13 +86,38 @@ pub(crate) async fn run(demo: &Demo, output: Output) -> Result<ExitCode, CliErro
         stage.close().await?;
         steps.finish_and_clear();
     }
-    report.write(&demo.report)?;
+    if let Some(file) = &demo.report {
+        report.write(file)?;
+    }
     conclude(&report, demo, output);
     Ok(if report.faults().is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// What agents do at every level, and why.
+const TALK: &str = "  Ten agents find a partner in the yellow pages (DF) and write to it, 500 messages each, Rust and Python in turn.
+  Each message must arrive once and in order.";
+/// What the attackers do, and why.
+const ATTACKS: &str = "  Now four programs attack the port of one agent: with a forged name, without a certificate, with one of another
+  authority, and with a revoked one. None of their messages may arrive, and each refusal must say its reason.";
+
+/// What a level protects, and why it is shown.
+const fn meaning(level: SecurityLevel) -> &'static str {
+    match level {
+        SecurityLevel::None => {
+            "\nPlain TCP: anybody may read, and write in any name. The floor that the others are measured against."
+        }
+        SecurityLevel::Tls => {
+            "\nTLS 1.3 with post-quantum key exchange: nobody else reads or changes a message, but its sender is only claimed."
+        }
+        _ => {
+            "\nCertified agents, the default: each makes its own key, and the platform's CA certifies it before it may send. Each
+connection proves who writes, so a receiver knows it."
+        }
+    }
 }
 
 /// The part of the demo that needs a running platform.
@@ -104,48 +128,18 @@ async fn play(
     output: Output,
 ) -> Result<(), CliError> {
     let level = stage.level();
+    say(output, meaning(level));
     say(output, &placement(stage).await?);
     steps.set_message(format!("level {level}: 10 pairs talk"));
+    say(output, TALK);
     report.levels.push(traffic(stage).await?);
     if level == SecurityLevel::Auth {
+        say(output, ATTACKS);
         steps.set_message("level auth: four attacks");
         report.refusals = attack::all(stage).await?;
     }
     report.certificates += stage.status().await?.certificates;
     Ok(())
-}
-
-/// The Python interpreter. Its package is checked now, so that a missing package is reported before anything starts.
-async fn interpreter(python: &Path) -> Result<PathBuf, CliError> {
-    let failed = |said: String| CliError::Failed {
-        message: format!("{} cannot run the Python agents: {said}", python.display()),
-        help: Some(
-            "name an interpreter with the package sealbus: `--python .venv/bin/python`".to_owned(),
-        ),
-    };
-    // Agents are started in another directory, so the path must be absolute. Links are kept, because a virtual
-    // environment is recognised by its link.
-    let absolute = match python.parent() {
-        Some(parent) if parent != Path::new("") => std::path::absolute(python),
-        _ => Ok(python.to_owned()),
-    };
-    let absolute = absolute.map_err(|error| failed(error.to_string()))?;
-    let tried = Command::new(&absolute)
-        .args(["-c", "import sealbus; print(sealbus.__name__)"])
-        .stdin(Stdio::null())
-        .output()
-        .await
-        .map_err(|error| failed(error.to_string()))?;
-    if tried.status.success() && tried.stdout.trim_ascii() == b"sealbus" {
-        return Ok(absolute);
-    }
-    let said = String::from_utf8_lossy(&tried.stderr);
-    Err(failed(
-        said.lines()
-            .last()
-            .unwrap_or("the package sealbus is missing")
-            .to_owned(),
-    ))
 }
 
 /// Ten pairs at once: each sender finds its receiver in the DF and writes to it.
@@ -239,12 +233,12 @@ fn conclude(report: &Report, demo: &Demo, output: Output) {
             text += &format!("\n{}\n", report.refusals_text());
         }
         text += &format!(
-            "\n{} certificates issued to {} agents on {} nodes; report: {}\n",
-            report.certificates,
-            report.agents,
-            report.nodes,
-            demo.report.display()
+            "\n{} certificates issued to {} agents on {} nodes\n",
+            report.certificates, report.agents, report.nodes,
         );
+        if let Some(file) = &demo.report {
+            text += &format!("report: {}\n", file.display());
+        }
         for fault in report.faults() {
             text += &format!("\n{} {fault}", "FAULT".red().bold());
         }

@@ -105,16 +105,12 @@ fn histogram() -> Histogram<u64> {
 impl Report {
     /// Writes the report. A missing directory is made.
     pub(crate) fn write(&self, path: &Path) -> Result<(), CliError> {
-        let failed = |source| CliError::File {
-            action: "write",
-            path: path.to_owned(),
-            source,
-        };
+        let failed = CliError::file("write", path);
         if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).map_err(failed)?;
+            std::fs::create_dir_all(directory).map_err(&failed)?;
         }
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
-        std::fs::write(path, text + "\n").map_err(failed)
+        std::fs::write(path, text + "\n").map_err(&failed)
     }
 
     /// A sentence for every message lost and every attack that was not refused.

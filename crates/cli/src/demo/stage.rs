@@ -47,14 +47,6 @@ impl Stage {
         transport: DemoTransport,
         python: &Path,
     ) -> Result<Self, CliError> {
-        let failed = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| CliError::File {
-                action,
-                path,
-                source,
-            }
-        };
         // Others may write here. Nobody can foresee the name, and an existing folder is not used.
         let random = sealbus_seal::ProcessId::random().map_err(|error| CliError::Failed {
             message: error.to_string(),
@@ -64,17 +56,17 @@ impl Stage {
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&directory)
-            .map_err(failed("create", &directory))?;
-        let program = std::env::current_exe().map_err(failed("find", Path::new("this program")))?;
+            .map_err(CliError::file("create", &directory))?;
+        let program = std::env::current_exe().map_err(CliError::file("find", "this program"))?;
         let manifest = directory.join("platform.toml");
         std::fs::write(
             &manifest,
             manifest_text(level, transport, &program, python)?,
         )
-        .map_err(failed("write", &manifest))?;
+        .map_err(CliError::file("write", &manifest))?;
         let log = directory.join("master.log");
-        let log_file = std::fs::File::create(&log).map_err(failed("create", &log))?;
-        let log_twin = log_file.try_clone().map_err(failed("open", &log))?;
+        let log_file = std::fs::File::create(&log).map_err(CliError::file("create", &log))?;
+        let log_twin = log_file.try_clone().map_err(CliError::file("open", &log))?;
         let master = Command::new(&program)
             .arg("up")
             .arg(&manifest)
@@ -85,7 +77,7 @@ impl Stage {
             .stderr(log_twin)
             .kill_on_drop(true)
             .spawn()
-            .map_err(failed("start", &program))?;
+            .map_err(CliError::file("start", &program))?;
         let mut stage = Self {
             directory,
             level,

@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 mod codetable;
 mod encode;
+mod encoded;
 mod explain;
 mod nibbles;
 mod parse;
@@ -17,6 +18,7 @@ mod view;
 pub use codetable::CodeTable;
 pub use encode::{TextForm, encode, encode_around_content, encode_with};
 pub(crate) use encode::{write_byte_string, write_date_time};
+pub use encoded::{Checker, EncodedMessage};
 pub use nibbles::Nibbles;
 pub(crate) use nibbles::write_number;
 pub(crate) use parse::MAX_DEPTH;
@@ -46,46 +48,6 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError> 
 pub fn decode_ref<'a>(bytes: &'a [u8], limits: &Limits) -> Result<AclMessageRef<'a>, DecodeError> {
     let layout = Layout::of(bytes, limits)?;
     Ok(AclMessageRef::from_bitefficient(View::new(bytes, layout)))
-}
-
-/// A message kept in its received bytes. The bytes are checked once, and views of the message then cost nothing.
-///
-/// `B` holds the bytes: a `Vec<u8>`, `bytes::Bytes` or a slice.
-#[derive(Debug, Clone)]
-pub struct EncodedMessage<B> {
-    bytes: B,
-    layout: Layout,
-}
-
-impl<B: AsRef<[u8]>> EncodedMessage<B> {
-    /// Checks the message in one pass without allocating.
-    ///
-    /// # Errors
-    /// As [`decode_ref`].
-    pub fn new(bytes: B, limits: &Limits) -> Result<Self, DecodeError> {
-        let layout = Layout::of(bytes.as_ref(), limits)?;
-        Ok(Self { bytes, layout })
-    }
-
-    /// The message, to be read from the bytes.
-    pub fn message(&self) -> AclMessageRef<'_> {
-        AclMessageRef::from_bitefficient(View::new(self.bytes.as_ref(), self.layout))
-    }
-
-    /// The length of the message in bytes, including its end mark and excluding any bytes after it.
-    pub fn length(&self) -> usize {
-        self.layout.end()
-    }
-
-    /// The bytes, including any that follow the message.
-    pub fn into_bytes(self) -> B {
-        self.bytes
-    }
-
-    /// The bytes, including any that follow the message.
-    pub fn bytes(&self) -> &B {
-        &self.bytes
-    }
 }
 
 /// The encoding as a [`Representation`](crate::Representation).

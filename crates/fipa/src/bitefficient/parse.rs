@@ -37,17 +37,13 @@ impl Layout {
     pub(crate) fn of(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
         Parser::new(bytes, limits, ()).message()
     }
-
-    pub(super) fn end(&self) -> usize {
-        self.end as usize
-    }
 }
 
 /// A position in the bytes, and what may still come.
 pub(crate) struct Parser<'a, O> {
     pub(super) bytes: &'a [u8],
     pub(super) at: usize,
-    values_left: usize,
+    pub(super) values_left: usize,
     limits: Limits,
     /// Bytes of a code table index; 0 without table.
     index_width: usize,
@@ -57,15 +53,9 @@ pub(crate) struct Parser<'a, O> {
 impl<'a> Parser<'a, ()> {
     /// A parser for look-ups in bytes that have been checked.
     pub(super) fn checked(bytes: &'a [u8], at: usize) -> Self {
-        let unlimited = Limits {
-            message_length: usize::MAX,
-            depth: MAX_DEPTH,
-            values: usize::MAX,
-            agents: usize::MAX,
-        };
         Self {
             at,
-            ..Self::new(bytes, &unlimited, ())
+            ..Self::new(bytes, &Limits::NONE, ())
         }
     }
 }
@@ -125,10 +115,22 @@ impl<'a, O: Observer> Parser<'a, O> {
     }
 
     pub(crate) fn message(&mut self) -> Result<Layout, DecodeError> {
+        let mut layout = self.begin()?;
+        self.finish(&mut layout)?;
+        Ok(layout)
+    }
+
+    pub(super) fn check_length(&self) -> Result<(), DecodeError> {
         let limit = self.limits.message_length.min(u32::MAX as usize);
-        if self.bytes.len() > limit {
-            return Err(DecodeError::limit(limit, "bytes", limit));
+        match self.bytes.len() > limit {
+            true => Err(DecodeError::limit(limit, "bytes", limit)),
+            false => Ok(()),
         }
+    }
+
+    /// Steps over what stands before the parameters.
+    pub(super) fn begin(&mut self) -> Result<Layout, DecodeError> {
+        self.check_length()?;
         match self.peek() {
             Some(0xfa) => self.index_width = 0,
             Some(0xfb | 0xfc) if self.index_width > 0 => {}
@@ -148,30 +150,39 @@ impl<'a, O: Observer> Parser<'a, O> {
             Some(0x01..=0x16) => self.byte(Piece::Performative)?,
             _ => return Err(self.expected("the code of an act, 00 to 16")),
         }
-        let mut layout = Layout {
+        Ok(Layout {
             offsets: ParameterOffsets::default(),
             first_user_defined: 0,
             end: 0,
-        };
-        loop {
-            let start = self.at;
-            match self.parameter()? {
-                Step::End => break,
-                Step::UserDefined if layout.first_user_defined == 0 => {
-                    layout.first_user_defined = start as u32;
-                }
-                Step::UserDefined => {}
-                Step::Standard(parameter) => {
-                    if !layout.offsets.set(parameter, start + 1) {
-                        let parameter = parameter.name();
-                        let problem = DecodeProblem::Duplicate { parameter };
-                        return Err(DecodeError::new(start, problem));
-                    }
+        })
+    }
+
+    /// Steps over the parameters that are left, and the end mark.
+    pub(super) fn finish(&mut self, layout: &mut Layout) -> Result<(), DecodeError> {
+        while self.note_parameter(layout)? {}
+        layout.end = self.at as u32;
+        Ok(())
+    }
+
+    /// Steps over one parameter, and notes its place. Returns false at the end mark.
+    #[inline]
+    pub(super) fn note_parameter(&mut self, layout: &mut Layout) -> Result<bool, DecodeError> {
+        let start = self.at;
+        match self.parameter()? {
+            Step::End => return Ok(false),
+            Step::UserDefined if layout.first_user_defined == 0 => {
+                layout.first_user_defined = start as u32;
+            }
+            Step::UserDefined => {}
+            Step::Standard(parameter) => {
+                if !layout.offsets.set(parameter, start + 1) {
+                    let parameter = parameter.name();
+                    let problem = DecodeProblem::Duplicate { parameter };
+                    return Err(DecodeError::new(start, problem));
                 }
             }
         }
-        layout.end = self.at as u32;
-        Ok(layout)
+        Ok(true)
     }
 
     /// Steps over one parameter, or the end mark.

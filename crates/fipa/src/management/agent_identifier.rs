@@ -1,7 +1,7 @@
 use super::Exception;
 use super::frame::{is_user_defined, members, name_of, string};
 use crate::sl::{Arguments, Float, FunctionalTerm, Parameter, Term};
-use crate::{Aid, Expression, Number};
+use crate::{Aid, Expression, Number, is_word};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -144,6 +144,8 @@ fn term_to_expression(term: &Term<'_>) -> Expression {
         let head = core::iter::once(Expression::Word(head.into()));
         Expression::List(head.chain(members.iter().map(term_to_expression)).collect())
     };
+    // ACL has no form for some terms. They are kept as the text of their SL.
+    let as_text = || Expression::String(term.to_string());
     match term {
         Term::Text(text) => Expression::from(text.as_ref()),
         Term::Truth(truth) => Expression::from(truth.to_string()),
@@ -156,26 +158,25 @@ fn term_to_expression(term: &Term<'_>) -> Expression {
         Term::DateTime(date_time) => Expression::DateTime(*date_time),
         Term::Sequence(members) => list("sequence", members),
         Term::Set(members) => list("set", members),
-        Term::Function(function) => match function.as_ref() {
-            FunctionalTerm {
-                symbol,
-                arguments: Arguments::Positional(terms),
-            } => list(symbol, terms),
-            FunctionalTerm {
-                symbol,
-                arguments: Arguments::Named(parameters),
-            } => {
-                let head = core::iter::once(Expression::from(symbol.as_ref()));
-                let pairs = parameters.iter().flat_map(|parameter| {
-                    let name = Expression::Word(format!(":{}", parameter.name));
-                    [name, term_to_expression(&parameter.value)]
-                });
-                Expression::List(head.chain(pairs).collect())
+        Term::Function(function) => function_to_expression(function).unwrap_or_else(as_text),
+        Term::Variable(_) | Term::Action(_) | Term::Identifying(_) => as_text(),
+    }
+}
+
+/// A function as a list; `None` if its symbol, or a name, cannot stand there as a word. (A quoted `"set"` is no set.)
+fn function_to_expression(function: &FunctionalTerm<'_>) -> Option<Expression> {
+    let word = |text: String| is_word(text.as_bytes()).then_some(Expression::Word(text));
+    let symbol = function.symbol.as_ref();
+    let head = word(symbol.to_owned()).filter(|_| !matches!(symbol, "sequence" | "set"))?;
+    let mut items = vec![head];
+    match &function.arguments {
+        Arguments::Positional(terms) => items.extend(terms.iter().map(term_to_expression)),
+        Arguments::Named(parameters) => {
+            for parameter in parameters {
+                items.push(word(format!(":{}", parameter.name))?);
+                items.push(term_to_expression(&parameter.value));
             }
-        },
-        // ACL has no form for these terms. They are kept as the text of their SL.
-        Term::Variable(_) | Term::Action(_) | Term::Identifying(_) => {
-            Expression::String(term.to_string())
         }
     }
+    Some(Expression::List(items))
 }

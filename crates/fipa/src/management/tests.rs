@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::arbitrary::*;
 use super::*;
 use crate::sl::{Content, ContentExpression, Term, Wff};
-use crate::{Aid, Limits, Performative};
+use crate::{AclMessage, Aid, Limits, Performative};
 
 const LIMITS: Limits = Limits::DEFAULT;
 
@@ -57,6 +57,30 @@ fn other_spellings_are_the_same_object() {
         let other = entry(other);
         assert_eq!(other, plain);
         assert_eq!(other.to_term(), plain.to_term());
+    }
+}
+
+/// JADE's words end at 0x7E, and a quoted keyword is none: such symbols are no words of an ACL expression.
+#[test]
+fn functions_without_a_form_in_acl_are_read_back_as_they_were_written() {
+    for value in [
+        "(pfan\x7fproperty :name cost)",
+        "(pfan\x7fproperty cost)",
+        "(\"two words\" :name cost)",
+        "(\"set\" :name cost)",
+        "(\"sequence\" cost)",
+        "(f :\"two words\" cost)",
+        "(f :name (\"set\" a))",
+    ] {
+        let text = format!("(agent-identifier :name a@p :X-x (set {value}))");
+        let aid = Aid::from_term(&term(&text)).unwrap();
+        let written = aid.to_term().to_string();
+        assert_eq!(Aid::from_term(&term(&written)), Ok(aid.clone()), "{value}");
+        let message = AclMessage::new(Performative::Inform).with_receiver(aid);
+        assert!(
+            crate::string::encode(&message, &mut Vec::new()).is_ok(),
+            "{value}"
+        );
     }
 }
 

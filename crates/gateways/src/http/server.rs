@@ -16,25 +16,21 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::server::ServerConfig;
 use sealbus_seal::Fingerprint;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
-use super::config::{GatewayLimits, milliseconds};
-use super::counters::Turned;
-use super::places::{BodyRoom, ConnectionPlace, NoRoom, Places};
-use super::policy::Origin;
+use crate::config::{GatewayLimits, milliseconds};
+use crate::counters::Turned;
+use crate::farewell::farewell;
+use crate::places::{BodyRoom, ConnectionPlace, NoRoom, Places, TOO_MANY};
+use crate::policy::Origin;
 
-/// How long an ending connection is still read, and how much of it.
-const LINGER_TIME: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 256 << 10;
 /// The number of connections beyond the limits that get an answer at a time. Further connections are just closed. A TLS
 /// handshake takes the place of several, as it costs a signature.
 const TOLD: u32 = 64;
 const TOLD_BY_TLS: u32 = 8;
-const TOO_MANY: &str =
-    "more connections are open than the limits connections and connections-per-address allow";
 
 /// The part of the gateway that the server hands requests to.
 pub(crate) trait Service: Send + Sync + 'static {
@@ -69,25 +65,6 @@ pub(crate) struct Server<S> {
     told: Arc<Semaphore>,
 }
 
-/// Reads on for a moment after the last answer. Closing a connection with unread bytes would destroy the answer on its
-/// way, and the client would not learn the reason.
-async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let reading = async {
-        let mut buffer = [0; 4096];
-        let mut left = LINGER_BYTES;
-        stream.shutdown().await?;
-        while left > 0 {
-            match stream.read(&mut buffer).await? {
-                0 => break,
-                count => left = left.saturating_sub(count),
-            }
-        }
-        Ok::<_, std::io::Error>(())
-    };
-    // Whether it worked is the client's affair.
-    let _ = tokio::time::timeout(LINGER_TIME, reading).await;
-}
-
 /// Answers a connection that is not served, or has sent no whole request, and ends the connection.
 async fn dismiss(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -98,11 +75,7 @@ async fn dismiss(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{explanation}\r\n",
         explanation.len() + 2
     );
-    // Whether it arrives is the client's affair.
-    let written = tokio::time::timeout(LINGER_TIME, stream.write_all(answer.as_bytes())).await;
-    if matches!(written, Ok(Ok(()))) {
-        linger(stream).await;
-    }
+    farewell(&mut stream, answer.as_bytes()).await;
 }
 
 /// Why a body was not read to its end.
@@ -134,11 +107,12 @@ impl<S: Service> Server<S> {
     pub(crate) fn new(
         service: Arc<S>,
         limits: GatewayLimits,
+        places: Arc<Places>,
         tls: Option<Arc<ServerConfig>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             service,
-            places: Places::new(&limits),
+            places,
             limits,
             tls: tls.map(TlsAcceptor::from),
             told: Arc::new(Semaphore::new(TOLD as usize)),
@@ -251,7 +225,7 @@ impl<S: Service> Server<S> {
             .await;
         // A client that just goes away did nothing wrong.
         let Err(error) = served else {
-            return linger(io.into_inner()).await;
+            return farewell(&mut io.into_inner(), b"").await;
         };
         let turned = if error.is_parse_too_large() {
             Some((
@@ -272,7 +246,7 @@ impl<S: Service> Server<S> {
         if let Some((what, explanation)) = turned {
             self.service.turned(what, address, explanation);
         }
-        linger(io.into_inner()).await;
+        farewell(&mut io.into_inner(), b"").await;
     }
 
     async fn answer(

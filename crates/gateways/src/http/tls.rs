@@ -12,7 +12,7 @@ use sealbus_seal::Credential;
 use sealbus_seal::tls::{CertificateSource, provider};
 use thiserror::Error;
 
-use super::config::TlsConfig;
+use crate::config::TlsConfig;
 
 /// The file in which Debian and its kin keep the system's certificates.
 const SYSTEM_TRUST: &str = "/etc/ssl/certs/ca-certificates.crt";

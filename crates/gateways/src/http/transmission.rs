@@ -2,16 +2,14 @@
 
 use std::borrow::Cow;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use memchr::memmem;
 use sealbus_fipa::envelope::{self, Envelope, EnvelopeRepresentation};
-use sealbus_fipa::{
-    AclMessage, Content, DecodeError, EncodeError, Limits, Representation, representation,
-};
+use sealbus_fipa::{AclMessage, DecodeError, EncodeError, Limits};
 use thiserror::Error;
 
 use super::multipart::{self, MultipartError};
+pub use crate::transmission::{Encoding, PayloadError, Transmission};
+use crate::transmission::{describe_payload, read_payload, shorten};
 
 /// The media types that JADE gives to the parts. An envelope in a representation other than XML has `application/` and
 /// the representation's name.
@@ -19,28 +17,6 @@ const XML_TYPE: &str = "application/xml";
 const MESSAGE_TYPE: &str = "application/text";
 /// The most bytes that a buffer keeps between two messages.
 const KEPT: usize = 64 << 10;
-
-/// A received transmission.
-pub struct Transmission {
-    /// The part for the transport.
-    pub envelope: Envelope,
-    /// How the envelope was written.
-    pub envelope_representation: &'static dyn EnvelopeRepresentation,
-    /// The part for the agent.
-    pub message: AclMessage,
-    /// How the message was written.
-    pub representation: &'static dyn Representation,
-}
-
-impl std::fmt::Debug for Transmission {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Transmission")
-            .field("envelope", &self.envelope)
-            .field("message", &self.message)
-            .field("representation", &self.representation.name())
-            .finish_non_exhaustive()
-    }
-}
 
 /// Why a body is no transmission.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -54,18 +30,9 @@ pub enum TransmissionError {
     /// The envelope does not decode.
     #[error("the envelope does not decode: {0}")]
     Envelope(DecodeError),
-    /// A mandatory parameter is missing.
-    #[error("the envelope has no {0}")]
-    Missing(&'static str),
-    /// The message's representation is not known.
-    #[error("the message is in '{0}', which is not understood here: send fipa.acl.rep.string.std")]
-    Representation(String),
-    /// The character set of the message is not known.
-    #[error("the message is in the character set '{0}': send UTF-8, US-ASCII or ISO-8859-1")]
-    CharacterSet(String),
-    /// The message does not decode.
-    #[error("the message does not decode: {0}")]
-    Message(DecodeError),
+    /// The message behind the envelope.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
 }
 
 impl TransmissionError {
@@ -75,8 +42,7 @@ impl TransmissionError {
             self,
             Self::Multipart(MultipartError::MediaType(_))
                 | Self::EnvelopeRepresentation(_)
-                | Self::Representation(_)
-                | Self::CharacterSet(_)
+                | Self::Payload(PayloadError::Representation(_) | PayloadError::CharacterSet(_))
         )
     }
 }
@@ -97,28 +63,10 @@ pub fn read(
     let (envelope, _) = envelope_representation
         .decode(bytes, limits)
         .map_err(TransmissionError::Envelope)?;
-    if envelope
-        .newest(|it| it.intended_receivers.first().or_else(|| it.to.first()))
-        .is_none()
-    {
-        return Err(TransmissionError::Missing("receiver"));
-    }
-    // The part's own type carries no information: JADE writes application/text on all.
-    let name = envelope
-        .newest(|it| it.acl_representation.as_ref())
-        .ok_or(TransmissionError::Missing("acl-representation"))?;
-    let representation = representation(name.trim())
-        .ok_or_else(|| TransmissionError::Representation(shorten(name)))?;
-    // Line ends may precede a message that is text.
+    // Line ends may precede a message that is text. The part's own type carries no information: JADE writes
+    // application/text on all.
     let payload = body[second.body].trim_ascii_start();
-    let is_text = representation.name() != sealbus_fipa::bitefficient::NAME;
-    let recoded = match envelope.newest(|it| it.payload_encoding.as_ref()) {
-        Some(charset) if is_text => recode(charset.trim(), payload)?,
-        _ => None,
-    };
-    let message = representation
-        .decode(recoded.as_deref().unwrap_or(payload), limits)
-        .map_err(TransmissionError::Message)?;
+    let (message, representation) = read_payload(&envelope, payload, limits)?;
     Ok(Transmission {
         envelope,
         envelope_representation,
@@ -144,53 +92,6 @@ fn envelope_representation(
     envelope::representation(name)
         .or_else(|| envelope::representation(by_beginning))
         .ok_or_else(|| TransmissionError::EnvelopeRepresentation(shorten(content_type)))
-}
-
-/// The text in UTF-8, which the decoders read; `None` if it is already UTF-8.
-fn recode(charset: &str, payload: &[u8]) -> Result<Option<Vec<u8>>, TransmissionError> {
-    let is = |names: &[&str]| names.iter().any(|name| charset.eq_ignore_ascii_case(name));
-    if charset.is_empty() || is(&["utf-8", "utf8", "us-ascii", "ascii"]) {
-        Ok(None)
-    } else if is(&["iso-8859-1", "iso8859_1", "latin1"]) {
-        let text: String = payload.iter().copied().map(char::from).collect();
-        Ok(Some(text.into_bytes()))
-    } else {
-        Err(TransmissionError::CharacterSet(shorten(charset)))
-    }
-}
-
-fn shorten(text: &str) -> String {
-    text.chars().take(100).collect()
-}
-
-/// How messages to a platform are written.
-#[derive(Clone, Copy)]
-pub struct Encoding {
-    /// The envelope.
-    pub envelope: &'static dyn EnvelopeRepresentation,
-    /// The message.
-    pub message: &'static dyn Representation,
-}
-
-impl Default for Encoding {
-    /// XML envelopes and messages in the string encoding, which every platform reads.
-    fn default() -> Self {
-        Self {
-            envelope: &envelope::xml::Xml,
-            message: &sealbus_fipa::string::StringRepresentation,
-        }
-    }
-}
-
-impl std::fmt::Debug for Encoding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} in {}",
-            self.message.short_name(),
-            self.envelope.short_name()
-        )
-    }
 }
 
 /// Writes transmissions, with reused buffers.
@@ -227,12 +128,7 @@ impl Writer {
     ) -> Result<Vec<u8>, EncodeError> {
         self.payload.clear();
         self.envelope.clear();
-        encode_message(message, encoding, &mut self.payload)?;
-        envelope.base.acl_representation = Some(encoding.message.name().to_owned());
-        envelope.base.payload_length = Some(self.payload.len() as u64);
-        if encoding.message.name() != sealbus_fipa::bitefficient::NAME && !self.payload.is_ascii() {
-            envelope.base.payload_encoding = Some("UTF-8".to_owned());
-        }
+        describe_payload(&mut envelope, message, encoding.message, &mut self.payload)?;
         encoding.envelope.encode(&envelope, &mut self.envelope)?;
         let boundary = self.free_boundary();
         let own_type;
@@ -282,26 +178,5 @@ impl Writer {
                 *buffer = Vec::new();
             }
         }
-    }
-}
-
-/// Encodes an ACL message.
-fn encode_message(
-    message: &AclMessage,
-    encoding: Encoding,
-    out: &mut Vec<u8>,
-) -> Result<(), EncodeError> {
-    match &message.content {
-        // JADE reads bytes within text in this form only.
-        Some(Content::Bytes(bytes)) if encoding.message.name() == sealbus_fipa::string::NAME => {
-            let mut text = message.clone();
-            text.content = Some(BASE64.encode(bytes).into());
-            encoding.message.encode(&text, out)?;
-            let after_performative = 1 + message.performative.as_str().len();
-            let mark = b"\n :X-JADE-Encoding Base64".iter().copied();
-            out.splice(after_performative..after_performative, mark);
-            Ok(())
-        }
-        _ => encoding.message.encode(message, out),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealbus_bus::{Mailbox, MailboxLimits, Outbox};
-use sealbus_gateways::http::GatewayLimits;
+use sealbus_gateways::GatewayLimits;
 use tokio::io::AsyncWriteExt;
 
 use super::support::{PATIENCE, Platform, content};

@@ -8,7 +8,7 @@ mod support;
 
 use std::time::Duration;
 
-use sealbus_gateways::http::{GatewayLimits, HttpGatewayConfig};
+use sealbus_gateways::{GatewayConfig, GatewayLimits};
 use support::{PATIENCE, Platform, allow, content};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -51,10 +51,10 @@ fn post(body: &str) -> String {
 }
 
 async fn two(limits: GatewayLimits) -> Platform {
-    let config = HttpGatewayConfig {
+    let config = GatewayConfig {
         allow: vec![allow("one", "bob"), allow("one", "dora")],
         limits,
-        ..HttpGatewayConfig::default()
+        ..GatewayConfig::default()
     };
     Platform::new("two", config).await
 }

@@ -1,13 +1,13 @@
 //! Reading logs for a subscription.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use sealbus_channels::frame::Frame;
 use sealbus_channels::{
-    ChannelFilter, ChannelPath, ChannelPattern, EvaluationError, Moment, Persistence,
+    ChannelFilter, ChannelPath, ChannelPattern, EvaluationError, EventKey, Moment, Persistence,
 };
 use sealbus_fipa::{Limits, bitefficient};
 use sealbus_journal::{JournalError, ReadFrom, Record};
@@ -25,6 +25,8 @@ const MOST_LOOKED_AT: (usize, usize) = (20_000, 32 << 20);
 const MOST_DURABLE: usize = 256;
 /// Most events and bytes of one answer.
 const MOST_GIVEN: (usize, usize) = (512, 1 << 20);
+/// Most events of one answer that gives the last event of each key.
+const MOST_KEYS: usize = 16_384;
 
 /// A question whose parts have been checked.
 struct Wanted {
@@ -32,6 +34,7 @@ struct Wanted {
     agent: String,
     pattern: ChannelPattern,
     filter: Option<ChannelFilter>,
+    last_per: Option<EventKey>,
     key: Option<String>,
 }
 
@@ -54,6 +57,8 @@ impl ChannelLogs {
             "" => None,
             text => Some(ChannelFilter::new(text).map_err(|error| refuse(error.to_string()))?),
         };
+        let last_per = question.last_per.as_deref().map(EventKey::new).transpose();
+        let last_per = last_per.map_err(|error| refuse(error.to_string()))?;
         let key = match &question.durable {
             Some(durable) => Some(durable_key(&question.agent, durable)?),
             None => None,
@@ -65,6 +70,7 @@ impl ChannelLogs {
             question,
             pattern,
             filter,
+            last_per,
             key,
         });
         let until = tokio::time::Instant::now() + wait;
@@ -98,8 +104,12 @@ impl ChannelLogs {
         let mut pieces = Vec::new();
         let mut begun = BTreeMap::new();
         let question = &wanted.question;
+        let most = match wanted.last_per {
+            Some(_) => MOST_KEYS,
+            None => MOST_GIVEN.0,
+        };
         let mut room = (
-            (question.events as usize).clamp(1, MOST_GIVEN.0),
+            (question.events as usize).clamp(1, most),
             (question.bytes as usize).clamp(1, MOST_GIVEN.1),
         );
         let mut effort = MOST_LOOKED_AT;
@@ -223,12 +233,16 @@ fn piece(
         channel: log.channel.to_string(),
         events: Vec::new(),
         next: position,
+        has_more: true,
         missed: 0,
         filter_errors: 0,
         filter_problem: String::new(),
         damage: None,
     };
     let now = Moment::from(SystemTime::now());
+    // By number, and the number of the last one of each key.
+    let mut events = BTreeMap::new();
+    let mut last_of = HashMap::new();
     let mut reader = log.stream.read(ReadFrom::Number(position));
     while room.0 > 0 && effort.0 > 0 && effort.1 > 0 {
         let record = match reader.next_record() {
@@ -237,6 +251,7 @@ fn piece(
                 let next = reader.position().max(piece.next);
                 piece.missed += next - piece.next;
                 piece.next = next;
+                piece.has_more = false;
                 break;
             }
             // Events before the damage are delivered. Events behind it wait; they are not left out.
@@ -248,35 +263,48 @@ fn piece(
         let size = record.payload.len();
         effort.0 -= 1;
         effort.1 = effort.1.saturating_sub(size);
-        let is_wanted = match is_wanted(wanted, &record, now) {
-            Ok(is_wanted) => is_wanted,
-            Err(problem) => {
-                if piece.filter_errors == 0 {
-                    piece.filter_problem = problem.to_string();
-                }
-                piece.filter_errors += 1;
-                false
+        let wish = wish(wanted, &record, now).unwrap_or_else(|problem| {
+            if piece.filter_errors == 0 {
+                piece.filter_problem = problem.to_string();
             }
-        };
-        if is_wanted && size > room.1 && !piece.events.is_empty() {
+            piece.filter_errors += 1;
+            Wish::Nothing
+        });
+        if let Wish::LastOf(key) = &wish
+            && let Some(former) = last_of.remove(key)
+            && let Some(StoredEvent { frame, .. }) = events.remove(&former)
+        {
+            room.0 += 1;
+            room.1 += frame.0.len();
+        }
+        if wish != Wish::Nothing && size > room.1 && !events.is_empty() {
             break;
         }
         piece.missed += record.number.saturating_sub(piece.next);
         piece.next = record.number + 1;
-        if !is_wanted {
-            continue;
+        match wish {
+            Wish::Nothing => continue,
+            Wish::Each => {}
+            Wish::LastOf(key) => _ = last_of.insert(key, record.number),
         }
         room.0 -= 1;
         room.1 = room.1.saturating_sub(size);
-        piece.events.push(StoredEvent {
+        let event = StoredEvent {
             number: record.number,
             again: record.number < again,
             missed: std::mem::take(&mut piece.missed),
             frame: Blob(record.payload.to_vec()),
-        });
+        };
+        events.insert(record.number, event);
         if room.1 == 0 {
             break;
         }
+    }
+    piece.events = events.into_values().collect();
+    if wanted.last_per.is_some() {
+        // Earlier events are not wanted, whether they are kept or not.
+        piece.missed = 0;
+        piece.events.iter_mut().for_each(|event| event.missed = 0);
     }
     if let Some(key) = &wanted.key {
         let mut given = log.given.lock();
@@ -286,37 +314,61 @@ fn piece(
     piece
 }
 
-/// Whether the subscription wants an event. Fails if the filter cannot be evaluated for the event.
-fn is_wanted(wanted: &Wanted, record: &Record, now: Moment) -> Result<bool, EvaluationError> {
+/// What the subscription wants of an event.
+#[derive(PartialEq, Eq)]
+enum Wish {
+    Nothing,
+    /// The event.
+    Each,
+    /// The event, as long as no later one has this key.
+    LastOf(String),
+}
+
+/// What the subscription wants of an event. Fails if the filter cannot be evaluated for the event, or it has no key.
+fn wish(wanted: &Wanted, record: &Record, now: Moment) -> Result<Wish, EvaluationError> {
+    // Every reader reports that the event cannot be read.
+    let unreadable = || {
+        Ok(match wanted.last_per {
+            Some(_) => Wish::Nothing,
+            None => Wish::Each,
+        })
+    };
     let bytes: &Bytes = &record.payload;
     let Ok(Frame::Keep { head, body, .. }) = Frame::decode(bytes) else {
-        // Every reader reports that the event cannot be read.
-        return Ok(true);
+        return unreadable();
     };
     if head.expiry.is_some_and(|expiry| expiry <= now) {
-        return Ok(false);
+        return Ok(Wish::Nothing);
     }
     if let Persistence::PersistentFor(lifetime) = head.persistence
         && head.published.plus(lifetime) <= now
     {
-        return Ok(false);
+        return Ok(Wish::Nothing);
     }
-    let Some(filter) = &wanted.filter else {
-        return Ok(true);
-    };
+    if wanted.filter.is_none() && wanted.last_per.is_none() {
+        return Ok(Wish::Each);
+    }
     let limits = Limits {
         message_length: body.len(),
         ..Limits::default()
     };
     let Ok(view) = bitefficient::decode_ref(body, &limits) else {
-        return Ok(true);
+        return unreadable();
     };
     let Ok(channel) = ChannelPath::new(head.channel) else {
-        return Ok(true);
+        return unreadable();
     };
     let mut header = head.to_header(channel);
     header.number = record.number;
-    filter.matches(&header, &view)
+    if let Some(filter) = &wanted.filter
+        && !filter.matches(&header, &view)?
+    {
+        return Ok(Wish::Nothing);
+    }
+    match &wanted.last_per {
+        None => Ok(Wish::Each),
+        Some(key) => key.of(&header, &view).map(Wish::LastOf),
+    }
 }
 
 fn time_of(micros: u64) -> SystemTime {

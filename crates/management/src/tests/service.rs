@@ -13,7 +13,7 @@ use sealbus_fipa::management::{
 
 use super::*;
 use crate::client::{Answer, AnswerError, ask_ams, cancel, subscribe};
-use sealbus_store::{Batch, Entry, MemoryStore, Revision, Store, StoreError};
+use sealbus_store::{Batch, Entry, MemoryStore, Revision, Store, StoreError, TakeEntry};
 
 /// A store in memory that can be told that its disk is full.
 #[derive(Default)]
@@ -34,6 +34,10 @@ impl Store for Disk {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
         self.memory.scan(prefix, after, limit)
+    }
+
+    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.memory.snapshot(take)
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {

@@ -150,3 +150,108 @@ fn the_report_shows_the_file_and_the_place() {
     assert!(report.contains("platform.toml"), "{report}");
     assert!(report.contains("did you mean `level`?"), "{report}");
 }
+
+#[test]
+fn iiop_stands_beside_http() {
+    let text = "[platform]\nname = \"factory\"\n[gateway.http]\nlisten = \"127.0.0.1:7779\"\n\
+        [gateway.iiop]\nlisten = \"127.0.0.1:9000\"\n";
+    let gateway = parse(text).unwrap().gateway.unwrap();
+    let http = gateway.http.as_ref().unwrap();
+    assert_eq!(http.iiop.as_ref().unwrap().listen.port(), 9000);
+    // The gateway's process gets both.
+    let [process] = &gateway.agents("sealbus")[..] else {
+        panic!("one process");
+    };
+    let variable = &process.environment[crate::GATEWAY_VARIABLE];
+    let config: sealbus_gateways::GatewayConfig = serde_json::from_str(variable).unwrap();
+    assert_eq!(config, *http);
+    let everywhere = text.replace("127.0.0.1:9000", "0.0.0.0:9000");
+    assert!(problems(&everywhere)[0].message.contains("name its host"));
+}
+
+const MCP: &str = "[platform]\nname = \"factory\"\n[gateway.mcp]\nlisten = \"127.0.0.1:7780\"\n";
+
+fn caller(name: &str, digit: &str) -> String {
+    let key = digit.repeat(64);
+    format!("[[gateway.mcp.caller]]\nname = \"{name}\"\nkey = \"sha256:{key}\"\n")
+}
+
+#[test]
+fn callers_of_mcp_are_agents_of_one_process() {
+    let text = format!("{MCP}anonymous = \"guest\"\n{}", caller("assistant", "a"));
+    let gateway = parse(&text).unwrap().gateway.unwrap();
+    let [process] = &gateway.agents("sealbus")[..] else {
+        panic!("one process");
+    };
+    assert_eq!(process.local_names(), ["mcp", "assistant", "guest"]);
+    assert_eq!(process.command, ["sealbus", "gateway", "mcp"]);
+    let config = serde_json::from_str(&process.environment[crate::GATEWAY_VARIABLE]).unwrap();
+    assert_eq!(gateway.mcp.as_ref(), Some(&config));
+}
+
+#[test]
+fn mistakes_in_mcp_are_told() {
+    let one = caller("assistant", "a");
+    let agent = "[[agent]]\nname = \"assistant\"\ncommand = [\"/bin/true\"]\n";
+    for (text, part) in [
+        (MCP.to_owned(), "has no caller"),
+        (
+            format!("{MCP}{one}").replace("127.0.0.1", "0.0.0.0"),
+            "keys to the network",
+        ),
+        (
+            format!("{MCP}{one}{}", caller("other", "a")),
+            "key of another",
+        ),
+        (
+            format!("{MCP}{one}{}", caller("assistant", "b")),
+            "two agents are named assistant",
+        ),
+        (
+            format!("{MCP}{one}{agent}"),
+            "two agents are named assistant",
+        ),
+        (
+            format!("{MCP}{}", caller("mcp", "b")),
+            "two agents are named mcp",
+        ),
+        (format!("{MCP}{}", caller("a b", "b")), "a b"),
+        (
+            format!("{MCP}{}", caller("other", "x")),
+            "64 hexadecimal digits",
+        ),
+        (
+            format!("{MCP}{}", caller("other", "é")),
+            "64 hexadecimal digits",
+        ),
+        (
+            format!("{MCP}anonymous = \"guest\"\n[gateway.iiop]\nlisten = \"127.0.0.1:9000\"\n"),
+            "needs [gateway.http]",
+        ),
+    ] {
+        let problems = problems(&text);
+        assert!(
+            problems.iter().any(|it| it.message.contains(part)),
+            "{part}: {problems:?}"
+        );
+    }
+}
+
+#[test]
+fn the_reference_lists_every_key() {
+    let page = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/manifest.md"
+    );
+    let page = std::fs::read_to_string(page).unwrap();
+    let listed = [
+        PLATFORM_KEYS,
+        AGENT_KEYS,
+        &isolation::KEYS,
+        crate::rules::CHANNEL_KEYS,
+        crate::broker::KEYS,
+    ];
+    for key in listed.concat() {
+        assert!(page.contains(&format!("| `{key}` |")), "{key} is missing");
+    }
+}

@@ -9,12 +9,18 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::Admin;
+use sealbus_control::admin::AdminRequest;
 use sealbus_control::operators::{Entry, EntryAnswer};
 use sealbus_control::rpc::{self, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
 use sealbus_control::{Fault, FaultCode};
 
 /// How long an operator may take to prove the key.
 const ENTRY: Duration = Duration::from_secs(10);
+
+fn narrowed() -> Fault {
+    let message = "this connection was narrowed to reading";
+    Fault::new(FaultCode::NotPermitted, message).advise("change things with a command of its own")
+}
 
 impl Admin {
     /// Accepts operators for ever.
@@ -51,10 +57,18 @@ impl Admin {
             return;
         }
         caller.allow_frames(MAX_FRAME);
+        let mut only_reads = false;
         while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
             let admin = self.clone();
+            let asked = Incoming::parse::<AdminRequest>(&body).and_then(|request| {
+                only_reads |= matches!(request, AdminRequest::Narrow);
+                match only_reads && !request.only_reads() {
+                    false => Ok(request),
+                    true => Err(narrowed()),
+                }
+            });
             tokio::spawn(async move {
-                let result = match Incoming::parse(&body) {
+                let result = match asked {
                     Ok(request) => admin.answer(request).await,
                     Err(fault) => Err(fault),
                 };

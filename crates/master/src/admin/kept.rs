@@ -18,7 +18,7 @@ pub(super) const READING: Duration = Duration::from_secs(10);
 
 impl Admin {
     /// What `take` finds in the answers of all nodes, and the nodes that did not answer.
-    async fn ask_all_nodes<A: Ask + Clone, T>(
+    pub(super) async fn ask_all_nodes<A: Ask + Clone, T>(
         &self,
         ask: A,
         take: fn(A::Answer) -> Result<T, Fault>,

@@ -1,24 +1,30 @@
 //! The requests of operators, over a socket that only the Master's own user may open.
 
+mod apply;
 mod door;
 mod kept;
+mod metrics;
 mod programs;
 mod secrets;
 mod services;
+mod traffic;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_fipa::Aid;
-use sealbus_gateways::http::GatewayPolicy;
+use sealbus_gateways::GatewayPolicy;
+use sealbus_manifest::Manifest;
 use sealbus_seal::{Fingerprint, certificate_pem};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
+use super::backup::Backups;
 use super::broker_certificate::certify_broker;
 use super::desk::{Desk, DeskHandle};
 use super::gateways;
 use super::listing::{agents, nodes};
 use super::system::SystemAgents;
+use sealbus_ca::Outlook;
 use sealbus_control::admin::{
     AdminAnswer, AdminRequest, AgentStatus, CertificationEvents, CertifiedBroker, Checkpoint,
     GatewayState, PlatformStatus,
@@ -33,9 +39,14 @@ pub(crate) struct Admin {
     /// The key that operators prove.
     pub(crate) key: OperatorKey,
     pub(crate) system: Arc<SystemAgents>,
+    pub(crate) backups: Backups,
+    /// The manifest in force. One at a time is put in force.
+    pub(crate) manifest: Mutex<Option<Box<Manifest>>>,
     pub(crate) root: Fingerprint,
     pub(crate) enrolment: std::net::SocketAddr,
     pub(crate) address: std::net::SocketAddr,
+    /// The number of the Master's term.
+    pub(crate) term: u64,
     /// Set when the platform must end.
     pub(crate) ended: watch::Sender<bool>,
 }
@@ -56,14 +67,18 @@ impl Admin {
             AdminRequest::Token { node, lifetime } => self.token(node, lifetime).await?.into(),
             AdminRequest::Ticket {
                 agent,
+                others,
                 node,
                 lifetime,
-            } => self.ticket(agent, node, lifetime).await?.into(),
-            AdminRequest::Start { agents } => {
-                self.desk
-                    .run(move |desk, now| desk.state.start(&agents, now))
-                    .await?;
-                self.agents().await?.into()
+            } => self.ticket(agent, others, node, lifetime).await?.into(),
+            AdminRequest::Compare { wanted } => self.compare(&wanted).await?.into(),
+            AdminRequest::Apply {
+                wanted,
+                agreed,
+                grace,
+            } => {
+                let grace = Duration::from_millis(grace);
+                self.apply(wanted, agreed, grace).await?.into()
             }
             AdminRequest::StartAgain { agent } => {
                 self.start_again(local(&agent)).await?;
@@ -76,6 +91,9 @@ impl Admin {
             AdminRequest::Move { agent, node } => self.move_agent(agent, node).await?.into(),
             AdminRequest::Mailbox { agent } => self.mailbox(&agent).await?.into(),
             AdminRequest::ChannelLogs => self.channel_logs().await?.into(),
+            AdminRequest::Observe { watch } => self.observe(watch).await?.into(),
+            // The door narrows the connection.
+            AdminRequest::Narrow => AdminAnswer::Done,
             AdminRequest::Log { agent, from } => self.log(&agent, from).await?.into(),
             AdminRequest::CertificationEvents { from, limit } => {
                 let events = move |desk: &mut Desk, _| {
@@ -106,10 +124,14 @@ impl Admin {
                 self.desk.run(root).await?.into()
             }
             AdminRequest::Checkpoint => {
-                let (size, root, signed) = self.desk.run(|desk, _| desk.ca.checkpoint()).await?;
-                let root = root.iter().map(|byte| format!("{byte:02x}")).collect();
-                let signed = Blob(signed.into_bytes());
-                Checkpoint { size, root, signed }.into()
+                let (checkpoint, note) = self.desk.run(|desk, _| desk.ca.checkpoint()).await?;
+                let root = checkpoint.root.iter();
+                Checkpoint {
+                    size: checkpoint.size,
+                    root: root.map(|byte| format!("{byte:02x}")).collect(),
+                    signed: Blob(note.to_string().into_bytes()),
+                }
+                .into()
             }
             AdminRequest::Send { message } => self.system.operator.send(message).await?.into(),
             AdminRequest::DfSearch {
@@ -125,6 +147,10 @@ impl Admin {
                 let registering = self.register(agent, service_type, service_name, lease);
                 registering.await?.into()
             }
+            AdminRequest::DfDeregister {
+                agent,
+                service_name,
+            } => self.deregister(agent, service_name).await?.into(),
             AdminRequest::Gateway => self.gateway(self.system.gateway.get().await).await.into(),
             AdminRequest::GatewayAllow { rule } => {
                 let rules = self.system.gateway.allow(rule).await?;
@@ -157,6 +183,8 @@ impl Admin {
                 let chain = chain.iter().map(|der| Blob(der.to_vec())).collect();
                 CertifiedBroker { root, chain }.into()
             }
+            AdminRequest::Backup { keys } => self.backups.make(keys).await?.into(),
+            AdminRequest::BackupPiece { from } => self.backups.read(from)?.into(),
             AdminRequest::Shutdown { grace } => {
                 self.shut_down(Duration::from_millis(grace)).await;
                 AdminAnswer::Done
@@ -172,7 +200,20 @@ impl Admin {
     async fn status(&self) -> Result<PlatformStatus, Fault> {
         let (enrolment, address) = (self.enrolment, self.address);
         self.desk
-            .run(move |desk, _| {
+            .run(move |desk, now| {
+                let ending = desk.ca.outlook(timestamp(now));
+                let (mut warnings, mut alarms) = (Vec::new(), Vec::new());
+                if desk.state.is_restoring() {
+                    warnings.push(
+                        "restoring: the Master hears what its nodes run before it places anything"
+                            .to_owned(),
+                    );
+                }
+                match ending.0 {
+                    Outlook::Good => {}
+                    Outlook::EndsSoon => warnings.push(ending.to_string()),
+                    Outlook::EndsVerySoon | Outlook::Ended => alarms.push(ending.to_string()),
+                }
                 let alive = |node: &&crate::registry::Node| node.state.is_there();
                 let living = agents(desk, 0)
                     .iter()
@@ -189,7 +230,11 @@ impl Admin {
                     nodes: desk.state.nodes().values().filter(alive).count() as u32,
                     agents: living as u32,
                     certificates: desk.ca.issued_in_all(),
-                    refusals: desk.refusals.total,
+                    refusals: desk.refusals.total(),
+                    log_alarms: desk.log_alarms.values().cloned().collect(),
+                    ca_ends: ending.1.as_unix_seconds() * 1000,
+                    warnings,
+                    alarms,
                 })
             })
             .await

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{Admin, local};
-use crate::desk::{Awaited, Desk};
 use crate::registry::{Life, Origin};
 use crate::state::MasterState;
 use sealbus_control::admin::Moved;
@@ -17,7 +16,7 @@ use sealbus_control::{Fault, FaultCode};
 /// How long a move may take before the operator learns that it is still in progress.
 const MOVING: Duration = Duration::from_secs(90);
 /// How long the end of a process is awaited beyond its grace.
-const ENDING: Duration = Duration::from_secs(4);
+pub(super) const ENDING: Duration = Duration::from_secs(4);
 /// How long an agent may take until it is certified and running.
 const STARTING: Duration = Duration::from_secs(15);
 
@@ -28,12 +27,13 @@ impl Admin {
         self.desk
             .run(move |desk, now| desk.state.kill(&name, grace, now))
             .await?;
-        self.wait_until(grace + ENDING, move |desk| {
-            desk.state
-                .group_of(&agent)
-                .is_none_or(|(_, group)| group.process.is_none())
-        })
-        .await;
+        self.desk
+            .wait_until(grace + ENDING, move |desk| {
+                desk.state
+                    .group_of(&agent)
+                    .is_none_or(|(_, group)| group.process.is_none())
+            })
+            .await;
         Ok(())
     }
 
@@ -48,47 +48,24 @@ impl Admin {
             .await?;
         let runs = Arc::new(AtomicBool::new(false));
         let (name, seen) = (agent.clone(), runs.clone());
-        self.wait_until(STARTING, move |desk| {
-            let group = desk.state.group_of(&name).map(|(_, group)| group);
-            let process = group.and_then(|group| group.process.as_ref());
-            let life = process.and_then(|process| process.agents.get(&name));
-            seen.fetch_or(
-                life.is_some_and(|life| *life != Life::Unborn),
-                Ordering::Relaxed,
-            );
-            life != Some(&Life::Unborn)
-        })
-        .await;
+        self.desk
+            .wait_until(STARTING, move |desk| {
+                let group = desk.state.group_of(&name).map(|(_, group)| group);
+                let process = group.and_then(|group| group.process.as_ref());
+                let life = process.and_then(|process| process.agents.get(&name));
+                seen.fetch_or(
+                    life.is_some_and(|life| *life != Life::Unborn),
+                    Ordering::Relaxed,
+                );
+                life != Some(&Life::Unborn)
+            })
+            .await;
         if !runs.load(Ordering::Relaxed) {
             self.desk
                 .run(move |desk, _| check_start(&desk.state, &agent))
                 .await?;
         }
         Ok(())
-    }
-
-    /// Waits until `over` holds at the desk, for at most `limit`.
-    pub(super) async fn wait_until(
-        &self,
-        limit: Duration,
-        over: impl Fn(&Desk) -> bool + Send + 'static,
-    ) {
-        let (tell, told) = oneshot::channel();
-        let awaited = Awaited {
-            is_over: Box::new(over),
-            tell,
-        };
-        let waiting = async {
-            let asked = self.desk.run(move |desk, _| {
-                desk.awaited.push(awaited);
-                Ok(())
-            });
-            if asked.await.is_ok() {
-                // An error means that the Master is ending.
-                let _ = told.await;
-            }
-        };
-        let _ = tokio::time::timeout(limit, waiting).await;
     }
 
     pub(super) async fn move_agent(&self, agent: String, node: String) -> Result<Moved, Fault> {
@@ -125,15 +102,16 @@ impl Admin {
                 Ok(())
             })
             .await;
-        self.wait_until(grace + ENDING, |desk| {
-            let mut programs = desk
-                .state
-                .groups()
-                .values()
-                .filter(|g| g.origin != Origin::System);
-            programs.all(|group| group.process.is_none())
-        })
-        .await;
+        self.desk
+            .wait_until(grace + ENDING, |desk| {
+                let mut programs = desk
+                    .state
+                    .groups()
+                    .values()
+                    .filter(|g| g.origin != Origin::System);
+                programs.all(|group| group.process.is_none())
+            })
+            .await;
         let forgotten = self.desk.run(|desk, _| {
             desk.state.forget_programs();
             Ok(())

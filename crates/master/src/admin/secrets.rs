@@ -33,7 +33,6 @@ impl Admin {
                 let token = Token::new(Purpose::Join, desk.name.clone(), name, vec![address], root)
                     .map_err(|error| internal(&error))?;
                 desk.tokens
-                    .change()
                     .enter(&token, lifetime, timestamp(now))
                     .map_err(|error| internal(&error))?;
                 let expires = now + lifetime.as_millis() as UnixMillis;
@@ -48,10 +47,11 @@ impl Admin {
     pub(super) async fn ticket(
         &self,
         agent: String,
+        others: Vec<String>,
         node: Option<String>,
         lifetime: u64,
     ) -> Result<IssuedSecret, Fault> {
-        if agent == GATEWAY {
+        if agent == GATEWAY || others.iter().any(|other| other == GATEWAY) {
             let message = "the gateway is started by its platform, not with a ticket";
             return Err(Fault::new(FaultCode::IllegalName, message)
                 .advise("add [gateway.http] to the manifest"));
@@ -63,6 +63,13 @@ impl Admin {
             .desk
             .run(move |desk, now| {
                 let name = legal("agent", &agent)?;
+                let mut agents = vec![agent.clone()];
+                for other in others {
+                    legal("agent", &other)?;
+                    if !agents.contains(&other) {
+                        agents.push(other);
+                    }
+                }
                 let (node, address) = desk.state.attachment_of(&agent, node.as_deref())?;
                 let addresses = vec![address.to_string()];
                 let token = Token::new(
@@ -75,7 +82,7 @@ impl Admin {
                 .map_err(|error| internal(&error))?;
                 let expires = now + lifetime.as_millis() as UnixMillis;
                 desk.state
-                    .expect(&agent, &node, token.secret().hash(), expires, now)?;
+                    .expect(agents, &node, token.secret().hash(), expires, now)?;
                 let (sender, known) = oneshot::channel();
                 desk.waiting.entry(agent).or_default().push(sender);
                 Ok((
@@ -100,7 +107,7 @@ impl Admin {
     /// Waits for nodes that are expected back. They come back within seconds after a restart of the Master.
     pub(super) async fn await_expected_nodes(&self, agent: &str, wish: Option<&str>) {
         let (agent, wish) = (agent.to_owned(), wish.map(str::to_owned));
-        let waiting = self.wait_until(COMING_BACK, move |desk| {
+        let waiting = self.desk.wait_until(COMING_BACK, move |desk| {
             desk.state.attachment_of(&agent, wish.as_deref()).is_ok()
                 || !desk.state.expects_node(wish.as_deref())
         });

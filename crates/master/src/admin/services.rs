@@ -55,13 +55,7 @@ impl Admin {
         service_name: String,
         lease: Option<u64>,
     ) -> Result<(), Fault> {
-        let agent = local(&agent);
-        let platform = self.desk.run(|desk, _| Ok(desk.name.clone())).await?;
-        let illegal =
-            |error: &dyn std::error::Error| Fault::new(FaultCode::IllegalName, error.to_string());
-        let name = format!("{agent}@{platform}");
-        let aid = Aid::new(name.clone()).map_err(|error| illegal(&error))?;
-        let df = Aid::new(format!("df@{platform}")).map_err(|error| illegal(&error))?;
+        let (agent, aid, df) = self.parties(&agent).await?;
         let known = agent.clone();
         let alive = self
             .desk
@@ -74,23 +68,12 @@ impl Admin {
             ));
         }
         let lease_time = lease.map(lease_end).transpose()?;
-        let template = DfAgentDescription {
-            name: Some(aid.clone()),
-            ..Default::default()
-        };
-        let present = self
-            .system
-            .directories
-            .search(template)
-            .await?
-            .into_iter()
-            .next();
         let service = ServiceDescription {
             name: Some(service_name.clone()),
             service_type: Some(service_type),
             ..ServiceDescription::default()
         };
-        let function = match present {
+        let function = match self.entry(&aid).await? {
             Some(mut entry) => {
                 entry.services.retain(|known| known.name != service.name);
                 entry.services.push(service);
@@ -104,7 +87,74 @@ impl Admin {
                 ..DfAgentDescription::default()
             }),
         };
-        let message = ask_df(&df, &function).with_sender(aid);
+        self.change(aid, &df, &function).await
+    }
+
+    /// Removes one service of an agent, or all of them.
+    ///
+    /// # Errors
+    /// The agent offers no such service.
+    pub(super) async fn deregister(
+        &self,
+        agent: String,
+        service_name: Option<String>,
+    ) -> Result<(), Fault> {
+        let (agent, aid, df) = self.parties(&agent).await?;
+        let unknown = |what: String| Fault::new(FaultCode::Unknown, what);
+        let Some(mut entry) = self.entry(&aid).await? else {
+            return Err(unknown(format!("the DF has no services of {agent}")));
+        };
+        let offered = entry.services.len();
+        entry
+            .services
+            .retain(|service| service_name.is_some() && service.name != service_name);
+        if let Some(name) = &service_name
+            && entry.services.len() == offered
+        {
+            return Err(unknown(format!("{agent} offers no service {name}")));
+        }
+        let function = if entry.services.is_empty() {
+            DfFunction::Deregister(DfAgentDescription {
+                name: Some(aid.clone()),
+                ..DfAgentDescription::default()
+            })
+        } else {
+            DfFunction::Modify(entry)
+        };
+        self.change(aid, &df, &function).await
+    }
+
+    /// The local name, the agent and the DF.
+    async fn parties(&self, agent: &str) -> Result<(String, Aid, Aid), Fault> {
+        let agent = local(agent);
+        let platform = self.desk.run(|desk, _| Ok(desk.name.clone())).await?;
+        let aid = |name: &str| {
+            Aid::new(format!("{name}@{platform}"))
+                .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))
+        };
+        let (agent_id, df) = (aid(&agent)?, aid("df")?);
+        Ok((agent, agent_id, df))
+    }
+
+    /// The DF's entry of an agent.
+    async fn entry(&self, aid: &Aid) -> Result<Option<DfAgentDescription>, Fault> {
+        let template = DfAgentDescription {
+            name: Some(aid.clone()),
+            ..DfAgentDescription::default()
+        };
+        Ok(self
+            .system
+            .directories
+            .search(template)
+            .await?
+            .into_iter()
+            .next())
+    }
+
+    /// Has the DF change an entry in the agent's name.
+    async fn change(&self, aid: Aid, df: &Aid, function: &DfFunction) -> Result<(), Fault> {
+        let name = aid.name.to_string();
+        let message = ask_df(df, function).with_sender(aid);
         let reply = self.system.directories.on_behalf(&name, message).await?;
         Answer::read(&reply)
             .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;

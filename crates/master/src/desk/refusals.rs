@@ -1,15 +1,18 @@
 //! The refusals of the whole platform, as shown to operators.
 
+use sealbus_bus::RefusalReason;
 use sealbus_control::RefusalRecord;
 
 /// Refusals remembered.
 const REFUSALS: usize = 1000;
+/// The word for reasons that are none of this version's.
+const OTHER: &str = "other";
 
 /// The refusals of the whole platform.
 #[derive(Default)]
 pub(crate) struct Refusals {
-    /// The number of all refusals.
-    pub(crate) total: u64,
+    /// The number of refusals for each reason, and last that for other reasons.
+    counts: [u64; RefusalReason::ALL.len() + 1],
     /// The latest refusals.
     pub(crate) latest: std::collections::VecDeque<RefusalRecord>,
 }
@@ -23,11 +26,27 @@ impl Refusals {
                 who = %record.who, receiver = record.receiver.as_deref(), count = record.count,
                 "{}", record.reason
             );
-            self.total = self.total.saturating_add(record.count);
+            let word = record.reason.split(':').next();
+            let known = RefusalReason::ALL.iter();
+            let known = known.take_while(|reason| Some(reason.as_str()) != word);
+            let count = &mut self.counts[known.count()];
+            *count = count.saturating_add(record.count);
             if self.latest.len() == REFUSALS {
                 self.latest.pop_front();
             }
             self.latest.push_back(record);
         }
+    }
+
+    /// The number of all refusals.
+    pub(crate) fn total(&self) -> u64 {
+        let counts = self.counts.iter();
+        counts.fold(0, |total, count| total.saturating_add(*count))
+    }
+
+    /// The number of refusals for each reason.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let words = RefusalReason::ALL.into_iter().map(RefusalReason::as_str);
+        words.chain([OTHER]).zip(self.counts)
     }
 }

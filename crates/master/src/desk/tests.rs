@@ -9,7 +9,7 @@ use super::*;
 use crate::vouching::check_process;
 use sealbus_control::{ProcessContact, Subject, TransportDescription};
 use sealbus_manifest::isolation::Isolation;
-use sealbus_store::{Entry, MemoryStore, Revision};
+use sealbus_store::{Entry, Fenced, MemoryStore, Revision, TakeEntry};
 
 /// A store with a disk that can be full.
 #[derive(Default)]
@@ -30,6 +30,10 @@ impl Store for Disk {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
         self.store.scan(prefix, after, limit)
+    }
+
+    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.store.snapshot(take)
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
@@ -61,8 +65,8 @@ fn parts() -> Parts {
     });
     Parts {
         state: MasterState::load([], now(), Patience::default(), draw_name, now()).unwrap(),
-        ca: CaService::load(issuing, trust, hour, [], time).unwrap(),
-        tokens: Tokens::load(None).unwrap(),
+        ca: CaService::load(issuing, trust, hour, [], None, time).unwrap(),
+        tokens: Tokens::default(),
         platform: PlatformDescription {
             name: name.to_string(),
             level: "auth".to_owned(),
@@ -89,8 +93,13 @@ fn parts() -> Parts {
 async fn expect(desk: &DeskHandle, agent: &'static str) -> Result<String, Fault> {
     let secret = Secret::random().unwrap();
     let expect = move |desk: &mut Desk, now| {
-        desk.state
-            .expect(agent, "node-1", secret.hash(), now + 60_000, now)?;
+        desk.state.expect(
+            vec![agent.to_owned()],
+            "node-1",
+            secret.hash(),
+            now + 60_000,
+            now,
+        )?;
         let process = desk.state.processes_of(agent).remove(0);
         Ok(process)
     };
@@ -139,6 +148,37 @@ async fn a_full_disk_withholds_neither_revocations_nor_ends() {
         }
     };
     assert!(matches!(*asked.await, NodeRequest::Expect { .. }));
+}
+
+#[tokio::test]
+async fn a_master_whose_term_is_over_changes_nothing_and_asks_nobody() {
+    let disk = Arc::new(MemoryStore::new());
+    let ours = Fenced::claim(disk.clone()).await.unwrap();
+    let leadership = ours.leadership();
+    let (desk, mut outward, mut news) = open(parts(), Arc::new(ours));
+    expect(&desk, "guest").await.unwrap();
+    while !matches!(outward.recv().await, Some(Outward::Ask { .. })) {}
+    Fenced::claim(disk.clone()).await.unwrap();
+    let before = disk.scan("", None, 1000).await.unwrap();
+    news.borrow_and_update();
+
+    let killed = desk.run(|desk, now| desk.state.kill("guest", Duration::ZERO, now));
+    let fault = killed.await.unwrap_err();
+    assert_eq!(fault.code, FaultCode::Unavailable);
+    assert!(
+        fault.to_string().contains("another Master has taken over"),
+        "{fault}"
+    );
+    let ended = leadership.ended().await;
+    assert!(matches!(ended, StoreError::Superseded { .. }), "{ended}");
+    // The desk closes by itself, without having told anyone to stop the guest.
+    desk.jobs.closed().await;
+    while let Some(effect) = outward.recv().await {
+        assert!(!effect.is_an_end(), "{effect:?}");
+    }
+    assert!(news.changed().await.is_err());
+    assert_eq!(disk.scan("", None, 1000).await.unwrap(), before);
+    assert!(expect(&desk, "other").await.is_err());
 }
 
 #[tokio::test]

@@ -1,70 +1,108 @@
-//! Tokens and tickets that operators made.
+//! Tokens that operators made, each in a row of its own.
 
-use sealbus_seal::token::{Purpose, Secret, TokenBook, TokenError};
+use std::time::Duration;
+
+use sealbus_seal::token::{Purpose, Secret, SecretHash, Token, TokenBook, TokenEntry, TokenError};
 use sealbus_seal::{Name, Timestamp};
-use sealbus_store::Rows;
+use sealbus_store::{Row, Rows};
 
-/// Tokens and tickets, with the row that keeps them.
+use crate::state::DamagedRow;
+
+/// Prefix of the rows that keep the tokens.
+pub(crate) const TOKEN_ROW: &str = "token/";
+
+/// Tokens, with the rows that keep them.
+#[derive(Default)]
 pub(crate) struct Tokens {
     book: TokenBook,
-    changed: bool,
+    rows: Rows,
 }
 
-/// The key of the row that keeps the tokens.
-pub(crate) const TOKENS_ROW: &str = "tokens";
-
 impl Tokens {
-    /// Loads the tokens from the stored row, if there is one.
+    /// Loads the tokens from their rows. Other rows are passed over.
     ///
     /// # Errors
-    /// If the row cannot be read.
-    pub(crate) fn load(row: Option<&[u8]>) -> Result<Self, serde_json::Error> {
-        let entries: Vec<_> = row
-            .map(serde_json::from_slice)
-            .transpose()?
-            .unwrap_or_default();
+    /// If a row cannot be read.
+    pub(crate) fn load<'r>(
+        rows: impl IntoIterator<Item = (&'r str, &'r [u8])>,
+    ) -> Result<Self, DamagedRow> {
+        let ours = |(key, _): &(&str, _)| key.starts_with(TOKEN_ROW);
+        let entry = |(key, value): (&str, &[u8])| {
+            serde_json::from_slice(value).map_err(|error| DamagedRow {
+                key: key.to_owned(),
+                error,
+            })
+        };
+        let entries = rows.into_iter().filter(ours).map(entry);
+        let entries: Vec<(SecretHash, TokenEntry)> = entries.collect::<Result<_, _>>()?;
         Ok(Self {
             book: TokenBook::from_entries(entries),
-            changed: false,
+            rows: Rows::default(),
         })
     }
 
     /// The one name that a token was made for, if the token is known and was made for one name.
     pub(crate) fn name_of(&self, secret: &Secret) -> Option<String> {
-        let hash = secret.hash();
-        let (_, entry) = self.book.entries().find(|(known, _)| **known == hash)?;
+        let entry = self.book.entry(&secret.hash())?;
         entry.name.as_ref().map(ToString::to_string)
     }
 
     /// Checks whether a token could be redeemed. The token stays as it is.
     ///
     /// # Errors
-    /// As [`TokenBook::redeem`].
+    /// As [`TokenBook::check`].
     pub(crate) fn check(
         &self,
         purpose: Purpose,
         secret: &Secret,
-        name: Option<&str>,
+        name: Option<&Name>,
         now: Timestamp,
     ) -> Result<(), TokenError> {
-        let name = Name::new("node", name.unwrap_or("any"))?;
-        self.book
-            .clone()
-            .redeem(purpose, secret, &name, now)
-            .map(|_| ())
+        self.book.check(purpose, secret, name, now).map(|_| ())
     }
 
-    /// Notes the row if it changed.
-    pub(super) fn take_row(&mut self, rows: &mut Rows) {
-        if std::mem::take(&mut self.changed) {
-            let entries: Vec<_> = self.book.entries().collect();
-            rows.put(TOKENS_ROW.to_owned(), &entries);
+    /// Enters a token.
+    ///
+    /// # Errors
+    /// As [`TokenBook::enter`].
+    pub(crate) fn enter(
+        &mut self,
+        token: &Token,
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<(), TokenError> {
+        for gone in self.book.forget(now) {
+            self.rows.delete(format!("{TOKEN_ROW}{gone}"));
+        }
+        let hash = self.book.enter(token, lifetime, now)?;
+        self.save(&hash);
+        Ok(())
+    }
+
+    /// Spends a token.
+    ///
+    /// # Errors
+    /// As [`TokenBook::redeem`].
+    pub(crate) fn redeem(
+        &mut self,
+        purpose: Purpose,
+        secret: &Secret,
+        name: &Name,
+        now: Timestamp,
+    ) -> Result<(), TokenError> {
+        let hash = self.book.redeem(purpose, secret, name, now)?;
+        self.save(&hash);
+        Ok(())
+    }
+
+    fn save(&mut self, hash: &SecretHash) {
+        if let Some(entry) = self.book.entry(hash) {
+            self.rows.put(format!("{TOKEN_ROW}{hash}"), &(hash, entry));
         }
     }
 
-    /// The book, for changes.
-    pub(crate) fn change(&mut self) -> &mut TokenBook {
-        self.changed = true;
-        &mut self.book
+    /// Takes the changed rows.
+    pub(super) fn take_rows(&mut self) -> Vec<Row> {
+        self.rows.take()
     }
 }

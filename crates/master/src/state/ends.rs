@@ -13,7 +13,8 @@ use sealbus_manifest::RestartPolicy;
 impl MasterState {
     /// Notes that a process ended.
     pub fn exited(&mut self, process: &str, exit: &Exit, now: UnixMillis) {
-        let Some(name) = self.processes.remove(process) else {
+        let barred = self.bars.of(process).next().is_some();
+        let Some(name) = self.drop_process(process) else {
             return;
         };
         tracing::info!(process = %name, %exit, "ended");
@@ -47,7 +48,6 @@ impl MasterState {
             return;
         }
         group.process = None;
-        let barred = !ended.barred.is_empty();
         let told = ended.stop_by.is_some() || !group.wanted || barred;
         let failed = exit.is_failure();
         let error = ended.agents.values().find_map(|life| match life {
@@ -148,11 +148,17 @@ impl MasterState {
 
     /// Forgets all programs at the end of the platform. The next start begins anew.
     pub fn forget_programs(&mut self) {
-        let programs = self.groups.iter();
-        let programs = programs.filter(|(_, group)| group.origin != Origin::System);
-        let names: Vec<String> = programs.map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = self.groups.keys().cloned().collect();
         for name in names {
-            self.forget(&name);
+            self.forget_program(&name);
+        }
+    }
+
+    /// Forgets a program that the manifest does not name any more. A process that still runs is ended.
+    pub fn forget_program(&mut self, name: &str) {
+        let group = self.groups.get(name);
+        if group.is_some_and(|group| group.origin != Origin::System) {
+            self.forget(name);
         }
     }
 

@@ -2,12 +2,15 @@
 //! time. The resulting work goes out as [`Effect`]s. The changed rows must be written to the store before any effect is
 //! carried out. So a Master that is killed at any moment and restarted on its store goes on where it was.
 
+mod bars;
 mod ends;
 mod loads;
 mod moves;
 mod nodes;
 mod origins;
 mod processes;
+mod restored;
+mod rows;
 mod silence;
 #[cfg(test)]
 mod tests;
@@ -23,18 +26,17 @@ use sealbus_control::node::NodeRequest;
 use sealbus_control::{
     AgentLocation, AgentState, EndedProcess, Fault, FaultCode, Rules, UnixMillis,
 };
-use sealbus_store::{Row, Rows};
+use sealbus_store::Rows;
 
+use bars::{BAR_ROW, Bars};
 use loads::Loads;
 pub(crate) use nodes::not_a_member;
+use restored::Restored;
 
+/// The row of a state that was restored from a backup.
+pub(crate) const RESTORED_ROW: &str = "restored";
 const NODE_ROW: &str = "node/";
 const GROUP_ROW: &str = "group/";
-
-/// A group with more agents than this is not written for each of them.
-const MANY: usize = 256;
-/// The interval at which it is written, in milliseconds.
-const WHILE: UnixMillis = 1000;
 
 /// The Master's time limits.
 #[derive(Clone, Copy, Debug)]
@@ -151,6 +153,13 @@ pub enum About {
         /// The node.
         node: String,
     },
+    /// The certificates of a process that a restored state does not know.
+    Certified {
+        /// The node.
+        node: String,
+        /// The process.
+        process: String,
+    },
     /// No subject: nothing depends on the answer.
     Nothing,
 }
@@ -174,6 +183,11 @@ pub struct MasterState {
     agents: HashMap<String, String>,
     /// Process to group. A group that moves has two processes.
     processes: HashMap<String, String>,
+    bars: Bars,
+    /// Whether the state was ever restored from a backup.
+    was_restored: bool,
+    /// What is known of the nodes' processes, in a state that was restored from a backup.
+    restored: Option<Restored>,
     /// The number of agents on each node.
     loads: Loads,
     /// The last notice to the AMS.
@@ -181,6 +195,8 @@ pub struct MasterState {
     directory: Directory,
     /// Groups with rows that must be written.
     unsaved: BTreeSet<String>,
+    /// Groups with agents of which something new is known that their nodes know too.
+    reported: BTreeSet<String>,
     rows: Rows,
     effects: Vec<Effect>,
 }
@@ -217,10 +233,14 @@ impl MasterState {
             groups: BTreeMap::new(),
             agents: HashMap::new(),
             processes: HashMap::new(),
+            bars: Bars::default(),
+            was_restored: false,
+            restored: None,
             loads: Loads::default(),
             white_pages: HashMap::new(),
             directory: Directory::starting_at(revision),
             unsaved: BTreeSet::new(),
+            reported: BTreeSet::new(),
             rows: Rows::default(),
             effects: Vec::new(),
         };
@@ -241,8 +261,15 @@ impl MasterState {
                 let group: Group = serde_json::from_slice(value).map_err(damaged)?;
                 state.index(name, &group);
                 state.groups.insert(name.to_owned(), group);
+            } else if let Some(row) = key.strip_prefix(BAR_ROW) {
+                state.bars.load(row);
+            } else if key == RESTORED_ROW {
+                state.was_restored = true;
+                state.restored = Restored::load(value, now);
             }
         }
+        let is_known = |process: &str| state.processes.contains_key(process);
+        state.bars.keep(is_known, &mut state.rows);
         let groups: Vec<String> = state.groups.keys().cloned().collect();
         for group in groups {
             state.resume(&group, now);
@@ -256,29 +283,7 @@ impl MasterState {
     }
 
     /// Prefixes of this state's rows.
-    pub const ROWS: [&'static str; 2] = [NODE_ROW, GROUP_ROW];
-
-    /// Takes the changed rows. In a group of very many agents, each reports on its own, so the group's row is written
-    /// only at intervals. After a restart the node reports the missing facts.
-    pub fn take_rows(&mut self, now: UnixMillis) -> Vec<Row> {
-        for name in std::mem::take(&mut self.unsaved) {
-            let Some(group) = self.groups.get_mut(&name) else {
-                continue;
-            };
-            if group.agents.len() > MANY && group.saved.is_some_and(|at| now < at + WHILE) {
-                self.unsaved.insert(name);
-                continue;
-            }
-            group.saved = Some(now);
-            self.rows.put(format!("{GROUP_ROW}{name}"), group);
-        }
-        self.rows.take()
-    }
-
-    /// Whether rows that [`take_rows`](Self::take_rows) kept back still wait.
-    pub fn has_unsaved(&self) -> bool {
-        !self.unsaved.is_empty()
-    }
+    pub const ROWS: [&'static str; 4] = [NODE_ROW, GROUP_ROW, BAR_ROW, RESTORED_ROW];
 
     /// Takes the effects, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
@@ -328,24 +333,6 @@ impl MasterState {
         }
     }
 
-    /// Notes that a group's row must be written, and the present places of its agents.
-    fn save(&mut self, name: &str) {
-        let group = self.groups.get(name);
-        let process = group.and_then(|group| group.process.as_ref());
-        let agents = group.map_or(0, |group| group.agents.len());
-        let node = process.map(|process| process.node.as_str());
-        self.loads.note(name, node, agents as u64);
-        if !self.unsaved.contains(name) {
-            self.unsaved.insert(name.to_owned());
-        }
-    }
-
-    fn save_node(&mut self, name: &str) {
-        if let Some(node) = self.nodes.get(name) {
-            self.rows.put(format!("{NODE_ROW}{name}"), node);
-        }
-    }
-
     fn ask(&mut self, node: &str, request: NodeRequest, about: About) {
         self.effects.push(Effect::Ask {
             node: node.to_owned(),
@@ -369,9 +356,8 @@ impl MasterState {
         }
     }
 
-    /// Does the same for one agent of the group.
+    /// Brings directory and AMS in line with one agent of a group.
     fn refresh_agent(&mut self, name: &str, agent: &str) {
-        self.save(name);
         let Some(group) = self.groups.get(name) else {
             return;
         };
@@ -413,6 +399,7 @@ impl MasterState {
             return;
         };
         self.unsaved.remove(name);
+        self.reported.remove(name);
         self.loads.note(name, None, 0);
         self.rows.delete(format!("{GROUP_ROW}{name}"));
         for agent in &group.agents {
@@ -426,7 +413,7 @@ impl MasterState {
             }
         }
         for process in group.processes() {
-            self.processes.remove(&process.id);
+            self.drop_process(&process.id);
             if group.origin == Origin::System {
                 // The name stays with the Master's process.
                 self.revoke(&process.id, Reason::Superseded);

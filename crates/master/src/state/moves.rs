@@ -168,9 +168,12 @@ impl MasterState {
             process: source.id.clone(),
         };
         let from = source.node.clone();
-        let mut placed = Process::placed(id.clone(), &node, &group.agents, now);
+        let placed = Process::placed(id.clone(), &node, &group.agents, now);
         // An agent that an operator revoked is not trusted again because it moves.
-        placed.barred.clone_from(&source.barred);
+        let barred: Vec<String> = self.bars.of(&source.id).cloned().collect();
+        for agent in barred {
+            self.bars.add(&id, &agent, &mut self.rows);
+        }
         moving.source = Some(source);
         group.starts += 1;
         group.place(placed);
@@ -239,7 +242,7 @@ impl MasterState {
             group.process = (!moving.source_gone).then_some(source);
         }
         if let Some(process) = &abandoned {
-            self.processes.remove(&process.id);
+            self.drop_process(&process.id);
             self.end_process(process, Reason::Ended);
             self.stop_process(process, Duration::ZERO, "the move failed");
         }
@@ -319,7 +322,7 @@ impl MasterState {
             }
         }
         for (name, process) in over {
-            self.processes.remove(&process.id);
+            self.drop_process(&process.id);
             self.stop_process(&process, FAREWELL, "its agents moved");
             self.end_process(&process, Reason::Moved);
             self.save(&name);

@@ -34,6 +34,9 @@ impl MasterState {
         description: NodeDescription,
         now: UnixMillis,
     ) -> Result<(String, String), Fault> {
+        if let Some(name) = wish {
+            self.give_up_lost(name, now);
+        }
         let taken = |name: &str| {
             self.is_member(name) || self.agents.contains_key(name) || name == MASTER_NODE
         };
@@ -79,6 +82,7 @@ impl MasterState {
         let fresh = (self.draw_name)()?;
         self.hears(now);
         self.part_with(name);
+        self.come_back_unknown(name, &description, now);
         let node = self.nodes.get_mut(name).ok_or_else(|| not_a_member(name))?;
         if node.state.is_gone() {
             node.process = fresh;
@@ -121,7 +125,9 @@ impl MasterState {
         let Some(node) = self.nodes.get_mut(name) else {
             return Err(not_a_member(name));
         };
-        if node.process != contact.process || node.state.is_gone() {
+        // A restored state may know an earlier process of the node.
+        let is_its = node.process == contact.process || self.restored.is_some();
+        if !is_its || node.state.is_gone() {
             let message = format!("the process of {name} was given up");
             return Err(Fault::new(FaultCode::NotPermitted, message)
                 .advise("the node is to come back by enrolment"));
@@ -137,6 +143,7 @@ impl MasterState {
         self.save_node(name);
         self.refresh_node(name);
         let mut stop = Vec::new();
+        let is_noted = self.note_running(name, running);
         for found in running {
             let ours = self
                 .process(&found.process)
@@ -146,17 +153,15 @@ impl MasterState {
                     let group = group.to_owned();
                     self.merge(&group, found);
                 }
+                None if is_noted => {}
                 None => stop.push(found.process.clone()),
             }
         }
         // A missing process was lost while the node or the Master was away. The node is still asked to start newly
         // placed ones.
-        let there: HashSet<&str> = running.iter().map(|found| found.process.as_str()).collect();
-        for process in self.placed_on(name) {
-            let started = self.process(&process).is_some_and(|(_, p)| p.pid.is_some());
-            if started && !there.contains(process.as_str()) {
-                self.exited(&process, &Exit::Lost, now);
-            }
+        if !is_noted {
+            let there: HashSet<&str> = running.iter().map(|found| found.process.as_str()).collect();
+            self.miss(name, |process| there.contains(process), now);
         }
         self.place_waiting(now);
         Ok(Current {
@@ -197,6 +202,7 @@ impl MasterState {
     /// Acts on the passing of time: nodes may be dead, or restarts due.
     pub fn tick(&mut self, now: UnixMillis) {
         self.look(now);
+        self.tick_restored(now);
         let is_over = |node: &Node| self.deadline(node).is_some_and(|deadline| deadline <= now);
         let silent = self.nodes.iter().filter(|(_, node)| is_over(node));
         let silent: Vec<String> = silent.map(|(name, _)| name.clone()).collect();
@@ -239,10 +245,14 @@ impl MasterState {
             NodeState::Left if node.contact.is_some() => LAST_ANSWER,
             NodeState::Left | NodeState::Dead => return None,
         };
-        Some(node.heard + patience.as_millis() as u64)
+        let at = node.heard + patience.as_millis() as u64;
+        Some(match &self.restored {
+            Some(restored) => at.max(restored.until()),
+            None => at,
+        })
     }
 
-    fn node_died(&mut self, name: &str, now: UnixMillis) {
+    pub(super) fn node_died(&mut self, name: &str, now: UnixMillis) {
         tracing::warn!(
             node = name,
             "no heartbeat: the node is dead, its agents are placed again"
@@ -375,7 +385,9 @@ impl MasterState {
                 .min();
             [stop_by, give_up, start_at, leaving].into_iter().flatten()
         });
-        nodes.chain(groups).chain(self.next_look()).min()
+        let restored = self.is_restoring().then_some(self.looked + 500);
+        let due = nodes.chain(groups).chain(self.next_look());
+        due.chain(restored).min()
     }
 }
 

@@ -14,7 +14,7 @@ use sealbus_control::{Fault, FaultCode, UnixMillis};
 use sealbus_manifest::{AgentEntry, RestartPolicy};
 
 impl Group {
-    fn new(agents: Vec<String>, origin: Origin) -> Self {
+    pub(super) fn new(agents: Vec<String>, origin: Origin) -> Self {
         Self {
             agents,
             origin,
@@ -39,7 +39,12 @@ impl Group {
             && self.origin == other.origin
             && self.pin == other.pin
             && self.forbid == other.forbid
-            && self.restart == other.restart
+    }
+
+    /// Whether it waits for a program that comes with a ticket.
+    fn is_unused_ticket(&self) -> bool {
+        let waits = |process: &Process| process.address.is_none();
+        self.origin == Origin::Ticket && self.process.as_ref().is_some_and(waits)
     }
 
     pub(super) fn place(&mut self, process: Process) {
@@ -55,14 +60,10 @@ impl MasterState {
     /// # Errors
     /// [`FaultCode::NameTaken`] if another agent has an agent's name.
     pub fn start(&mut self, entries: &[AgentEntry], now: UnixMillis) -> Result<(), Fault> {
+        self.check_names(entries, &[])?;
         let mut groups = Vec::new();
         for entry in entries {
             for (name, agents) in entry.processes() {
-                if let Some(agent) = agents.iter().find(|agent| self.is_taken(agent, &name)) {
-                    let message = format!("the name {agent} is taken on this platform");
-                    return Err(Fault::new(FaultCode::NameTaken, message)
-                        .advise("give the agent another name, or kill the one that has it"));
-                }
                 let origin = Origin::Program {
                     command: entry.command.clone(),
                     directory: entry.directory.clone(),
@@ -78,17 +79,37 @@ impl MasterState {
             }
         }
         for (name, group) in groups {
-            let old = self.groups.get(&name);
-            if old.is_some_and(|old| old.asks_the_same(&group)) {
+            let old = self.groups.get_mut(&name);
+            let starts = old.as_ref().map_or(0, |old| old.starts);
+            if let Some(old) = old.filter(|old| old.asks_the_same(&group)) {
+                if old.restart != group.restart {
+                    old.restart = group.restart;
+                    self.save(&name);
+                }
                 continue;
             }
-            let starts = old.map_or(0, |old| old.starts);
             self.forget(&name);
             self.index(&name, &group);
             self.groups.insert(name.clone(), Group { starts, ..group });
             self.refresh(&name);
         }
         self.place_waiting(now);
+        Ok(())
+    }
+
+    /// Checks that no other agent has a name that a manifest gives. The groups that are about to end count no more.
+    ///
+    /// # Errors
+    /// [`FaultCode::NameTaken`].
+    pub fn check_names(&self, entries: &[AgentEntry], ending: &[String]) -> Result<(), Fault> {
+        for (name, agents) in entries.iter().flat_map(AgentEntry::processes) {
+            let taken = |agent: &&String| self.is_taken(agent, &name, ending);
+            if let Some(agent) = agents.iter().find(taken) {
+                let message = format!("the name {agent} is taken on this platform");
+                return Err(Fault::new(FaultCode::NameTaken, message)
+                    .advise("give the agent another name, or kill the one that has it"));
+            }
+        }
         Ok(())
     }
 
@@ -133,9 +154,14 @@ impl MasterState {
         Ok(())
     }
 
-    fn is_taken(&self, agent: &str, group: &str) -> bool {
-        let of_another = |owner: &String| {
-            owner != group && self.groups.get(owner).is_some_and(|owner| owner.wanted)
+    fn is_taken(&self, agent: &str, group: &str, ending: &[String]) -> bool {
+        let of_another = |name: &String| {
+            let Some(owner) = self.groups.get(name).filter(|owner| owner.wanted) else {
+                return false;
+            };
+            let is_program = matches!(owner.origin, Origin::Program { .. });
+            let is_itself = is_program && name == group;
+            !is_itself && !ending.contains(name) && !owner.is_unused_ticket()
         };
         self.is_member(agent) || self.agents.get(agent).is_some_and(of_another)
     }
@@ -232,6 +258,7 @@ impl MasterState {
         {
             group.agents.push(agent.to_owned());
         }
+        self.save_soon(&name);
         self.refresh_agent(&name, agent);
         self.step(
             1,
@@ -285,26 +312,35 @@ impl MasterState {
     /// [`FaultCode::NameTaken`].
     pub fn expect(
         &mut self,
-        agent: &str,
+        agents: Vec<String>,
         node: &str,
         ticket: SecretHash,
         expires: UnixMillis,
         now: UnixMillis,
     ) -> Result<(), Fault> {
         // The name of an unused ticket, or of an agent that is gone, is free.
-        let free = self.groups.get(agent).is_some_and(|group| {
-            let waits = |process: &Process| process.address.is_none();
-            !group.wanted
-                || (group.origin == Origin::Ticket && group.process.as_ref().is_some_and(waits))
-        });
-        if !free && (self.is_member(agent) || self.agents.contains_key(agent)) {
-            let message = format!("the name {agent} is taken on this platform");
-            return Err(Fault::new(FaultCode::NameTaken, message)
-                .advise("choose another name, or kill the agent that has it"));
+        let mut former = Vec::new();
+        for agent in &agents {
+            let name = self.agents.get(agent);
+            let group = name.and_then(|name| self.groups.get(name));
+            let free = group.is_some_and(|group| !group.wanted || group.is_unused_ticket());
+            if !free && (self.is_member(agent) || self.agents.contains_key(agent)) {
+                let message = format!("the name {agent} is taken on this platform");
+                return Err(Fault::new(FaultCode::NameTaken, message)
+                    .advise("choose another name, or kill the agent that has it"));
+            }
+            former.extend(name.cloned());
         }
+        let Some(agent) = agents.first().cloned() else {
+            let message = "a ticket is for one agent at least";
+            return Err(Fault::new(FaultCode::BadRequest, message));
+        };
+        let agent = agent.as_str();
         let id = (self.draw_name)()?;
-        self.forget(agent);
-        let mut group = Group::new(vec![agent.to_owned()], Origin::Ticket);
+        for name in former {
+            self.forget(&name);
+        }
+        let mut group = Group::new(agents, Origin::Ticket);
         group.place(Process::placed(id.clone(), node, &group.agents, now));
         self.index(agent, &group);
         self.groups.insert(agent.to_owned(), group);
@@ -331,34 +367,6 @@ impl MasterState {
             );
         }
         Ok(())
-    }
-
-    /// Bars an agent in this process, or all of its agents, from further certificates.
-    pub fn bar(&mut self, process: &str, agent: Option<&str>) {
-        let Some(name) = self.processes.get(process).cloned() else {
-            return;
-        };
-        let Some(found) = self.process_mut(process) else {
-            return;
-        };
-        match agent {
-            Some(agent) => {
-                found.barred.insert(agent.to_owned());
-            }
-            None => found.barred.extend(found.agents.keys().cloned()),
-        }
-        let barred = found.barred.clone();
-        if let Some(group) = self.groups.get_mut(&name)
-            && let Some(moving) = &group.moving
-            && moving
-                .source
-                .as_ref()
-                .is_some_and(|source| source.id == process)
-            && let Some(destination) = &mut group.process
-        {
-            destination.barred.extend(barred);
-        }
-        self.save(&name);
     }
 
     /// The processes that hold an agent: its present one, the one it moves away from, and those that leave.

@@ -60,6 +60,9 @@ impl MasterState {
 
     /// Places every group that is due.
     pub(super) fn place_waiting(&mut self, now: UnixMillis) {
+        if self.is_restoring() {
+            return;
+        }
         let due: Vec<String> = self
             .groups
             .iter()
@@ -170,7 +173,7 @@ impl MasterState {
     /// Handles a node's answer.
     pub fn answered(&mut self, about: About, result: Result<NodeAnswer, Fault>, now: UnixMillis) {
         match about {
-            About::Nothing => {
+            About::Nothing | About::Certified { .. } => {
                 if let Err(fault) = result {
                     tracing::warn!(%fault, "a node could not do as it was told");
                 }
@@ -265,6 +268,7 @@ impl MasterState {
         let Some(name) = self.processes.get(process).cloned() else {
             return;
         };
+        self.save_soon(&name);
         self.refresh_agent(&name, agent);
         self.move_on(&name, now);
     }

@@ -1,6 +1,7 @@
 mod histories;
 mod moves;
 mod nodes;
+mod restored;
 mod revoked;
 mod silence;
 
@@ -221,7 +222,7 @@ fn what_was_killed_or_has_ended_is_started_again_when_an_operator_says_so() {
     );
     let secret = sealbus_seal::token::Secret::random().unwrap();
     master
-        .expect("guest", "node-1", secret.hash(), 100, 9)
+        .expect(vec!["guest".to_owned()], "node-1", secret.hash(), 100, 9)
         .unwrap();
     assert!(
         master
@@ -257,4 +258,24 @@ fn names_are_taken_once() {
         master.start(&[other], 0).unwrap_err().code,
         FaultCode::NameTaken
     );
+}
+
+#[test]
+fn a_ticket_for_several_agents_takes_all_their_names_or_none() {
+    let mut master = with_nodes(1);
+    master.start(&[entry("a")], 0).unwrap();
+    let mut expect = |agents: &[&str]| {
+        let secret = sealbus_seal::token::Secret::random().unwrap();
+        let agents = agents.iter().map(ToString::to_string).collect();
+        master
+            .expect(agents, "node-1", secret.hash(), 100, 1)
+            .map_err(|fault| fault.code)
+            .map(|()| master.group_of("usher").map(|(name, _)| name.to_owned()))
+    };
+    assert_eq!(expect(&["jade-1", "usher", "a"]), Err(FaultCode::NameTaken));
+    assert_eq!(expect(&[]), Err(FaultCode::BadRequest));
+    assert_eq!(expect(&["jade-1", "usher"]), Ok(Some("jade-1".to_owned())));
+    // A ticket that nobody has used gives way, with all its names.
+    assert_eq!(expect(&["jade-2", "usher"]), Ok(Some("jade-2".to_owned())));
+    assert!(master.group_of("jade-1").is_none());
 }

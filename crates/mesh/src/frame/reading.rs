@@ -159,6 +159,10 @@ fn decode(kind: Kind, flags: u8, body: &[u8]) -> Option<Frame<'_>> {
                 text: str::from_utf8(text).ok()?,
             }
         }
+        Kind::Sign => {
+            let (sender, proof) = take_u32(body)?;
+            Frame::Sign { sender, proof }
+        }
     })
 }
 

@@ -90,6 +90,10 @@ impl Frame<'_> {
                 out.push(reason.code());
                 put_text(out, text);
             }
+            Self::Sign { sender, proof } => {
+                put_u32(out, *sender);
+                out.extend_from_slice(proof);
+            }
         }
         finish(out, start, self.kind(), flags, sequence);
     }

@@ -88,9 +88,9 @@ impl Inward {
     /// Notes a frame whose writer is not believed.
     fn note_frame(&self, sender: u32, refused: &Refused) {
         let sender = self.senders.get(sender as usize).and_then(Option::as_ref);
-        let proved = match sender.map(|sender| &sender.provenance) {
-            Some(Provenance::Proved(verified)) => verified.identity().to_string(),
-            _ => self.peer.to_string(),
+        let proved = match sender.and_then(|sender| sender.provenance.certified()) {
+            Some(verified) => verified.identity().to_string(),
+            None => self.peer.to_string(),
         };
         self.bus.refused(
             sender.map_or("an agent that was not bound", |sender| &sender.name),

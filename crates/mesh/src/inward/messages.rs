@@ -8,6 +8,8 @@ use sealbus_bus::{
     Bus, GATEWAY, Permit, Provenance, ReceivedMessage, RefusalReason, Refused, check_sender,
 };
 use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_proof::Evidence;
+use sealbus_seal::SecurityLevel;
 
 use super::senders::{Sender, never_bound};
 use super::targets::{Partial, Target, Whom};
@@ -37,13 +39,13 @@ pub(super) struct Row {
 
 impl Row {
     /// A copy of a payload, for a mailbox.
-    fn keep(&mut self, payload: &[u8]) -> Bytes {
+    fn keep(&mut self, payload: &[u8], is_first: bool) -> Bytes {
         if payload.len() >= SHARED_LIMIT {
             return Bytes::copy_from_slice(payload);
         }
-        if self.messages.is_empty() || self.shared.capacity() < payload.len() {
+        if is_first || self.shared.capacity() < payload.len() {
             // The first message of a row has its own room, so that an agent that gets few messages keeps little.
-            let room = if self.messages.is_empty() {
+            let room = if is_first {
                 payload.len()
             } else {
                 SHARED_BLOCK
@@ -67,13 +69,31 @@ impl Inward {
             return Err(Broken::Rule("a message to a target that was not opened"));
         };
         slot.allow(payload.len())?;
+        if self.level >= SecurityLevel::Signed {
+            let payload = self.row.keep(payload, self.unproved == 0);
+            self.arrived(link, sender, target, payload);
+            return Ok(());
+        }
+        self.continue_row(link, target);
+        let payload = self.row.keep(payload, self.row.messages.is_empty());
+        self.deliver(link, sender, target, payload, Ok(None));
+        Ok(())
+    }
+
+    /// A message has arrived whole. If its sender signs, it waits for its proof.
+    pub(super) fn arrived(&mut self, link: &Arc<Link>, sender: u32, target: u32, payload: Bytes) {
+        if let Some(payload) = self.hold(sender, target, payload) {
+            self.continue_row(link, target);
+            self.deliver(link, sender, target, payload, Ok(None));
+        }
+    }
+
+    /// Ends the row unless a message to `target` may be added.
+    pub(super) fn continue_row(&mut self, link: &Arc<Link>, target: u32) {
         if self.row.target != target || self.row.messages.len() == ROW {
             self.end_row(link);
             self.row.target = target;
         }
-        let payload = self.row.keep(payload);
-        self.deliver(link, sender, target, payload);
-        Ok(())
     }
 
     /// Puts the messages of the row into their mailbox, and hands frames in the row to the bus.
@@ -159,13 +179,14 @@ impl Inward {
         Ok(partial.take())
     }
 
-    /// The checks, then the mailbox.
+    /// The checks, then the mailbox. `proved`: the author's evidence, or why its proof was refused.
     pub(super) fn deliver(
         &mut self,
         link: &Arc<Link>,
         sender_handle: u32,
         target_handle: u32,
         payload: Bytes,
+        proved: Result<Option<Evidence>, Refused>,
     ) {
         let Some(Some(target)) = self.targets.get_mut(target_handle as usize) else {
             return;
@@ -186,8 +207,9 @@ impl Inward {
                 return;
             }
         };
-        let message = match EncodedMessage::new(payload, &self.limits) {
-            Ok(message) if message.length() == message.bytes().len() => message,
+        let last_sender = self.last_sender.take();
+        let (message, has_same_sender) = match self.checker.check(payload) {
+            Ok(checked) if checked.0.length() == checked.0.bytes().len() => checked,
             // Even the sender cannot be read.
             _ => {
                 let name = sender.map_or("an agent that was not bound", |sender| &sender.name);
@@ -201,17 +223,27 @@ impl Inward {
                 return;
             }
         };
-        let judged = match sender {
-            None => Err(never_bound()),
-            Some(sender) => {
+        let judged = match (sender, proved) {
+            (None, _) => Err(never_bound()),
+            (_, Err(refused)) => Err(refused),
+            (Some(sender), Ok(evidence)) => {
+                // The proved name of the message before stands in this one too.
+                let known =
+                    last_sender.filter(|last| has_same_sender && Arc::ptr_eq(last, &sender.name));
                 let permit = target.permits.of(&sender.name);
-                judge(&self.bus, sender, &target.name, &message, permit)
+                let judged = judge(&self.bus, sender, &target.name, &message, known, permit);
+                judged.map(|(provenance, named)| {
+                    self.last_sender = named;
+                    match (provenance, evidence) {
+                        (Provenance::Proved(_), Some(evidence)) => Provenance::Signed(evidence),
+                        (provenance, _) => provenance,
+                    }
+                })
             }
         };
         let refused = match judged {
             Ok(provenance) => {
                 let received = ReceivedMessage::encoded(message, provenance);
-                self.row.target = target_handle;
                 self.row.messages.push(received);
                 self.row.senders.push(sender_handle);
                 return;
@@ -226,9 +258,9 @@ impl Inward {
             .message()
             .sender()
             .map(|sender| sender.name().to_owned());
-        let proved = match sender.map(|sender| &sender.provenance) {
-            Some(Provenance::Proved(verified)) => verified.identity().to_string(),
-            _ => self.peer.to_string(),
+        let proved = match sender.and_then(|sender| sender.provenance.certified()) {
+            Some(verified) => verified.identity().to_string(),
+            None => self.peer.to_string(),
         };
         let tried_by = claimed
             .or_else(|| sender.map(|sender| sender.name.to_string()))
@@ -269,7 +301,10 @@ impl Inward {
                 .collect();
             for message in unread.messages {
                 let sender = match message.provenance() {
-                    Provenance::Proved(verified) => verified.identity().agent_name(),
+                    Provenance::Proved(_) | Provenance::Signed(_) => {
+                        let verified = message.provenance().certified();
+                        verified.and_then(|it| it.identity().agent_name())
+                    }
                     // The gateway relayed it.
                     Provenance::Foreign(_) => Some(format!("{GATEWAY}@{}", self.peer.platform())),
                     _ => message.message().sender().map(|it| it.name().to_owned()),
@@ -286,26 +321,36 @@ impl Inward {
     }
 }
 
-/// The known facts about the writer of a message, or the reason for its refusal.
+/// The known facts about the writer of a message, or the reason for its refusal; and the writer's name if the message
+/// bears it. `known`: this name, if the message is known to bear it.
 fn judge(
     bus: &Bus,
     sender: &Sender,
     receiver: &str,
     message: &EncodedMessage<Bytes>,
+    known: Option<Arc<str>>,
     permit: &mut Permit,
-) -> Result<Provenance, Refused> {
+) -> Result<(Provenance, Option<Arc<str>>), Refused> {
     sender.check()?;
-    let view = message.message();
-    let provenance = match check_sender(&sender.name, &view) {
-        Ok(()) => sender.provenance.clone(),
-        // The gateway may write in the names of agents of other platforms.
-        Err(refused) => bus.spoken_for(&sender.name, &view).ok_or(refused)?,
+    let (provenance, named) = match known {
+        Some(known) => (sender.provenance.clone(), Some(known)),
+        None => {
+            let view = message.message();
+            match check_sender(&sender.name, &view) {
+                Ok(()) => (sender.provenance.clone(), Some(sender.name.clone())),
+                // The gateway may write in the names of agents of other platforms.
+                Err(refused) => {
+                    let spoken_for = bus.spoken_for(&sender.name, &view);
+                    (spoken_for.ok_or(refused)?, None)
+                }
+            }
+        }
     };
     // The platform's own notices ask nobody.
     if !provenance.is_of_platform() {
         bus.permits(permit, &sender.name, receiver)?;
     }
-    Ok(provenance)
+    Ok((provenance, named))
 }
 
 /// Sends a message back to its source, in pieces if it is long.

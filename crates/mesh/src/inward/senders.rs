@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use sealbus_bus::{Provenance, RefusalReason, Refused};
-use sealbus_seal::Timestamp;
+use sealbus_proof::Author;
 use sealbus_seal::binding::Binding;
+use sealbus_seal::{SecurityLevel, Timestamp};
 
+use super::signing::Unproved;
 use super::{Broken, Inward, slot};
 use crate::frame::Frame;
 use crate::link::Link;
@@ -16,9 +18,16 @@ pub(super) struct Sender {
     pub(super) provenance: Provenance,
     /// Why nothing is taken from it.
     pub(super) refused: Option<RefusalReason>,
+    /// Its messages that wait for their proof; `None` at levels without proofs.
+    pub(super) unproved: Option<Box<Unproved>>,
 }
 
 impl Sender {
+    /// Whether messages of it wait for their proof.
+    pub(super) fn has_unproved(&self) -> bool {
+        self.unproved.as_ref().is_some_and(|it| !it.is_empty())
+    }
+
     /// Whether anything is taken from it.
     pub(super) fn check(&self) -> Result<(), Refused> {
         match self.refused {
@@ -43,7 +52,7 @@ impl Inward {
         now: Timestamp,
     ) -> Result<(), Broken> {
         let slot = slot(&mut self.senders, handle, self.agents)?;
-        if !self.authenticates {
+        if !self.level.authenticates() {
             let name =
                 str::from_utf8(proof).map_err(|_| Broken::Rule("an agent's name is not UTF-8"))?;
             if name.len() > 2 * sealbus_seal::MAX_NAME_LENGTH + 1 {
@@ -53,6 +62,7 @@ impl Inward {
                 name: name.into(),
                 provenance: Provenance::Claimed,
                 refused: None,
+                unproved: None,
             });
             return Ok(());
         }
@@ -60,12 +70,12 @@ impl Inward {
             return Err(Broken::Rule("an agent is bound before the connection is"));
         };
         let binding = Binding::decode(proof);
-        let verified = binding
-            .as_ref()
-            .map_err(Clone::clone)
-            .and_then(|binding| binding.verify(&own.channel, own.role.other(), trust, now));
+        let verified = binding.as_ref().map_err(Clone::clone).and_then(|binding| {
+            let verified = binding.verify(&own.channel, own.role.other(), trust, now)?;
+            Ok((verified, binding.chain().clone()))
+        });
         match verified {
-            Ok(verified) => {
+            Ok((verified, chain)) => {
                 let name: Arc<str> = verified.identity().agent_name().unwrap_or_default().into();
                 // The other direction of a handle's life: it belongs to one agent until it is unbound.
                 if slot
@@ -78,10 +88,22 @@ impl Inward {
                 }
                 let expiry = verified.not_after();
                 self.next_expiry = Some(self.next_expiry.map_or(expiry, |next| next.min(expiry)));
+                let mut unproved = slot.take().and_then(|sender| sender.unproved);
+                if self.level >= SecurityLevel::Signed {
+                    let author = Author {
+                        verified: verified.clone(),
+                        chain,
+                    };
+                    let platform = trust.platform();
+                    unproved
+                        .get_or_insert_with(|| Box::new(Unproved::new(platform, self.level)))
+                        .add(author);
+                }
                 *slot = Some(Sender {
                     name,
                     provenance: Provenance::Proved(verified),
                     refused: None,
+                    unproved,
                 });
             }
             Err(error) => {
@@ -99,6 +121,7 @@ impl Inward {
                     name,
                     provenance: Provenance::Claimed,
                     refused: Some(reason),
+                    unproved: slot.take().and_then(|sender| sender.unproved),
                 });
                 link.outward.lock().session.append(&Frame::Refused {
                     handle,

@@ -11,15 +11,11 @@ use super::{Broken, Inward, slot};
 use crate::flow::Allowance;
 use crate::frame::{Frame, PROCESS_TARGET, Why};
 use crate::link::{Link, Unread};
+use crate::statement::target_name;
 
 /// The number of bytes of frames that one process may send before this process's bus has taken them. This holds several
 /// of the largest usual events, so that the connection stays full.
 const FRAME_WINDOW: u64 = 4 << 20;
-
-/// The longest name that a target may have, in bytes: names of foreign agents are longer than those of the platform's.
-const LONGEST_NAME: usize = 1024;
-/// What is kept of a longer name. No agent has it.
-const NOBODY: &str = "?";
 
 /// An agent of this process, or its bus, that the peer sends to.
 pub(super) struct Target {
@@ -32,6 +28,8 @@ pub(super) struct Target {
     allowance: Allowance,
     pub(super) partial: Option<Partial>,
     pub(super) permits: LastPermit,
+    /// Messages to it that wait for their proofs.
+    pub(super) unproved: u32,
 }
 
 /// A message that is arriving in pieces.
@@ -170,11 +168,7 @@ impl Inward {
         if slot.is_some() {
             return Err(Broken::Rule("a target's handle is used twice"));
         }
-        let name = if name.len() <= LONGEST_NAME {
-            name
-        } else {
-            NOBODY
-        };
+        let name = target_name(name);
         self.opened += 1;
         let serial = self.opened;
         let mut target = Target {
@@ -185,6 +179,7 @@ impl Inward {
             allowance: Allowance::new(0),
             partial: None,
             permits: LastPermit::default(),
+            unproved: 0,
         };
         let credit = Arc::new(TargetCredit {
             link: self.link.clone(),
@@ -247,6 +242,9 @@ impl Inward {
 
     pub(super) fn close_target(&mut self, link: &Arc<Link>, handle: u32) -> Result<(), Broken> {
         let slot = slot(&mut self.targets, handle, self.agents)?;
+        if slot.as_ref().is_some_and(|target| target.unproved > 0) {
+            return Err(Broken::Rule("a target ends before its messages are proved"));
+        }
         if let Some(target) = slot.take()
             && target.partial.is_some()
         {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use sealbus_bus::{LocalAgent, RefusalReason, Rejected, UndeliverableReason};
-use sealbus_seal::binding::Binding;
 
+use super::signing::Signing;
 use super::{Bound, Outward, Proof};
 use crate::frame::Frame;
 
@@ -38,6 +38,7 @@ impl Outward {
                     queued: 0,
                     has_left: agent.mailbox().closed().is_some(),
                     is_leaving: false,
+                    signing: Signing::default(),
                 });
                 handle
             }
@@ -139,6 +140,7 @@ impl Outward {
             && bound.is_leaving
             && bound.queued == 0
         {
+            self.sign(handle);
             self.session.append(&Frame::Unbind { handle });
             // Once that is acknowledged the handle is free.
             self.leaving.push_back((self.session.next(), handle));
@@ -212,9 +214,5 @@ fn prove(agent: &LocalAgent, proof: &Proof) -> Result<Vec<u8>, String> {
             agent.name()
         )
     })?;
-    let binding = Binding::prove(&credential, &proof.channel, proof.role)
-        .map_err(|error| error.to_string())?;
-    let mut out = Vec::new();
-    binding.encode(&mut out);
-    Ok(out)
+    proof.bind(&credential).map_err(|error| error.to_string())
 }

@@ -19,6 +19,8 @@ impl Outward {
 
     /// The target is not there, or not for long.
     pub(crate) fn start_closing(&mut self, handle: u32, denied: bool) {
+        // Nothing that was sent to a target waits for its proof when the target closes.
+        self.sign_all();
         let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
             return;
         };

@@ -120,6 +120,7 @@ impl Outward {
         self.leaving.clear();
         self.hosted.clear();
         self.blocked.clear();
+        self.to_sign.clear();
         self.session.start_over();
         actions
     }

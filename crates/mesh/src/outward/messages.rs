@@ -9,6 +9,7 @@ use sealbus_fipa::EncodeError;
 use super::{Outward, TargetState};
 use crate::flow::{Admission, Queued};
 use crate::frame::{self, LONGEST_PIECE, MESSAGE_START};
+use crate::statement::statement_of;
 
 /// Room for what a message holds beside its content.
 const ROOM_FOR_PARAMETERS: usize = 512;
@@ -41,6 +42,7 @@ impl Outward {
         };
         let has_window = self.session.kept() < self.window;
         let largest = self.largest_message;
+        let signs = self.signs();
         let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
             return Err(Rejected::Closed);
         };
@@ -55,6 +57,7 @@ impl Outward {
             }
             Admission::Now if !is_long => {
                 let mut length = 0;
+                let mut statement = None;
                 let appended = self.session.append_with(|out, sequence| {
                     let start = frame::begin_message(out, sender_handle, handle);
                     outgoing.encode_into(out).map_err(Stop::Encode)?;
@@ -67,6 +70,10 @@ impl Outward {
                             &out[start + MESSAGE_START..],
                         )));
                     }
+                    if signs {
+                        let message = &out[start + MESSAGE_START..];
+                        statement = Some(statement_of(&target.name, message));
+                    }
                     frame::finish_message(out, start, sequence);
                     Ok(())
                 });
@@ -74,6 +81,9 @@ impl Outward {
                     Ok(()) => {
                         target.credit.sent(length);
                         self.sent += 1;
+                        if let Some(statement) = statement {
+                            self.note_unsigned(sender_handle, statement);
+                        }
                         self.unbind_departed(sender_handle);
                         return Ok(());
                     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use super::{Long, Outward, TargetState};
 use crate::flow::{Piece, Queued};
 use crate::frame::Frame;
+use crate::statement::statement_of;
 use crate::wire::Wire;
 
 /// The number of bytes of counted frames put before the writer at a time, so that a long message does not precede
@@ -83,6 +84,7 @@ impl Outward {
         let mut left = BATCH.saturating_sub(wire.pending());
         while left > 0 {
             self.pump();
+            self.sign_all();
             if !self.control.is_empty() {
                 wire.put(&self.control);
                 self.control.clear();
@@ -106,6 +108,7 @@ impl Outward {
 
     /// Moves queued messages into the session. The targets take turns.
     fn pump(&mut self) {
+        let signs = self.signs();
         let mut stalled = 0;
         while self.session.unwritten() < AHEAD
             && self.session.kept() < self.window
@@ -127,6 +130,7 @@ impl Outward {
                 target.gate.open();
             }
             let name = target.name.clone();
+            let signs = signs && !target.is_process;
             let Some(piece) = piece else {
                 stalled += 1;
                 continue;
@@ -138,11 +142,15 @@ impl Outward {
                     // The sender is bound again if the connection is new. If that fails, the receiver refuses and says
                     // so.
                     let _ = self.prove(sender);
+                    let payload = &message.into_bytes();
                     self.session.append(&Frame::Message {
                         sender,
                         target: handle,
-                        payload: &message.into_bytes(),
+                        payload,
                     });
+                    if signs {
+                        self.note_unsigned(sender, statement_of(&name, payload));
+                    }
                     self.note_unqueued(sender);
                 }
                 Piece::First {
@@ -181,8 +189,12 @@ impl Outward {
                             .find(|long| long.end == u64::MAX && long.target == name)
                     {
                         long.end = self.session.next();
+                        let sender = message.sender;
+                        let statement = signs.then(|| statement_of(&name, &message.payload));
                         long.message = message;
-                        let sender = long.message.sender;
+                        if let Some(statement) = statement {
+                            self.note_unsigned(sender, statement);
+                        }
                         self.note_unqueued(sender);
                     }
                 }

@@ -117,15 +117,22 @@ impl Intruder {
         credential: &Credential,
         trust: Arc<Trust>,
     ) -> io::Result<Self> {
+        Self::dial_at(address, credential, trust, SecurityLevel::Auth).await
+    }
+
+    /// The same at a level of its choice.
+    pub(crate) async fn dial_at(
+        address: SocketAddr,
+        credential: &Credential,
+        trust: Arc<Trust>,
+        level: SecurityLevel,
+    ) -> io::Result<Self> {
         let identity = credential.certificate().unwrap().identity().clone();
-        Self::dial_as(
-            address,
-            credential,
-            trust,
-            &identity,
-            SecurityLevel::Auth.code(),
-        )
-        .await
+        let stream = handshake(address, level, credential, trust).await?;
+        let channel = Channel::of(stream.get_ref().1, level, PROTOCOL_VERSION).unwrap();
+        let mut intruder = Self::over(Box::new(stream), channel, Role::Client);
+        intruder.hello(&identity, level.code()).await?;
+        Ok(intruder)
     }
 
     /// The same, under a name and level of its choice.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_bus::{Mailbox, Provenance, RefusalReason};
+use sealbus_bus::{Mailbox, RefusalReason};
 use sealbus_fipa::{AclMessage, Aid};
 use sealbus_mesh::frame::Why;
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
@@ -27,7 +27,11 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) async fn new() -> Self {
-        let platform = Platform::new(SecurityLevel::Auth);
+        Self::at(SecurityLevel::Auth).await
+    }
+
+    pub(crate) async fn at(level: SecurityLevel) -> Self {
+        let platform = Platform::new(level);
         let process = platform.process("node-1").await;
         let (_, mailbox) = platform.agent(&process, "victim@factory");
         let identity = some_process(&platform.authority);
@@ -42,10 +46,11 @@ impl Scene {
 
     pub(crate) async fn dial(&self) -> Intruder {
         let address = self.process.endpoint.local_address();
-        soon(Intruder::dial(
+        soon(Intruder::dial_at(
             address,
             &self.credential,
             self.platform.authority.trust(),
+            self.platform.level,
         ))
         .await
         .unwrap()
@@ -109,7 +114,7 @@ impl Scene {
             received.message().sender().unwrap().name(),
             "honest@factory"
         );
-        assert!(matches!(received.provenance(), Provenance::Proved(_)));
+        assert!(received.provenance().certified().is_some());
         assert!(self.mailbox.try_recv().is_none());
     }
 }

@@ -14,25 +14,25 @@ use sealbus_fipa::{AclMessage, Performative};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::Policy;
 
-fn path(text: &str) -> ChannelPath {
+pub(crate) fn path(text: &str) -> ChannelPath {
     ChannelPath::new(text).unwrap()
 }
 
-fn on(pattern: &str) -> SubscriptionOptions {
+pub(crate) fn on(pattern: &str) -> SubscriptionOptions {
     SubscriptionOptions::new(ChannelPattern::new(pattern).unwrap())
 }
 
-fn say(text: impl ToString) -> AclMessage {
+pub(crate) fn say(text: impl ToString) -> AclMessage {
     AclMessage::new(Performative::Inform).with_content(text.to_string())
 }
 
-fn text(event: &ReceivedEvent) -> String {
+pub(crate) fn text(event: &ReceivedEvent) -> String {
     let message = event.message.clone().into_message();
     message.content_text().unwrap().to_owned()
 }
 
 /// Each hears that there are the others.
-fn introduce(processes: &[&Process]) {
+pub(crate) fn introduce(processes: &[&Process]) {
     for process in processes {
         Channels::of(&process.bus);
     }
@@ -45,8 +45,17 @@ fn introduce(processes: &[&Process]) {
     }
 }
 
-/// Publishes until so many subscriptions elsewhere are known, for announcements take time.
-async fn until_known(process: &Process, count: usize) {
+/// A platform with a process on each of two nodes.
+pub(crate) async fn two_processes(level: SecurityLevel) -> (Platform, Process, Process) {
+    let platform = Platform::new(level);
+    let here = platform.process("node-1").await;
+    let there = platform.process("node-2").await;
+    introduce(&[&here, &there]);
+    (platform, here, there)
+}
+
+/// Waits until so many subscriptions elsewhere are known, for announcements take time.
+pub(crate) async fn until_known(process: &Process, count: usize) {
     soon(async {
         loop {
             let subscriptions = Channels::of(&process.bus).subscriptions();
@@ -66,10 +75,7 @@ async fn until_known(process: &Process, count: usize) {
 
 #[tokio::test]
 async fn an_event_goes_once_to_each_process_and_its_sender_is_proved() {
-    let platform = Platform::new(SecurityLevel::Auth);
-    let here = platform.process("node-1").await;
-    let there = platform.process("node-2").await;
-    introduce(&[&here, &there]);
+    let (platform, here, there) = two_processes(SecurityLevel::Auth).await;
     let (alice, _a) = platform.agent(&here, "alice@factory");
     let (bob, _b) = platform.agent(&there, "bob@factory");
     let (carol, _c) = platform.agent(&there, "carol@factory");
@@ -247,10 +253,7 @@ async fn in_order_and_once_over_a_breaking_connection() {
 
 #[tokio::test]
 async fn a_slow_subscription_holds_up_its_publishers_in_other_processes_and_nobody_else() {
-    let platform = Platform::new(SecurityLevel::Auth);
-    let here = platform.process("node-1").await;
-    let there = platform.process("node-2").await;
-    introduce(&[&here, &there]);
+    let (platform, here, there) = two_processes(SecurityLevel::Auth).await;
     let (alice, _a) = platform.agent(&here, "alice@factory");
     let (bob, _b) = platform.agent(&there, "bob@factory");
     let limits = QueueLimits {
@@ -304,10 +307,7 @@ async fn a_slow_subscription_holds_up_its_publishers_in_other_processes_and_nobo
 
 #[tokio::test]
 async fn what_the_policy_forbids_is_refused_where_it_arrives() {
-    let platform = Platform::new(SecurityLevel::Auth);
-    let here = platform.process("node-1").await;
-    let there = platform.process("node-2").await;
-    introduce(&[&here, &there]);
+    let (platform, here, there) = two_processes(SecurityLevel::Auth).await;
     let policy: Policy = toml::from_str(
         r#"
         [[channel]]
@@ -367,10 +367,7 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
 #[tokio::test]
 async fn a_channel_gets_no_less_security_than_it_asks_for() {
     for level in [SecurityLevel::None, SecurityLevel::Tls, SecurityLevel::Auth] {
-        let platform = Platform::new(level);
-        let here = platform.process("node-1").await;
-        let there = platform.process("node-2").await;
-        introduce(&[&here, &there]);
+        let (platform, here, there) = two_processes(level).await;
         let (alice, _a) = platform.agent(&here, "alice@factory");
         let (bob, _b) = platform.agent(&there, "bob@factory");
         let channels = Channels::of(&there.bus);
@@ -404,10 +401,7 @@ async fn a_channel_gets_no_less_security_than_it_asks_for() {
 
 #[tokio::test]
 async fn a_process_that_ends_takes_its_subscriptions_with_it() {
-    let platform = Platform::new(SecurityLevel::Auth);
-    let here = platform.process("node-1").await;
-    let there = platform.process("node-2").await;
-    introduce(&[&here, &there]);
+    let (platform, here, there) = two_processes(SecurityLevel::Auth).await;
     let (alice, mut mailbox) = platform.agent(&here, "alice@factory");
     let (bob, _b) = platform.agent(&there, "bob@factory");
     let _subscription = Channels::of(&there.bus)
@@ -443,10 +437,7 @@ async fn a_process_that_ends_takes_its_subscriptions_with_it() {
 
 #[tokio::test]
 async fn a_subscriber_learns_that_its_filter_fails_where_something_is_published() {
-    let platform = Platform::new(SecurityLevel::Auth);
-    let here = platform.process("node-1").await;
-    let there = platform.process("node-2").await;
-    introduce(&[&here, &there]);
+    let (platform, here, there) = two_processes(SecurityLevel::Auth).await;
     let (alice, _a) = platform.agent(&here, "alice@factory");
     let (bob, _b) = platform.agent(&there, "bob@factory");
     let cheap = on("/offers").filtered("properties.price < 10");

@@ -66,6 +66,23 @@ impl Setting for Mesh {
             Promise::ForgedSender | Promise::RevokedSender if !self.0.authenticates() => {
                 Some("senders are not proved at this level")
             }
+            Promise::Events
+            | Promise::EventsResume
+            | Promise::Directed
+            | Promise::Request
+            | Promise::ValidFrom
+            | Promise::Expiry
+            | Promise::Filter
+            | Promise::SlowSubscription
+            | Promise::EventsPushBack
+            | Promise::Group
+            | Promise::GroupCrash
+            | Promise::Rights
+            | Promise::RefusedByName
+                if self.0 == SecurityLevel::Signed =>
+            {
+                Some("the messages of channels are not signed yet")
+            }
             _ => None,
         }
     }
@@ -160,6 +177,11 @@ impl World for Processes {
         }
         Box::pin(std::future::ready(()))
     }
+}
+
+mod signed {
+    use super::*;
+    sealbus_conformance::conformance_tests!(Mesh(SecurityLevel::Signed));
 }
 
 mod auth {

@@ -28,6 +28,10 @@ async fn converse(level: SecurityLevel) {
             (SecurityLevel::Auth, Provenance::Proved(identity)) => {
                 assert!(identity.identity().is_agent_named("seller@factory"));
             }
+            (SecurityLevel::Signed, Provenance::Signed(evidence)) => {
+                let author = evidence.author().identity();
+                assert!(author.is_agent_named("seller@factory"));
+            }
             (SecurityLevel::None | SecurityLevel::Tls, Provenance::Claimed) => {}
             (level, provenance) => panic!("{provenance:?} at level {level}"),
         }
@@ -65,6 +69,11 @@ async fn without_security() {
 #[tokio::test]
 async fn over_tls() {
     converse(SecurityLevel::Tls).await;
+}
+
+#[tokio::test]
+async fn with_every_message_signed() {
+    converse(SecurityLevel::Signed).await;
 }
 
 #[tokio::test]

@@ -8,5 +8,6 @@ mod conformance;
 mod conversation;
 mod departed;
 mod flow_and_movement;
+mod leaving;
 #[path = "../support/mod.rs"]
 mod support;

@@ -169,6 +169,7 @@ impl Platform {
         let security = match self.level {
             SecurityLevel::None => MeshSecurity::None,
             SecurityLevel::Tls => MeshSecurity::Tls(security()),
+            SecurityLevel::Signed => MeshSecurity::Signed(security()),
             _ => MeshSecurity::Auth(security()),
         };
         let config = BusConfig::new(self.authority.platform.clone());

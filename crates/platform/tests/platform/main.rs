@@ -56,6 +56,15 @@ async fn hear(agent: &mut AgentHandle) -> String {
     message.content_text().unwrap_or_default().into_owned()
 }
 
+/// Puts a platform's first manifest in force.
+fn first(manifest: Manifest) -> ask::Apply {
+    ask::Apply {
+        wanted: Box::new(manifest),
+        agreed: None,
+        grace: 0,
+    }
+}
+
 #[tokio::test]
 async fn certified_agents_on_two_nodes_talk_at_every_level() {
     for level in [SecurityLevel::None, SecurityLevel::Tls, SecurityLevel::Auth] {
@@ -162,12 +171,7 @@ async fn programs_are_started_logged_restarted_and_killed() {
         replicas = 2
     "#;
     let manifest = Manifest::parse("platform.toml", text, directory.path()).unwrap();
-    operator
-        .ask(ask::Start {
-            agents: manifest.agents,
-        })
-        .await
-        .unwrap();
+    operator.ask(first(manifest)).await.unwrap();
     let find = |agents: &[AgentStatus], name: &str| {
         agents
             .iter()
@@ -410,12 +414,7 @@ async fn a_dead_nodes_agents_are_revoked_and_it_may_come_back() {
         replicas = 2
     "#;
     let manifest = Manifest::parse("platform.toml", text, directory.path()).unwrap();
-    operator
-        .ask(ask::Start {
-            agents: manifest.agents,
-        })
-        .await
-        .unwrap();
+    operator.ask(first(manifest)).await.unwrap();
     let agents = operator
         .until("both run", |agents| agents.iter().all(|a| a.pid.is_some()))
         .await;

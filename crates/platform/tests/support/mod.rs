@@ -52,6 +52,7 @@ impl Operator {
     pub(crate) async fn ticket(&self, agent: &str, node: Option<&str>) -> String {
         let request = ask::Ticket {
             agent: agent.to_owned(),
+            others: Vec::new(),
             node: node.map(str::to_owned),
             lifetime: 600,
         };
@@ -96,6 +97,8 @@ pub(crate) fn config(directory: &Path, level: SecurityLevel) -> MasterConfig {
         address: HERE,
         port: 0,
         enrolment_port: 0,
+        metrics: None,
+        accept_clock: false,
     }
 }
 
@@ -111,6 +114,7 @@ pub(crate) fn node_config(directory: &Path, name: &str, token: Option<Token>) ->
             hidden: Vec::new(),
             slots: SLOTS,
         },
+        metrics: None,
     }
 }
 

@@ -5,7 +5,7 @@ use sealbus_seal::tls::ExpectedPeer;
 use sealbus_seal::{Fingerprint, PlatformName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::{AttachError, PATIENCE, handover};
@@ -13,6 +13,7 @@ use sealbus_control::attachment::{AttachmentNotice, Welcome, ask};
 use sealbus_control::clock::now;
 use sealbus_control::host::Command;
 use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME};
+use sealbus_control::traffic::{ProcessAnswer, ProcessRequest};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_enrolment::{ATTACHMENT, connect};
 
@@ -97,9 +98,16 @@ impl Link {
                     Ok(notice) => self.obey(notice).await,
                     Err(fault) => tracing::warn!(%fault, "a notice of the node"),
                 },
-                Some(Incoming::Call { answer, .. }) => {
-                    let fault = Fault::new(FaultCode::BadRequest, "a process answers no requests");
-                    answer.send(Err::<(), _>(fault)).await;
+                Some(Incoming::Call { body, answer }) => {
+                    let asked = Incoming::parse(&body);
+                    let commands = self.commands.clone();
+                    tokio::spawn(async move {
+                        let result = match asked {
+                            Ok(request) => answer_node(request, &commands).await,
+                            Err(fault) => Err(fault),
+                        };
+                        answer.send(result).await;
+                    });
                 }
                 None => {
                     return match (&mut self.open.driving).await {
@@ -165,6 +173,19 @@ impl Link {
             }
         }
     }
+}
+
+/// Has the process answer its node.
+async fn answer_node(
+    request: ProcessRequest,
+    commands: &mpsc::Sender<Command>,
+) -> Result<ProcessAnswer, Fault> {
+    let ProcessRequest::Observe { watch } = request;
+    let (answer, seen) = oneshot::channel();
+    let leaving = || Fault::new(FaultCode::Unavailable, "the process is leaving");
+    let told = commands.send(Command::Observe { watch, answer }).await;
+    told.map_err(|_| leaving())?;
+    Ok(seen.await.map_err(|_| leaving())?.into())
 }
 
 async fn attach(way: &Way, ticket: String) -> Result<(Open, Box<Welcome>), AttachError> {

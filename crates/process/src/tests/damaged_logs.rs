@@ -5,8 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sealbus_channels::frame::Replay;
-use sealbus_channels::{ChannelPath, Channels, DamagedLog, Subscription};
+use sealbus_channels::{ChannelPath, Channels, DamagedLog, Replay, Subscription};
 use sealbus_journal::Retention;
 
 use super::killable::{LONG, Life, NODE, Node, durable, next, text};

@@ -157,10 +157,10 @@ async fn a_durable_subscription_goes_on_where_it_stopped() {
     }
     // Another durable subscription begins now. Others begin where they want.
     let mut late = ben.subscribe("/news", |options| {
-        options.replay = sealbus_channels::frame::Replay::Last(2);
+        options.replay = sealbus_channels::Replay::Last(2);
     });
     let mut whole = ben.subscribe("/*", |options| {
-        options.replay = sealbus_channels::frame::Replay::From(1);
+        options.replay = sealbus_channels::Replay::From(1);
         options.filter = "content != '2'".to_owned();
     });
     assert_eq!(text(&next(&mut late).await), "3");
@@ -241,7 +241,7 @@ async fn filters_that_cannot_be_evaluated_for_kept_events_are_counted() {
     publish("dear", Some(12)).await;
     publish("cheap", Some(7)).await;
     let mut offers = ben.subscribe("/offers", |options| {
-        options.replay = sealbus_channels::frame::Replay::From(1);
+        options.replay = sealbus_channels::Replay::From(1);
         options.filter = "properties.price < 10".to_owned();
     });
     assert_eq!(text(&next(&mut offers).await), "cheap");
@@ -280,7 +280,7 @@ async fn kept_events_are_read_in_their_time() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let mut news = ben.subscribe("/news", |options| {
-        options.replay = sealbus_channels::frame::Replay::From(1);
+        options.replay = sealbus_channels::Replay::From(1);
     });
     let mut seen = [text(&next(&mut news).await), text(&next(&mut news).await)];
     seen.sort();

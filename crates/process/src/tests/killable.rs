@@ -300,6 +300,6 @@ pub(super) fn durable(name: &str) -> impl FnOnce(&mut SubscriptionOptions) {
     let name = name.to_owned();
     move |options| {
         options.durable = Some(name);
-        options.replay = sealbus_channels::frame::Replay::Resume;
+        options.replay = sealbus_channels::Replay::Resume;
     }
 }

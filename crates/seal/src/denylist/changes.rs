@@ -1,6 +1,7 @@
 //! The latest changes of a deny list: what a receiver of an older version needs.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::certificate::Serial;
 use crate::identity::Identity;
@@ -15,12 +16,18 @@ pub(super) enum Changed {
     Identity(Identity),
 }
 
+/// The changes that copies of a list share: a further change copies no more than these.
+const SHARED: usize = 128;
+
+/// Changes, each with the version that it made.
+type Part = Vec<(u64, Changed)>;
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
     /// All changes after this version are remembered.
     since: u64,
-    /// Each with the version that it made.
-    log: VecDeque<(u64, Changed)>,
+    /// In order; all but the last are full.
+    parts: VecDeque<Arc<Part>>,
 }
 
 impl Changes {
@@ -28,22 +35,57 @@ impl Changes {
     pub(super) fn after(version: u64) -> Self {
         Self {
             since: version,
-            log: VecDeque::new(),
+            parts: VecDeque::new(),
         }
     }
 
     pub(super) fn note(&mut self, version: u64, what: Changed) {
-        if self.log.len() >= REMEMBERED
-            && let Some((forgotten, _)) = self.log.pop_front()
-        {
-            self.since = forgotten;
+        match self.parts.back_mut() {
+            Some(last) if last.len() < SHARED => Arc::make_mut(last).push((version, what)),
+            _ => self.parts.push_back(Arc::new(vec![(version, what)])),
         }
-        self.log.push_back((version, what));
+        if self.parts.len() > REMEMBERED / SHARED
+            && let Some(first) = self.parts.pop_front()
+            && let Some((forgotten, _)) = first.last()
+        {
+            self.since = *forgotten;
+        }
     }
 
     /// The changes after `version`, if all of them are remembered.
     pub(super) fn since(&self, version: u64) -> Option<impl Iterator<Item = &Changed>> {
-        let first = self.log.partition_point(|(at, _)| *at <= version);
-        (version >= self.since).then(|| self.log.range(first..).map(|(_, what)| what))
+        let is_before = |part: &Arc<Part>| part.last().is_none_or(|(at, _)| *at <= version);
+        let first = self.parts.partition_point(is_before);
+        let changes = self.parts.range(first..).flat_map(|part| part.iter());
+        let after = changes.filter(move |(at, _)| *at > version);
+        (version >= self.since).then(|| after.map(|(_, what)| what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_changes_after_a_remembered_version_are_known_and_copies_share_them() {
+        let mut changes = Changes::after(7);
+        let serial = |version: u64| Serial::from_bytes(u128::from(version).to_be_bytes());
+        let last = 7 + 2 * REMEMBERED as u64;
+        for version in 8..=last {
+            let copy = changes.clone();
+            changes.note(version, Changed::Serial(serial(version)));
+            let shared = copy.parts.iter().zip(&changes.parts);
+            let copied = shared.filter(|(old, new)| !Arc::ptr_eq(old, new));
+            assert!(copied.count() <= 1 || changes.since > copy.since);
+        }
+        assert!(changes.since(changes.since - 1).is_none());
+        assert!(last - changes.since >= (REMEMBERED - SHARED) as u64);
+        for version in [changes.since, last - 200, last - 1, last, last + 1] {
+            let found: Vec<&Changed> = changes.since(version).unwrap().collect();
+            let expected: Vec<Changed> = (version + 1..=last)
+                .map(|version| Changed::Serial(serial(version)))
+                .collect();
+            assert!(found.into_iter().eq(&expected), "{version}");
+        }
     }
 }

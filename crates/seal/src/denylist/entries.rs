@@ -2,14 +2,16 @@
 //! touches.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
 use std::sync::{Arc, OnceLock};
 
 use super::Denial;
+use crate::Hash;
 use crate::certificate::Serial;
-use crate::log::Hash;
+use crate::identity::Identity;
 use crate::timestamp::Timestamp;
 
-/// The pages of serial numbers. A full list has about a hundred entries on each.
+/// The pages of serial numbers, and those of identities. A full list has about a hundred serial numbers on each.
 pub(super) const PAGES: usize = 1024;
 
 /// A denial, and how long the list holds it.
@@ -19,17 +21,22 @@ pub(super) struct Entry {
     pub(super) forget_after: Timestamp,
 }
 
+/// A key of an entry, which always lies on the same page.
+pub(super) trait Paged: Ord + Clone {
+    fn page(&self) -> usize;
+}
+
 /// Entries with their digest, which is computed once.
 #[derive(Clone, Debug)]
-pub(super) struct Page<K, V> {
+struct Page<K, V> {
     entries: BTreeMap<K, V>,
     digest: OnceLock<Hash>,
 }
 
-/// Denied serial numbers.
+/// Entries by serial number, or by identity.
 #[derive(Clone, Debug)]
-pub(super) struct Serials {
-    pages: Vec<Arc<Page<Serial, Entry>>>,
+pub(super) struct Pages<K, V> {
+    pages: Vec<Arc<Page<K, V>>>,
     count: usize,
 }
 
@@ -41,82 +48,66 @@ impl Entry {
     }
 }
 
-impl<K: Ord, V> Page<K, V> {
-    pub(super) fn entries(&self) -> &BTreeMap<K, V> {
-        &self.entries
-    }
-
-    pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
-        self.digest = OnceLock::new();
-        self.entries.insert(key, value)
-    }
-
-    pub(super) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) {
-        self.digest = OnceLock::new();
-        self.entries.retain(|_, value| keep(value));
-    }
-
-    pub(super) fn digest(&self, encode: impl Fn(&K, &V, &mut Vec<u8>)) -> Hash {
-        *self.digest.get_or_init(|| {
-            let mut encoded = Vec::with_capacity(self.entries.len() * 33);
-            for (key, value) in &self.entries {
-                encode(key, value, &mut encoded);
-            }
-            crate::sha256(&[&encoded])
-        })
-    }
-}
-
-impl<K, V> Default for Page<K, V> {
-    fn default() -> Self {
-        Self {
-            entries: BTreeMap::new(),
-            digest: OnceLock::new(),
-        }
-    }
-}
-
-impl Serials {
+impl<K: Paged, V: Clone> Pages<K, V> {
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    pub(super) fn get(&self, serial: &Serial) -> Option<&Entry> {
-        self.pages[page_of(serial)].entries.get(serial)
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        // Most lists deny no identity: there is nothing to look for.
+        if self.count == 0 {
+            return None;
+        }
+        self.pages[key.page()].entries.get(key)
     }
 
-    pub(super) fn insert(&mut self, serial: Serial, entry: Entry) {
-        let page = Arc::make_mut(&mut self.pages[page_of(&serial)]);
-        self.count += usize::from(page.insert(serial, entry).is_none());
+    pub(super) fn insert(&mut self, key: K, value: V) {
+        let page = Arc::make_mut(&mut self.pages[key.page()]);
+        page.digest = OnceLock::new();
+        self.count += usize::from(page.entries.insert(key, value).is_none());
     }
 
-    /// Forgets the entries that nobody needs at `time`.
-    pub(super) fn forget(&mut self, time: Timestamp) {
-        let is_over = |entry: &Entry| entry.forget_after < time;
+    /// Forgets the entries that are over.
+    pub(super) fn forget(&mut self, is_over: impl Fn(&V) -> bool) {
         for page in &mut self.pages {
-            if page.entries.values().any(is_over) {
+            if page.entries.values().any(&is_over) {
                 let before = page.entries.len();
                 let page = Arc::make_mut(page);
-                page.retain(|entry| !is_over(entry));
+                page.digest = OnceLock::new();
+                page.entries.retain(|_, value| !is_over(value));
                 self.count -= before - page.entries.len();
             }
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Serial, &Entry)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.pages.iter().flat_map(|page| &page.entries)
     }
 
-    /// The digests of all pages, in order.
-    pub(super) fn digests(&self) -> impl Iterator<Item = Hash> + '_ {
-        self.pages.iter().map(|page| page.digest(encode_serial))
+    /// The digests of all pages, in order. `encode` appends the bytes of an entry.
+    pub(super) fn digests(
+        &self,
+        encode: impl Fn(&K, &V, &mut Vec<u8>),
+    ) -> impl Iterator<Item = Hash> {
+        self.pages.iter().map(move |page| {
+            *page.digest.get_or_init(|| {
+                let mut encoded = Vec::with_capacity(page.entries.len() * 33);
+                for (key, value) in &page.entries {
+                    encode(key, value, &mut encoded);
+                }
+                crate::sha256(&[&encoded])
+            })
+        })
     }
 }
 
-impl Default for Serials {
+impl<K, V> Default for Pages<K, V> {
     fn default() -> Self {
         // All empty pages share one digest.
-        let empty = Arc::new(Page::default());
+        let empty = Arc::new(Page {
+            entries: BTreeMap::new(),
+            digest: OnceLock::new(),
+        });
         Self {
             pages: vec![empty; PAGES],
             count: 0,
@@ -130,7 +121,28 @@ pub(super) fn encode_serial(serial: &Serial, entry: &Entry, out: &mut Vec<u8>) {
 }
 
 /// Serial numbers are random, so their last bits spread them evenly.
-fn page_of(serial: &Serial) -> usize {
-    let bytes = serial.as_bytes();
-    usize::from(u16::from_be_bytes([bytes[14], bytes[15]])) % PAGES
+impl Paged for Serial {
+    fn page(&self) -> usize {
+        let bytes = self.as_bytes();
+        usize::from(u16::from_be_bytes([bytes[14], bytes[15]])) % PAGES
+    }
+}
+
+/// The page is chosen by FNV-1a over the identity's text. Authority and receivers must agree on it.
+impl Paged for Identity {
+    fn page(&self) -> usize {
+        struct Fnv(u64);
+        impl fmt::Write for Fnv {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                for byte in text.bytes() {
+                    self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+                }
+                Ok(())
+            }
+        }
+        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+        // Writing to it does not fail.
+        let _ = write!(hash, "{self}");
+        (hash.0 % PAGES as u64) as usize
+    }
 }

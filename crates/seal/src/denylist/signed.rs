@@ -18,11 +18,11 @@ use super::{
     Denial, DeniedIdentity, DenyList, DenyListError, MAX_ENTRIES, MAX_SIGNED_LENGTH, Reason,
     encode_identity,
 };
+use crate::Hash;
 use crate::authority::IssuingAuthority;
 use crate::certificate::{Certificate, CertificateChain, Serial};
 use crate::identity::Identity;
 use crate::key::Signature;
-use crate::log::Hash;
 use crate::timestamp::Timestamp;
 use crate::verify_error::VerifyError;
 
@@ -70,7 +70,7 @@ impl DenyList {
         authority.chain().encode(&mut head);
         head.extend_from_slice(&self.version.to_be_bytes());
         head.extend_from_slice(&self.forgotten.as_unix_seconds().to_be_bytes());
-        for count in [self.serials.len(), self.identities.entries().len()] {
+        for count in [self.serials.len(), self.identities.len()] {
             head.extend_from_slice(&(count as u32).to_be_bytes());
         }
         head.extend_from_slice(&self.digest());
@@ -87,7 +87,7 @@ impl SignedDenyList {
     /// The whole list.
     pub fn whole(&self) -> Vec<u8> {
         let list = &self.list;
-        self.encode(0, list.serials.iter(), list.identities.entries().iter())
+        self.encode(0, list.serials.iter(), list.identities.iter())
     }
 
     /// The changes since an older version, or the whole list if not all of them are known. Only the authority's own list
@@ -104,7 +104,7 @@ impl SignedDenyList {
             Changed::Identity(_) => None,
         });
         let identities = changed.iter().filter_map(|changed| match changed {
-            Changed::Identity(identity) => list.identities.entries().get_key_value(identity),
+            Changed::Identity(identity) => Some((identity, list.identities.get(identity)?)),
             Changed::Serial(_) => None,
         });
         self.encode(version, serials, identities)
@@ -223,9 +223,14 @@ impl<'r> ReceivedDenyList<'r> {
         self.version
     }
 
+    /// Whether these are all entries, and not changes to an older list.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.since == 0
+    }
+
     /// Whether these are the entries of another list.
     pub(crate) fn holds(&self, list: &DenyList) -> bool {
-        let counts = (list.serials.len(), list.identities.entries().len());
+        let counts = (list.serials.len(), list.identities.len());
         counts == self.counts && list.digest() == self.digest
     }
 
@@ -250,16 +255,16 @@ impl<'r> ReceivedDenyList<'r> {
         for (serial, entry) in &self.serials {
             list.serials.insert(*serial, *entry);
         }
-        if !self.identities.is_empty() {
-            let identities = Arc::make_mut(&mut list.identities);
-            for (identity, denied) in &self.identities {
-                identities.insert(identity.clone(), *denied);
-            }
+        for (identity, denied) in &self.identities {
+            list.identities.insert(identity.clone(), *denied);
         }
-        list.forget(self.forgotten);
-        list.forgotten = self.forgotten;
+        // An authority makes no entry that is over. Only when it forgets some are all looked at.
+        if list.forgotten != self.forgotten {
+            list.forget(self.forgotten);
+            list.forgotten = self.forgotten;
+        }
         list.version = self.version;
-        list.changes = Arc::new(Changes::after(self.version));
+        list.changes = Changes::after(self.version);
         if !self.holds(&list) {
             return Err(DenyListError::Diverged {
                 authority: self.authority,

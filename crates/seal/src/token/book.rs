@@ -27,7 +27,7 @@ pub struct TokenEntry {
 
 /// The tokens that a platform has made. Each can be redeemed once, in time, by the user it was made for.
 ///
-/// The book is a state machine without I/O: store [`TokenBook::entries`] after every change.
+/// The book is a state machine without I/O: store the [entry](TokenBook::entry) of each changed hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenBook {
     entries: HashMap<SecretHash, TokenEntry>,
@@ -46,12 +46,13 @@ impl TokenBook {
         }
     }
 
-    /// All entries, in no order, for storing.
-    pub fn entries(&self) -> impl Iterator<Item = (&SecretHash, &TokenEntry)> {
-        self.entries.iter()
+    /// The entry under a hash, for storing.
+    pub fn entry(&self, hash: &SecretHash) -> Option<&TokenEntry> {
+        self.entries.get(hash)
     }
 
-    /// Enters a token that is valid for `lifetime`. Returns the hash under which the token is kept.
+    /// Enters a token that is valid for `lifetime`. Returns the hash under which the token is kept. Tokens that were spent
+    /// or expired long ago are [forgotten](Self::forget).
     pub fn enter(
         &mut self,
         token: &Token,
@@ -94,21 +95,19 @@ impl TokenBook {
         Ok(hash)
     }
 
-    /// Spends the token with this secret for `name`. Each token can be spent once.
+    /// Checks whether the token with this secret could be spent for `name`, or, without a name, for some name. The token
+    /// stays as it is.
     ///
     /// The secret is looked up by its hash, so the time that this takes reveals nothing about the kept secrets.
-    pub fn redeem(
-        &mut self,
+    pub fn check(
+        &self,
         purpose: Purpose,
         secret: &Secret,
-        name: &Name,
+        name: Option<&Name>,
         now: Timestamp,
     ) -> Result<SecretHash, TokenError> {
         let hash = secret.hash();
-        let entry = self
-            .entries
-            .get_mut(&hash)
-            .ok_or(TokenError::Unknown(purpose))?;
+        let entry = self.entry(&hash).ok_or(TokenError::Unknown(purpose))?;
         if entry.purpose != purpose {
             return Err(TokenError::WrongPurpose {
                 expected: purpose,
@@ -128,15 +127,30 @@ impl TokenBook {
                 at: entry.expires,
             });
         }
-        match &entry.name {
-            Some(expected) if expected != name => {
-                return Err(TokenError::WrongName {
-                    purpose,
-                    expected: expected.clone(),
-                    found: name.clone(),
-                });
-            }
-            _ => entry.redeemed = Some((now, name.clone())),
+        match (&entry.name, name) {
+            (Some(expected), Some(found)) if expected != found => Err(TokenError::WrongName {
+                purpose,
+                expected: expected.clone(),
+                found: found.clone(),
+            }),
+            _ => Ok(hash),
+        }
+    }
+
+    /// Spends the token with this secret for `name`. Each token can be spent once.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn redeem(
+        &mut self,
+        purpose: Purpose,
+        secret: &Secret,
+        name: &Name,
+        now: Timestamp,
+    ) -> Result<SecretHash, TokenError> {
+        let hash = self.check(purpose, secret, Some(name), now)?;
+        if let Some(entry) = self.entries.get_mut(&hash) {
+            entry.redeemed = Some((now, name.clone()));
         }
         Ok(hash)
     }
@@ -149,13 +163,13 @@ impl TokenBook {
         }
     }
 
-    /// Forgets tokens that were spent or expired long ago. Returns whether any was forgotten.
-    pub fn forget(&mut self, now: Timestamp) -> bool {
-        let before = self.entries.len();
-        self.entries.retain(|_, entry| {
+    /// Forgets tokens that were spent or expired long ago. Returns their hashes.
+    pub fn forget(&mut self, now: Timestamp) -> Vec<SecretHash> {
+        let is_over = |entry: &TokenEntry| {
             let over = entry.redeemed.as_ref().map_or(entry.expires, |(at, _)| *at);
-            over.plus(MEMORY) >= now
-        });
-        self.entries.len() < before
+            over.plus(MEMORY) < now
+        };
+        let over = self.entries.extract_if(|_, entry| is_over(entry));
+        over.map(|(hash, _)| hash).collect()
     }
 }

@@ -46,7 +46,7 @@ mod sl;
 
 use std::borrow::Cow;
 
-use sealbus_fipa::{AclMessage, AclMessageRef, Content, Expression, Limits};
+use sealbus_fipa::{AclMessage, AclMessageRef, Content, Expression, Limits, Performative};
 
 pub use json::Json;
 #[cfg(feature = "protobuf")]
@@ -103,6 +103,23 @@ impl WrittenBody {
         }
         message.content = Some(self.content);
         message.language = language;
+    }
+
+    /// The answer to a message that says this. Content in no declared language is in that of the message, except where
+    /// programs alone write: no text becomes JSON, protobuf or plain bytes because the question was.
+    pub fn answer(self, message: &AclMessageRef<'_>, performative: Performative) -> AclMessage {
+        let mut answer = message.create_reply(performative);
+        let asked_in = answer.language.as_ref().and_then(Expression::as_str);
+        let is_written_by_programs = asked_in.is_some_and(|asked_in| {
+            let written = [JSON, PROTOBUF, BYTES];
+            written.iter().any(|it| is_language(asked_in, it))
+        });
+        if self.language.is_none() && !is_written_by_programs {
+            answer.content = Some(self.content);
+        } else {
+            self.put_into(&mut answer);
+        }
+        answer
     }
 }
 
@@ -246,15 +263,17 @@ impl Body for Vec<u8> {
     }
 }
 
-/// The content of a message in this language. Parameters such as `charset` after a semicolon are not compared.
+/// The content of a message in this language.
 fn content_in<'a>(
     message: &AclMessageRef<'a>,
     language: &'static str,
 ) -> Result<Cow<'a, [u8]>, BodyError> {
     if let Some(found) = message.language() {
         let text = found.text();
-        let name = text.as_deref().and_then(|text| text.split(';').next());
-        if !name.is_some_and(|name| is_language(name.trim(), language)) {
+        if !text
+            .as_deref()
+            .is_some_and(|text| is_language(text, language))
+        {
             return Err(BodyError::Language {
                 expected: language,
                 found: text.map_or_else(|| "no text".to_owned(), |text| shortened(&text)),
@@ -264,7 +283,9 @@ fn content_in<'a>(
     message.content_bytes().ok_or(BodyError::Missing)
 }
 
-fn is_language(name: &str, language: &str) -> bool {
+/// Whether a message's language is this one. Parameters such as `charset` after a semicolon are not compared.
+fn is_language(found: &str, language: &str) -> bool {
+    let name = found.split(';').next().unwrap_or(found).trim();
     // FIPA has three smaller profiles of SL.
     let base = match language {
         SL => name.strip_suffix(['0', '1', '2']).unwrap_or(name),

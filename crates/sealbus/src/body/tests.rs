@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use sealbus_fipa::{AclMessage, Expression, Performative};
 use serde::{Deserialize, Serialize};
 
-use super::{Body, BodyError, Json, LIMITS, WithBody};
+use super::{BYTES, Body, BodyError, JSON, Json, LIMITS, PROTOBUF, SL, WithBody, WrittenBody};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Bid {
@@ -36,6 +36,26 @@ fn json_comes_back_with_its_language() {
         .unwrap();
     assert_eq!(message.language, Some(Expression::from("application/json")));
     assert_eq!(message.body::<Json<Bids>>().unwrap(), Json(bids));
+}
+
+#[test]
+fn a_text_answers_a_typed_body_in_no_language() {
+    let answer = |language: &str, said: WrittenBody| {
+        let question = inform("?").with_language(language).with_ontology("trade");
+        let answer = said.answer(&question.view(), Performative::Inform);
+        (answer.language, answer.ontology)
+    };
+    let text = || WrittenBody::from("seven");
+    for language in ["application/json; charset=utf-8", PROTOBUF, BYTES] {
+        assert_eq!(answer(language, text()), (None, None), "{language}");
+    }
+    let same = |language: &str| (Some(language.into()), Some("trade".into()));
+    for language in ["fipa-sl0", "prolog"] {
+        assert_eq!(answer(language, text()), same(language));
+    }
+    let number = || Json(7).write().unwrap();
+    assert_eq!(answer(JSON, number()), same(JSON));
+    assert_eq!(answer(SL, number()), (Some(JSON.into()), None));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Channels: agents talk about a subject without knowing who listens.
 
+mod last;
 mod replies;
 mod subscription;
 
@@ -10,13 +11,14 @@ use sealbus_bus::{NotKept, Outbox};
 use sealbus_channels::Channels;
 use sealbus_fipa::AclMessage;
 
+pub use last::LastEvents;
 pub use replies::{ChannelAnswers, ChannelReplies};
-pub use sealbus_channels::frame::Replay;
 pub use sealbus_channels::{
     AddressError, ChannelAddress, ChannelFilter, ChannelHeader, ChannelPath, ChannelPattern,
-    DamagedLog, Ended, FilterError, FlowPolicy, LogPlace, LogRetention, Mechanism, Moment,
-    PathError, Persistence, Priority, PublishError, Qos, QosError, QosOverride, QueueCounters,
-    QueueLimits, Reach, Reliability, RequestOptions, SubscribeError, Time, UnavailableQos,
+    DamagedLog, Ended, EventKey, FilterError, FlowPolicy, LastError, LogPlace, LogRetention,
+    Mechanism, Moment, PathError, Persistence, Priority, PublishError, Qos, QosError, QosOverride,
+    QueueCounters, QueueLimits, Reach, Reliability, Replay, RequestOptions, SubscribeError, Time,
+    UnavailableQos,
 };
 pub use subscription::{ChannelEvent, ChannelSubscription, Subscribing};
 
@@ -38,7 +40,7 @@ pub enum ChannelError {
     Unavailable(#[from] UnavailableQos),
 }
 
-/// A channel as an agent uses it, made by [`Context::channel`](crate::Context::channel).
+/// A channel as an agent uses it, made by [`Voice::channel`](crate::Voice::channel).
 ///
 /// The channel sends in the agent's name until the agent leaves. It may be cloned and handed to other tasks.
 ///
@@ -68,7 +70,7 @@ impl Channel {
     /// Opens the channel with this path or address, for the agent of `outbox` on this platform.
     ///
     /// # Errors
-    /// As [`Context::channel`](crate::Context::channel).
+    /// As [`Voice::channel`](crate::Voice::channel).
     pub fn open(outbox: Arc<Outbox>, platform: &str, address: &str) -> Result<Self, ChannelError> {
         let channels = Channels::of(outbox.bus());
         let (path, qos, agent) = if address.starts_with('/') {
@@ -228,6 +230,24 @@ impl Channel {
             .request(&self.outbox, &self.path, &qos, message, options)
             .await?;
         Ok(ChannelReplies::new(replies))
+    }
+
+    /// Asks all nodes for the last event of each value of a key, such as `properties.sensor`, among the events that this
+    /// channel keeps and that fulfil a [filter](super::channel::ChannelFilter) (empty: every event). Waits for `within` at
+    /// most. A [subscription](Subscribing::since) with [`Replay::LastPerKey`] begins with the same events.
+    ///
+    /// # Errors
+    /// [`LastError`]: among others, if the channel is transient and keeps nothing.
+    pub async fn last(
+        &self,
+        key: &EventKey,
+        filter: &str,
+        within: Duration,
+    ) -> Result<LastEvents, LastError> {
+        let last = self
+            .channels
+            .last(&self.outbox, &self.path, &self.qos, key, filter, within);
+        Ok(last.await?.into())
     }
 
     /// Sets the retention of this channel, if it is persistent, on an embedded platform. On other platforms the

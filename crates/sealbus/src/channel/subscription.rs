@@ -13,6 +13,7 @@ use super::{
     ChannelHeader, ChannelPath, ChannelPattern, DamagedLog, Ended, FlowPolicy, Mechanism,
     PublishError, QueueCounters, QueueLimits, Replay, SubscribeError,
 };
+use crate::body::WrittenBody;
 use crate::message::Message;
 
 /// A subscription in the making. By default it takes all events and directed messages of its channels.
@@ -172,7 +173,8 @@ impl ChannelSubscription {
         performative: Performative,
         content: impl Into<Content>,
     ) -> Result<(), PublishError> {
-        let reply = request.create_reply(performative).with_content(content);
+        let content: Content = content.into();
+        let reply = WrittenBody::from(content).answer(&request.view(), performative);
         self.answer_with(request, reply).await
     }
 

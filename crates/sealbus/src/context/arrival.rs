@@ -8,6 +8,9 @@ use sealbus_process::AgentHandle;
 
 use crate::channel::{ChannelEvent, ChannelSubscription};
 use crate::filter::Filter;
+use crate::handler::Handlers;
+use crate::labour::Labour;
+use crate::tool::Tools;
 
 pub(super) enum Arrival {
     Mail(Option<ReceivedMessage>),
@@ -18,13 +21,42 @@ pub(super) enum Arrival {
 pub(super) async fn arrival(
     handle: &mut AgentHandle,
     listening: &mut Vec<(u64, ChannelSubscription)>,
+    beside: Beside<'_>,
 ) -> Arrival {
     if listening.is_empty() {
-        return Arrival::Mail(handle.receive().await);
+        return Arrival::Mail(mail(handle, beside).await);
     }
     tokio::select! {
-        received = handle.receive() => Arrival::Mail(received),
+        received = mail(handle, beside) => Arrival::Mail(received),
         event = poll_fn(|waiting| poll_events(listening, waiting)) => Arrival::Event(Box::new(event)),
+    }
+}
+
+/// What takes messages beside the hooks.
+#[derive(Clone, Copy)]
+pub(super) struct Beside<'a> {
+    pub(super) tools: &'a Tools,
+    pub(super) handlers: &'a Handlers,
+    pub(super) labour: &'a Labour,
+}
+
+/// The next message, except those for a tool or a handler that has no room for them.
+async fn mail(handle: &mut AgentHandle, beside: Beside<'_>) -> Option<ReceivedMessage> {
+    let Beside {
+        tools,
+        handlers,
+        labour,
+    } = beside;
+    if tools.is_empty() && handlers.is_empty() {
+        return handle.receive().await;
+    }
+    loop {
+        let has_room = |it: &ReceivedMessage| !tools.is_waiting(it) && !handlers.is_waiting(it);
+        tokio::select! {
+            biased;
+            () = labour.room() => {}
+            received = handle.mailbox().receive_matching(has_room) => return received,
+        }
     }
 }
 

@@ -4,23 +4,31 @@ mod arrival;
 mod error;
 mod voice;
 
+use std::future::Future;
+use std::ops::Deref;
 use std::time::Duration;
 
-use sealbus_bus::{Delivery, ReceivedMessage, SendError, TrySendError};
-use sealbus_channels::{ChannelPattern, PathError, PublishError, SubscribeError};
-use sealbus_fipa::{AclMessage, Aid, AidError, Content, Performative};
-use sealbus_process::{AgentHandle, AgentSender, Wish};
+use sealbus_bus::ReceivedMessage;
+use sealbus_channels::{PublishError, SubscribeError};
+use sealbus_fipa::management::ServiceDescription;
+use sealbus_fipa::{Content, Performative};
+use sealbus_process::{AgentHandle, Wish};
 
-use crate::channel::{Channel, ChannelError, ChannelEvent, ChannelSubscription, Subscribing};
+use crate::channel::{ChannelEvent, ChannelSubscription, Subscribing};
 use crate::crew::Crew;
 use crate::filter::Filter;
+use crate::handler::Handlers;
+use crate::labour::Labour;
 use crate::message::Message;
-use arrival::{Arrival, arrival, takes};
+use crate::supervision::{AgentResult, HandlerError};
+use crate::tool::{Tool, Tools};
+use arrival::{Arrival, Beside, arrival, takes};
 
 pub use error::{ReceiveError, RequestError};
-pub(crate) use voice::{Voice, tell};
+pub use voice::Voice;
+pub(crate) use voice::tell;
 
-/// The agent's handle to the bus, given to each of its hooks.
+/// What an agent can do, given to each of its hooks: all that a [`Voice`] can, to receive, and to leave.
 #[derive(Debug)]
 pub struct Context {
     pub(crate) handle: AgentHandle,
@@ -32,8 +40,29 @@ pub struct Context {
     next_listener: u64,
     /// How many messages and events had a handler that failed.
     failed: u64,
-    /// In teardown `receive` works again, so that an agent can still ask and get answers.
-    tearing_down: bool,
+    voice: Voice,
+    pub(crate) labour: Labour,
+    pub(crate) tools: Tools,
+    pub(crate) handlers: Handlers,
+    _dismissal: Dismissal,
+}
+
+impl Deref for Context {
+    type Target = Voice;
+
+    fn deref(&self) -> &Voice {
+        &self.voice
+    }
+}
+
+/// Ends the tasks of an agent with its context.
+#[derive(Debug)]
+struct Dismissal(Labour);
+
+impl Drop for Dismissal {
+    fn drop(&mut self) {
+        self.0.dismiss();
+    }
 }
 
 /// The event for an agent at rest, as its driver finds it.
@@ -42,116 +71,42 @@ pub(crate) enum Next {
     Event(ChannelEvent),
     Stop,
     Freeze,
+    /// A task of the agent failed.
+    Failed(HandlerError),
 }
 
 impl Context {
     pub(crate) fn new(handle: AgentHandle, crew: Crew) -> Context {
+        let voice = Voice {
+            sender: handle.sender(),
+            conversations: handle.conversations(),
+            wishes: handle.wishes(),
+            clock: crew.clock.clone(),
+            process: handle.process().clone(),
+            heeds_stop: true,
+        };
+        if let Some(interceptor) = &crew.interceptor {
+            voice.sender.intercept(interceptor.clone());
+        }
+        let labour = Labour::default();
         Context {
+            _dismissal: Dismissal(labour.clone()),
+            labour,
+            tools: Tools::default(),
+            handlers: Handlers::default(),
             handle,
             crew,
             leaving: false,
             listening: Vec::new(),
             next_listener: 0,
             failed: 0,
-            tearing_down: false,
+            voice,
         }
-    }
-
-    /// The agent's local name: `seller-1` of `seller-1@factory`.
-    pub fn name(&self) -> &str {
-        self.handle.name()
-    }
-
-    /// The agent's identifier, to which others write.
-    pub fn aid(&self) -> &Aid {
-        self.handle.aid()
-    }
-
-    /// The platform's name: `factory` of `seller-1@factory`.
-    pub fn platform(&self) -> &str {
-        self.handle.process().platform()
-    }
-
-    /// The identifier of another agent. A local name stands for an agent of this platform, `name@platform` for one of
-    /// another.
-    pub fn peer(&self, name: &str) -> Result<Aid, AidError> {
-        self.handle.process().peer(name)
-    }
-
-    /// An agent that exists on every platform.
-    pub(crate) fn system_agent(&self, name: &str) -> Aid {
-        let mut aid = self.aid().clone();
-        aid.name = format!("{name}@{}", self.platform());
-        aid
     }
 
     /// The agent below this context, for programs that count nanoseconds. Its messages come undecoded.
     pub fn handle(&mut self) -> &mut AgentHandle {
         &mut self.handle
-    }
-
-    // ----- sending
-
-    /// Sends a message to each of its receivers, and waits while one of their mailboxes is full.
-    ///
-    /// `sender` is filled in; it cannot be another agent. When this returns, the message is accepted. Then it is
-    /// delivered once and in order, or a `failure` from `ams` says which receiver did not get it and why.
-    pub async fn send(&self, message: AclMessage) -> Result<(), SendError> {
-        self.handle.send(message).await
-    }
-
-    /// Sends as `delivery` says: kept on disk for absent receivers, until an expiry, or with a receipt.
-    ///
-    /// ```no_run
-    /// # use std::time::{Duration, SystemTime};
-    /// # use sealbus::{Acknowledgement, AclMessage, AgentResult, Context, Delivery};
-    /// # async fn hook(context: &mut Context, order: AclMessage) -> AgentResult {
-    /// let delivery = Delivery::persistent()
-    ///     .until(SystemTime::now() + Duration::from_secs(3600))
-    ///     .with_receipt(Acknowledgement::ReceiverAgent);
-    /// context.send_with(order, delivery).await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn send_with(
-        &self,
-        message: AclMessage,
-        delivery: Delivery,
-    ) -> Result<(), SendError> {
-        self.handle.send_with(message, delivery).await
-    }
-
-    /// Sends without waiting. A full mailbox is an error, [`TrySendError::Full`].
-    pub fn try_send(&self, message: AclMessage) -> Result<(), TrySendError> {
-        self.handle.try_send(message)
-    }
-
-    /// Sends many messages in their order. Stops at the first error; the messages before it are sent.
-    pub async fn send_many(
-        &self,
-        messages: impl IntoIterator<Item = AclMessage>,
-    ) -> Result<(), SendError> {
-        for message in messages {
-            self.handle.send(message).await?;
-        }
-        Ok(())
-    }
-
-    /// Answers a message in its conversation. The answer goes to the agent that the message names for replies.
-    ///
-    /// For an answer with more than a content, make one with [`AclMessage::create_reply`] and [`send`](Self::send) it.
-    pub async fn reply(
-        &self,
-        message: &Message,
-        performative: Performative,
-        content: impl Into<Content>,
-    ) -> Result<(), SendError> {
-        self.send(message.create_reply(performative).with_content(content))
-            .await
-    }
-
-    /// A sender for other tasks. It writes in this agent's name until the agent leaves.
-    pub fn sender(&self) -> AgentSender {
-        self.handle.sender()
     }
 
     // ----- receiving
@@ -178,8 +133,9 @@ impl Context {
         within: Duration,
     ) -> Result<Message, ReceiveError> {
         let filter = filter.into();
+        let clock = self.clock().clone();
         let received = self.receive_matching(|received| takes(&filter, received));
-        match tokio::time::timeout(within, received).await {
+        match clock.timeout(within, received).await {
             Ok(outcome) => outcome,
             Err(_) => Err(ReceiveError::Timeout {
                 agent: self.aid().name.clone(),
@@ -200,13 +156,13 @@ impl Context {
     /// Waits until there is a message, then takes up to `most` of the messages that have come, in order.
     pub async fn receive_many(&mut self, most: usize) -> Result<Vec<Message>, ReceiveError> {
         let first = self.receive(Filter::any()).await?;
-        let mut messages = vec![first];
-        while messages.len() < most {
-            match self.try_receive(Filter::any()) {
-                Some(message) => messages.push(message),
-                None => break,
-            }
-        }
+        let mut others = Vec::new();
+        self.handle
+            .mailbox()
+            .try_recv_many(&mut others, most.saturating_sub(1));
+        let mut messages = Vec::with_capacity(1 + others.len());
+        messages.push(first);
+        messages.extend(others.into_iter().map(Message::new));
         Ok(messages)
     }
 
@@ -214,7 +170,7 @@ impl Context {
         &mut self,
         mut matches: impl FnMut(&ReceivedMessage) -> bool,
     ) -> Result<Message, ReceiveError> {
-        let received = if self.tearing_down {
+        let received = if !self.voice.heeds_stop {
             self.handle.mailbox().receive_matching(&mut matches).await
         } else {
             let wishes = self.handle.wishes();
@@ -226,6 +182,7 @@ impl Context {
                 received = self.handle.mailbox().receive_matching(&mut matches) => received,
             }
         };
+        self.voice.clock.note();
         match received {
             Some(received) => Ok(Message::new(received)),
             None => Err(ReceiveError::Closed {
@@ -234,46 +191,7 @@ impl Context {
         }
     }
 
-    /// The means to talk that a conversation takes with it.
-    pub(crate) fn voice(&self) -> Voice {
-        Voice {
-            sender: self.handle.sender(),
-            conversations: self.handle.conversations(),
-            wishes: self.handle.wishes(),
-            heeds_stop: !self.tearing_down,
-        }
-    }
-
     // ----- channels
-
-    /// Opens the channel with this path, such as `/offers/tea`, or with this address, such as
-    /// `sealbus:at-least-once,priority=7:///offers/tea/`.
-    ///
-    /// # Errors
-    /// [`ChannelError`], with the place of the fault in the text, or with everything that the platform's transport
-    /// cannot provide.
-    pub fn channel(&self, address: &str) -> Result<Channel, ChannelError> {
-        Channel::open(self.handle.outbox().clone(), self.platform(), address)
-    }
-
-    /// Begins a subscription to all channels of a pattern. In a pattern `*` stands for one level and `**` for the rest.
-    ///
-    /// ```no_run
-    /// # use sealbus::{AgentResult, Context};
-    /// # async fn hook(context: &mut Context) -> AgentResult {
-    /// let mut cheap = context.subscribe("/offers/**")?.filter("properties.price < 10").open()?;
-    /// while let Some(offer) = cheap.next().await {
-    ///     println!("{} on {}: {}", offer.sender_name(), offer.channel(), offer.text()?);
-    /// }
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// If the text is not a pattern.
-    pub fn subscribe(&self, pattern: &str) -> Result<Subscribing, PathError> {
-        let pattern = ChannelPattern::new(pattern)?;
-        Ok(Subscribing::new(self.handle.outbox().clone(), pattern))
-    }
 
     /// Subscribes, and from now on gives the events to [`Agent::on_event`](crate::Agent::on_event) and the requests to [`Agent::on_question`](crate::Agent::on_question).
     ///
@@ -324,6 +242,59 @@ impl Context {
         found.map(|(_, subscription)| subscription)
     }
 
+    // ----- beside the hooks
+
+    /// From now on gives the messages that `takes` describes to a handler beside the hooks, and not to
+    /// [`on_message`](crate::Agent::on_message). Up to `concurrency` messages are handled at a time; further ones wait in
+    /// the mailbox. Of several handlers the first that takes a message gets it.
+    ///
+    /// An error is answered as one of `on_message` is. An agent that leaves, moves or is restarted waits a moment for
+    /// its handlers and cuts off those that take longer; who wrote learns it by a `failure`. Handlers end then: begin them
+    /// in `setup` and `restore`.
+    ///
+    /// ```no_run
+    /// # use sealbus::{Agent, AgentResult, Context, Message, Performative, Voice};
+    /// # struct Seller;
+    /// impl Agent for Seller {
+    ///     async fn setup(&mut self, context: &mut Context) -> AgentResult {
+    ///         context.on(Performative::Cfp, 8, sell);
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// async fn sell(voice: Voice, call: Message) -> AgentResult {
+    ///     let mut sale = voice.participate(&call)?;
+    ///     sale.answer(Performative::Propose, "12 euros").await?;
+    ///     if let Some(decision) = sale.next().await?
+    ///         && decision.performative == Performative::AcceptProposal
+    ///     {
+    ///         sale.answer(Performative::Inform, "ten boxes").await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn on<F, W>(&mut self, takes: impl Into<Filter>, concurrency: usize, handler: F)
+    where
+        F: Fn(Voice, Message) -> W + Send + Sync + 'static,
+        W: Future<Output = AgentResult> + Send + 'static,
+    {
+        self.handlers.add(takes.into(), concurrency, handler);
+    }
+
+    /// Makes a tool a service of this agent: from now on requests for it go to the tool, and not to
+    /// [`on_message`](crate::Agent::on_message). They are served in tasks beside the hooks, and taken up between two hooks. If the
+    /// agent has several tools, the ontology of a request names the one it is for.
+    ///
+    /// Tools end when the agent leaves, moves or is restarted: offer them in `setup` and `restore`.
+    pub fn offer(&mut self, tool: Tool) {
+        self.tools.offer(tool);
+    }
+
+    /// The entries of the tools in the DF: `context.df().register(context.services()).await?`.
+    pub fn services(&self) -> Vec<ServiceDescription> {
+        self.tools.services()
+    }
+
     // ----- living and leaving
 
     /// Leaves after this hook. `teardown` comes next, then the agent is gone.
@@ -348,17 +319,13 @@ impl Context {
         self.failed += 1;
     }
 
-    /// Sends a last word, without waiting.
-    pub(crate) fn tell(&self, message: AclMessage) {
-        tell(&self.handle.sender(), message);
-    }
-
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving
     }
 
     pub(crate) fn begin_teardown(&mut self) {
-        self.tearing_down = true;
+        // `receive` works again, so that the agent can still ask and get answers.
+        self.voice.heeds_stop = false;
     }
 
     /// The hooks have dealt with their events.
@@ -377,18 +344,37 @@ impl Context {
     /// Waits for the next event for the agent at rest.
     pub(crate) async fn next(&mut self) -> Next {
         let wishes = self.handle.wishes();
-        let arrived = tokio::select! {
-            biased;
-            wish = wishes.wished() => match wish {
-                Wish::Stop => return Next::Stop,
-                Wish::Freeze => return Next::Freeze,
-            },
-            arrived = arrival(&mut self.handle, &mut self.listening) => arrived,
-        };
-        match arrived {
-            Arrival::Mail(Some(received)) => Next::Message(Message::new(received)),
-            Arrival::Mail(None) => Next::Stop,
-            Arrival::Event(event) => Next::Event(*event),
+        loop {
+            let beside = Beside {
+                tools: &self.tools,
+                handlers: &self.handlers,
+                labour: &self.labour,
+            };
+            let arrived = tokio::select! {
+                biased;
+                wish = wishes.wished() => match wish {
+                    Wish::Stop => return Next::Stop,
+                    Wish::Freeze => return Next::Freeze,
+                },
+                failed = self.labour.next_error() => return Next::Failed(failed),
+                arrived = arrival(&mut self.handle, &mut self.listening, beside) => arrived,
+            };
+            self.voice.clock.note();
+            match arrived {
+                Arrival::Mail(Some(received)) => {
+                    let mailbox = self.handle.mailbox();
+                    let left = self
+                        .tools
+                        .serve(received, mailbox, &self.voice, &self.labour);
+                    let left =
+                        left.and_then(|it| self.handlers.handle(it, &self.voice, &self.labour));
+                    if let Some(received) = left {
+                        return Next::Message(Message::new(received));
+                    }
+                }
+                Arrival::Mail(None) => return Next::Stop,
+                Arrival::Event(event) => return Next::Event(*event),
+            }
         }
     }
 

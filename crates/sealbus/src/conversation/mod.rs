@@ -11,7 +11,9 @@ use std::time::Duration;
 use sealbus_bus::{ConversationOpen, Late, ReceivedMessage, SendError};
 use sealbus_fipa::{AclMessage, Aid, Content, Expression, Performative};
 
-use crate::context::{Context, ReceiveError, Voice, tell};
+use crate::body::WrittenBody;
+use crate::clock::Clock;
+use crate::context::{ReceiveError, Voice};
 use crate::message::Message;
 use agreed::Agreed;
 
@@ -41,9 +43,9 @@ pub enum ConverseError {
     },
 }
 
-impl Context {
+impl Voice {
     /// Begins a conversation with a message to one or several agents. From now on it gets every message with its
-    /// conversation-id, and every reply to it; nothing of it goes to `on_message` or to [`receive`](Self::receive).
+    /// conversation-id, and every reply to it; nothing of it goes to `on_message` or to [`receive`](crate::Context::receive).
     ///
     /// The conversation-id is filled in when missing. An agent can have any number of conversations at once, and give them
     /// to tasks.
@@ -62,7 +64,6 @@ impl Context {
     /// # Errors
     /// [`ConverseError`] if the message cannot be sent, or a conversation of its name is open.
     pub async fn converse(&self, message: AclMessage) -> Result<Conversation, ConverseError> {
-        let voice = self.voice();
         let id = match message
             .conversation_id
             .as_ref()
@@ -71,9 +72,9 @@ impl Context {
             Some(id) => id.to_owned(),
             None => new_conversation_id(),
         };
-        let messages = voice.conversations.open(&id);
+        let messages = self.conversations.open(&id);
         let messages = messages.map_err(|source| ConverseError::Open {
-            agent: voice.agent(),
+            agent: self.agent(),
             source,
         })?;
         let conversation = Conversation {
@@ -83,7 +84,7 @@ impl Context {
             protocol: message.protocol.clone(),
             agreed: Agreed::default(),
             late: Late::default(),
-            voice,
+            voice: self.clone(),
         };
         match conversation.send(message).await {
             Ok(()) => Ok(conversation),
@@ -95,7 +96,7 @@ impl Context {
     }
 }
 
-/// A conversation with one or several agents; see [`Context::converse`].
+/// A conversation with one or several agents; see [`Voice::converse`].
 ///
 /// Dropping it ends it. Agents that have agreed to something and have not told the outcome are told to stop (`cancel`).
 pub struct Conversation {
@@ -130,7 +131,7 @@ impl Conversation {
         if let Some(tag) = tag.as_str() {
             self.messages.expect_reply_to(tag);
         }
-        self.voice.sender.send(message).await
+        self.voice.send(message).await
     }
 
     /// Answers a message of this conversation.
@@ -140,8 +141,9 @@ impl Conversation {
         performative: Performative,
         content: impl Into<Content>,
     ) -> Result<(), SendError> {
-        self.send(message.create_reply(performative).with_content(content))
-            .await
+        let content: Content = content.into();
+        let answer = WrittenBody::from(content).answer(&message.view(), performative);
+        self.send(answer).await
     }
 
     /// Asks the others to stop. Each answers with `inform` that it has, or with `failure`; results may come before that.
@@ -155,13 +157,13 @@ impl Conversation {
     /// A `failure` from the platform about a message of the conversation is one of its messages: see
     /// [`Undelivered::read`].
     pub async fn receive(&self) -> Result<Message, ReceiveError> {
-        let received = self.voice.receive(&self.messages, |_| true).await?;
+        let received = self.voice.receive_in(&self.messages, |_| true).await?;
         Ok(self.note(received))
     }
 
     /// Like [`receive`](Self::receive), but for at most `within`.
     pub async fn receive_within(&self, within: Duration) -> Result<Message, ReceiveError> {
-        match tokio::time::timeout(within, self.receive()).await {
+        match self.voice.clock.timeout(within, self.receive()).await {
             Ok(outcome) => outcome,
             Err(_) => Err(ReceiveError::Timeout {
                 agent: self.voice.agent(),
@@ -184,7 +186,11 @@ impl Conversation {
 
     /// Sends a last word of the conversation, without waiting.
     pub(crate) fn tell(&self, message: AclMessage) {
-        tell(&self.voice.sender, message);
+        self.voice.tell(message);
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        self.voice.clock()
     }
 
     /// The agent's name, for errors.

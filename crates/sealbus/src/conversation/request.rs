@@ -1,16 +1,16 @@
 //! Requests: each is a conversation of its own, which ends with the reply.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_bus::{Conversation, Conversations, Late, ReceivedMessage};
 use sealbus_fipa::{AclMessage, Expression, Performative};
 use sealbus_process::AgentSender;
-use tokio::time::{Instant, timeout_at};
 
 use super::agreed::Agreed;
 use super::name::new_conversation_id;
 use super::undelivered::Undelivered;
-use crate::context::{Context, RequestError};
+use crate::context::{RequestError, Voice};
 use crate::message::Message;
 
 /// A request that waits for its reply. The reply comes here, whatever else the agent receives meanwhile.
@@ -117,7 +117,7 @@ impl Drop for OpenRequest {
     }
 }
 
-impl Context {
+impl Voice {
     /// Sends a request and waits for the reply to it.
     ///
     /// The reply is the first message that repeats the request's `reply-with`. (Both `reply-with` and `conversation-id`
@@ -142,12 +142,13 @@ impl Context {
         mut request: AclMessage,
         within: Duration,
     ) -> Result<Message, RequestError> {
-        let deadline = Instant::now() + within;
-        let voice = self.voice();
-        let sender = voice.sender.clone();
-        let open = OpenRequest::open(sender, &voice.conversations, &mut request);
-        let (agent, receiver) = (voice.agent(), open.receivers.join(", "));
-        match timeout_at(deadline, self.send(request)).await {
+        let deadline = self.clock.now() + within;
+        let sender = self.sender.clone();
+        let open = OpenRequest::open(sender, &self.conversations, &mut request);
+        let (agent, receiver) = (self.agent(), open.receivers.join(", "));
+        // The wait for the reply holds no room for the message.
+        let sending = self.send(Arc::new(request));
+        match self.clock.timeout_at(deadline, sending).await {
             Ok(Ok(())) => {}
             Ok(Err(source)) => {
                 return Err(RequestError::Send {
@@ -165,7 +166,10 @@ impl Context {
             }
         }
         let replies = |received: &ReceivedMessage| open.is_reply(received);
-        while let Ok(received) = timeout_at(deadline, voice.receive(&open.messages, replies)).await
+        while let Ok(received) = self
+            .clock
+            .timeout_at(deadline, self.receive_in(&open.messages, replies))
+            .await
         {
             let received = received.map_err(RequestError::Receive)?;
             open.agreed.note(&received);

@@ -5,13 +5,14 @@ use std::time::Duration;
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_protocols::{Outcome, Protocol};
 
-use super::clock::Clock;
 use super::error::ProtocolError;
+use super::exchange::Exchange;
 use super::participants::Participants;
-use crate::context::Context;
+use super::timeline::Timeline;
+use crate::context::Voice;
 use crate::message::Message;
 
-/// The answers of those that were asked; see [`Context::ask_all`].
+/// The answers of those that were asked; see [`Voice::ask_all`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Answers {
@@ -27,7 +28,7 @@ pub struct Answers {
     pub undelivered: Vec<Aid>,
 }
 
-impl Context {
+impl Voice {
     /// Asks many agents at once, and waits for at most `within` until each has given its result. The message is a `request`,
     /// `query-if`, `query-ref`, `request-when` or `propose`. Agents that have agreed and are not done by then are told to
     /// stop (`cancel`).
@@ -52,8 +53,10 @@ impl Context {
             message: question.performative.to_string(),
             reason: "no protocol begins like this".to_owned(),
         })?;
-        let question = Clock::new().with_deadline(question, within);
-        let mut exchange = self.initiate(protocol, participants, question).await?;
+        let time = Timeline::new(&self.clock);
+        let question = time.with_deadline(question, within);
+        let agents = participants.into().find(self).await?;
+        let mut exchange = Exchange::open(self.clone(), protocol, agents, question, time).await?;
         exchange.end_within(within);
         let mut answers = Answers::default();
         let each = |message: Message, _| match message.performative {

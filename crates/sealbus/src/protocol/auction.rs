@@ -10,10 +10,10 @@ use super::error::ProtocolError;
 use super::exchange::{Exchange, saying};
 use super::participants::Participants;
 use crate::body::WrittenBody;
-use crate::context::Context;
+use crate::context::Voice;
 use crate::message::Message;
 
-impl Context {
+impl Voice {
     /// Announces an auction at rising prices. The auctioneer calls [rounds](Auction::call) until nobody bids more, ends
     /// the auction, and [settles](Auction::settle) with the winner.
     pub async fn english_auction(
@@ -50,7 +50,7 @@ impl Context {
     }
 }
 
-/// The auctioneer of an auction; see [`Context::english_auction`] and [`Context::dutch_auction`].
+/// The auctioneer of an auction; see [`Voice::english_auction`] and [`Voice::dutch_auction`].
 ///
 /// Dropping it before it is closed cancels the auction.
 #[derive(Debug)]
@@ -60,13 +60,13 @@ pub struct Auction {
 
 impl Auction {
     async fn open(
-        context: &Context,
+        voice: &Voice,
         protocol: &'static Protocol,
         announcement: WrittenBody,
         bidders: Participants,
     ) -> Result<Auction, ProtocolError> {
         let opening = saying(Performative::Inform, announcement);
-        let exchange = context.initiate(protocol, bidders, opening).await?;
+        let exchange = voice.initiate(protocol, bidders, opening).await?;
         Ok(Auction { exchange })
     }
 
@@ -78,17 +78,17 @@ impl Auction {
         within: Duration,
     ) -> Result<Vec<Message>, ProtocolError> {
         self.reject_rest().await?;
-        let clock = self.exchange.clock();
-        let end = clock.after(within);
+        let time = self.exchange.time().clone();
+        let end = time.after(within);
         let call = saying(Performative::Cfp, call);
         self.exchange
-            .send(To::All, &clock.with_deadline(call, within))
+            .send(To::All, &time.with_deadline(call, within))
             .await?;
         let awaits = |state: &Initiator| {
             let mut called = state.at(Stage::Called).chain(state.at(Stage::Defending));
             called.next().is_some()
         };
-        let is_over = |state: &Initiator| !awaits(state) || clock.now() >= end;
+        let is_over = |state: &Initiator| !awaits(state) || time.now() >= end;
         let mut bids = Vec::new();
         let each = |message: Message, _| {
             if message.performative == Performative::Propose {

@@ -8,15 +8,15 @@ use sealbus_protocols::{
     CONTRACT_NET, ITERATED_CONTRACT_NET, Initiator, Outcome, Protocol, Stage, To,
 };
 
-use super::clock::Clock;
 use super::error::ProtocolError;
 use super::exchange::{Exchange, saying};
 use super::participants::Participants;
+use super::timeline::Timeline;
 use crate::body::WrittenBody;
-use crate::context::Context;
+use crate::context::Voice;
 use crate::message::Message;
 
-impl Context {
+impl Voice {
     /// Calls for proposals, and waits until every bidder has answered or `within` has passed.
     ///
     /// ```no_run
@@ -53,7 +53,7 @@ impl Context {
     }
 }
 
-/// The proposals of a contract net; see [`Context::contract_net`].
+/// The proposals of a contract net; see [`Voice::contract_net`].
 ///
 /// Dropping it rejects the proposals that were not accepted, and tells accepted bidders that have not finished to stop.
 #[derive(Debug)]
@@ -65,15 +65,17 @@ pub struct ContractNet {
 
 impl ContractNet {
     async fn open(
-        context: &Context,
+        voice: &Voice,
         protocol: &'static Protocol,
         call: WrittenBody,
         bidders: Participants,
         within: Duration,
     ) -> Result<ContractNet, ProtocolError> {
         let call = saying(Performative::Cfp, call);
-        let call = Clock::new().with_deadline(call, within);
-        let exchange = context.initiate(protocol, bidders, call).await?;
+        let time = Timeline::new(&voice.clock);
+        let call = time.with_deadline(call, within);
+        let bidders = bidders.find(voice).await?;
+        let exchange = Exchange::open(voice.clone(), protocol, bidders, call, time).await?;
         let mut net = ContractNet {
             exchange,
             proposals: Vec::new(),
@@ -142,7 +144,7 @@ impl ContractNet {
         within: Duration,
     ) -> Result<Vec<Result<Message, ProtocolError>>, ProtocolError> {
         let accept = saying(Performative::AcceptProposal, body);
-        let accept = self.exchange.clock().with_deadline(accept, within);
+        let accept = self.exchange.time().with_deadline(accept, within);
         let chosen: Vec<Aid> = proposals
             .into_iter()
             .filter_map(|proposal| proposal.sender.clone())
@@ -190,7 +192,7 @@ pub(super) async fn reject_all(
     exchange.send(To::Stage(Stage::Proposed), reject).await
 }
 
-/// The proposals of an iterated contract net; see [`Context::iterated_contract_net`].
+/// The proposals of an iterated contract net; see [`Voice::iterated_contract_net`].
 #[derive(Debug)]
 pub struct IteratedContractNet(ContractNet);
 
@@ -206,7 +208,7 @@ impl IteratedContractNet {
         let net = &mut self.0;
         let chosen: Vec<Aid> = authors.iter().filter_map(|it| it.sender.clone()).collect();
         let call = saying(Performative::Cfp, call);
-        let call = net.exchange.clock().with_deadline(call, within);
+        let call = net.exchange.time().with_deadline(call, within);
         net.exchange.send(To::Agents(&chosen), &call).await?;
         reject_all(
             &mut net.exchange,

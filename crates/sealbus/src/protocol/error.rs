@@ -3,6 +3,7 @@
 use sealbus_bus::{ConversationOpen, SendError};
 use sealbus_protocols::Refused;
 
+use crate::body::BodyError;
 use crate::context::ReceiveError;
 use crate::directory::DirectoryError;
 use crate::message::Message;
@@ -48,6 +49,9 @@ pub enum ProtocolError {
         /// The message that says so.
         reply: Box<Message>,
     },
+    /// The other side said something of another type than was declared.
+    #[error(transparent)]
+    Body(#[from] BodyError),
     /// The other side did not answer in time.
     #[error("{0} did not answer in time")]
     Silent(String),

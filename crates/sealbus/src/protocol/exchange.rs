@@ -2,22 +2,22 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_bus::{Conversation, ReceivedMessage};
 use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
 use sealbus_protocols::{Initiator, Outcome, Protocol, Received, Stage, To};
-use tokio::time::timeout_at;
 
-use super::clock::Clock;
 use super::error::ProtocolError;
 use super::participants::Participants;
+use super::timeline::Timeline;
 use crate::body::WrittenBody;
-use crate::context::{Context, Voice, tell};
+use crate::context::Voice;
 use crate::conversation::{Undelivered, new_conversation_id};
 use crate::message::Message;
 
-impl Context {
+impl Voice {
     /// Opens a conversation of any protocol, with one or many participants. The message needs the act that opens the
     /// protocol, and a content; the rest is filled in. Its `reply-by` is the deadline of the first answers.
     ///
@@ -43,23 +43,25 @@ impl Context {
         participants: impl Into<Participants>,
         opening: AclMessage,
     ) -> Result<Exchange, ProtocolError> {
+        let time = Timeline::new(&self.clock);
         let agents = participants.into().find(self).await?;
-        Exchange::open(self.voice(), protocol, agents, opening).await
+        Exchange::open(self.clone(), protocol, agents, opening, time).await
     }
 }
 
-/// The initiator's side of a conversation of a protocol; see [`Context::initiate`].
+/// The initiator's side of a conversation of a protocol; see [`Voice::initiate`].
 ///
 /// It gets all messages of the conversation, checks them against the protocol, answers those that the protocol has an
 /// answer for, and watches the deadlines. Dropping it ends the conversation in order: proposals without a decision are
-/// rejected, and agents that may still work are told to stop (`cancel`).
+/// rejected, and agents that may still work are told to stop (`cancel`). A proposal that comes later still, from an agent
+/// that was silent, is rejected.
 pub struct Exchange {
     machine: Initiator,
     messages: Conversation,
     voice: Voice,
-    clock: Clock,
-    /// To be sent, oldest first.
-    outgoing: VecDeque<AclMessage>,
+    time: Timeline,
+    /// To be sent, oldest first. Shared with the sending end, so that a cancelled wait loses none.
+    outgoing: VecDeque<Arc<AclMessage>>,
 }
 
 impl Exchange {
@@ -68,19 +70,20 @@ impl Exchange {
         protocol: &'static Protocol,
         participants: Vec<Aid>,
         opening: AclMessage,
+        time: Timeline,
     ) -> Result<Exchange, ProtocolError> {
-        let clock = Clock::new();
         let id = new_conversation_id();
         let messages = voice.conversations.open(&id)?;
         let (machine, outgoing) =
-            Initiator::open(protocol, id, participants, &opening, clock.now())?;
+            Initiator::open(protocol, id, participants, &opening, time.now())?;
         let mut exchange = Exchange {
             machine,
             messages,
             voice,
-            clock,
-            outgoing: outgoing.into(),
+            time,
+            outgoing: VecDeque::new(),
         };
+        exchange.put_out(outgoing);
         exchange.flush().await?;
         Ok(exchange)
     }
@@ -90,8 +93,8 @@ impl Exchange {
         &self.machine
     }
 
-    pub(super) fn clock(&self) -> Clock {
-        self.clock
+    pub(super) fn time(&self) -> &Timeline {
+        &self.time
     }
 
     /// Sends a further message of the protocol, to all chosen participants or to none.
@@ -99,8 +102,8 @@ impl Exchange {
     /// # Errors
     /// [`ProtocolError::NotAllowed`] if the protocol does not allow the act for one of them.
     pub async fn send(&mut self, to: To<'_>, message: &AclMessage) -> Result<(), ProtocolError> {
-        let messages = self.machine.send(to, message, self.clock.now())?;
-        self.outgoing.extend(messages);
+        let messages = self.machine.send(to, message, self.time.now())?;
+        self.put_out(messages);
         self.flush().await
     }
 
@@ -123,11 +126,9 @@ impl Exchange {
         is_done: impl Fn(&Initiator) -> bool,
         mut each: impl FnMut(Message, Received),
     ) -> Result<(), ProtocolError> {
-        loop {
-            let has_read_all = self.messages.is_empty();
-            if self.machine.has_ended() || (has_read_all && is_done(&self.machine)) {
-                break;
-            }
+        let is_over =
+            |it: &Self| it.machine.has_ended() || (is_done(&it.machine) && it.messages.is_empty());
+        while !is_over(self) {
             if let Some((message, received)) = self.step().await? {
                 each(message, received);
             }
@@ -142,7 +143,7 @@ impl Exchange {
             return Ok(());
         }
         let cancel = AclMessage::new(Performative::Cancel);
-        let cancel = self.clock.with_deadline(cancel, within);
+        let cancel = self.time.with_deadline(cancel, within);
         self.send(To::All, &cancel).await?;
         let is_done = |it: &Initiator| !it.branches().iter().any(|it| it.is_cancelling());
         self.until(is_done, |_, _| ()).await
@@ -156,28 +157,26 @@ impl Exchange {
 
     /// Ends the conversation after this time, whatever is missing then.
     pub fn end_within(&mut self, time: Duration) {
-        self.machine.end_by(self.clock.after(time));
+        self.machine.end_by(self.time.after(time));
     }
 
-    /// One step: a message, a deadline, or both.
+    /// One step: a message, or else a deadline.
     async fn step(&mut self) -> Result<Option<(Message, Received)>, ProtocolError> {
         self.flush().await?;
-        if let Some(received) = self.messages.try_recv() {
-            return Ok(self.take(received));
-        }
-        let deadline = self.machine.deadline();
-        let now = self.clock.now();
-        if deadline.is_some_and(|deadline| deadline <= now) {
-            self.outgoing.extend(self.machine.advance(now));
-            return Ok(None);
-        }
-        let received = self.voice.receive(&self.messages, |_| true);
-        let received = match deadline.map(|deadline| self.clock.instant(deadline)) {
+        let received = self.voice.receive_in(&self.messages, |_| true);
+        let received = match self.machine.deadline() {
             None => received.await?,
-            Some(instant) => match timeout_at(instant, received).await {
-                Ok(received) => received?,
-                Err(_) => return Ok(None),
-            },
+            Some(deadline) => {
+                let end = self.time.instant(deadline);
+                match self.voice.clock.timeout_at(end, received).await {
+                    Ok(received) => received?,
+                    Err(_) => {
+                        let notices = self.machine.advance(self.time.now());
+                        self.put_out(notices);
+                        return Ok(None);
+                    }
+                }
+            }
         };
         Ok(self.take(received))
     }
@@ -192,8 +191,8 @@ impl Exchange {
         }
         // A message that was there when the deadline passed came in time, even if it is read later.
         let now = match self.machine.deadline() {
-            Some(deadline) if deadline > i64::MIN => self.clock.now().min(deadline - 1),
-            _ => self.clock.now(),
+            Some(deadline) if deadline > i64::MIN => self.time.now().min(deadline - 1),
+            _ => self.time.now(),
         };
         match self.machine.receive(&message, now) {
             Ok(received) => Some((message, received)),
@@ -202,16 +201,24 @@ impl Exchange {
                     agent = self.voice.agent(),
                     "{message} is left out: {refused}"
                 );
-                self.outgoing.extend(refused.answer.map(|answer| *answer));
+                self.put_out(refused.answer.map(|answer| *answer));
                 None
             }
         }
     }
 
+    fn put_out(&mut self, messages: impl IntoIterator<Item = AclMessage>) {
+        for mut message in messages {
+            // A shared message would be copied to name its sender.
+            message.sender = Some(self.voice.aid().clone());
+            self.outgoing.push_back(Arc::new(message));
+        }
+    }
+
     async fn flush(&mut self) -> Result<(), ProtocolError> {
-        while let Some(message) = self.outgoing.front().cloned() {
-            expect_reply(&self.messages, &message);
-            let sent = self.voice.sender.send(message).await;
+        while let Some(message) = self.outgoing.front() {
+            expect_reply(&self.messages, message);
+            let sent = self.voice.send(message.clone()).await;
             self.outgoing.pop_front();
             sent?;
         }
@@ -263,15 +270,44 @@ impl Drop for Exchange {
         while let Some(received) = self.messages.try_recv() {
             let _ = self.take(received);
         }
-        let now = self.clock.now();
-        // Those that still think about a call need not go on.
-        let cancel = AclMessage::new(Performative::Cancel);
-        let called = self.machine.send(To::Stage(Stage::Called), &cancel, now);
-        self.outgoing.extend(called.unwrap_or_default());
-        self.machine.end_by(now);
-        self.outgoing.extend(self.machine.advance(now));
+        if !self.machine.has_ended() {
+            let now = self.time.now();
+            // Those that still think about a call need not go on.
+            let cancel = AclMessage::new(Performative::Cancel);
+            let called = self.machine.send(To::Stage(Stage::Called), &cancel, now);
+            self.put_out(called.unwrap_or_default());
+            self.machine.end_by(now);
+            let notices = self.machine.advance(now);
+            self.put_out(notices);
+        }
         for message in self.outgoing.drain(..) {
-            tell(&self.voice.sender, message);
+            self.voice.tell(message);
+        }
+        if self.machine.may_come_late()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && let Ok(nothing) = self.voice.conversations.open(&new_conversation_id())
+        {
+            let messages = std::mem::replace(&mut self.messages, nothing);
+            let (machine, voice) = (self.machine.clone(), self.voice.clone());
+            runtime.spawn(reject_late(machine, messages, voice, self.time.clone()));
+        }
+    }
+}
+
+/// How long a conversation that has ended rejects proposals.
+const LATE: Duration = Duration::from_secs(60);
+
+/// Answers the proposals that come after the end.
+async fn reject_late(mut machine: Initiator, messages: Conversation, voice: Voice, time: Timeline) {
+    let end = voice.clock.now() + LATE;
+    while machine.may_come_late()
+        && let Ok(Ok(received)) = (voice.clock)
+            .timeout_at(end, voice.receive_in(&messages, |_| true))
+            .await
+    {
+        let refused = machine.receive(&Message::new(received), time.now()).err();
+        if let Some(answer) = refused.and_then(|refused| refused.answer) {
+            voice.tell(*answer);
         }
     }
 }

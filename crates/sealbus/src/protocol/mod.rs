@@ -2,11 +2,11 @@
 //!
 //! | protocol | initiator | participant |
 //! |---|---|---|
-//! | Request, Request When, Query, Propose | [`Context::request`](crate::Context::request) for one agent, [`Context::ask_all`](crate::Context::ask_all) for many | [`Context::participate`](crate::Context::participate), or an answer in `on_message` |
-//! | Contract Net | [`Context::contract_net`](crate::Context::contract_net) | `participate` |
-//! | Iterated Contract Net | [`Context::iterated_contract_net`](crate::Context::iterated_contract_net) | `participate` |
-//! | English and Dutch Auction | [`Context::english_auction`](crate::Context::english_auction), [`Context::dutch_auction`](crate::Context::dutch_auction) | `participate` |
-//! | Subscribe, Brokering, Recruiting | [`Context::initiate`](crate::Context::initiate) | `participate` |
+//! | Request, Request When, Query, Propose | [`Voice::request`](crate::Voice::request) for one agent, [`Voice::ask_all`](crate::Voice::ask_all) for many | [`Voice::participate`](crate::Voice::participate), or an answer in `on_message` |
+//! | Contract Net | [`Voice::contract_net`](crate::Voice::contract_net) | `participate` |
+//! | Iterated Contract Net | [`Voice::iterated_contract_net`](crate::Voice::iterated_contract_net) | `participate` |
+//! | English and Dutch Auction | [`Voice::english_auction`](crate::Voice::english_auction), [`Voice::dutch_auction`](crate::Voice::dutch_auction) | `participate` |
+//! | Subscribe, Brokering, Recruiting | [`Voice::initiate`](crate::Voice::initiate) | `participate` |
 //!
 //! Each object owns its conversation: no message of it goes anywhere else, whatever the agent awaits. It checks what comes
 //! against the protocol, watches the deadlines, and hears of agents that could not be reached. Dropping it ends the
@@ -14,12 +14,12 @@
 
 mod asking;
 mod auction;
-mod clock;
 mod contract_net;
 mod error;
 mod exchange;
 mod participants;
 mod participation;
+mod timeline;
 
 pub use asking::Answers;
 pub use auction::Auction;

@@ -3,7 +3,7 @@
 use sealbus_fipa::Aid;
 
 use super::error::ProtocolError;
-use crate::context::Context;
+use crate::context::Voice;
 use crate::directory::Template;
 
 /// The agents that an initiator talks to.
@@ -16,14 +16,14 @@ pub enum Participants {
 }
 
 impl Participants {
-    pub(super) async fn find(self, context: &Context) -> Result<Vec<Aid>, ProtocolError> {
+    pub(crate) async fn find(self, voice: &Voice) -> Result<Vec<Aid>, ProtocolError> {
         let template = match self {
             Participants::Agents(agents) => return Ok(agents),
             Participants::Offering(template) => *template,
         };
-        let entries = context.df().search(template).await?;
+        let entries = voice.df().search(template).await?;
         let mut agents: Vec<Aid> = entries.into_iter().filter_map(|it| it.name).collect();
-        agents.retain(|agent| agent.name != context.aid().name);
+        agents.retain(|agent| agent.name != voice.aid().name);
         agents.sort_by(|one, other| one.name.cmp(&other.name));
         agents.dedup_by(|one, other| one.name == other.name);
         match agents.is_empty() {

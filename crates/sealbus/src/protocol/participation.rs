@@ -6,13 +6,12 @@ use std::time::Duration;
 use sealbus_bus::{Conversation, ReceivedMessage};
 use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
 use sealbus_protocols::{Outcome, Participant, Protocol, Received, Stage};
-use tokio::time::timeout_at;
 
-use super::clock::Clock;
 use super::error::ProtocolError;
 use super::exchange::{expect_reply, saying};
+use super::timeline::Timeline;
 use crate::body::WrittenBody;
-use crate::context::{Context, Voice, tell};
+use crate::context::Voice;
 use crate::conversation::{Undelivered, new_conversation_id};
 use crate::message::Message;
 
@@ -22,7 +21,7 @@ const MOST: usize = 65_536;
 /// How long a participant waits at most, unless it says otherwise: an initiator may be gone for good.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-impl Context {
+impl Voice {
     /// Takes part in the conversation that a message opens: that of the protocol it names, or of the usual one for its
     /// act. From now on the conversation gets its further messages. An agent that turns the message down need not take
     /// part: its handler returns [`Refuse`](crate::Refuse).
@@ -49,8 +48,7 @@ impl Context {
     /// [`ProtocolError::NotOpening`], which a handler may just return: it answers `not-understood`; and
     /// [`ProtocolError::Busy`], which answers `refuse`.
     pub fn participate(&self, opening: &Message) -> Result<Participation, ProtocolError> {
-        let voice = self.voice();
-        let open = voice.conversations.len();
+        let open = self.conversations.len();
         if open >= MOST {
             return Err(ProtocolError::Busy(open));
         }
@@ -58,29 +56,29 @@ impl Context {
             message: opening.to_string(),
             reason: "no protocol begins like this".to_owned(),
         })?;
-        let clock = Clock::new();
-        let machine = Participant::open(protocol, opening, clock.now());
+        let time = Timeline::new(&self.clock);
+        let machine = Participant::open(protocol, opening, time.now());
         let mut machine =
             machine.map_err(|refused| ProtocolError::not_opening(opening, &refused))?;
-        machine.end_by(clock.after(LONGEST));
+        machine.end_by(time.after(LONGEST));
         let messages = match opening
             .conversation_id
             .as_ref()
             .and_then(Expression::as_str)
         {
-            Some(id) => voice.conversations.open_with(id, opening.sender_name())?,
-            None => voice.conversations.open_reply(None, &new_conversation_id()),
+            Some(id) => self.conversations.open_with(id, opening.sender_name())?,
+            None => self.conversations.open_reply(None, &new_conversation_id()),
         };
         Ok(Participation {
             machine,
             messages,
-            voice,
-            clock,
+            voice: self.clone(),
+            time,
         })
     }
 }
 
-/// A participant's side of a conversation of a protocol; see [`Context::participate`].
+/// A participant's side of a conversation of a protocol; see [`Voice::participate`].
 ///
 /// Dropping it before the end tells the initiator that nothing more comes: with `failure` or `refuse`, as the protocol has
 /// it. A conversation ends after an hour at the latest, unless [`end_within`](Self::end_within) sets another time.
@@ -88,7 +86,7 @@ pub struct Participation {
     machine: Participant,
     messages: Conversation,
     voice: Voice,
-    clock: Clock,
+    time: Timeline,
 }
 
 impl Participation {
@@ -121,7 +119,7 @@ impl Participation {
 
     /// As [`answer`](Self::answer), for a message with more than a content.
     pub async fn send(&mut self, message: AclMessage) -> Result<(), ProtocolError> {
-        let message = self.machine.send(&message, self.clock.now())?;
+        let message = self.machine.send(&message, self.time.now())?;
         self.pass(message).await
     }
 
@@ -133,13 +131,13 @@ impl Participation {
         body: impl Into<WrittenBody>,
     ) -> Result<(), ProtocolError> {
         let answer = saying(performative, body);
-        let message = self.machine.answer_cancel(&answer, self.clock.now())?;
+        let message = self.machine.answer_cancel(&answer, self.time.now())?;
         self.pass(message).await
     }
 
     async fn pass(&mut self, message: AclMessage) -> Result<(), ProtocolError> {
         expect_reply(&self.messages, &message);
-        Ok(self.voice.sender.send(message).await?)
+        Ok(self.voice.send(message).await?)
     }
 
     /// Waits for the next message of the initiator: a decision, a further call, or `cancel`. `None`: the conversation has
@@ -153,14 +151,19 @@ impl Participation {
                     return Ok(Some(message));
                 }
             }
-            self.machine.advance(self.clock.now());
+            self.machine.advance(self.time.now());
             if self.machine.outcome().is_some() {
                 return Ok(None);
             }
-            let received = self.voice.receive(&self.messages, |_| true);
+            let received = self.voice.receive_in(&self.messages, |_| true);
             let received = match self.machine.deadline() {
                 None => received.await?,
-                Some(deadline) => match timeout_at(self.clock.instant(deadline), received).await {
+                Some(deadline) => match self
+                    .voice
+                    .clock
+                    .timeout_at(self.time.instant(deadline), received)
+                    .await
+                {
                     Ok(received) => received?,
                     Err(_) => continue,
                 },
@@ -173,7 +176,7 @@ impl Participation {
 
     /// Ends the conversation after this time, whatever is missing then.
     pub fn end_within(&mut self, time: Duration) {
-        self.machine.end_by(self.clock.after(time));
+        self.machine.end_by(self.time.after(time));
     }
 
     /// Ends the conversation if nothing more has to come, as after a broker's last answer.
@@ -187,7 +190,7 @@ impl Participation {
             self.machine.undeliverable();
             return None;
         }
-        match self.machine.receive(&message, self.clock.now()) {
+        match self.machine.receive(&message, self.time.now()) {
             Ok(Received::Step | Received::Cancel | Received::NotCancelled | Received::Recruit) => {
                 Some(message)
             }
@@ -197,7 +200,7 @@ impl Participation {
                     "{message} is left out: {refused}"
                 );
                 if let Some(answer) = refused.answer {
-                    tell(&self.voice.sender, *answer);
+                    self.voice.tell(*answer);
                 }
                 None
             }
@@ -207,7 +210,10 @@ impl Participation {
 
 impl Drop for Participation {
     fn drop(&mut self) {
-        let now = self.clock.now();
+        if self.machine.outcome().is_some() {
+            return;
+        }
+        let now = self.time.now();
         let stopped = AclMessage::new(Performative::Inform);
         let mut last = self.machine.answer_cancel(&stopped, now).ok();
         for act in [
@@ -221,7 +227,7 @@ impl Drop for Participation {
             }
         }
         if let Some(last) = last {
-            tell(&self.voice.sender, last);
+            self.voice.tell(last);
         }
     }
 }

@@ -2,9 +2,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod auctions;
+mod behaviours;
 mod conversations;
+mod handlers;
 mod hooks;
 mod protocols;
+mod test_beds;
+mod tools;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -305,3 +305,59 @@ async fn an_offer_is_accepted_or_rejected() {
         .await
         .unwrap();
 }
+
+#[tokio::test]
+async fn a_proposal_that_comes_after_the_end_is_rejected() {
+    struct Slow {
+        call: Option<Message>,
+        notes: Notes,
+    }
+    impl Agent for Slow {
+        async fn on_message(&mut self, context: &mut Context, message: Message) -> AgentResult {
+            match (&message.performative, self.call.take()) {
+                (Performative::Cfp, _) => self.call = Some(message),
+                // The buyer has left its contract net.
+                (Performative::Inform, Some(call)) => {
+                    let proposal = call.create_reply(Performative::Propose);
+                    context.send(proposal.with_content("7")).await?;
+                }
+                (word, _) => {
+                    self.notes.add(word.to_string());
+                    context.stop_all();
+                }
+            }
+            Ok(())
+        }
+    }
+    struct Buyer;
+    impl Agent for Buyer {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let slow = context.peer("slow")?;
+            let net = context.contract_net("tea", slow.clone(), SHORT).await?;
+            assert_eq!(net.silent(), std::slice::from_ref(&slow));
+            drop(net);
+            let left = act(Performative::Inform, "left").with_receiver(slow);
+            context.send(left).await?;
+            Ok(())
+        }
+
+        async fn on_message(&mut self, _: &mut Context, message: Message) -> AgentResult {
+            Err(format!("{message} fell through").into())
+        }
+
+        fn supervise(&mut self, _: &sealbus::HandlerError) -> sealbus::Supervision {
+            sealbus::Supervision::End
+        }
+    }
+    let notes = Notes::default();
+    let slow = Slow {
+        call: None,
+        notes: notes.clone(),
+    };
+    let agents = [agent("slow", slow), agent("buyer", Buyer)];
+    tokio::time::timeout(LONG, run_agents(agents))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(notes.all(), ["reject-proposal"]);
+}

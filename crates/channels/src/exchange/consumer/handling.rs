@@ -19,6 +19,7 @@ impl Consumer {
         if let Some(peer) = entry.payer() {
             state.pay(peer, entry.cost, aftermath);
         }
+        state.leave(&entry, aftermath);
         let header = &entry.event.header;
         let is_shared = self.options.group.is_some()
             && header.mechanism == Mechanism::Event

@@ -171,6 +171,11 @@ impl Group {
         }
     }
 
+    /// The events that no member has.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Held> {
+        self.first.iter().chain(self.waiting.iter())
+    }
+
     /// Whether it holds nothing, for nobody.
     pub(super) fn is_over(&self) -> bool {
         self.members.is_empty() && self.events == 0

@@ -86,6 +86,15 @@ impl Groups {
         Ok(())
     }
 
+    /// The events that no member has: the group's name, whether the group has members, and the event.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (&str, bool, &Held)> {
+        self.groups.values().flat_map(|group| {
+            let has_members = group.members().next().is_some();
+            let waiting = group.waiting();
+            waiting.map(move |held| (&*group.key.name, has_members, held))
+        })
+    }
+
     /// Gives nothing more to a member that is about to leave.
     pub(super) fn close(&mut self, member: MemberKey) {
         if let Some(group) = self.group_of(member) {

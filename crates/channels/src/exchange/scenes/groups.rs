@@ -145,3 +145,45 @@ fn a_group_that_handles_nothing_holds_up_nobody_for_ever() {
     scene.reaches(0);
     assert_eq!(scene.failures(), 0);
 }
+
+#[test]
+fn a_publisher_that_leaves_knows_which_events_nobody_has() {
+    let mut scene = Scene::new(2);
+    let left = |scene: &Scene| {
+        let undelivered = scene.exchanges[0].undelivered("publisher@factory");
+        let told = undelivered.iter();
+        told.map(|it| (it.to_string(), it.is_awaited))
+            .collect::<Vec<_>>()
+    };
+    let waits = |count: usize, is_awaited: bool| {
+        let plural = if count == 1 { "" } else { "s" };
+        let text = format!("{count} event{plural} on /dates for the group workers");
+        vec![(text, is_awaited)]
+    };
+    let member = scene.join(1, "member");
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    scene.reaches(0);
+    // It is on its way.
+    let process = &scene.identities[1];
+    let under_way = vec![(format!("1 event on /dates for {process}"), true)];
+    assert_eq!(left(&scene), under_way);
+    scene.pass(Duration::from_secs(2));
+    assert_eq!(left(&scene), []);
+    // The member has one, and has not handled it. Two others wait for it.
+    scene.reaches(0);
+    scene.reaches(0);
+    scene.pass(Duration::from_secs(2));
+    assert_eq!(left(&scene), waits(2, true));
+    assert_eq!(scene.exchanges[0].undelivered("other@factory"), []);
+    // It takes the first one, and asks for the next.
+    for _ in 0..2 {
+        scene.take_marks(1, &member);
+        scene.pass(Duration::from_secs(2));
+    }
+    assert_eq!(left(&scene), waits(1, true));
+    scene.leave(1, &member);
+    scene.pass(Duration::from_secs(2));
+    // What the member had comes back, and nobody is there to get it.
+    assert_eq!(left(&scene), waits(2, false));
+}

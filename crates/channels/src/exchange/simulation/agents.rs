@@ -31,6 +31,7 @@ impl World {
                     self.cut_or_mend(index, other);
                 }
             }
+            95..=96 => self.rest_or_move(index),
             94 if self.random.chance(self.weather.restarts * 30) => self.restart(index),
             _ => {
                 let pause = self.random.below(700);
@@ -84,6 +85,7 @@ impl World {
                 got: BTreeSet::new(),
                 last: BTreeMap::new(),
                 has_left: false,
+                has_moved: false,
                 open: Vec::new(),
                 in_hand: Vec::new(),
             });
@@ -100,12 +102,45 @@ impl World {
         let now = self.time();
         let process = &mut self.processes[index];
         let seat = &mut process.seats[at];
+        seat.has_moved |= !seat.has_left && process.resting.contains(&seat.consumer.agent);
         seat.has_left = true;
         process
             .exchange
             .unsubscribe(seat.consumer.id, Ended::Cancelled, now);
         let id = seat.consumer.id;
         self.log(format!("{index}/{id} ends"));
+        self.pump(index);
+    }
+
+    /// An agent comes to rest. If one rests already, it moves away, or goes on here.
+    fn rest_or_move(&mut self, index: usize) {
+        if let Some(agent) = self.processes[index].resting.first().cloned() {
+            if self.random.chance(70) {
+                self.move_away(index, &agent);
+            } else {
+                self.processes[index].resting.remove(&agent);
+                self.processes[index].exchange.set_resting(&agent, false);
+            }
+            return;
+        }
+        let agent = Self::agent(index, self.random.below(3));
+        self.log(format!("{agent} rests"));
+        let process = &mut self.processes[index];
+        process.exchange.set_resting(&agent, true);
+        process.resting.insert(agent);
+    }
+
+    pub(super) fn move_away(&mut self, index: usize, agent: &Arc<str>) {
+        self.log(format!("{agent} moves away"));
+        let now = self.time();
+        let process = &mut self.processes[index];
+        process.resting.remove(agent);
+        let seats = process.seats.iter_mut();
+        for seat in seats.filter(|it| it.consumer.agent == *agent && !it.has_left) {
+            seat.has_left = true;
+            seat.has_moved = true;
+        }
+        process.exchange.agent_left(agent, now);
         self.pump(index);
     }
 
@@ -316,6 +351,9 @@ impl World {
         let now = self.time();
         let process = &mut self.processes[index];
         let seat = &mut process.seats[at];
+        if process.resting.contains(&seat.consumer.agent) {
+            return false;
+        }
         let mut aftermath = Aftermath::default();
         // Whoever asks for the next event has handled the one before.
         let in_hand = std::mem::take(&mut seat.in_hand);

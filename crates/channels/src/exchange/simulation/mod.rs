@@ -1,6 +1,6 @@
 //! Many exchanges over a [carrier](carrier) from which frames come back, in simulated time, with processes that start
 //! anew. In every schedule, a message is handed out once, in order, in its time, and only to agents that may have it. An
-//! accepted message is handed out, or its publisher is told, also by its receipt. A slow receiver slows no other. A living
+//! accepted message is handed out, or its publisher is told, also by its receipt, and also if its subscriber moves away. A slow receiver slows no other. A living
 //! member of each group handles an event, and only marked events come to another one, though members come, leave and die.
 //!
 //! `SEALBUS_SEED=7 cargo test -p sealbus-channels simulation` runs the one schedule of that seed.
@@ -62,6 +62,8 @@ struct Seat {
     /// The last number of each publisher, channel and priority.
     last: BTreeMap<(String, String, u8), u64>,
     has_left: bool,
+    /// It has left because its agent moved away.
+    has_moved: bool,
     open: Vec<ReceivedEvent>,
     /// The events of its group that its agent handles.
     in_hand: Vec<String>,
@@ -74,6 +76,8 @@ struct Process {
     seats: Vec<Seat>,
     alarm: Option<Duration>,
     requests: Vec<Asked>,
+    /// Agents that rest before they move.
+    resting: BTreeSet<Arc<str>>,
 }
 
 /// The credit of an accepted frame, and the publisher that the frame is owed to.
@@ -178,6 +182,7 @@ impl World {
                 seats: Vec::new(),
                 alarm: None,
                 requests: Vec::new(),
+                resting: BTreeSet::new(),
             });
         }
         for index in 0..count {
@@ -231,10 +236,17 @@ impl World {
         process.epoch = epoch;
         process.seats.clear();
         process.requests.clear();
+        process.resting.clear();
         process.alarm = None;
         self.join_all(index);
-        for other in 0..self.processes.len() {
-            if other != index && self.random.chance(50) {
+        let (now, identity) = (self.time(), self.processes[index].identity.clone());
+        for other in (0..self.processes.len()).filter(|other| *other != index) {
+            // It has a new address.
+            self.processes[other]
+                .exchange
+                .process_joined(&identity, now);
+            self.pump(other);
+            if self.random.chance(50) {
                 self.break_line(other, index);
             }
         }

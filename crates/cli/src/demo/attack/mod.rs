@@ -203,12 +203,8 @@ impl Intruder {
         target: &Target,
         conversation: &str,
     ) -> Result<Self, CliError> {
-        let failed = |source| CliError::File {
-            action: "start",
-            path: "the intruder".into(),
-            source,
-        };
-        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        let failed = CliError::file("start", "the intruder");
+        let mut command = Command::new(std::env::current_exe().map_err(&failed)?);
         command
             .arg("demo-attack")
             .arg(
@@ -225,6 +221,7 @@ impl Intruder {
         if let Some(agent) = kind.agent() {
             let request = ask::Ticket {
                 agent: agent.to_owned(),
+                others: Vec::new(),
                 node: None,
                 lifetime: PATIENCE.as_secs(),
             };
@@ -237,7 +234,7 @@ impl Intruder {
             .stderr(Stdio::inherit())
             .kill_on_drop(true)
             .spawn()
-            .map_err(failed)?;
+            .map_err(&failed)?;
         let output = process.stdout.take().ok_or_else(|| CliError::Failed {
             message: "the intruder has no output to read".to_owned(),
             help: None,

@@ -113,3 +113,70 @@ fn a_node_that_was_given_up_is_certified_under_its_next_name_only() {
     let after = master.come_back("node-1", description(), 8001).unwrap();
     assert!(!may(&master, &before) && may(&master, &after));
 }
+
+#[test]
+fn a_revocation_writes_one_row_which_goes_with_its_process() {
+    let names: Vec<String> = (0..40).map(|number| format!("a-{number}")).collect();
+    let crowd = AgentEntry {
+        agents: ProcessAgents::Named(names.clone()),
+        ..entry("crowd")
+    };
+    let (mut master, mut rows) = (with_nodes(1), BTreeMap::new());
+    master.start(&[crowd], 0).unwrap();
+    for name in &names {
+        live(&mut master, name, 1);
+    }
+    let process = process_of(&master, "a-0");
+    keep(&mut master, &mut rows, 1);
+    for name in &names[1..] {
+        master.bar(&process.id, Some(name));
+        master.bar(&process.id, Some(name));
+    }
+    let before = rows.len();
+    let written = master.take_rows(2);
+    assert_eq!(written.len(), names.len() - 1);
+    let bytes: usize = written
+        .iter()
+        .flat_map(|(_, value)| value)
+        .map(Vec::len)
+        .sum();
+    assert_eq!(bytes, 0);
+    rows.extend(
+        written
+            .into_iter()
+            .map(|(key, value)| (key, value.unwrap())),
+    );
+    let mut master = load(&rows);
+    assert_eq!(may(&master, &process, &agent("a-0")), Ok(()));
+    assert_eq!(
+        may(&master, &process, &agent("a-7")),
+        Err(FaultCode::NotPermitted)
+    );
+    master.exited(&process.id, &Exit::Code { code: 0 }, 3);
+    keep(&mut master, &mut rows, 3);
+    assert!(rows.len() <= before, "rows of barred agents stay for ever");
+}
+
+#[test]
+fn reports_of_many_agents_write_their_group_now_and_then() {
+    let names: Vec<String> = (0..40).map(|number| format!("a-{number}")).collect();
+    let crowd = AgentEntry {
+        agents: ProcessAgents::Named(names.clone()),
+        ..entry("crowd")
+    };
+    let mut master = with_nodes(1);
+    master.start(&[crowd], 0).unwrap();
+    let process = process_of(&master, "a-0");
+    master.take_rows(0);
+    let mut written = 0;
+    for name in &names {
+        master.reported(&process.id, name, AgentReport::Ended, 10);
+        written += master.take_rows(10).len();
+    }
+    assert_eq!(written, 0);
+    assert!(master.has_unsaved());
+    assert_eq!(master.take_rows(1010).len(), 1);
+    // What no node knows is written at once.
+    master.kill("a-0", Duration::from_secs(5), 1011).unwrap();
+    assert!(!master.take_rows(1011).is_empty());
+}

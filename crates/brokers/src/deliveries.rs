@@ -1,0 +1,97 @@
+//! What the broker delivers to one owner, over all connections: put in order, and acknowledged. No I/O.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::acks::Acks;
+use crate::incoming::{Incoming, Sorted};
+use crate::reconnecting::Broken;
+use crate::stamp::OrderStamp;
+
+/// A delivery: the number of its connection and its own number there, since numbers begin anew on each connection.
+pub(crate) type Tag = (u64, u64);
+
+/// What one delivery brought.
+#[derive(Debug)]
+pub(crate) struct Delivered<T> {
+    pub(crate) tag: Tag,
+    pub(crate) content: T,
+}
+
+/// The deliveries to one owner.
+pub(crate) struct Deliveries<T> {
+    incoming: Incoming<Delivered<T>>,
+    /// The number of the present connection.
+    connection: u64,
+    /// Those of the present connection.
+    pub(crate) acks: Acks,
+    /// The number of deliveries that the broker makes without an acknowledgement.
+    prefetch: usize,
+}
+
+impl<T> Deliveries<T> {
+    /// Waits for a missing delivery no longer than `patience`.
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self {
+            incoming: Incoming::new(patience),
+            connection: 0,
+            acks: Acks::default(),
+            prefetch: 0,
+        }
+    }
+
+    /// A connection is open on which the broker makes at most `prefetch` deliveries without an acknowledgement.
+    pub(crate) fn connected(&mut self, prefetch: u16, now: Instant) {
+        self.prefetch = prefetch.into();
+        self.incoming.connected(now);
+    }
+
+    /// The connection is gone. The broker repeats what was not acknowledged on it.
+    pub(crate) fn disconnected(&mut self) {
+        self.acks = Acks::default();
+        self.connection += 1;
+    }
+
+    /// A delivery has arrived on the present connection.
+    ///
+    /// # Errors
+    /// The broker delivers no more without an acknowledgement, and all that is here waits for something earlier.
+    pub(crate) fn arrived(
+        &mut self,
+        sender: &Arc<str>,
+        stamp: OrderStamp,
+        number: u64,
+        content: T,
+        now: Instant,
+    ) -> Result<Sorted<Delivered<T>>, Broken> {
+        self.acks.delivered(number);
+        let tag = (self.connection, number);
+        let delivered = Delivered { tag, content };
+        let sorted = self.incoming.arrived(sender, stamp, delivered, now);
+        let is_here = |kept: &&Delivered<T>| kept.tag.0 == self.connection;
+        if sorted.next.is_empty()
+            && self.acks.open() >= self.prefetch
+            && self.incoming.kept().filter(is_here).count() >= self.prefetch
+        {
+            return Err(Broken::Stuck);
+        }
+        Ok(sorted)
+    }
+
+    /// Notes that a delivery may be acknowledged. One of a former connection comes again, and is acknowledged then.
+    pub(crate) fn may_acknowledge(&mut self, (connection, number): Tag) {
+        if connection == self.connection {
+            self.acks.may(number);
+        }
+    }
+
+    /// The time at which to call [`overdue`](Self::overdue) next.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.incoming.deadline()
+    }
+
+    /// Hands out what has waited too long for an earlier delivery.
+    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<Delivered<T>> {
+        self.incoming.overdue(now)
+    }
+}

@@ -1,0 +1,74 @@
+//! The turns of the senders of a crowded mailbox: one that writes much does not make the others wait.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+use crate::message::{Provenance, ReceivedMessage};
+
+/// The senders that are remembered though none of their messages need wait, beside one for each message.
+const REMEMBERED: usize = 256;
+
+/// The next round of each sender.
+#[derive(Default)]
+pub(super) struct Turns {
+    hasher: RandomState,
+    /// By the hash of the sender's name. Senders with the same hash have their turns together.
+    next: HashMap<u64, u64>,
+    /// The sender of the last message, and its next round, which is not in `next`. Most messages have the sender of the one before.
+    latest: (String, u64),
+    last: u64,
+}
+
+/// The sender who has a turn. Names of other platforms are only claimed, so all of them take their turns together.
+fn with_sender<T>(message: &ReceivedMessage, with: impl FnOnce(&str) -> T) -> T {
+    let is_foreign = matches!(message.provenance(), Provenance::Foreign(_));
+    let view = message.message();
+    match view.sender() {
+        Some(sender) if !is_foreign => with(sender.name()),
+        _ => with(""),
+    }
+}
+
+impl Turns {
+    /// The round of a message of this sender, not before `round`.
+    pub(super) fn take(&mut self, message: &ReceivedMessage, round: u64) -> u64 {
+        with_sender(message, |sender| self.call(sender));
+        let turn = self.latest.1.max(round);
+        self.latest.1 = turn + 1;
+        self.last = self.last.max(turn);
+        turn
+    }
+
+    /// Makes a sender the latest.
+    fn call(&mut self, sender: &str) {
+        let (name, next) = &mut self.latest;
+        if name == sender {
+            return;
+        }
+        if *next > 0 {
+            self.next.insert(self.hasher.hash_one(&*name), *next);
+        }
+        name.clear();
+        name.push_str(sender);
+        *next = self.next.remove(&self.hasher.hash_one(&*name)).unwrap_or(0);
+    }
+
+    /// Forgets senders that have no turn after this round, if there are many more than the messages that wait.
+    pub(super) fn forget_before(&mut self, round: u64, waiting: usize) {
+        if self.next.len() > waiting + REMEMBERED {
+            self.next.retain(|_, next| *next > round);
+        }
+    }
+
+    /// Forgets all senders. Returns the highest round that was given.
+    pub(super) fn end(&mut self) -> u64 {
+        self.latest.0.clear();
+        self.latest.1 = 0;
+        match self.next.capacity() > 2 * REMEMBERED {
+            true => self.next = HashMap::new(),
+            false => self.next.clear(),
+        }
+        self.last
+    }
+}

@@ -1,0 +1,70 @@
+//! The tap: one watcher sees the messages that arrive at the agents of this process. Without a watcher it costs one look
+//! at a flag for each message.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::RwLock;
+
+use crate::message::ReceivedMessage;
+
+/// A message that has just arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The message, with what is known of its sender.
+    pub message: &'a ReceivedMessage,
+    /// The AID name of the agent that gets it.
+    pub receiver: &'a str,
+    /// The channel it came by; none for a direct message.
+    pub channel: Option<&'a str>,
+}
+
+/// Sees arrivals. It is called under the locks of mailboxes and subscriptions, so it must be quick and use no bus.
+pub trait Watcher: Send + Sync {
+    /// A message has arrived.
+    fn arrived(&self, arrival: &Arrival<'_>);
+}
+
+/// The tap of a bus.
+#[derive(Default)]
+pub struct Tap {
+    is_open: AtomicBool,
+    watcher: RwLock<Option<Arc<dyn Watcher>>>,
+}
+
+impl Tap {
+    /// Whether somebody watches.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Lets this watcher see what arrives from now on, in place of the former one.
+    pub fn open(&self, watcher: Arc<dyn Watcher>) {
+        *self.watcher.write() = Some(watcher);
+        self.is_open.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets nobody watch any more.
+    pub fn close(&self) {
+        self.is_open.store(false, Ordering::Relaxed);
+        *self.watcher.write() = None;
+    }
+
+    /// Shows an arrival to the watcher.
+    #[cold]
+    pub fn show(&self, arrival: &Arrival<'_>) {
+        if let Some(watcher) = &*self.watcher.read() {
+            watcher.arrived(arrival);
+        }
+    }
+}
+
+impl fmt::Debug for Tap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tap")
+            .field("is_open", &self.is_open())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,147 @@
+//! The last events of a channel, asked for once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sealbus_bus::Outbox;
+use thiserror::Error;
+
+use super::Channels;
+use crate::event::ReceivedEvent;
+use crate::filter::{ChannelFilter, EventKey, FilterError};
+use crate::log::{FilterErrorSink, LogReading, NotGathered, Replay, gather};
+use crate::path::ChannelPath;
+use crate::pattern::ChannelPattern;
+use crate::qos::{Promise, Qos, UnavailableQos};
+
+/// The last events of a channel: see [`Channels::last`].
+#[derive(Clone, Debug, Default)]
+pub struct LastEvents {
+    /// For each value of the key the last event, in the order in which they were published.
+    pub events: Vec<ReceivedEvent>,
+    /// The nodes whose events may be missing, and why.
+    pub unanswered: Vec<(Arc<str>, String)>,
+    /// The number of events without the key, or for which the filter could not be evaluated, and the reason for one of
+    /// them.
+    pub filter_errors: (u64, String),
+}
+
+/// Why the last events of a channel were not read.
+#[derive(Clone, Debug, Error)]
+pub enum LastError {
+    /// The filter is wrong.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// The agent may not read the channel.
+    #[error("agent {agent} may not read {channel}: the platform's policy does not allow it")]
+    NotPermitted {
+        /// The agent.
+        agent: Arc<str>,
+        /// The channel.
+        channel: ChannelPath,
+    },
+    /// The channel keeps no events.
+    #[error(transparent)]
+    Unavailable(#[from] UnavailableQos),
+    /// More values than one question can bring.
+    #[error("{channel}: {problem}: take another key, or a filter")]
+    TooManyKeys {
+        /// The channel.
+        channel: ChannelPath,
+        /// The limit.
+        problem: String,
+    },
+    /// The agent has left this process.
+    #[error("agent {0} has left this process and cannot read channels")]
+    Detached(Arc<str>),
+}
+
+impl Channels {
+    /// Asks all nodes for the last event of each value of `key` that a persistent channel keeps, and that fulfils the
+    /// filter (empty: every event). Waits for `within` at most.
+    ///
+    /// # Errors
+    /// [`LastError`]: also if the channel is transient by its QoS and no node keeps events of it.
+    pub async fn last(
+        &self,
+        outbox: &Outbox,
+        channel: &ChannelPath,
+        qos: &Qos,
+        key: &EventKey,
+        filter: &str,
+        within: Duration,
+    ) -> Result<LastEvents, LastError> {
+        let agent = outbox.name();
+        if outbox.agent().mailbox().closed().is_some() {
+            return Err(LastError::Detached(agent.clone()));
+        }
+        if !filter.is_empty() {
+            ChannelFilter::new(filter)?;
+        }
+        let pattern = ChannelPattern::from(channel);
+        let may_read = self
+            .shared
+            .work(|exchange, _| exchange.may_subscribe(agent, &pattern, false));
+        if !may_read {
+            return Err(LastError::NotPermitted {
+                agent: agent.clone(),
+                channel: channel.clone(),
+            });
+        }
+        let unavailable = |promise| UnavailableQos {
+            transport: self.shared.capabilities().1.to_owned(),
+            missing: vec![promise],
+        };
+        let Some(logs) = self.shared.logs.get().cloned() else {
+            return Err(unavailable(Promise::Persistent).into());
+        };
+        let reading = LogReading::new(
+            agent.clone(),
+            pattern,
+            filter.to_owned(),
+            Replay::LastPerKey(key.clone()),
+        );
+        let errors = Arc::new(Mutex::new((0, String::new())));
+        let sink: FilterErrorSink = {
+            let errors = errors.clone();
+            Arc::new(move |count, problem: &str| {
+                let mut errors = errors.lock();
+                errors.0 += count;
+                errors.1 = problem.to_owned();
+            })
+        };
+        let key = key.clone();
+        // The timers belong to the bus's runtime, whichever runtime polls this future.
+        let gathering = async move { gather(&*logs, &reading, &key, within, &sink).await };
+        let gathered = outbox.bus().runtime().spawn(gathering).await;
+        // The runtime has ended, and with it everything that could be read.
+        let gathered = gathered.map_err(|_| LastError::Detached(agent.clone()))?;
+        let too_many = |(_, problem): &&(_, NotGathered)| *problem == NotGathered::TooManyKeys;
+        if let Some((_, problem)) = gathered.missing.iter().find(too_many) {
+            return Err(LastError::TooManyKeys {
+                channel: channel.clone(),
+                problem: problem.to_string(),
+            });
+        }
+        let is_persistent = qos.persistence.is_persistent() || gathered.latest.has_logs();
+        if !is_persistent && gathered.missing.is_empty() {
+            return Err(unavailable(Promise::LastPerKeyOfTransient).into());
+        }
+        let mut events = Vec::new();
+        for (node, parts) in gathered.latest.into_parts() {
+            for event in parts.into_iter().flat_map(|part| part.events) {
+                // Its key was read before, so it can be opened.
+                events.extend(event.open(&node, 0));
+            }
+        }
+        events.sort_by_key(|event| event.header.published);
+        let missing = gathered.missing.into_iter();
+        let filter_errors = errors.lock().clone();
+        Ok(LastEvents {
+            events,
+            unanswered: missing.map(|(node, why)| (node, why.to_string())).collect(),
+            filter_errors,
+        })
+    }
+}

@@ -1,0 +1,24 @@
+//! The point from which a subscription reads persistent channels.
+
+use crate::filter::EventKey;
+use sealbus_bus::Moment;
+
+/// The point from which a subscription reads a persistent channel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Replay {
+    /// The events from now on.
+    #[default]
+    Now,
+    /// The events published since.
+    Since(Moment),
+    /// The last so many events of each channel on each node. Each node counts its own events.
+    Last(u64),
+    /// All events from this number on, of each channel on each node.
+    From(u64),
+    /// All events from the point where the durable subscription of that name stopped. Without such a point, from now
+    /// on.
+    Resume,
+    /// Of each value of the key on each channel the last event that is kept, over all nodes; then all events from now on.
+    /// An event without the key has no last value.
+    LastPerKey(EventKey),
+}

@@ -1,0 +1,51 @@
+//! Names that a shell completes: those of the agents and nodes of the platform that runs here.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap_complete::CompletionCandidate;
+use sealbus_control::admin::{AdminAnswer, AdminRequest, ask};
+use sealbus_control::ask::Ask;
+
+use crate::arguments::General;
+use crate::connection::Connection;
+use crate::error::CliError;
+use crate::runtime;
+
+/// How long the Master may take: the shell waits meanwhile.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The agents' local names.
+pub(crate) fn agents() -> Vec<CompletionCandidate> {
+    let agents = answer(ask::Agents).unwrap_or_default();
+    agents
+        .into_iter()
+        .map(|agent| {
+            let name = agent.name.split('@').next().unwrap_or_default();
+            let place = agent.node.map(|node| format!("on {node}").into());
+            CompletionCandidate::new(name).help(place)
+        })
+        .collect()
+}
+
+/// The nodes' names.
+pub(crate) fn nodes() -> Vec<CompletionCandidate> {
+    let nodes = answer(ask::Nodes).unwrap_or_default();
+    nodes
+        .into_iter()
+        .map(|node| CompletionCandidate::new(node.name).help(Some(node.host.into())))
+        .collect()
+}
+
+/// The Master's answer. A shell has no place for errors, so there are no candidates instead.
+fn answer<A>(request: A) -> Result<A::Answer, CliError>
+where
+    A: Ask<Requests = AdminRequest, Answers = AdminAnswer>,
+{
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let general = General::of_typed(&words);
+    runtime()?.block_on(async {
+        let mut connection = Connection::open_within(&general, PATIENCE).await?;
+        connection.ask(request).await
+    })
+}

@@ -1,0 +1,109 @@
+//! `backup` and `restore`: the platform's state in one file.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use sealbus_control::admin::{BackupMade, ask};
+use sealbus_master::{RestoreError, describe_backup, restore};
+use serde_json::json;
+
+use super::instant;
+use crate::arguments::{Backup, General, Restore};
+use crate::connection::{Connection, directory_of};
+use crate::error::CliError;
+use crate::output::Output;
+
+/// `sealbus backup FILE`
+pub(crate) async fn backup(
+    connection: &mut Connection,
+    backup: &Backup,
+    output: Output,
+) -> Result<(), CliError> {
+    let path = &backup.file;
+    let mut options = File::options();
+    let made = options.write(true).create_new(true).mode(0o600).open(path);
+    let mut file = made.map_err(CliError::file("create", path))?;
+    let written = write(connection, backup, &mut file).await;
+    if written.is_err() {
+        // Half a backup is none.
+        let _ = std::fs::remove_file(path);
+    }
+    let BackupMade { length, made } = written?;
+    let told = json!({ "file": path, "bytes": length, "made": made, "keys": backup.with_keys });
+    output.show(&told, || {
+        let keys = match backup.with_keys {
+            true => "it holds the private keys: keep it as you keep them",
+            false => "it holds no private key: keep ca.key of the state directory in another place",
+        };
+        format!("{length} bytes in {}; {keys}", path.display())
+    });
+    Ok(())
+}
+
+async fn write(
+    connection: &mut Connection,
+    backup: &Backup,
+    file: &mut File,
+) -> Result<BackupMade, CliError> {
+    let path = &backup.file;
+    let keys = backup.with_keys;
+    let made = connection.ask(ask::Backup { keys }).await?;
+    let mut from = 0;
+    loop {
+        let piece = connection.ask(ask::BackupPiece { from }).await?.0;
+        if piece.is_empty() {
+            break;
+        }
+        file.write_all(&piece)
+            .map_err(CliError::file("write", path))?;
+        from += piece.len() as u64;
+    }
+    file.sync_all().map_err(CliError::file("write", path))?;
+    if from != made.length {
+        return Err(CliError::Failed {
+            message: "another backup was made meanwhile".to_owned(),
+            help: Some("make one at a time".to_owned()),
+        });
+    }
+    Ok(made)
+}
+
+/// `sealbus restore FILE`
+pub(crate) async fn run_restore(
+    general: &General,
+    arguments: &Restore,
+    output: Output,
+) -> Result<(), CliError> {
+    let file: &Path = &arguments.file;
+    let platform = describe_backup(file)?.platform;
+    let directory = directory_of(general, &platform)?;
+    let restored = restore(file, &directory).await?;
+    let told = json!({ "platform": platform, "state": directory, "made": restored.made });
+    output.show(&told, || {
+        format!(
+            "the state of {platform} at {} is in {}\nstart its Master there with `sealbus up`; its nodes find it at the address that it had",
+            instant(restored.made),
+            directory.display()
+        )
+    });
+    Ok(())
+}
+
+impl From<RestoreError> for CliError {
+    fn from(error: RestoreError) -> Self {
+        let help = match &error {
+            RestoreError::Backup { .. } | RestoreError::Strange { .. } => "take another backup",
+            RestoreError::NotEmpty(_) => {
+                "name another directory with --state, or move that state away"
+            }
+            RestoreError::NoKey(_) => "`sealbus backup --with-keys` puts the keys into the backup",
+            _ => "nothing was restored",
+        };
+        Self::Failed {
+            message: error.to_string(),
+            help: Some(help.to_owned()),
+        }
+    }
+}

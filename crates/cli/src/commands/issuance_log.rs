@@ -1,0 +1,351 @@
+//! `ca log verify`, `ca monitor`: reading the issuance log without believing it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use sealbus_control::admin::ask;
+use sealbus_enrolment::{Enrolment, LogReader};
+use sealbus_seal::{
+    CLOCK_SKEW, Certificate, CertificateChain, Fingerprint, Identity, Timestamp, Trust,
+};
+use sealbus_transparency::{
+    Audit, Checkpoint, Entry, Folder, IssuanceRecord, KeyKind, LogFile, Note, NoteKey,
+};
+use serde::Serialize;
+
+use super::{instant, now};
+use crate::arguments::{CaLogVerify, CaMonitor, General, LogSource};
+use crate::connection::Connection;
+use crate::error::CliError;
+use crate::output::{self, Output};
+
+/// How often `ca monitor --follow` looks for a new checkpoint.
+const FOLLOW: Duration = Duration::from_secs(2);
+
+/// The place of a log.
+enum Place {
+    Folder(Folder),
+    Platform(Box<LogReader>),
+}
+
+/// A log that is being read.
+struct Log {
+    place: Place,
+    trust: Trust,
+    key: NoteKey,
+    /// What the witnesses of a running platform say against it.
+    alarms: Vec<String>,
+}
+
+/// A cosignature that is good.
+#[derive(Serialize)]
+struct Cosignature {
+    witness: String,
+    /// Milliseconds since 1970.
+    at: u64,
+}
+
+/// What `ca log verify` found.
+#[derive(Serialize)]
+struct Verified {
+    origin: String,
+    size: u64,
+    root: String,
+    cosignatures: Vec<Cosignature>,
+    /// The entries of the certificates that were asked for.
+    certificates: Vec<u64>,
+}
+
+fn wrong(message: impl ToString) -> CliError {
+    CliError::Failed {
+        message: message.to_string(),
+        help: Some("docs/evidence.md says what this proves".to_owned()),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+    std::fs::read(path).map_err(CliError::file("read", path))
+}
+
+/// The first certificate of a file, PEM or DER.
+fn certificate(path: &Path) -> Result<Vec<u8>, CliError> {
+    let bytes = read(path)?;
+    Ok(match CertificateDer::pem_slice_iter(&bytes).next() {
+        Some(Ok(der)) => der.to_vec(),
+        _ => bytes,
+    })
+}
+
+impl Log {
+    /// Finds the log, and believes the root of the platform and nothing else.
+    async fn open(general: &General, from: &LogSource) -> Result<Self, CliError> {
+        let mut alarms = Vec::new();
+        let (root, address) = match &from.root {
+            Some(path) => (certificate(path)?, from.address.clone()),
+            None => {
+                let mut connection = Connection::open(general).await?;
+                let pem = connection.ask(ask::Root).await?;
+                let status = connection.ask(ask::Status).await?;
+                alarms = status.log_alarms;
+                let root = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(wrong)?;
+                (root.to_vec(), Some(status.enrolment.to_string()))
+            }
+        };
+        let parsed = Certificate::parse(&root).map_err(wrong)?;
+        let platform = parsed.identity().platform().clone();
+        let trust = Trust::new(platform.clone(), &[root.clone().into()], CLOCK_SKEW);
+        let trust = trust.map_err(wrong)?;
+        let mut place = match (&from.folder, address) {
+            (Some(folder), _) => Place::Folder(Folder::new(folder)),
+            (None, Some(address)) => {
+                let at = Enrolment {
+                    platform,
+                    addresses: vec![address],
+                    root: Fingerprint::of(&root),
+                };
+                Place::Platform(Box::new(LogReader::new(at, &from.ca)))
+            }
+            (None, None) => {
+                return Err(CliError::Usage {
+                    message: "there is no log to read".to_owned(),
+                    help: "name --folder FOLDER or --address HOST:PORT".to_owned(),
+                });
+            }
+        };
+        let pem = place.read(LogFile::Authority).await?;
+        let mut chain = CertificateDer::pem_slice_iter(&pem);
+        let authority = match chain.next() {
+            Some(Ok(der)) => der,
+            _ => return Err(wrong("the log names no authority")),
+        };
+        let now = Timestamp::from_unix_seconds(now() / 1000);
+        let authority = trust.verify_authority(&authority, now).map_err(wrong)?;
+        let key = Checkpoint::key_of(authority.identity(), *authority.public_key());
+        Ok(Self {
+            place,
+            trust,
+            key: key.map_err(wrong)?,
+            alarms,
+        })
+    }
+
+    /// The log's checkpoint, with its signature checked.
+    async fn checkpoint(&mut self) -> Result<(Note, Checkpoint), CliError> {
+        let bytes = self.place.read(LogFile::Checkpoint).await?;
+        let note = Note::parse(&String::from_utf8_lossy(&bytes)).map_err(wrong)?;
+        let checkpoint = Checkpoint::open(&note, &self.key).map_err(wrong)?;
+        Ok((note, checkpoint))
+    }
+
+    /// The good cosignatures of a checkpoint: those of nodes, and those of `keys`.
+    async fn cosignatures(
+        &mut self,
+        note: &Note,
+        outside: &[NoteKey],
+    ) -> Result<Vec<Cosignature>, CliError> {
+        let pem = self.place.read(LogFile::Witnesses).await?;
+        let mut keys: Vec<(NoteKey, Option<CertificateChain>)> =
+            outside.iter().map(|key| (key.clone(), None)).collect();
+        let mut certificates = CertificateDer::pem_slice_iter(&pem).flatten().peekable();
+        // A node's certificate comes before those of the authorities above it.
+        while let Some(leaf) = certificates.next() {
+            let mut chain = vec![leaf];
+            while certificates.peek().is_some_and(|der| is_authority(der)) {
+                chain.extend(certificates.next());
+            }
+            let chain = CertificateChain::new(chain).map_err(wrong)?;
+            let node = chain.certificate().map_err(wrong)?;
+            let name = node.identity().to_string();
+            if let Ok(key) = NoteKey::new(&name, KeyKind::Witness, *node.public_key()) {
+                keys.push((key, Some(chain)));
+            }
+        }
+        let mut found: Vec<Cosignature> = Vec::new();
+        for (key, chain) in keys {
+            let witness = key.name().to_owned();
+            let Ok(at) = note.verify(&key) else { continue };
+            // A node is believed as long as its certificate was valid.
+            if let Some(chain) = chain {
+                self.trust.verify(&chain, at).map_err(wrong)?;
+            }
+            if found.iter().all(|known| known.witness != witness) {
+                let at = at.as_unix_seconds() * 1000;
+                found.push(Cosignature { witness, at });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads what the audit wants.
+    async fn drive(
+        &mut self,
+        audit: &mut Audit,
+        mut each: impl FnMut(Entry, IssuanceRecord) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        while let Some(wanted) = audit.wants() {
+            let (file, bytes) = self.place.read_or_full(wanted).await?;
+            for entry in audit.give(file, &bytes).map_err(wrong)? {
+                let record = IssuanceRecord::from_leaf(&entry.leaf)
+                    .map_err(|why| wrong(format!("entry {}: {why}", entry.index)))?;
+                if Checkpoint::origin_of(&record.authority) != self.key.name() {
+                    let index = entry.index;
+                    return Err(wrong(format!("entry {index} is of {}", record.authority)));
+                }
+                each(entry, record)?;
+            }
+        }
+        audit.finish().map(drop).map_err(wrong)
+    }
+}
+
+fn is_authority(der: &CertificateDer<'_>) -> bool {
+    Certificate::parse(der).is_ok_and(|certificate| certificate.is_authority())
+}
+
+impl Place {
+    async fn read(&mut self, file: LogFile) -> Result<Vec<u8>, CliError> {
+        match self {
+            Self::Folder(folder) => folder.read(file).map_err(wrong),
+            Self::Platform(reader) => reader.read(file).await.map_err(wrong),
+        }
+    }
+
+    async fn read_or_full(&mut self, file: LogFile) -> Result<(LogFile, Vec<u8>), CliError> {
+        match self.read(file).await {
+            Err(_) if file.full() != file => Ok((file.full(), self.read(file.full()).await?)),
+            result => Ok((file, result?)),
+        }
+    }
+}
+
+/// `sealbus ca log verify`
+pub(crate) async fn verify(
+    general: &General,
+    verify: &CaLogVerify,
+    output: Output,
+) -> Result<(), CliError> {
+    let mut log = Log::open(general, &verify.source).await?;
+    let (note, checkpoint) = log.checkpoint().await?;
+    let keys: Result<Vec<NoteKey>, _> = verify.witness.iter().map(|key| key.parse()).collect();
+    let keys = keys.map_err(wrong)?;
+    let cosignatures = log.cosignatures(&note, &keys).await?;
+    for key in &keys {
+        note.verify(key).map_err(wrong)?;
+    }
+    if cosignatures.len() < verify.quorum {
+        let (found, wanted) = (cosignatures.len(), verify.quorum);
+        return Err(wrong(format!(
+            "{found} witnesses cosigned the checkpoint, and {wanted} must"
+        )));
+    }
+    let mut audit = Audit::new(checkpoint.clone());
+    for path in &verify.against {
+        let text = String::from_utf8_lossy(&read(path)?).into_owned();
+        let of_file = |error| wrong(format!("{}: {error}", path.display()));
+        let note = Note::parse(&text).map_err(of_file)?;
+        let seen = Checkpoint::open(&note, &log.key).map_err(of_file)?;
+        audit.must_continue(&seen).map_err(of_file)?;
+    }
+    let mut wanted = Vec::new();
+    for path in &verify.certificate {
+        wanted.push((Fingerprint::of(&certificate(path)?), path, None));
+    }
+    let bar = output.waiting("the log");
+    log.drive(&mut audit, |entry, record| {
+        for (fingerprint, _, index) in &mut wanted {
+            if *fingerprint == record.certificate {
+                *index = Some(entry.index);
+            }
+        }
+        Ok(())
+    })
+    .await?;
+    bar.finish_and_clear();
+    let mut certificates = Vec::new();
+    for (_, path, index) in wanted {
+        let lacks = || wrong(format!("the log lacks the certificate {}", path.display()));
+        certificates.push(index.ok_or_else(lacks)?);
+    }
+    if let Some(alarm) = log.alarms.first() {
+        return Err(wrong(format!(
+            "a witness does not believe this log: {alarm}"
+        )));
+    }
+    let root = checkpoint.root.iter();
+    let verified = Verified {
+        origin: checkpoint.origin,
+        size: checkpoint.size,
+        root: root.map(|byte| format!("{byte:02x}")).collect(),
+        cosignatures,
+        certificates,
+    };
+    output.show(&verified, || shown(&verified));
+    Ok(())
+}
+
+fn shown(verified: &Verified) -> String {
+    let Verified {
+        origin, size, root, ..
+    } = verified;
+    let mut text = format!("{origin}\n{size} certificates, root {root}: whole");
+    for Cosignature { witness, at } in &verified.cosignatures {
+        text.push_str(&format!("\ncosigned by {witness} at {}", instant(*at)));
+    }
+    if verified.cosignatures.is_empty() {
+        text.push_str("\nno witness cosigned it");
+    }
+    for index in &verified.certificates {
+        text.push_str(&format!("\nthe certificate is entry {index}"));
+    }
+    text
+}
+
+/// `sealbus ca monitor AGENT`
+pub(crate) async fn monitor(
+    general: &General,
+    monitor: &CaMonitor,
+    output: Output,
+) -> Result<(), CliError> {
+    let mut log = Log::open(general, &monitor.source).await?;
+    let platform = log.trust.platform().clone();
+    let local = monitor.agent.split('@').next().unwrap_or_default();
+    let agent = Identity::agent(&platform, local).map_err(wrong)?;
+    let (_, checkpoint) = log.checkpoint().await?;
+    let mut audit = Audit::new(checkpoint);
+    loop {
+        log.drive(&mut audit, |entry, record| {
+            if record.identity == agent {
+                output.line(&record, || issued(&entry, &record));
+            }
+            Ok(())
+        })
+        .await?;
+        if !monitor.follow {
+            return Ok(());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(FOLLOW) => {}
+            () = output::unread() => return Ok(()),
+        }
+        let (_, checkpoint) = log.checkpoint().await?;
+        audit.go_on(checkpoint).map_err(wrong)?;
+    }
+}
+
+fn issued(entry: &Entry, record: &IssuanceRecord) -> String {
+    let instant = |at: Timestamp| instant(at.as_unix_seconds() * 1000);
+    let node = match &record.on_behalf_of {
+        Some(node) => node.to_string(),
+        None => "the operator".to_owned(),
+    };
+    format!(
+        "{}  entry {}  serial {}  until {}  for {node}  SHA-256 {}",
+        instant(record.issued_at),
+        entry.index,
+        record.serial,
+        instant(record.not_after),
+        record.certificate
+    )
+}

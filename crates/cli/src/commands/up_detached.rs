@@ -1,0 +1,131 @@
+//! `up --detach`: the platform as a process of its own, which outlives the terminal.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use sealbus_control::private::folder;
+use sealbus_seal::SecurityLevel;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+
+use crate::arguments::{General, Up};
+use crate::error::CliError;
+use crate::output::Output;
+
+/// The platform's log, in its state directory.
+const LOG: &str = "up.log";
+
+/// A platform that is up, as the command says it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Told {
+    pub(super) platform: String,
+    pub(super) level: SecurityLevel,
+    pub(super) state: PathBuf,
+    pub(super) enrolment: SocketAddr,
+    pub(super) address: SocketAddr,
+}
+
+impl Told {
+    /// Says it, and how the platform ends.
+    pub(super) fn show(&self, output: Output, end: &str) {
+        output.line(self, || {
+            format!(
+                "{} is up at level {}; its state is in {}\nother machines join at {}: `sealbus token`\n\
+                 look around with `sealbus ps`, `sealbus ca log`, `sealbus logs AGENT --follow`; {end}",
+                self.platform,
+                self.level,
+                self.state.display(),
+                self.enrolment
+            )
+        });
+    }
+}
+
+/// Starts `sealbus up` without a terminal, and returns when it says that it is up.
+pub(super) async fn up(
+    general: &General,
+    up: &Up,
+    directory: &Path,
+    output: Output,
+) -> Result<(), CliError> {
+    folder(directory).map_err(CliError::file("create", directory))?;
+    let log = directory.join(LOG);
+    let file = File::options().create(true).append(true).open(&log);
+    let file = file.map_err(CliError::file("open", &log))?;
+    let program = std::env::current_exe().map_err(CliError::file("find", "this program"))?;
+    let mut child = Command::new(&program)
+        .args(arguments(general, up, directory))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(file)
+        .spawn()
+        .map_err(CliError::file("start", &program))?;
+    let waiting = output.waiting("starting the platform");
+    let mut told = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        let read = BufReader::new(stdout).read_line(&mut told).await;
+        read.map_err(CliError::file("read", "what the platform says"))?;
+    }
+    waiting.finish_and_clear();
+    let Ok(told) = serde_json::from_str::<Told>(&told) else {
+        // It ends by itself, or has ended. Its error is the last line of its log.
+        let _ = child.wait().await;
+        return Err(why(&log));
+    };
+    told.show(output, "`sealbus down` ends it");
+    Ok(())
+}
+
+fn arguments(general: &General, up: &Up, directory: &Path) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = ["up", "--detached", "--json", "--state"]
+        .map(Into::into)
+        .into();
+    arguments.push(directory.into());
+    if let Some(platform) = &general.platform {
+        arguments.extend(["--platform".into(), platform.into()]);
+    }
+    if let Some(level) = up.level {
+        arguments.extend(["--level".into(), level.to_string().into()]);
+    }
+    if let Some(address) = up.address {
+        arguments.extend(["--address".into(), address.to_string().into()]);
+    }
+    if up.accept_clock {
+        arguments.push("--accept-clock".into());
+    }
+    if let Some(mode) = up.isolation.isolation {
+        arguments.extend(["--isolation".into(), mode.as_str().into()]);
+    }
+    arguments.extend(["--uids".into(), up.isolation.uids.to_string().into()]);
+    if let Some(manifest) = &up.manifest {
+        arguments.extend(["--".into(), manifest.into()]);
+    }
+    arguments
+}
+
+/// The error with which the platform ended.
+fn why(log: &Path) -> CliError {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let last = text.lines().next_back().unwrap_or_default();
+    let error = serde_json::from_str::<Value>(last).ok();
+    let error = error
+        .as_ref()
+        .and_then(|error| error.get("error")?.as_str());
+    let help = format!(
+        "its log is {}; `sealbus doctor` examines this machine",
+        log.display()
+    );
+    CliError::Failed {
+        message: match error {
+            Some(error) => format!("the platform did not start: {error}"),
+            None => "the platform did not start".to_owned(),
+        },
+        help: Some(help),
+    }
+}

@@ -1,0 +1,147 @@
+//! `window`: the platform in a browser. This process reads the platform and serves the page.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use sealbus_control::admin::ask;
+use sealbus_control::private::write_private;
+use sealbus_window::{Source, read};
+use serde_json::json;
+use tokio::process::Child;
+use tokio::sync::mpsc;
+
+use super::run::EndSignals;
+use crate::arguments::{General, Window};
+use crate::connection::{Connection, running};
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Most lines of a recording that are shown.
+const MOST: usize = 200_000;
+
+/// `sealbus window [FILE]`
+pub(crate) async fn window(
+    general: &General,
+    window: &Window,
+    output: Output,
+) -> Result<(), CliError> {
+    let (source, shown) = match &window.file {
+        Some(file) => {
+            let seen: Result<Vec<_>, _> = read(file)?.take(MOST).collect();
+            (Source::Recording(seen?.into()), file.display().to_string())
+        }
+        None => {
+            let directory = running(general)?;
+            let mut connection = Connection::to(&directory).await?;
+            connection.ask(ask::Narrow).await?;
+            let status = connection.ask(ask::Status).await?;
+            (Source::Platform { directory }, status.name)
+        }
+    };
+    let taken = |source: std::io::Error| CliError::Failed {
+        message: format!("port {} cannot be used: {source}", window.port),
+        help: Some("name another with --port, or 0 for any free one".to_owned()),
+    };
+    let listener = sealbus_window::Window::listen(window.port)
+        .await
+        .map_err(taken)?;
+    let port = listener.local_addr().map_err(taken)?.port();
+    let served = sealbus_window::Window::new(source, port);
+    let mut signals = EndSignals::catch()?;
+    tell(&served, &shown, output)?;
+    let opened = if window.no_open {
+        None
+    } else {
+        Opened::open(&link(&served)?)
+    };
+    let mut enters = enters();
+    let mut serving = std::pin::pin!(served.clone().serve(listener));
+    loop {
+        tokio::select! {
+            () = &mut serving => {}
+            () = signals.told() => break,
+            Some(()) = enters.recv() => tell(&served, &shown, output)?,
+        }
+    }
+    drop(opened);
+    Ok(())
+}
+
+/// Starts a window on the platform behind a state directory, as a process of its own that ends with the returned value.
+pub(super) fn start(state: &Path, output: Output) -> Result<Child, CliError> {
+    let failed = CliError::file("start", "this program");
+    let mut command = tokio::process::Command::new(std::env::current_exe().map_err(&failed)?);
+    command.arg("window").arg("--state").arg(state);
+    command.args(output.is_json().then_some("--json"));
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    command.spawn().map_err(&failed)
+}
+
+/// Tells whenever Enter is pressed on the terminal. The thread ends with the process.
+fn enters() -> mpsc::Receiver<()> {
+    let (sender, receiver) = mpsc::channel(1);
+    if std::io::stdin().is_terminal() {
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lines() {
+                if line.is_err() || sender.blocking_send(()).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    receiver
+}
+
+fn link(window: &Arc<sealbus_window::Window>) -> Result<String, CliError> {
+    window.link().map_err(|error| CliError::Failed {
+        message: error.to_string(),
+        help: None,
+    })
+}
+
+/// Prints a new link.
+fn tell(window: &Arc<sealbus_window::Window>, shown: &str, output: Output) -> Result<(), CliError> {
+    let link = link(window)?;
+    output.line(&json!({ "link": link }), || {
+        format!("{shown} is shown at\n\n    {link}\n\nThe link opens one page, within a minute.")
+    });
+    if !output.is_json() && std::io::stdin().is_terminal() {
+        anstream::eprintln!("Enter makes another link; Ctrl-C ends the window.");
+    }
+    Ok(())
+}
+
+/// A file that leads the user's browser to a link. Other users see the arguments of processes, so the link is in none.
+struct Opened(PathBuf);
+
+impl Opened {
+    /// Starts the browser, if this is a desktop with a folder for the user's own files.
+    fn open(link: &str) -> Option<Self> {
+        let has_screen = ["WAYLAND_DISPLAY", "DISPLAY"]
+            .iter()
+            .any(|variable| std::env::var_os(variable).is_some_and(|it| !it.is_empty()));
+        let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| has_screen)?;
+        let path =
+            PathBuf::from(folder).join(format!("sealbus-window-{}.html", std::process::id()));
+        let page = format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={link}\">");
+        write_private(&path, page.as_bytes()).ok()?;
+        let opened = Self(path);
+        let mut browser = Command::new("xdg-open");
+        browser.arg(&opened.0);
+        browser
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        // The link stands on the terminal for those who have no such program.
+        browser.spawn().ok()?;
+        Some(opened)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,265 @@
+//! What passes through the processes of a platform: counters at any time, and the heads of messages while somebody
+//! watches.
+//!
+//! A reader asks the Master, the Master asks all nodes, and each node asks its processes. A process that nobody asks does
+//! nothing. A [`Watch`] lasts from one question to the next, for [`LEASE`] at most. Each level bounds what it passes on,
+//! and counts what it leaves out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::UnixMillis;
+use crate::admin::SilentNode;
+use crate::ask::conversation;
+
+/// How long a watch lasts after it was asked for the last time.
+pub const LEASE: Duration = Duration::from_secs(10);
+/// Most agents in one answer. The others are counted together.
+pub const MOST_AGENTS: usize = 2_000;
+/// Most channels in one answer.
+pub const MOST_CHANNELS: usize = 500;
+/// Most heads of messages in one answer of a process.
+pub const MOST_HEADS: usize = 1_000;
+/// Most patterns in a list of a watch.
+pub const MOST_PATTERNS: usize = 16;
+/// Most bytes of a name, a pattern or a parameter of a message.
+pub const LONGEST_NAME: usize = 256;
+
+conversation! {
+    /// The requests of a node to one of its processes.
+    pub enum ProcessRequest in ask_process ("ask") {
+        /// The counters of the process and, for a watch, the heads of the messages since the last request.
+        Observe {
+            /// The watch.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            watch: Option<Watch>,
+        } -> ProcessTraffic;
+    }
+    /// The answers of a process.
+    pub enum ProcessAnswer ("answer") {
+        Traffic(ProcessTraffic);
+    }
+}
+
+/// The messages that a reader wants to see. A message must pass every condition that is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {
+    /// The reader, by a number that it chose at random. Several readers may watch at the same time.
+    pub id: u64,
+    /// Names of agents, one of which must be the sender or the receiver. `*` stands for any characters. A name without
+    /// `@` is local.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
+    /// The conversation-id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
+    /// The interaction protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// Performatives, one of which must be the message's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub performatives: Vec<String>,
+    /// A pattern of channels, such as `/offers/**`. Direct messages do not pass it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+}
+
+/// The head of a message, as the process of its receiver saw it arrive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageHead {
+    /// When it arrived.
+    pub at: UnixMillis,
+    /// Full name of the sender.
+    pub from: String,
+    /// Full name of the receiver.
+    pub to: String,
+    /// The channel, if it came by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// The performative.
+    pub performative: String,
+    /// The conversation-id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
+    /// The interaction protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// Bytes of the message.
+    pub size: u64,
+    /// What is known of the sender, such as `proved` or `claimed`.
+    pub provenance: String,
+}
+
+/// The counters of an agent, as its own process counts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentTraffic {
+    /// Full name.
+    pub agent: String,
+    /// Messages that were accepted from it, once for each receiver.
+    pub sent: u64,
+    /// Messages that arrived for it.
+    pub received: u64,
+    /// Messages that wait to be read by it.
+    pub waiting: u64,
+    /// Bytes of the waiting messages.
+    pub waiting_bytes: u64,
+}
+
+/// The counters of a channel in one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelTraffic {
+    /// The channel.
+    pub channel: String,
+    /// What agents of the process put on it.
+    pub published: u64,
+    /// What came from other processes.
+    pub received: u64,
+    /// Best-effort events that were not sent to another process for want of room.
+    pub dropped: u64,
+    /// How often a filter could not be evaluated.
+    pub filter_errors: u64,
+    /// Subscriptions of the process.
+    pub subscriptions: u64,
+}
+
+/// The links of a process to other processes at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkTraffic {
+    /// Links with a connection.
+    pub connected: u64,
+    /// Bytes that were given to them and are not acknowledged.
+    pub unacknowledged: u64,
+}
+
+/// What passed through one process since it was started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessTraffic {
+    /// When the counters were read.
+    pub at: UnixMillis,
+    /// The node. It fills in this name and the next two.
+    #[serde(default)]
+    pub node: String,
+    /// The process, such as `seller-1.3` for the third start.
+    #[serde(default)]
+    pub process: String,
+    /// The process without the number of its start.
+    #[serde(default)]
+    pub group: String,
+    /// Messages that were accepted from its agents, once for each receiver. Agents that have left count too.
+    pub sent: u64,
+    /// Messages that arrived for its agents. Agents that have left count too.
+    pub received: u64,
+    /// Messages that could not be delivered.
+    pub undeliverable: u64,
+    /// Messages that came back because their receiver was moving, and were sent after it.
+    pub returned: u64,
+    /// Refused attempts, by reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Messages that wait to be read by its agents.
+    #[serde(default)]
+    pub waiting: u64,
+    /// Bytes of the waiting messages.
+    #[serde(default)]
+    pub waiting_bytes: u64,
+    /// Its links to other processes, if its transport has links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<LinkTraffic>,
+    /// Its agents, or the busiest of them.
+    pub agents: Vec<AgentTraffic>,
+    /// The number of agents that are left out.
+    #[serde(default)]
+    pub agents_left_out: u64,
+    /// Its channels, or the busiest of them.
+    pub channels: Vec<ChannelTraffic>,
+    /// The number of channels that are left out.
+    #[serde(default)]
+    pub channels_left_out: u64,
+    /// The heads of the watched messages since the last request, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heads: Vec<MessageHead>,
+    /// Messages that passed since the last request and were not looked at, because there were too many.
+    #[serde(default)]
+    pub skipped: u64,
+}
+
+/// What passes through the whole platform.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// By node and process.
+    pub processes: Vec<ProcessTraffic>,
+    /// Nodes that did not answer. The traffic of their processes is unknown.
+    pub silent: Vec<SilentNode>,
+}
+
+impl Watch {
+    /// Whether an agent with this full name is one of those watched.
+    pub fn names(&self, agent: &str) -> bool {
+        let local = agent.split('@').next().unwrap_or(agent);
+        self.agents.is_empty()
+            || self.agents.iter().any(|pattern| {
+                let name = if pattern.contains('@') { agent } else { local };
+                fits(pattern.as_bytes(), name.as_bytes())
+            })
+    }
+
+    /// Whether it is within the limits.
+    pub fn is_bounded(&self) -> bool {
+        let lists = [&self.agents, &self.performatives];
+        let texts = [&self.conversation, &self.protocol, &self.channel];
+        let texts = texts.into_iter().flatten();
+        let is_short = |text: &String| text.len() <= LONGEST_NAME;
+        lists.iter().all(|list| list.len() <= MOST_PATTERNS)
+            && lists.into_iter().flatten().chain(texts).all(is_short)
+    }
+}
+
+/// Whether `name` fits a pattern, in which `*` stands for any bytes.
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut read) = (0, 0);
+    // Behind the last star, and the bytes that it has taken so far.
+    let mut star: Option<(usize, usize)> = None;
+    while read < name.len() {
+        if pattern.get(at) == Some(&b'*') {
+            star = Some((at + 1, read));
+            at += 1;
+        } else if pattern.get(at) == Some(&name[read]) {
+            at += 1;
+            read += 1;
+        } else if let Some((behind, taken)) = star {
+            star = Some((behind, taken + 1));
+            at = behind;
+            read = taken + 1;
+        } else {
+            return false;
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_names_agents() {
+        let watch = |pattern: &str| Watch {
+            agents: vec![pattern.to_owned()],
+            ..Watch::default()
+        };
+        assert!(Watch::default().names("anyone@factory"));
+        for (pattern, names, other) in [
+            ("seller-1", "seller-1@factory", "seller-11@factory"),
+            ("buyer-*", "buyer-7@factory", "seller-7@factory"),
+            ("*-1", "seller-1@factory", "seller-12@factory"),
+            ("b*r-*7", "buyer-17@factory", "buyer-18@factory"),
+            ("*@other", "x@other", "x@factory"),
+        ] {
+            assert!(watch(pattern).names(names), "{pattern} {names}");
+            assert!(!watch(pattern).names(other), "{pattern} {other}");
+        }
+        assert!(!watch(&"x".repeat(LONGEST_NAME + 1)).is_bounded());
+        assert!(watch("x").is_bounded());
+    }
+}

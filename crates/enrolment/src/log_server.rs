@@ -1,0 +1,127 @@
+//! Serves the files of issuance logs to strangers (C2SP tlog-tiles).
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use sealbus_transparency::{Folder, LogError, LogFile};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+
+use crate::pace::Pace;
+
+/// How long a client may take to send a request's head.
+const HEAD: Duration = Duration::from_secs(10);
+/// Longest head of a request in bytes.
+const HEAD_LENGTH: usize = 8 * 1024;
+/// Files that are read and sent at the same time. Each has at most 2 MiB.
+const AT_ONCE: usize = 16;
+
+/// The logs of a platform, for strangers. Each log has the address `/log/NAME/`, with the name of its CA.
+#[derive(Clone)]
+pub struct LogServer {
+    state: Arc<State>,
+}
+
+struct State {
+    logs: Vec<(String, Folder)>,
+    pace: Mutex<Pace>,
+    at_once: Arc<Semaphore>,
+}
+
+impl LogServer {
+    /// Serves these logs, each by the name of its CA.
+    pub fn new(logs: Vec<(String, Folder)>) -> Self {
+        Self {
+            state: Arc::new(State {
+                logs,
+                pace: Mutex::default(),
+                at_once: Arc::new(Semaphore::new(AT_ONCE)),
+            }),
+        }
+    }
+
+    /// Serves one connection until it ends. The caller bounds how long that takes.
+    pub async fn serve<S>(&self, stream: S, peer: IpAddr)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let answer = service_fn(|request: Request<_>| {
+            let state = self.state.clone();
+            async move { Ok::<_, Infallible>(state.answer(&request, peer).await) }
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD)
+            .max_buf_size(HEAD_LENGTH)
+            .serve_connection(TokioIo::new(stream), answer)
+            .await;
+        if let Err(error) = served {
+            tracing::debug!(%peer, %error, "a reader of the issuance log is gone");
+        }
+    }
+}
+
+impl State {
+    async fn answer<B>(&self, request: &Request<B>, peer: IpAddr) -> Response<Full<Bytes>> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return refusal(StatusCode::METHOD_NOT_ALLOWED);
+        }
+        let wait = self.pace.lock().next(peer, Instant::now());
+        match wait {
+            None => return refusal(StatusCode::TOO_MANY_REQUESTS),
+            Some(wait) => tokio::time::sleep(wait).await,
+        }
+        let Some((folder, file)) = self.find(request.uri().path()) else {
+            return refusal(StatusCode::NOT_FOUND);
+        };
+        let Ok(_permit) = self.at_once.acquire().await else {
+            return refusal(StatusCode::SERVICE_UNAVAILABLE);
+        };
+        let reading = tokio::task::spawn_blocking(move || folder.read(file));
+        match reading.await {
+            Ok(Ok(bytes)) => found(file, bytes),
+            Ok(Err(LogError::Unreadable { .. })) => refusal(StatusCode::NOT_FOUND),
+            _ => refusal(StatusCode::INTERNAL_SERVER_ERROR),
+        }
+    }
+
+    fn find(&self, path: &str) -> Option<(Folder, LogFile)> {
+        let (name, file) = path.strip_prefix("/log/")?.split_once('/')?;
+        let (_, folder) = self.logs.iter().find(|(log, _)| log == name)?;
+        Some((folder.clone(), file.parse().ok()?))
+    }
+}
+
+fn found(file: LogFile, bytes: Vec<u8>) -> Response<Full<Bytes>> {
+    let kind = match file {
+        LogFile::Tile { .. } | LogFile::Entries { .. } => "application/octet-stream",
+        _ => "text/plain; charset=utf-8",
+    };
+    let caching = match file {
+        LogFile::Tile { .. } | LogFile::Entries { .. } => "public, max-age=604800, immutable",
+        _ => "no-cache",
+    };
+    let mut response = Response::new(Full::new(Bytes::from(bytes)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    headers.insert(
+        header::CACHE_CONTROL,
+        header::HeaderValue::from_static(caching),
+    );
+    response
+}
+
+fn refusal(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,22 @@
+//! Why a text names no object.
+
+use thiserror::Error;
+
+/// A text that is not the address of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("'{}' is not the address of an object ({problem}): it must look like IOR:… or corbaloc::host:9000/key", .text.escape_debug())]
+pub struct AddressError {
+    /// The text, shortened.
+    pub text: String,
+    /// The mistake in it.
+    pub problem: &'static str,
+}
+
+impl AddressError {
+    pub(crate) fn new(text: &str, problem: &'static str) -> Self {
+        Self {
+            text: text.chars().take(200).collect(),
+            problem,
+        }
+    }
+}

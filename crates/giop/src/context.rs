@@ -1,0 +1,38 @@
+//! Data with a number that says what it is: the service contexts of requests and replies, and the components of object
+//! references.
+
+use crate::cdr::{Decoder, Encoder, MarshalError};
+
+/// The most of them in one list.
+const MOST: usize = 64;
+
+/// Data with a number that says what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TaggedData {
+    /// The number.
+    pub id: u32,
+    /// The data, mostly an encapsulation.
+    pub data: Vec<u8>,
+}
+
+/// What an ORB tells beside a request or reply (CORBA 3.3 part 2, 9.7). None but [`CodeSets`](crate::CodeSets) is used
+/// here.
+pub type ServiceContext = TaggedData;
+
+impl TaggedData {
+    pub(crate) fn decode_all(decoder: &mut Decoder<'_>) -> Result<Vec<Self>, MarshalError> {
+        decoder.sequence("service contexts or components", MOST, 8, |decoder| {
+            Ok(Self {
+                id: decoder.ulong()?,
+                data: decoder.octets()?.to_vec(),
+            })
+        })
+    }
+
+    pub(crate) fn encode_all(all: &[Self], encoder: &mut Encoder) {
+        encoder.sequence(all, |encoder, it| {
+            encoder.ulong(it.id);
+            encoder.octets(&it.data);
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! `[gateway.mcp]`: hosts of language models, as callers of agents.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// `[gateway.mcp]`: the platform as a server of the Model Context Protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct McpEntry {
+    /// The address on which it listens. It speaks HTTP without TLS and shows keys to everyone on the way, so it must be a
+    /// loopback address.
+    pub listen: SocketAddr,
+    /// The names by which hosts may reach it (`Host`), besides those of the loopback: those of a proxy before it.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// The web pages whose scripts may call (`Origin`), such as `https://app.example:443`. Without an entry, none may.
+    #[serde(default)]
+    pub origins: Vec<String>,
+    /// The agent in whose name everyone acts who shows no key.
+    #[serde(default)]
+    pub anonymous: Option<String>,
+    /// The callers with keys.
+    #[serde(default, rename = "caller")]
+    pub callers: Vec<McpCaller>,
+}
+
+/// `[[gateway.mcp.caller]]`: a caller from outside, which is an agent of this platform.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct McpCaller {
+    /// The agent's name.
+    pub name: String,
+    /// The SHA-256 hash of its key.
+    pub key: KeyHash,
+}
+
+/// The SHA-256 hash of a key, written `sha256:` and 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct KeyHash(pub [u8; 32]);
+
+/// A text is not the hash of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the hash of a key is written sha256: and 64 hexadecimal digits, as `sealbus gateway key` prints it"
+)]
+pub struct NoKeyHash;
+
+impl TryFrom<String> for KeyHash {
+    type Error = NoKeyHash;
+
+    fn try_from(text: String) -> Result<Self, NoKeyHash> {
+        let digits = text.strip_prefix("sha256:").ok_or(NoKeyHash)?;
+        if digits.len() != 64 || !digits.is_ascii() {
+            return Err(NoKeyHash);
+        }
+        let mut hash = [0; 32];
+        for (byte, place) in hash.iter_mut().zip((0..64).step_by(2)) {
+            *byte = u8::from_str_radix(&digits[place..place + 2], 16).map_err(|_| NoKeyHash)?;
+        }
+        Ok(Self(hash))
+    }
+}
+
+impl From<KeyHash> for String {
+    fn from(hash: KeyHash) -> String {
+        hash.to_string()
+    }
+}
+
+impl std::fmt::Display for KeyHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl McpEntry {
+    /// The names of the agents that callers are.
+    pub fn agents(&self) -> impl Iterator<Item = &String> {
+        let named = self.callers.iter().map(|caller| &caller.name);
+        named.chain(&self.anonymous)
+    }
+
+    /// Checks what the types do not.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if !self.listen.ip().is_loopback() {
+            return Err(format!(
+                "[gateway.mcp] would show keys to the network at {}: listen on 127.0.0.1, and put a proxy with TLS before it",
+                self.listen
+            ));
+        }
+        if self.agents().next().is_none() {
+            return Err(
+                "[gateway.mcp] has no caller: add [[gateway.mcp.caller]], or `anonymous = \"guest\"` for all programs of this machine"
+                    .to_owned(),
+            );
+        }
+        let mut keys = BTreeSet::new();
+        match self.callers.iter().find(|it| !keys.insert(it.key)) {
+            Some(caller) => Err(format!("{} has the key of another caller", caller.name)),
+            None => Ok(()),
+        }
+    }
+}

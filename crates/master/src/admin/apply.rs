@@ -1,0 +1,117 @@
+//! Puts a manifest in force on the running platform.
+
+use std::time::Duration;
+
+use sealbus_control::{Fault, FaultCode, Rules};
+use sealbus_manifest::{AgentEntry, Difference, Manifest};
+
+use super::Admin;
+use super::programs::ENDING;
+use crate::desk::Desk;
+
+impl Admin {
+    /// What putting a manifest in force would change.
+    ///
+    /// # Errors
+    /// If no manifest is in force yet, or if the difference needs a new platform.
+    pub(super) async fn compare(&self, wanted: &Manifest) -> Result<Difference, Fault> {
+        match &*self.manifest.lock().await {
+            Some(running) => possible(running, wanted),
+            None => Err(
+                Fault::new(FaultCode::Unavailable, "the platform is not up yet")
+                    .advise("wait until `sealbus up` says that it is"),
+            ),
+        }
+    }
+
+    /// Starts, stops, restarts and changes what differs from the manifest in force.
+    ///
+    /// # Errors
+    /// If the difference is not the one that was agreed to, if it needs a new platform, or if the name of a new agent is
+    /// taken. Nothing was changed then.
+    pub(super) async fn apply(
+        &self,
+        wanted: Box<Manifest>,
+        agreed: Option<Difference>,
+        grace: Duration,
+    ) -> Result<(), Fault> {
+        let mut in_force = self.manifest.lock().await;
+        let difference = match &*in_force {
+            Some(running) => Some(possible(running, &wanted)?),
+            None => None,
+        };
+        if difference != agreed {
+            let message = "another manifest has been put in force meanwhile";
+            return Err(Fault::new(FaultCode::NotPermitted, message)
+                .advise("look again: sealbus apply --dry-run"));
+        }
+        let difference = difference.unwrap_or_default();
+        let agents = agents(&wanted)?;
+        let ending: Vec<String> = difference.ending().cloned().collect();
+        let (named, ends) = (agents.clone(), ending.clone());
+        self.desk
+            .run(move |desk, now| {
+                desk.state.check_names(&named, &ends)?;
+                for agent in first_agents(desk, &ends) {
+                    desk.state.kill(&agent, grace, now)?;
+                }
+                Ok(())
+            })
+            .await?;
+        self.desk
+            .wait_until(grace + ENDING, move |desk| {
+                let groups = desk.state.groups();
+                let mut ending = ending.iter().filter_map(|name| groups.get(name));
+                ending.all(|group| group.process.is_none())
+            })
+            .await;
+        let rules = Rules {
+            permission: wanted.permission.clone(),
+            channels: wanted.channels.clone(),
+        };
+        self.desk
+            .run(move |desk, now| {
+                for process in &difference.stop {
+                    desk.state.forget_program(process);
+                }
+                desk.state.set_rules(rules);
+                desk.state.start(&agents, now)
+            })
+            .await?;
+        *in_force = Some(wanted);
+        Ok(())
+    }
+}
+
+/// The difference between two manifests, if the running platform can follow it.
+fn possible(running: &Manifest, wanted: &Manifest) -> Result<Difference, Fault> {
+    let difference = Difference::between(running, wanted);
+    if difference.new_platform.is_empty() {
+        return Ok(difference);
+    }
+    let keys = difference.new_platform.join(", ");
+    let message = format!("these cannot change while the platform runs: {keys}");
+    Err(Fault::new(FaultCode::NotPermitted, message)
+        .advise("end the platform and start it anew: sealbus down, then sealbus up"))
+}
+
+/// The manifest's agents, with the gateway, whose program is the one that the Master runs in.
+fn agents(manifest: &Manifest) -> Result<Vec<AgentEntry>, Fault> {
+    let mut agents = manifest.agents.clone();
+    if let Some(gateway) = &manifest.gateway {
+        let program = std::env::current_exe().map_err(|error| {
+            let message = format!("this program cannot be found: {error}");
+            Fault::new(FaultCode::Internal, message)
+        })?;
+        agents.splice(0..0, gateway.agents(&program.display().to_string()));
+    }
+    Ok(agents)
+}
+
+/// An agent of each of these processes that the platform started.
+fn first_agents(desk: &Desk, processes: &[String]) -> Vec<String> {
+    let groups = desk.state.groups();
+    let groups = processes.iter().filter_map(|name| groups.get(name));
+    let agents = groups.filter_map(|group| group.agents.first().cloned());
+    agents.collect()
+}

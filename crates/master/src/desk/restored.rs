@@ -1,0 +1,86 @@
+//! What a Master hears again after its store was restored from an older copy.
+
+use std::collections::BTreeSet;
+
+use sealbus_seal::denylist::Reason;
+use sealbus_seal::{CertificateChain, Identity};
+
+use super::Desk;
+use sealbus_control::clock::timestamp;
+use sealbus_control::{Blob, Fault, UnixMillis};
+
+impl Desk {
+    /// Takes back the certificates of a process that a restored store does not know. Its node shows them. The process is
+    /// believed if the CA certified it on this node, and each of its agents that has a valid certificate.
+    pub(crate) fn take_back_process(
+        &mut self,
+        node: &str,
+        process: &str,
+        chains: &[Blob],
+        now: UnixMillis,
+    ) {
+        let mut agents = BTreeSet::new();
+        let mut is_certified = false;
+        let decoded = chains
+            .iter()
+            .filter_map(|chain| CertificateChain::decode(&chain.0).ok());
+        let verified: Vec<_> = decoded
+            .filter_map(|chain| {
+                let verified = self.ca.trust().verify(&chain, timestamp(now)).ok()?;
+                Some((chain, verified))
+            })
+            .collect();
+        for (_, verified) in &verified {
+            match verified.identity() {
+                Identity::Process {
+                    process: its,
+                    node: on,
+                    ..
+                } => is_certified |= its.to_string() == process && on.as_str() == node,
+                Identity::Agent { name, .. } => {
+                    agents.insert(name.to_string());
+                }
+                Identity::Node { .. } | Identity::Authority { .. } => {}
+            }
+        }
+        if !is_certified {
+            agents.clear();
+        }
+        for (chain, _) in verified.iter().filter(|_| is_certified) {
+            let taken = self
+                .ca
+                .take_back_certificate(chain, process, timestamp(now));
+            if let Err(fault) = taken {
+                tracing::error!(%process, %fault, "a certificate could not be taken back");
+            }
+        }
+        self.state.certified(process, agents);
+    }
+
+    /// Takes back a deny list that a node holds, because the store is an older copy.
+    ///
+    /// # Errors
+    /// As [`CaService::take_back`].
+    pub(crate) fn take_back(&mut self, list: &[u8], now: UnixMillis) -> Result<(), Fault> {
+        for (identity, at) in self.ca.take_back(list, timestamp(now))? {
+            let Identity::Agent { name, .. } = identity else {
+                continue;
+            };
+            // A process that began after the revocation has nothing to do with it.
+            let older = |process: &String| {
+                let found = self.state.process(process);
+                found.is_some_and(|(_, process)| process.since / 1000 <= at.as_unix_seconds())
+            };
+            let mut processes = self.state.processes_of(name.as_str());
+            processes.retain(older);
+            for process in processes {
+                self.state.bar(&process, Some(name.as_str()));
+                let reason = Reason::ByOperator;
+                self.ca
+                    .revoke_process(&process, Some(name.as_str()), reason, timestamp(now))?;
+            }
+        }
+        self.state.doubt_certificates();
+        Ok(())
+    }
+}

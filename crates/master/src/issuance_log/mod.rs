@@ -1,0 +1,21 @@
+//! The issuance log as others see it: in files, with a checkpoint that witnesses cosign.
+
+mod publisher;
+mod witnesses;
+
+use std::path::Path;
+
+use sealbus_transparency::Folder;
+
+use super::authorities::CA_NAME;
+
+pub(crate) use publisher::Publisher;
+pub use witnesses::OutsideWitness;
+
+/// The folder of the logs, in the Master's state folder.
+pub(crate) const LOGS: &str = "log";
+
+/// The folder of this Master's issuance log.
+pub(crate) fn folder_in(directory: &Path) -> Folder {
+    Folder::new(directory.join(LOGS).join(CA_NAME))
+}

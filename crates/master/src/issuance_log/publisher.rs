@@ -1,0 +1,269 @@
+//! Writes the issuance log to files, has it witnessed, and then publishes its checkpoint.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sealbus_control::correspondence::Correspondent;
+use sealbus_control::{Fault, FaultCode};
+use sealbus_seal::{CertificateChain, Trust, certificate_pem};
+use sealbus_transparency::{
+    AddCheckpoint, Folder, LogFile, Note, Publication, TileReader, consistency_proof,
+};
+
+use super::witnesses::{Answer, OutsideWitness, Way};
+use crate::desk::{Desk, DeskHandle};
+
+/// The shortest time between two checkpoints.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How soon a checkpoint that was not published, or that a witness did not cosign, is tried again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// Publishes the log as long as the desk is open.
+pub(crate) struct Publisher {
+    desk: DeskHandle,
+    master: Correspondent,
+    folder: Folder,
+    root: Vec<u8>,
+    outside: Vec<OutsideWitness>,
+    /// The size that each witness saw last, as far as it is known.
+    seen: HashMap<String, u64>,
+    /// The certificates that were written last. They seldom change.
+    certificates: HashMap<LogFile, Vec<u8>>,
+}
+
+/// The log of one size, in files.
+struct Written {
+    publication: Publication,
+    note: Note,
+    authority: CertificateChain,
+}
+
+/// What was published.
+struct Published {
+    size: u64,
+    /// How many nodes were asked to cosign.
+    nodes: usize,
+    /// Whether every witness cosigned.
+    is_whole: bool,
+}
+
+/// The nodes that are there.
+fn alive(desk: &Desk) -> impl Iterator<Item = &String> {
+    let nodes = desk.state.nodes().iter();
+    nodes
+        .filter(|(_, node)| node.state.is_there())
+        .map(|(name, _)| name)
+}
+
+fn push_pem(pem: &mut String, chain: &CertificateChain) {
+    for der in chain.to_certificates() {
+        pem.push_str(&certificate_pem(&der));
+    }
+}
+
+impl Publisher {
+    pub(crate) fn new(
+        desk: DeskHandle,
+        master: Correspondent,
+        folder: Folder,
+        root: Vec<u8>,
+        outside: Vec<OutsideWitness>,
+    ) -> Self {
+        Self {
+            desk,
+            master,
+            folder,
+            root,
+            outside,
+            seen: HashMap::new(),
+            certificates: HashMap::new(),
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        loop {
+            let published = match self.publish().await {
+                Ok(published) => Some(published),
+                Err(fault) if fault.code == FaultCode::Unavailable => return,
+                Err(fault) => {
+                    tracing::error!(%fault, "the issuance log could not be published");
+                    None
+                }
+            };
+            tokio::time::sleep(PAUSE).await;
+            let limit = match &published {
+                Some(Published { is_whole: true, .. }) => Duration::MAX,
+                _ => AGAIN,
+            };
+            self.desk
+                .wait_until(limit, move |desk| {
+                    published.as_ref().is_some_and(|published| {
+                        desk.ca.issued_in_all() != published.size
+                            || alive(desk).count() != published.nodes
+                    })
+                })
+                .await;
+        }
+    }
+
+    /// Publishes the log as it is.
+    async fn publish(&mut self) -> Result<Published, Fault> {
+        let written = self.write().await?;
+        let size = written.publication.checkpoint.size;
+        let (nodes, trust) = self
+            .desk
+            .run(|desk, _| {
+                let nodes: Vec<String> = alive(desk).cloned().collect();
+                Ok((nodes, desk.ca.trust().clone()))
+            })
+            .await?;
+        let asked = nodes.len();
+        let ways: Vec<Way> = nodes
+            .into_iter()
+            .map(Way::Node)
+            .chain(self.outside.iter().cloned().map(Way::Outside))
+            .collect();
+        let this = &*self;
+        let asking = ways.iter().map(|way| this.ask(way, &written, &trust));
+        let answers = join_all(asking).await;
+        let mut note = written.note;
+        let mut pem = String::new();
+        let mut is_whole = true;
+        for (way, answer) in ways.iter().zip(answers) {
+            let name = way.to_string();
+            is_whole &= matches!(answer, Answer::Cosigned { .. });
+            match answer {
+                Answer::Cosigned { signature, chain } => {
+                    self.seen.insert(name.clone(), size);
+                    note.add(signature);
+                    chain.iter().for_each(|chain| push_pem(&mut pem, chain));
+                    self.alarm(name, None).await?;
+                }
+                Answer::Seen { size: seen } => {
+                    self.seen.insert(name.clone(), seen);
+                    if seen > size {
+                        let why = format!("it cosigned {seen} entries, and the log has {size}");
+                        self.alarm(name, Some(why)).await?;
+                    }
+                }
+                Answer::Alarm { why } => self.alarm(name, Some(why)).await?,
+                Answer::None { why } => {
+                    tracing::debug!(witness = %name, %why, "the checkpoint was not cosigned");
+                }
+            }
+        }
+        let files = vec![
+            (LogFile::Witnesses, pem.into_bytes()),
+            (LogFile::Checkpoint, note.to_string().into_bytes()),
+        ];
+        self.keep(files).await?;
+        Ok(Published {
+            size,
+            nodes: asked,
+            is_whole,
+        })
+    }
+
+    /// Writes the entries and tiles.
+    async fn write(&mut self) -> Result<Written, Fault> {
+        let (publication, note, authority) = self
+            .desk
+            .run(|desk, _| {
+                let (publication, note) = desk.ca.publication()?;
+                Ok((publication, note, desk.ca.authority().chain().clone()))
+            })
+            .await?;
+        let mut files = publication.files.clone();
+        let mut pem = String::new();
+        push_pem(&mut pem, &authority);
+        pem.push_str(&certificate_pem(&self.root));
+        files.push((LogFile::Authority, pem.into_bytes()));
+        self.keep(files).await?;
+        // When this returns, the store has every entry that is published. It fails while the disk is full.
+        let head = publication.head.clone();
+        self.desk
+            .run(move |desk, _| {
+                desk.ca.published_files(head);
+                Ok(())
+            })
+            .await?;
+        Ok(Written {
+            publication,
+            note,
+            authority,
+        })
+    }
+
+    async fn keep(&mut self, mut files: Vec<(LogFile, Vec<u8>)>) -> Result<(), Fault> {
+        files.retain(|(file, bytes)| self.certificates.get(file) != Some(bytes));
+        let is_kept =
+            |(file, _): &&(LogFile, _)| matches!(file, LogFile::Authority | LogFile::Witnesses);
+        let certificates: Vec<_> = files.iter().filter(is_kept).cloned().collect();
+        let folder = self.folder.clone();
+        tokio::task::spawn_blocking(move || folder.write(&files))
+            .await
+            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?
+            .map_err(|error| Fault::new(FaultCode::Storage, error.to_string()))?;
+        self.certificates.extend(certificates);
+        Ok(())
+    }
+
+    /// Asks a witness, again if it saw another size than the one remembered here.
+    async fn ask(&self, way: &Way, written: &Written, trust: &Trust) -> Answer {
+        let size = written.publication.checkpoint.size;
+        let name = way.to_string();
+        let mut old = self.seen.get(&name).copied().unwrap_or_default();
+        for last in [false, true] {
+            let request = match self.request(written, old).await {
+                Ok(request) => request,
+                Err(why) => return Answer::None { why },
+            };
+            let answer = way
+                .ask(&self.master, &request, &written.authority, trust)
+                .await;
+            match answer {
+                Answer::Seen { size: seen } if !last && seen <= size => old = seen,
+                answer => return answer,
+            }
+        }
+        Answer::None {
+            why: "it saw yet another size".to_owned(),
+        }
+    }
+
+    async fn request(&self, written: &Written, old: u64) -> Result<AddCheckpoint, String> {
+        let size = written.publication.checkpoint.size;
+        let old = old.min(size);
+        let folder = self.folder.clone();
+        let proving = tokio::task::spawn_blocking(move || {
+            let tiles = TileReader::new(size, |file| folder.read(file));
+            consistency_proof(tiles, size, old)
+        });
+        let proof = proving.await.map_err(|error| error.to_string())?;
+        Ok(AddCheckpoint {
+            old,
+            proof: proof.map_err(|error| error.to_string())?,
+            note: written.note.clone(),
+        })
+    }
+
+    /// Notes what a witness says about the log.
+    async fn alarm(&self, witness: String, why: Option<String>) -> Result<(), Fault> {
+        self.desk
+            .run(move |desk, _| {
+                match why {
+                    Some(why) => {
+                        tracing::error!(%witness, %why, "THE ISSUANCE LOG IS NOT WHAT IT WAS");
+                        let says = format!("{witness}: {why}");
+                        desk.log_alarms.insert(witness, says);
+                    }
+                    None => {
+                        desk.log_alarms.remove(&witness);
+                    }
+                }
+                Ok(())
+            })
+            .await
+    }
+}

@@ -1,0 +1,153 @@
+//! The witnesses of the issuance log: every node, and those that the manifest names.
+
+use std::fmt;
+use std::time::Duration;
+
+use sealbus_control::Blob;
+use sealbus_control::clock::{now, timestamp};
+use sealbus_control::correspondence::Correspondent;
+use sealbus_control::node::{Cosigning, ask_node};
+use sealbus_enrolment::post;
+use sealbus_seal::{CertificateChain, Identity, Trust};
+use sealbus_transparency::{AddCheckpoint, KeyKind, Note, NoteKey, NoteSignature};
+
+/// How long a node may take to cosign.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest answer of an outside witness, in bytes.
+const MAX_ANSWER: usize = 16 * 1024;
+
+/// A witness that is no part of the platform (C2SP tlog-witness).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutsideWitness {
+    /// `host:port`, reached over plain HTTP: what goes there is public, and what comes back is signed.
+    pub host: String,
+    /// The path before `/add-checkpoint`.
+    pub path: String,
+    /// The witness's name and key.
+    pub key: NoteKey,
+}
+
+/// The way to a witness. Its text form is the witness's name for people.
+pub(super) enum Way {
+    Node(String),
+    Outside(OutsideWitness),
+}
+
+/// A witness's answer.
+pub(super) enum Answer {
+    Cosigned {
+        signature: NoteSignature,
+        /// The certificates of a node.
+        chain: Option<CertificateChain>,
+    },
+    Seen {
+        size: u64,
+    },
+    Alarm {
+        why: String,
+    },
+    None {
+        why: String,
+    },
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(name) => f.write_str(name),
+            Self::Outside(witness) => f.write_str(witness.key.name()),
+        }
+    }
+}
+
+impl Way {
+    /// Asks for a cosignature, and checks it.
+    pub(super) async fn ask(
+        &self,
+        master: &Correspondent,
+        request: &AddCheckpoint,
+        authority: &CertificateChain,
+        trust: &Trust,
+    ) -> Answer {
+        let asked = match self {
+            Self::Node(node) => ask_node_of(node, master, request, authority, trust).await,
+            Self::Outside(witness) => ask_outside(witness, request).await,
+        };
+        asked.unwrap_or_else(|why| Answer::None { why })
+    }
+}
+
+async fn ask_node_of(
+    node: &str,
+    master: &Correspondent,
+    request: &AddCheckpoint,
+    authority: &CertificateChain,
+    trust: &Trust,
+) -> Result<Answer, String> {
+    let mut encoded = Vec::new();
+    authority.encode(&mut encoded);
+    let asking = ask_node::Cosign {
+        request: request.to_string(),
+        authority: Blob(encoded),
+    };
+    let answer = master.ask(node, asking, PATIENCE).await;
+    let (signature, chain) = match answer.map_err(|fault| fault.to_string())? {
+        Cosigning::Seen { size } => return Ok(Answer::Seen { size }),
+        Cosigning::Alarm { why } => return Ok(Answer::Alarm { why }),
+        Cosigning::Cosigned { signature, chain } => (signature, chain),
+    };
+    let chain = CertificateChain::decode(&chain.0).map_err(|error| error.to_string())?;
+    let verified = trust
+        .verify(&chain, timestamp(now()))
+        .map_err(|error| error.to_string())?;
+    let identity = verified.identity();
+    if !matches!(identity, Identity::Node { name, .. } if name.as_str() == node) {
+        return Err(format!("{identity} answered instead"));
+    }
+    let name = identity.to_string();
+    let key = NoteKey::new(&name, KeyKind::Witness, *verified.public_key());
+    let key = key.map_err(|error| error.to_string())?;
+    let signature = checked(&request.note, &signature, &key)?;
+    let chain = Some(chain);
+    Ok(Answer::Cosigned { signature, chain })
+}
+
+async fn ask_outside(witness: &OutsideWitness, request: &AddCheckpoint) -> Result<Answer, String> {
+    let path = format!("{}/add-checkpoint", witness.path);
+    let body = request.to_string().into_bytes();
+    let (status, answer) = post(&witness.host, &path, body, MAX_ANSWER).await?;
+    let answer = String::from_utf8_lossy(&answer);
+    match status {
+        200 => {
+            let signatures = answer.lines();
+            let signature = signatures
+                .filter_map(|line| checked(&request.note, line, &witness.key).ok())
+                .next()
+                .ok_or("its answer has no signature of its key")?;
+            let chain = None;
+            Ok(Answer::Cosigned { signature, chain })
+        }
+        409 => {
+            let size = answer.trim_end_matches('\n').parse();
+            let size = size.map_err(|_| "it did not say which size it saw last")?;
+            Ok(Answer::Seen { size })
+        }
+        422 => Ok(Answer::Alarm {
+            why: "it does not accept that the log continues what it saw before".to_owned(),
+        }),
+        status => Err(format!("it answered {status}")),
+    }
+}
+
+/// Reads a signature, and checks that it is the witness's of this checkpoint.
+fn checked(note: &Note, line: &str, key: &NoteKey) -> Result<NoteSignature, String> {
+    let check = || {
+        let signature = NoteSignature::parse(line)?;
+        let mut alone = note.clone();
+        alone.add(signature.clone());
+        alone.verify(key)?;
+        // Only this key's signature counts.
+        Ok(signature)
+    };
+    check().map_err(|error: sealbus_transparency::LogError| error.to_string())
+}

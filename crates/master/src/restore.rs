@@ -1,0 +1,221 @@
+//! Restoring a Master's state directory from a backup.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use super::AuthoritiesError;
+use super::authorities::{CA_CHAIN, CA_KEY, ROOT_CERTIFICATE, check_issuing};
+use super::backup::{FILES, KEYS, log_file};
+use super::issuance_log::{self, LOGS};
+use super::running::STORE;
+use super::state::RESTORED_ROW;
+use super::written::{ClockBehind, Written};
+use sealbus_control::clock::now;
+use sealbus_control::private::{folder, write_private};
+use sealbus_store::backup::{BackupError, BackupReader, Description, Part};
+use sealbus_store::{Batch, EmbeddedStore, Store, StoreError, TERM_ROW, Term};
+
+/// The store while it is written. With it there, an earlier attempt was interrupted.
+const DRAFT: &str = "restored.draft";
+/// Rows written at a time.
+const ROWS: usize = 1000;
+
+/// The reason why a backup could not be restored.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// The file is no backup, or a damaged one.
+    #[error("{} cannot be restored: {error}", path.display())]
+    Backup {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        error: BackupError,
+    },
+    /// The file holds something that no backup of a Master holds.
+    #[error("{} cannot be restored: it is damaged: {what} belongs to no backup", path.display())]
+    Strange {
+        /// The file.
+        path: PathBuf,
+        /// The strange name.
+        what: String,
+    },
+    /// There is a state already.
+    #[error("{} is there already: a backup is restored into an empty state directory only", .0.display())]
+    NotEmpty(PathBuf),
+    /// The CA's private key is neither in the backup nor in the state directory.
+    #[error("the backup has no private keys, and {} is not there: put the CA's key there first", .0.display())]
+    NoKey(PathBuf),
+    /// The CA's key and certificate cannot be used.
+    #[error(transparent)]
+    Authorities(#[from] AuthoritiesError),
+    /// The clock is behind the backup.
+    #[error(transparent)]
+    ClockBehind(#[from] ClockBehind),
+    /// The store cannot be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A file cannot be read or written.
+    #[error("cannot {action} {}: {error}", path.display())]
+    File {
+        /// `open`, `write`, `make`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+}
+
+fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> RestoreError {
+    let path = path.to_owned();
+    move |error| RestoreError::File {
+        action,
+        path: path.clone(),
+        error,
+    }
+}
+
+/// Reads what a backup holds.
+///
+/// # Errors
+/// [`RestoreError::File`] or [`RestoreError::Backup`].
+pub fn describe_backup(file: &Path) -> Result<Description, RestoreError> {
+    Ok(open(file)?.description().clone())
+}
+
+/// Restores the state directory of a Master that does not run. `directory` may hold the CA's keys, and the folders of
+/// nodes of this machine. Nothing is written before all of the backup was read and is sound.
+///
+/// The restored state has a higher term than any Master before, and its Master first collects what nodes know better
+/// than the backup: what they run, and what was revoked.
+///
+/// # Errors
+/// [`RestoreError`].
+pub async fn restore(file: &Path, directory: &Path) -> Result<Description, RestoreError> {
+    let checked = check(file)?;
+    let time = now();
+    let made = Written {
+        at: checked.description.made,
+        directory: 0,
+    };
+    made.check_clock(time)?;
+    folder(directory).map_err(file_error("make", directory))?;
+    let at = |name: &str| directory.join(name);
+    let was_interrupted = at(DRAFT).exists();
+    let taken = [STORE, ROOT_CERTIFICATE, LOGS].into_iter().map(at);
+    let mut taken = taken.filter(|path| path.exists());
+    if let Some(path) = taken.find(|path| !was_interrupted || path.ends_with(STORE)) {
+        return Err(RestoreError::NotEmpty(path));
+    }
+    let key = match checked.key {
+        Some(key) => key,
+        None => match fs::read(at(CA_KEY)) {
+            Ok(key) => key,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(RestoreError::NoKey(at(CA_KEY)));
+            }
+            Err(error) => return Err(file_error("open", &at(CA_KEY))(error)),
+        },
+    };
+    check_issuing(&at(CA_KEY), &key, &at(CA_CHAIN), &checked.chain)?;
+    write(file, directory, checked.term.as_deref(), time).await?;
+    Ok(checked.description)
+}
+
+fn open(path: &Path) -> Result<BackupReader<BufReader<File>>, RestoreError> {
+    let file = File::open(path).map_err(file_error("open", path))?;
+    BackupReader::new(BufReader::new(file)).map_err(broken(path))
+}
+
+fn broken(path: &Path) -> impl Fn(BackupError) -> RestoreError {
+    let path = path.to_owned();
+    move |error| RestoreError::Backup {
+        path: path.clone(),
+        error,
+    }
+}
+
+/// A backup that was read to its end.
+struct Checked {
+    description: Description,
+    chain: Vec<u8>,
+    key: Option<Vec<u8>>,
+    term: Option<Vec<u8>>,
+}
+
+fn check(path: &Path) -> Result<Checked, RestoreError> {
+    let mut reader = open(path)?;
+    let strange = |what: &str| RestoreError::Strange {
+        path: path.to_owned(),
+        what: what.chars().take(80).collect(),
+    };
+    let mut checked = Checked {
+        description: reader.description().clone(),
+        chain: Vec::new(),
+        key: None,
+        term: None,
+    };
+    while let Some(part) = reader.next_part().map_err(broken(path))? {
+        match part {
+            Part::Row { key, value } if key == TERM_ROW => checked.term = Some(value),
+            Part::Row { .. } => {}
+            Part::File { path, contents } => match path.as_str() {
+                CA_CHAIN => checked.chain = contents,
+                CA_KEY => checked.key = Some(contents),
+                name if FILES.contains(&name) || KEYS.contains(&name) => {}
+                name if log_file(name).is_some() => {}
+                name => return Err(strange(name)),
+            },
+        }
+    }
+    Ok(checked)
+}
+
+async fn write(
+    file: &Path,
+    directory: &Path,
+    term: Option<&[u8]>,
+    time: u64,
+) -> Result<(), RestoreError> {
+    let at = |name: &str| directory.join(name);
+    let draft = at(DRAFT);
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(file_error("write", &draft)(error));
+        }
+        _ => {}
+    }
+    let store = EmbeddedStore::open(&draft)?;
+    let log = issuance_log::folder_in(directory);
+    let mut reader = open(file)?;
+    let mut batch = Batch::new();
+    let mut rows = 0;
+    while let Some(part) = reader.next_part().map_err(broken(file))? {
+        match part {
+            Part::Row { key, value } => {
+                batch.put(key, value);
+                rows += 1;
+                if rows % ROWS == 0 {
+                    store.commit(std::mem::take(&mut batch)).await?;
+                }
+            }
+            Part::File { path, contents } => match log_file(&path) {
+                Some(name) => log
+                    .write(&[(name, contents)])
+                    .map_err(file_error("write", log.path()))?,
+                None => {
+                    write_private(&at(&path), &contents).map_err(file_error("write", &at(&path)))?
+                }
+            },
+        }
+    }
+    Term::restore(term, time / 1000, &mut batch)?;
+    batch.put(RESTORED_ROW, time.to_string());
+    store.commit(batch).await?;
+    drop(store);
+    fs::rename(&draft, at(STORE)).map_err(file_error("write", &at(STORE)))?;
+    File::open(directory)
+        .and_then(|folder| folder.sync_all())
+        .map_err(file_error("write", directory))
+}

@@ -1,0 +1,287 @@
+//! A state that was restored from a backup. Nodes know better what they run and what was revoked, so the Master first
+//! listens: it places nothing, and takes nothing for lost, until the nodes it knows are back or a minute has passed.
+//! Processes that the backup does not know are adopted if their nodes show that the CA certified them.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Duration;
+
+use super::{About, MasterState, RESTORED_ROW};
+use crate::registry::{Group, Life, Origin, Process};
+use sealbus_control::node::{Exit, NodeRequest, RunningProcess};
+use sealbus_control::{NodeDescription, UnixMillis};
+
+/// How long the Master listens at least, so that nodes that the backup does not know are heard too.
+const LEAST: Duration = Duration::from_secs(20);
+/// How long it listens at most.
+const MOST: Duration = Duration::from_secs(60);
+
+/// The contents of the row once the nodes were heard. The row stays: a node that the backup does not know may be away for
+/// longer.
+const HEARD: &[u8] = b"heard";
+
+/// What is known so far.
+pub(super) struct Restored {
+    since: UnixMillis,
+    /// The processes that run on each node that was heard.
+    running: BTreeMap<String, HashSet<String>>,
+    /// Processes that the backup does not know, with their nodes.
+    strangers: BTreeMap<String, (String, RunningProcess)>,
+    /// The agents of each of these that the CA had certified, and that are not denied.
+    proven: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Restored {
+    fn since(now: UnixMillis) -> Self {
+        Self {
+            since: now,
+            running: BTreeMap::new(),
+            strangers: BTreeMap::new(),
+            proven: BTreeMap::new(),
+        }
+    }
+
+    /// Reads the row of a restored state. Returns `None` once the nodes were heard.
+    pub(super) fn load(row: &[u8], now: UnixMillis) -> Option<Self> {
+        (row != HEARD).then(|| Self::since(now))
+    }
+
+    pub(super) fn until(&self) -> UnixMillis {
+        self.since + MOST.as_millis() as UnixMillis
+    }
+}
+
+impl MasterState {
+    /// Whether the Master still collects what nodes know better than its restored state.
+    pub fn is_restoring(&self) -> bool {
+        self.restored.is_some()
+    }
+
+    /// Notes what a node runs. Returns false if the state was not restored, or that is over.
+    pub(super) fn note_running(&mut self, node: &str, running: &[RunningProcess]) -> bool {
+        let mut asked = Vec::new();
+        let known: Vec<bool> = running
+            .iter()
+            .map(|found| {
+                let ours = self.process(&found.process);
+                ours.is_some_and(|(_, process)| process.node == node)
+            })
+            .collect();
+        let Some(restored) = &mut self.restored else {
+            return false;
+        };
+        restored.strangers.retain(|_, (its, _)| its != node);
+        for (found, is_known) in running.iter().zip(known) {
+            if !is_known {
+                let stranger = (node.to_owned(), found.clone());
+                restored.strangers.insert(found.process.clone(), stranger);
+                asked.push(found.process.clone());
+            }
+        }
+        let all = running.iter().map(|found| found.process.clone()).collect();
+        restored.running.insert(node.to_owned(), all);
+        for process in asked {
+            self.ask_for_certificates(node, process);
+        }
+        true
+    }
+
+    fn ask_for_certificates(&mut self, node: &str, process: String) {
+        let about = About::Certified {
+            node: node.to_owned(),
+            process: process.clone(),
+        };
+        self.ask(node, NodeRequest::Certificates { process }, about);
+    }
+
+    /// Has all certificates shown again, because more is denied now than when they were shown.
+    pub fn doubt_certificates(&mut self) {
+        let Some(restored) = &mut self.restored else {
+            return;
+        };
+        restored.proven.clear();
+        let strangers = restored.strangers.iter();
+        let strangers: Vec<_> = strangers
+            .map(|(process, (node, _))| (node.clone(), process.clone()))
+            .collect();
+        for (node, process) in strangers {
+            self.ask_for_certificates(&node, process);
+        }
+    }
+
+    /// Notes which agents of a process that the backup does not know were certified, as its node has shown.
+    pub fn certified(&mut self, process: &str, agents: BTreeSet<String>) {
+        if let Some(restored) = &mut self.restored
+            && restored.strangers.contains_key(process)
+        {
+            restored.proven.insert(process.to_owned(), agents);
+        }
+    }
+
+    /// Lets a node that the backup does not know come back, if its certificate was verified.
+    pub(super) fn come_back_unknown(
+        &mut self,
+        name: &str,
+        description: &NodeDescription,
+        now: UnixMillis,
+    ) -> bool {
+        let is_free = !self.is_member(name) && !self.agents.contains_key(name);
+        if !self.was_restored || !is_free {
+            return false;
+        }
+        tracing::warn!(
+            node = name,
+            "joined after the backup was made, and is taken in again"
+        );
+        self.join(Some(name), description.clone(), now).is_ok()
+    }
+
+    /// In a restored state, gives up a node that is not there, so that a new one may have its name: the machine's disk may
+    /// be lost too.
+    pub(super) fn give_up_lost(&mut self, name: &str, now: UnixMillis) {
+        let node = self.nodes.get(name).map(|node| node.state);
+        let Some(state) = node.filter(|state| self.was_restored && !state.is_there()) else {
+            return;
+        };
+        if !state.is_gone() {
+            self.node_died(name, now);
+        }
+        if let Err(fault) = self.forget_node(name) {
+            tracing::error!(node = name, %fault, "could not be given up");
+        }
+    }
+
+    /// Ends the listening when it is time.
+    pub(super) fn tick_restored(&mut self, now: UnixMillis) {
+        let Some(restored) = &self.restored else {
+            return;
+        };
+        let is_missing = |name: &String| !restored.running.contains_key(name);
+        let missing = self.nodes.iter().filter(|(_, node)| !node.state.is_gone());
+        // A manifest that is put in force may yet bring the agents of a process.
+        let is_clear = |(process, (_, found)): (&String, &(String, RunningProcess))| {
+            let is_known = |(agent, _): &(String, _)| self.agents.contains_key(agent);
+            restored.proven.contains_key(process)
+                && (found.pid.is_none() || found.agents.iter().all(is_known))
+        };
+        let is_complete = !missing.map(|(name, _)| name).any(is_missing)
+            && restored.strangers.iter().all(is_clear);
+        let least = restored.since + LEAST.as_millis() as UnixMillis;
+        if now < least || !is_complete && now < restored.until() {
+            return;
+        }
+        let Some(restored) = self.restored.take() else {
+            return;
+        };
+        self.rows.put_bytes(RESTORED_ROW.to_owned(), HEARD.to_vec());
+        let adopted = restored
+            .strangers
+            .into_iter()
+            .map(|(process, (node, found))| {
+                let proven = restored.proven.get(&process);
+                let is_adopted = proven.is_some_and(|agents| {
+                    self.adopt_running(&node, &found, agents, &restored.running, now)
+                });
+                if !is_adopted {
+                    let stop = NodeRequest::Stop {
+                        process,
+                        grace: 0,
+                        reason: "the restored Master does not know it".to_owned(),
+                    };
+                    self.ask(&node, stop, About::Nothing);
+                }
+                usize::from(is_adopted)
+            })
+            .sum::<usize>();
+        for (node, running) in &restored.running {
+            self.miss(node, |process| running.contains(process), now);
+        }
+        tracing::warn!(
+            warning = "restored",
+            adopted,
+            nodes = restored.running.len(),
+            "the platform goes on from its backup"
+        );
+        self.place_waiting(now);
+    }
+
+    /// Takes the processes for lost that were started on a node and are not there.
+    pub(super) fn miss(&mut self, node: &str, is_there: impl Fn(&str) -> bool, now: UnixMillis) {
+        for process in self.placed_on(node) {
+            let started = self.process(&process).is_some_and(|(_, p)| p.pid.is_some());
+            if started && !is_there(&process) {
+                self.exited(&process, &Exit::Lost, now);
+            }
+        }
+    }
+
+    /// Takes a running process for the one of its group. All its agents belong to one group that does not run
+    /// elsewhere, or it is one that came with a ticket.
+    fn adopt_running(
+        &mut self,
+        node: &str,
+        found: &RunningProcess,
+        proven: &BTreeSet<String>,
+        running: &BTreeMap<String, HashSet<String>>,
+        now: UnixMillis,
+    ) -> bool {
+        let Some((first, _)) = found.agents.first() else {
+            return false;
+        };
+        if proven.is_empty() {
+            return false;
+        }
+        let name = match self.agents.get(first) {
+            Some(name) => name.clone(),
+            None if found.pid.is_none() && found.agents.len() == 1 && !self.is_member(first) => {
+                let group = Group::new(vec![first.clone()], Origin::Ticket);
+                self.index(first, &group);
+                self.groups.insert(first.clone(), group);
+                first.clone()
+            }
+            None => return false,
+        };
+        let Some(group) = self.groups.get(&name) else {
+            return false;
+        };
+        let is_its = |(agent, _): &(String, _)| group.agents.contains(agent);
+        let runs = |process: &Process| {
+            let there = running.get(&process.node);
+            there.is_some_and(|there| there.contains(&process.id))
+        };
+        let is_free = group.origin != Origin::System && !group.processes().any(runs);
+        if !is_free || !found.agents.iter().all(is_its) {
+            return false;
+        }
+        let agents = group.agents.clone();
+        let former: Vec<Process> = group.processes().cloned().collect();
+        for process in former {
+            self.drop_process(&process.id);
+            self.end_process(&process, sealbus_seal::denylist::Reason::Superseded);
+        }
+        let mut process = Process::placed(found.process.clone(), node, &agents, now);
+        process.pid = found.pid;
+        process.begun = true;
+        process.address = found.address;
+        for (agent, state) in &found.agents {
+            process
+                .agents
+                .insert(agent.clone(), Life::State { state: *state });
+        }
+        self.processes.insert(process.id.clone(), name.clone());
+        if let Some(group) = self.groups.get_mut(&name) {
+            group.moving = None;
+            group.leaving.clear();
+            group.start_at = None;
+            group.note = None;
+            group.wanted = true;
+            group.starts = group.starts.max(1);
+            group.place(process);
+        }
+        // An agent without a valid certificate was revoked, and gets no other in this process.
+        for (agent, _) in found.agents.iter().filter(|it| !proven.contains(&it.0)) {
+            self.bar(&found.process, Some(agent));
+        }
+        self.refresh(&name);
+        true
+    }
+}

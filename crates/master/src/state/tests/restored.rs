@@ -1,0 +1,94 @@
+use super::*;
+use std::collections::BTreeSet;
+
+/// The rows of a platform with two nodes and the agent `a`, as `sealbus restore` leaves them.
+fn restored() -> (Process, BTreeMap<String, Vec<u8>>) {
+    let mut rows = BTreeMap::new();
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    let process = live(&mut master, "a", 1);
+    keep(&mut master, &mut rows, 1);
+    rows.insert(RESTORED_ROW.to_owned(), b"1".to_vec());
+    (process, rows)
+}
+
+fn running(process: &str, agent: &str) -> RunningProcess {
+    RunningProcess {
+        process: process.to_owned(),
+        pid: Some(4711),
+        address: Some(([127, 0, 0, 1], 1000).into()),
+        agents: vec![(agent.to_owned(), AgentState::Active)],
+    }
+}
+
+fn register(master: &mut MasterState, node: &str, running: &[RunningProcess], now: UnixMillis) {
+    let contact = contact(master, node);
+    let current = master.register(node, description(), contact, None, running, now);
+    assert!(current.unwrap().stop.is_empty());
+}
+
+fn stopped(master: &mut MasterState) -> Vec<String> {
+    let effects = master.take_effects();
+    effects
+        .into_iter()
+        .filter_map(|effect| match effect {
+            Effect::Ask { request, .. } => match *request {
+                NodeRequest::Stop { process, .. } => Some(process),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn what_runs_on_after_a_restore_is_adopted_and_nothing_is_placed_twice() {
+    let (known, mut rows) = restored();
+    let mut master = load_at(&rows, 1000);
+    let node = known.node.clone();
+    // `b`, from the manifest, and the node of its process are unknown to the backup.
+    master
+        .start(&[entry("a"), entry("b"), entry("c")], 1000)
+        .unwrap();
+    master.come_back("node-9", description(), 1000).unwrap();
+    register(&mut master, &node, &[running(&known.id, "a")], 2000);
+    register(&mut master, other(&node), &[running("f", "c")], 2000);
+    register(&mut master, "node-9", &[running("e", "b")], 2000);
+    assert!(master.group_of("b").unwrap().1.process.is_none());
+    master.certified("e", BTreeSet::from(["b".to_owned()]));
+    // The certificate of `c` is denied.
+    master.certified("f", BTreeSet::new());
+    let nodes = ["node-1", "node-2", "node-9"];
+    pass(&mut master, 2000..=19_000, &nodes);
+    assert!(master.is_restoring() && stopped(&mut master).is_empty());
+    pass(&mut master, 19_000..=22_000, &nodes);
+    assert!(!master.is_restoring());
+    assert_eq!(stopped(&mut master), ["f"]);
+    assert_eq!(process_of(&master, "a").id, known.id);
+    assert_eq!(process_of(&master, "b").id, "e");
+    assert_eq!(master.life("b"), Some(AgentState::Active));
+    assert_ne!(process_of(&master, "c").id, "f");
+    // The next start is an ordinary one, but for nodes that were away until then.
+    keep(&mut master, &mut rows, 22_000);
+    let mut master = load_at(&rows, 30_000);
+    assert!(!master.is_restoring());
+    master.come_back("node-8", description(), 30_000).unwrap();
+}
+
+#[test]
+fn a_node_that_is_lost_too_makes_room_for_a_new_one_of_its_name() {
+    let (known, rows) = restored();
+    let mut master = load_at(&rows, 1000);
+    let wish = Some(known.node.as_str());
+    master.join(wish, description(), 1500).unwrap();
+    register(&mut master, &known.node, &[], 2000);
+    register(&mut master, other(&known.node), &[], 2000);
+    let taken = master.join(wish, description(), 2000).unwrap_err();
+    assert_eq!(taken.code, FaultCode::NameTaken);
+    assert!(master.group_of("a").unwrap().1.process.is_none());
+    pass(&mut master, 2000..=22_000, &["node-1", "node-2"]);
+    assert_ne!(process_of(&master, "a").id, known.id);
+    let mut never_restored = load(&BTreeMap::new());
+    let stranger = never_restored.come_back("node-9", description(), 0);
+    assert_eq!(stranger.unwrap_err().code, FaultCode::NotPermitted);
+}

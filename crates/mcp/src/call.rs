@@ -1,0 +1,206 @@
+//! One call of an agent's tool: a `request`, followed to its reply. A call that is dropped sends `cancel`.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::model::{
+    CallToolResult, ContentBlock, ErrorData, JsonObject, MetaObject, ProgressNotificationParam,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use sealbus::body::BodyError;
+use sealbus::protocol::ProtocolError;
+use sealbus::tool::{Answer, Progress, Step};
+use sealbus::{Aid, Message, Voice};
+use serde_json::{Value, json};
+
+use crate::catalogue::{INPUT, Offer, RESULT};
+use crate::naming::shown;
+use crate::said::Said;
+use crate::schema::{Language, Shape};
+
+/// A tool that says nothing for so long is given up.
+const SILENCE: Duration = Duration::from_secs(300);
+/// Most bytes of an answer's parts together.
+const LONGEST_ANSWER: usize = 4 << 20;
+/// Longest text of a notice of progress, in bytes.
+const LONGEST_NOTICE: usize = 4_096;
+
+/// Calls a tool. What the agent refuses or fails to do is an error of the tool, which a model may read.
+pub(crate) async fn call(
+    voice: &Voice,
+    offer: &Offer,
+    mut arguments: JsonObject,
+    context: &RequestContext<RoleServer>,
+) -> Result<CallToolResult, ErrorData> {
+    let input = match offer.takes {
+        Shape::Object => Value::Object(arguments),
+        Shape::Member => arguments.remove(INPUT).ok_or_else(|| {
+            ErrorData::invalid_params(format!("the argument `{INPUT}` is missing"), None)
+        })?,
+    };
+    let asking = ask(voice, &offer.agent, input, offer.language)?;
+    let asking = asking.tool(offer.service.clone()).timeout(SILENCE);
+    let outcome = match asking.stream::<Said>().await {
+        Ok(answer) => follow(answer, offer.says, context).await,
+        Err(error) => Err(error),
+    };
+    Ok(match outcome {
+        Ok(heard) => result(offer, heard),
+        Err(error) => failed(&error),
+    })
+}
+
+fn ask<'a>(
+    voice: &'a Voice,
+    agent: &Aid,
+    input: Value,
+    language: Language,
+) -> Result<sealbus::tool::Asking<'a>, ErrorData> {
+    let wrong = |what: &str| ErrorData::invalid_params(format!("`{INPUT}` must be {what}"), None);
+    let agent = agent.clone();
+    let asking = match (language, input) {
+        (Language::Json, input) => voice.ask(agent, &Said::new(input)),
+        (Language::Text, Value::String(text)) => voice.ask(agent, &text),
+        (Language::Text, _) => return Err(wrong("a text")),
+        (Language::Bytes, Value::String(text)) => {
+            let bytes = STANDARD
+                .decode(text)
+                .map_err(|_| wrong("bytes in base64"))?;
+            voice.ask(agent, &bytes)
+        }
+        (Language::Bytes, _) => return Err(wrong("bytes in base64")),
+    };
+    asking.map_err(|error: BodyError| ErrorData::invalid_params(error.to_string(), None))
+}
+
+/// All that a tool said.
+pub(crate) struct Heard {
+    pub(crate) parts: Vec<Value>,
+    pub(crate) reply: Option<Message>,
+}
+
+/// Follows an answer to its end, and tells the caller how far it is.
+pub(crate) async fn follow(
+    mut answer: Answer<Said>,
+    language: Language,
+    context: &RequestContext<RoleServer>,
+) -> Result<Heard, ProtocolError> {
+    let mut notices = Notices::of(context);
+    let mut parts = Vec::new();
+    let mut bytes = 0;
+    while let Some(step) = answer.step().await? {
+        match step {
+            Step::Part(part) => {
+                let part = part.value(language);
+                notices.part(&part).await;
+                bytes += part.to_string().len();
+                if bytes > LONGEST_ANSWER {
+                    return Err(ProtocolError::Body(BodyError::Misfit {
+                        place: "$".to_owned(),
+                        problem: format!("the answer is longer than {LONGEST_ANSWER} bytes"),
+                    }));
+                }
+                parts.push(part);
+            }
+            Step::Progress(progress) => notices.progress(&progress).await,
+            _ => {}
+        }
+    }
+    let reply = answer.reply().cloned();
+    Ok(Heard { parts, reply })
+}
+
+/// The notices of progress of one request. MCP wants numbers that grow: either the tool's own, or its parts counted.
+struct Notices<'a> {
+    context: &'a RequestContext<RoleServer>,
+    last: f64,
+    by_tool: bool,
+}
+
+impl<'a> Notices<'a> {
+    fn of(context: &'a RequestContext<RoleServer>) -> Self {
+        Self {
+            context,
+            last: 0.0,
+            by_tool: false,
+        }
+    }
+
+    async fn part(&mut self, part: &Value) {
+        if !self.by_tool {
+            let text = match part {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            self.send(self.last + 1.0, None, &text).await;
+        }
+    }
+
+    async fn progress(&mut self, progress: &Progress) {
+        let fits = (0.0..=1.0).contains(&progress.done) && (self.by_tool || self.last == 0.0);
+        if fits && progress.done > self.last {
+            self.by_tool = true;
+            self.send(progress.done, Some(1.0), &progress.text).await;
+        }
+    }
+
+    async fn send(&mut self, progress: f64, total: Option<f64>, text: &str) {
+        self.last = progress;
+        let Some(token) = self.context.meta.get_progress_token() else {
+            return;
+        };
+        let mut notice = ProgressNotificationParam::new(token, progress);
+        notice.total = total;
+        notice.message = Some(shown(text, LONGEST_NOTICE)).filter(|text| !text.is_empty());
+        // A caller that has gone is noticed by the request itself.
+        let _ = self.context.peer.notify_progress(notice).await;
+    }
+}
+
+fn result(offer: &Offer, heard: Heard) -> CallToolResult {
+    let value = match &heard.reply {
+        _ if offer.streams => Value::Array(heard.parts),
+        Some(reply) => Said::in_message(reply).value(offer.says),
+        None => Value::Null,
+    };
+    let structured = match (offer.gives, value) {
+        (Some(Shape::Member), value) => Some(json!({ RESULT: value })),
+        (Some(Shape::Object), value) => Some(value),
+        (None, Value::Object(value)) => Some(Value::Object(value)),
+        (None, value) => Some(json!({ RESULT: value })),
+    };
+    let mut result = done(structured.unwrap_or_default());
+    result.meta = heard.reply.as_ref().map(about);
+    result
+}
+
+/// A result with its structure, and the same as text for models that read text alone.
+pub(crate) fn done(structured: Value) -> CallToolResult {
+    let text = match structured.get(RESULT) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) if structured.as_object().is_some_and(|it| it.len() == 1) => other.to_string(),
+        _ => structured.to_string(),
+    };
+    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    result.structured_content = Some(structured);
+    result
+}
+
+/// The name of the agent that answered, and how the platform knows it.
+pub(crate) fn about(reply: &Message) -> MetaObject {
+    let mut about = MetaObject::new();
+    let mut say = |name: &str, value: &str| about.0.insert(format!("sealbus/{name}"), value.into());
+    say("sender", reply.sender_name());
+    say("provenance", reply.provenance().as_str());
+    if let Some(conversation) = reply.conversation_id.as_ref().and_then(|it| it.as_str()) {
+        say("conversation", conversation);
+    }
+    about
+}
+
+/// An error of a tool.
+pub(crate) fn failed(error: &dyn std::fmt::Display) -> CallToolResult {
+    let text = shown(&error.to_string(), LONGEST_NOTICE);
+    CallToolResult::error(vec![ContentBlock::text(text)])
+}

@@ -1,0 +1,339 @@
+//! The tools of the platform itself: to search, to write, to ask, to publish, to listen.
+
+use std::time::Duration;
+
+use rmcp::model::{CallToolResult, ErrorData, JsonObject, Tool, ToolAnnotations};
+use rmcp::service::{RequestContext, RoleServer};
+use schemars::JsonSchema;
+use sealbus::directory::{DfAgentDescription, SearchConstraints, ServiceDescription, Template};
+use sealbus::{AclMessage, Aid, Delivery, Message, Performative, new_conversation_id};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::call::{about, done, failed, follow};
+use crate::caller::Caller;
+use crate::resources::channel_uri;
+use crate::said::Said;
+use crate::schema::Language;
+
+/// How long sending and publishing wait for room.
+const SENDING: Duration = Duration::from_secs(30);
+/// How long a request waits for a word of the agent, unless it says otherwise, and at most.
+const ANSWER: f64 = 60.0;
+const LONGEST_ANSWER_TIME: f64 = 3_600.0;
+/// Most entries of one answer.
+const MOST: usize = 1_000;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Search {
+    /// The type of service; all services if it is left out
+    service: Option<String>,
+    /// Most agents to return
+    #[serde(default = "twenty")]
+    limit: usize,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Send {
+    /// The agent, such as seller-1
+    to: String,
+    /// What is said
+    content: String,
+    /// The FIPA performative, such as inform, request or query-ref
+    #[serde(default = "inform")]
+    performative: String,
+    /// The conversation that the message belongs to; a new one if it is left out
+    conversation_id: Option<String>,
+    /// Keeps the message on disk for an agent that is away
+    #[serde(default)]
+    keep: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    /// The agent, such as seller-1
+    to: String,
+    /// What it shall do
+    content: String,
+    /// Seconds that the agent may be silent
+    #[serde(default = "answer_time")]
+    timeout_s: f64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadMailbox {
+    /// Most messages to take
+    #[serde(default = "twenty")]
+    limit: usize,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Publish {
+    /// The channel, such as /prices/tea
+    channel: String,
+    /// What is told
+    content: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OneChannel {
+    /// The channel, such as /prices/tea
+    channel: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadChannel {
+    /// The channel, such as /prices/tea
+    channel: String,
+    /// The number of the last event that is known already
+    #[serde(default)]
+    after: u64,
+    /// Most events to return
+    #[serde(default = "twenty")]
+    limit: usize,
+}
+
+fn twenty() -> usize {
+    20
+}
+
+fn inform() -> String {
+    "inform".to_owned()
+}
+
+fn answer_time() -> f64 {
+    ANSWER
+}
+
+/// The platform's own tools.
+pub(crate) fn own_tools() -> Vec<Tool> {
+    fn tool<T: JsonSchema + 'static>(name: &'static str, about: &'static str, reads: bool) -> Tool {
+        Tool::new(name, about, JsonObject::new())
+            .with_input_schema::<T>()
+            .with_annotations(ToolAnnotations::new().read_only(reads).open_world(false))
+    }
+    vec![
+        tool::<Publish>(
+            "publish",
+            "Publish an event to all agents that listen to a channel.",
+            false,
+        ),
+        tool::<ReadChannel>(
+            "read_channel",
+            "Read the events of a channel since it was subscribed to.",
+            true,
+        ),
+        tool::<ReadMailbox>(
+            "read_mailbox",
+            "Take the messages that other agents have sent here.",
+            false,
+        ),
+        tool::<Request>(
+            "request_agent",
+            "Ask an agent to do something, and wait for its answer.",
+            false,
+        ),
+        tool::<Search>(
+            "search_agents",
+            "Find agents by the services that they offer.",
+            true,
+        ),
+        tool::<Send>(
+            "send_message",
+            "Send a message to an agent, without waiting for an answer.",
+            false,
+        ),
+        tool::<OneChannel>(
+            "subscribe",
+            "Listen to a channel; read_channel and the resource returned give its events.",
+            false,
+        ),
+        tool::<OneChannel>("unsubscribe", "Stop listening to a channel.", false),
+    ]
+}
+
+/// Calls one of the platform's own tools. None if there is none of this name.
+pub(crate) async fn call_own(
+    caller: &Caller,
+    name: &str,
+    arguments: JsonObject,
+    context: &RequestContext<RoleServer>,
+) -> Option<Result<CallToolResult, ErrorData>> {
+    Some(match name {
+        "publish" => with(arguments, |it| publish(caller, it)).await,
+        "read_channel" => {
+            with(arguments, async |it: ReadChannel| {
+                let feed = caller.feeds.open(&caller.voice, &it.channel);
+                outcome(feed.map(|feed| feed.after(it.after, it.limit.min(MOST))))
+            })
+            .await
+        }
+        "read_mailbox" => with(arguments, |it| read_mailbox(caller, it)).await,
+        "request_agent" => with(arguments, |it| request(caller, it, context)).await,
+        "search_agents" => with(arguments, |it| search(caller, it)).await,
+        "send_message" => with(arguments, |it| send(caller, it)).await,
+        "subscribe" => {
+            with(arguments, async |it: OneChannel| {
+                let feed = caller.feeds.open(&caller.voice, &it.channel);
+                outcome(feed.map(|_| json!({ "uri": channel_uri(&it.channel) })))
+            })
+            .await
+        }
+        "unsubscribe" => {
+            with(arguments, async |it: OneChannel| {
+                done(json!({ "subscribed": caller.feeds.close(&it.channel) }))
+            })
+            .await
+        }
+        _ => return None,
+    })
+}
+
+/// Reads the arguments; wrong ones are a fault of the request.
+async fn with<T: DeserializeOwned>(
+    arguments: JsonObject,
+    work: impl AsyncFnOnce(T) -> CallToolResult,
+) -> Result<CallToolResult, ErrorData> {
+    match serde_json::from_value(Value::Object(arguments)) {
+        Ok(arguments) => Ok(work(arguments).await),
+        Err(error) => Err(ErrorData::invalid_params(error.to_string(), None)),
+    }
+}
+
+fn outcome<E: std::fmt::Display>(outcome: Result<Value, E>) -> CallToolResult {
+    match outcome {
+        Ok(value) => done(value),
+        Err(error) => failed(&error),
+    }
+}
+
+async fn search(caller: &Caller, search: Search) -> CallToolResult {
+    let service = search
+        .service
+        .map_or_else(ServiceDescription::default, |service| {
+            ServiceDescription::of_type(service)
+        });
+    let most = search.limit.clamp(1, MOST);
+    let constraints = SearchConstraints {
+        max_results: i64::try_from(most).ok(),
+        ..SearchConstraints::all()
+    };
+    let template = Template(DfAgentDescription::default().with_service(service));
+    let found = caller.voice.df().search_with(template, constraints).await;
+    outcome(found.map(|entries| {
+        let agents: Vec<Value> = entries.iter().take(most).filter_map(described).collect();
+        json!({ "agents": agents })
+    }))
+}
+
+/// An entry of the DF. The schemas of tools stand in the list of tools.
+pub(crate) fn described(entry: &DfAgentDescription) -> Option<Value> {
+    let services: Vec<Value> = entry
+        .services
+        .iter()
+        .map(|it| json!({"name": it.name, "type": it.service_type, "protocols": it.protocols}))
+        .collect();
+    Some(json!({"name": entry.name.as_ref()?.name, "services": services}))
+}
+
+async fn send(caller: &Caller, send: Send) -> CallToolResult {
+    let to = match caller.voice.peer(&send.to) {
+        Ok(to) => to,
+        Err(error) => return failed(&error),
+    };
+    let Some(performative) = Performative::standard(send.performative.as_bytes()) else {
+        return failed(&format!("{} is no performative of FIPA", send.performative));
+    };
+    let conversation = send.conversation_id.unwrap_or_else(new_conversation_id);
+    let message = AclMessage::new(performative)
+        .with_receiver(to)
+        .with_conversation_id(conversation.as_str())
+        .with_content(send.content);
+    let (delivery, word) = if send.keep {
+        (Delivery::persistent(), "kept")
+    } else {
+        (Delivery::default(), "taken")
+    };
+    let sent = tokio::time::timeout(SENDING, caller.voice.send_with(message, delivery)).await;
+    match sent {
+        Ok(Ok(())) => done(json!({"conversation_id": conversation, "acknowledged": word})),
+        Ok(Err(error)) => failed(&error),
+        Err(_) => failed(&format!("{} has no room for messages now", send.to)),
+    }
+}
+
+async fn request(
+    caller: &Caller,
+    request: Request,
+    context: &RequestContext<RoleServer>,
+) -> CallToolResult {
+    let to: Aid = match caller.voice.peer(&request.to) {
+        Ok(to) => to,
+        Err(error) => return failed(&error),
+    };
+    let silence = Duration::from_secs_f64(request.timeout_s.clamp(0.001, LONGEST_ANSWER_TIME));
+    let asking = match caller.voice.ask(to, &request.content) {
+        Ok(asking) => asking.timeout(silence),
+        Err(error) => return failed(&error),
+    };
+    let heard = match asking.stream::<Said>().await {
+        Ok(answer) => follow(answer, Language::Json, context).await,
+        Err(error) => Err(error),
+    };
+    let heard = match heard {
+        Ok(heard) => heard,
+        Err(error) => return failed(&error),
+    };
+    let Some(reply) = heard.reply else {
+        return failed(&"the agent gave no reply");
+    };
+    let mut value = read(&reply);
+    if !heard.parts.is_empty() {
+        value["content"] = heard.parts.into();
+    }
+    let mut result = done(value);
+    result.meta = Some(about(&reply));
+    result
+}
+
+async fn read_mailbox(caller: &Caller, read_mailbox: ReadMailbox) -> CallToolResult {
+    match caller.take_mail(read_mailbox.limit.min(MOST)).await {
+        Some(messages) => {
+            let messages: Vec<Value> = messages.iter().map(read).collect();
+            done(json!({ "messages": messages }))
+        }
+        None => failed(&"the caller's agent has left the platform"),
+    }
+}
+
+/// A message as a caller reads it.
+fn read(message: &Message) -> Value {
+    json!({
+        "sender": message.sender_name(),
+        "performative": message.performative.as_str(),
+        "conversation_id": message.conversation_id.as_ref().and_then(|it| it.as_str()),
+        "content": Said::of(message),
+        "provenance": message.provenance().as_str(),
+    })
+}
+
+async fn publish(caller: &Caller, publish: Publish) -> CallToolResult {
+    let channel = match caller.voice.channel(&publish.channel) {
+        Ok(channel) => channel,
+        Err(error) => return failed(&error),
+    };
+    let event = AclMessage::new(Performative::Inform).with_content(publish.content);
+    match tokio::time::timeout(SENDING, channel.publish(event)).await {
+        Ok(Ok(_)) => done(json!({ "published": publish.channel })),
+        Ok(Err(error)) => failed(&error),
+        Err(_) => failed(&"a subscriber of the channel has no room for events now"),
+    }
+}

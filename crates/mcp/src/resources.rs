@@ -1,0 +1,60 @@
+//! Resources: the platform's agents, and the channels that a caller listens to.
+
+/// All agents.
+pub(crate) const AGENTS: &str = "sealbus://agents";
+const AGENT: &str = "sealbus://agent/";
+const CHANNEL: &str = "sealbus://channel";
+/// The forms of the other two.
+pub(crate) const AGENT_TEMPLATE: &str = "sealbus://agent/{name}";
+pub(crate) const CHANNEL_TEMPLATE: &str = "sealbus://channel/{+path}";
+
+/// What a URI names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Agents,
+    Agent(String),
+    /// The path of a channel, such as `/prices/tea`.
+    Channel(String),
+}
+
+impl Place {
+    pub(crate) fn read(uri: &str) -> Option<Self> {
+        if uri == AGENTS {
+            return Some(Self::Agents);
+        }
+        if let Some(name) = uri.strip_prefix(AGENT).filter(|name| !name.is_empty()) {
+            return Some(Self::Agent(name.to_owned()));
+        }
+        let path = uri.strip_prefix(CHANNEL)?;
+        (path.len() > 1 && path.starts_with('/')).then(|| Self::Channel(path.to_owned()))
+    }
+}
+
+/// The URI of a channel.
+pub(crate) fn channel_uri(path: &str) -> String {
+    format!("{CHANNEL}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_name_agents_and_channels() {
+        let channel = Place::Channel("/prices/tea".to_owned());
+        assert_eq!(Place::read(&channel_uri("/prices/tea")), Some(channel));
+        assert_eq!(Place::read(AGENTS), Some(Place::Agents));
+        let agent = Place::Agent("seller@factory".to_owned());
+        assert_eq!(Place::read("sealbus://agent/seller@factory"), Some(agent));
+        for wrong in [
+            "sealbus://agent/",
+            "sealbus://channel/",
+            "sealbus://channel",
+            "sealbus://channels/a",
+            "file:///etc/passwd",
+            "",
+        ] {
+            assert_eq!(Place::read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What an agent says, as a JSON value.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sealbus::acl::AclMessageRef;
+use sealbus::body::{Body, BodyError, JSON, Json, WrittenBody};
+use sealbus::{AclMessage, Content};
+use serde_json::Value;
+
+use crate::schema::Language;
+
+/// What an agent says, or is told.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Said {
+    value: Value,
+    /// The content as it stands, if it is text.
+    text: Option<String>,
+}
+
+impl Said {
+    /// A value to tell.
+    pub(crate) fn new(value: Value) -> Self {
+        Self { value, text: None }
+    }
+
+    /// The value, of an agent that says such bodies. Some call a text JSON because they were asked in JSON.
+    pub(crate) fn value(self, language: Language) -> Value {
+        match (language, self.text) {
+            (Language::Text, Some(text)) => Value::String(text),
+            _ => self.value,
+        }
+    }
+
+    /// What a message says.
+    pub(crate) fn in_message(message: &AclMessage) -> Self {
+        let text = message.content.as_ref().and_then(Content::as_text);
+        Self {
+            value: Self::of(message),
+            text: text.map(str::to_owned),
+        }
+    }
+
+    /// The content of any message: JSON as its value, other text as a text, bytes as a text in base64; null if there is none,
+    /// and the text if it is no JSON although it says so.
+    pub(crate) fn of(message: &AclMessage) -> Value {
+        let is_json = message.language.as_ref().and_then(|it| it.as_str()) == Some(JSON);
+        match &message.content {
+            None => Value::Null,
+            Some(Content::Text(text)) if is_json => {
+                serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into())
+            }
+            Some(Content::Text(text)) => text.as_str().into(),
+            Some(Content::Bytes(bytes)) => STANDARD.encode(bytes).into(),
+        }
+    }
+}
+
+impl Body for Said {
+    fn write(&self) -> Result<WrittenBody, BodyError> {
+        Json(self.value.clone()).write()
+    }
+
+    fn read(message: &AclMessageRef<'_>) -> Result<Self, BodyError> {
+        Ok(Self::in_message(&message.to_owned()))
+    }
+}

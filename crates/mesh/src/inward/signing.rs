@@ -1,0 +1,186 @@
+//! Level `signed`: messages wait for the proof of their author, which comes behind them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sealbus_bus::{RefusalReason, Refused};
+use sealbus_proof::{Author, Evidence, Hash, NotProved, Proof, Verifier};
+use sealbus_seal::{PlatformName, SecurityLevel, Serial, Timestamp, Trust, VerifyError};
+
+use super::{Broken, Inward};
+use crate::frame::PROCESS_TARGET;
+use crate::link::Link;
+use crate::statement::{milliseconds, statement_of};
+
+/// Certificates of one sender that are known at a time. A proof may have been made with an earlier one than the sender
+/// shows: it was on its way, or is sent again on another connection.
+const CERTIFICATES: usize = 8;
+
+/// A message that waits.
+struct Waiting {
+    target: u32,
+    payload: Bytes,
+}
+
+/// The messages of one sender that wait for their proof, and what is needed to check it.
+pub(super) struct Unproved {
+    waiting: Vec<Waiting>,
+    /// The latest first.
+    authors: VecDeque<Author>,
+    verifier: Verifier,
+}
+
+impl Unproved {
+    pub(super) fn new(platform: &PlatformName, level: SecurityLevel) -> Self {
+        Self {
+            waiting: Vec::new(),
+            authors: VecDeque::new(),
+            verifier: Verifier::new(platform.clone(), level),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The sender has shown a certificate.
+    pub(super) fn add(&mut self, author: Author) {
+        self.authors
+            .retain(|known| known.verified.serial() != author.verified.serial());
+        self.authors.truncate(CERTIFICATES - 1);
+        self.authors.push_front(author);
+    }
+
+    /// The author that this certificate belongs to. The certificate may have ended since, but was not revoked.
+    fn author(
+        &self,
+        serial: Serial,
+        trust: Option<&Trust>,
+        now: Timestamp,
+    ) -> Result<&Author, Refused> {
+        let known = self
+            .authors
+            .iter()
+            .find(|author| author.verified.serial() == serial);
+        let author = known.ok_or_else(|| not_proved("its author has shown no such certificate"))?;
+        match trust.map_or(Ok(()), |trust| trust.check(&author.verified, now)) {
+            Err(error @ VerifyError::Revoked { .. }) => Err(Refused {
+                reason: RefusalReason::from(&error),
+                explanation: error.to_string(),
+            }),
+            _ => Ok(author),
+        }
+    }
+
+    /// Checks the proof of messages that wait.
+    fn check(
+        &mut self,
+        proof: Proof,
+        statements: Vec<Hash>,
+        trust: Option<&Trust>,
+        now: Timestamp,
+    ) -> Result<Result<Vec<Evidence>, Refused>, Broken> {
+        let author = match self.author(proof.serial(), trust, now) {
+            Ok(author) => author.clone(),
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let now = milliseconds();
+        match self
+            .verifier
+            .verify(&author.verified, &proof, &statements, now)
+        {
+            Ok(()) => Ok(Ok(Evidence::of_each(author, proof, statements).collect())),
+            // A process signs for its own agents, so an honest one never comes that far.
+            Err(error @ NotProved::TooManyWrong { .. }) => Err(Broken::NotProved(error)),
+            Err(error) => Ok(Err(not_proved(&error.to_string()))),
+        }
+    }
+}
+
+fn not_proved(explanation: &str) -> Refused {
+    Refused {
+        reason: RefusalReason::NotProved,
+        explanation: explanation.to_owned(),
+    }
+}
+
+impl Inward {
+    /// Lets a message wait for its proof. Returns it if it needs none: it is a frame for the bus, or its sender is not
+    /// known and will be refused.
+    pub(super) fn hold(&mut self, sender: u32, target: u32, payload: Bytes) -> Option<Bytes> {
+        let sender = self.senders.get_mut(sender as usize);
+        let unproved = sender
+            .and_then(Option::as_mut)
+            .and_then(|sender| sender.unproved.as_mut());
+        let slot = self.targets.get_mut(target as usize);
+        let (Some(unproved), Some(Some(slot))) = (unproved, slot) else {
+            return Some(payload);
+        };
+        if *slot.name == *PROCESS_TARGET {
+            return Some(payload);
+        }
+        // The allowances of the targets bound what waits.
+        unproved.waiting.push(Waiting { target, payload });
+        slot.unproved += 1;
+        self.unproved += 1;
+        None
+    }
+
+    /// The proof of the first messages of a sender that wait: they go on, or are refused.
+    pub(super) fn signed(
+        &mut self,
+        link: &Arc<Link>,
+        handle: u32,
+        proof: &[u8],
+        now: Timestamp,
+    ) -> Result<(), Broken> {
+        let sender = self.senders.get_mut(handle as usize);
+        // What was sent by nobody was refused when it came.
+        let Some(sender) = sender.and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        let proof = match proof {
+            [] => None,
+            proof => Some(Proof::decode(proof)?),
+        };
+        let refused = sender.check().err();
+        let Some(unproved) = sender.unproved.as_mut().filter(|it| !it.is_empty()) else {
+            return Ok(());
+        };
+        let in_all = unproved.waiting.len();
+        let count = proof.as_ref().map_or(in_all, Proof::count).min(in_all);
+        let mut proved = match (refused, proof) {
+            (Some(refused), _) => Err(refused),
+            (None, None) => Err(not_proved("its process could not sign it")),
+            (None, Some(proof)) => {
+                let name_of = |target: u32| match self.targets.get(target as usize) {
+                    Some(Some(target)) => &*target.name,
+                    _ => "",
+                };
+                let waiting = unproved.waiting.iter().take(count);
+                let statements = waiting
+                    .map(|message| statement_of(name_of(message.target), &message.payload))
+                    .collect();
+                unproved
+                    .check(proof, statements, self.trust.as_deref(), now)?
+                    .map(Vec::into_iter)
+            }
+        };
+        let rest = unproved.waiting.split_off(count);
+        let waiting = std::mem::replace(&mut unproved.waiting, rest);
+        self.unproved -= count;
+        for Waiting { target, payload } in waiting {
+            if let Some(Some(slot)) = self.targets.get_mut(target as usize) {
+                slot.unproved -= 1;
+            }
+            let proved = match &mut proved {
+                Ok(evidence) => Ok(evidence.next()),
+                Err(refused) => Err(refused.clone()),
+            };
+            self.continue_row(link, target);
+            self.deliver(link, handle, target, payload, proved);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! What an author states of a message on the mesh.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sealbus_proof::{Hash, Statement};
+
+/// The longest name that a target may have, in bytes: names of foreign agents are longer than those of the platform's.
+const LONGEST_NAME: usize = 1024;
+/// What is kept of a longer name. No agent has it.
+const NOBODY: &str = "?";
+
+/// The name of a target as both sides keep it.
+pub(crate) fn target_name(name: &str) -> &str {
+    match name.len() <= LONGEST_NAME {
+        true => name,
+        false => NOBODY,
+    }
+}
+
+/// The statement of a direct message: the author says it to this receiver.
+pub(crate) fn statement_of(receiver: &str, message: &[u8]) -> Hash {
+    let statement = Statement {
+        channel: None,
+        qos: "",
+        receivers: &[target_name(receiver)],
+        message,
+    };
+    statement.hash()
+}
+
+/// The time, in milliseconds since 1970-01-01T00:00:00Z.
+pub(crate) fn milliseconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| {
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        })
+}

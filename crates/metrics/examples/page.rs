@@ -1,0 +1,5 @@
+//! Prints the reference page of the metrics.
+
+fn main() {
+    print!("{}", sealbus_metrics::page());
+}

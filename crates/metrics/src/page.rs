@@ -1,0 +1,48 @@
+//! The page of the documentation.
+
+use std::fmt::Write;
+
+use crate::list::{ALL, Kind, Place};
+use crate::traffic::{MOST_AGENTS, MOST_CHANNELS, MOST_PROCESSES};
+
+/// The reference page in Markdown. It is made by `cargo run -p sealbus-metrics --example page`.
+pub fn page() -> String {
+    let mut page = format!(
+        "# Metrics\n\n\
+         <!-- Made by: cargo run -p sealbus-metrics --example page > docs/reference/metrics.md -->\n\n\
+         A Master and each node tell these numbers to Prometheus once the manifest says where\n\
+         ([how to](../how-to/prometheus.md)). Counters begin at 0 when the process that they count for is started.\n\n\
+         `process` is the name of a process without the number of its start, such as `seller-1`; `agent` is the proved full \
+         name of an agent. One answer names at most {MOST_PROCESSES} processes, {MOST_AGENTS} agents and {MOST_CHANNELS} \
+         channels, the first by name; `sealbus_left_out` counts the others. What a process says of itself is its own word.\n"
+    );
+    for (place, title) in [
+        (
+            Place::Both,
+            "Told by nodes, and by the Master for the platform's own agents",
+        ),
+        (Place::Node, "Told by nodes"),
+        (Place::Master, "Told by the Master"),
+    ] {
+        // Writing to a text does not fail.
+        let _ = write!(
+            page,
+            "\n## {title}\n\n| name | kind | labels | meaning |\n|---|---|---|---|\n"
+        );
+        for metric in ALL.iter().filter(|metric| metric.place == place) {
+            let kind = match metric.kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
+            };
+            let labels: Vec<String> = metric.labels.iter().map(|it| format!("`{it}`")).collect();
+            let _ = writeln!(
+                page,
+                "| `{}` | {kind} | {} | {} |",
+                metric.name(),
+                labels.join(", "),
+                metric.help.trim()
+            );
+        }
+    }
+    page
+}

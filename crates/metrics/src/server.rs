@@ -1,0 +1,244 @@
+//! Answers `GET /metrics` over HTTP/1.1.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http_body_util::Full;
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::sample::Sample;
+
+/// Connections at the same time. Further ones wait in the system's queue.
+const CONNECTIONS: usize = 16;
+/// How long a client may take to send its request.
+const REQUEST: Duration = Duration::from_secs(5);
+/// How long a connection may take in all.
+const CONNECTION: Duration = Duration::from_secs(20);
+/// Longest head of a request in bytes.
+const HEAD_LENGTH: usize = 8 * 1024;
+/// Within this time everybody gets the same sample, however many ask.
+const FRESH: Duration = Duration::from_millis(500);
+/// The pause after a connection could not be accepted.
+const AFTER_FAILURE: Duration = Duration::from_millis(50);
+
+/// Listens for Prometheus.
+///
+/// # Errors
+/// If the address is taken, or is not of this machine.
+pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "everyone who reaches this address can read the metrics");
+    }
+    tracing::info!("metrics are at http://{address}/metrics");
+    Ok(listener)
+}
+
+/// Serves samples for ever. Without a sample the answer is 503.
+pub async fn serve(
+    listener: TcpListener,
+    sample: impl Fn() -> BoxFuture<'static, Option<Sample>> + Send + Sync + 'static,
+) {
+    let state = Arc::new(State {
+        sample: Box::new(sample),
+        latest: Mutex::new(None),
+        is_local: listener
+            .local_addr()
+            .is_ok_and(|address| address.ip().is_loopback()),
+    });
+    // The connections end with this set.
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        if connections.len() >= CONNECTIONS {
+            connections.join_next().await;
+        }
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                connections.spawn(state.clone().connection(stream));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection for metrics could not be accepted");
+                sleep(AFTER_FAILURE).await;
+            }
+        }
+    }
+}
+
+struct State {
+    sample: Box<dyn Fn() -> BoxFuture<'static, Option<Sample>> + Send + Sync>,
+    latest: Mutex<Option<(Instant, Bytes)>>,
+    /// Whether it listens on a loopback address.
+    is_local: bool,
+}
+
+impl State {
+    /// One request on one connection: a client that keeps connections open would keep others out.
+    async fn connection(self: Arc<Self>, stream: TcpStream) {
+        let answer = service_fn(|request: Request<_>| {
+            let state = self.clone();
+            async move { Ok::<_, Infallible>(state.answer(&request).await) }
+        });
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(REQUEST)
+            .max_buf_size(HEAD_LENGTH)
+            .keep_alive(false)
+            .serve_connection(TokioIo::new(stream), answer);
+        match timeout(CONNECTION, serving).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a reader of metrics is gone"),
+            Err(_) => tracing::debug!("a reader of metrics was too slow"),
+        }
+    }
+
+    async fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        if self.is_local && !is_for_loopback(request) {
+            return refusal(StatusCode::MISDIRECTED_REQUEST);
+        }
+        if request.uri().path() != "/metrics" {
+            return refusal(StatusCode::NOT_FOUND);
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return refusal(StatusCode::METHOD_NOT_ALLOWED);
+        }
+        let Some(text) = self.text().await else {
+            return refusal(StatusCode::SERVICE_UNAVAILABLE);
+        };
+        let mut response = Response::new(Full::new(text));
+        let headers = response.headers_mut();
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        response
+    }
+
+    /// The text of the latest sample, or of a new one. All who ask meanwhile wait for the same one.
+    async fn text(&self) -> Option<Bytes> {
+        let mut latest = self.latest.lock().await;
+        if let Some((taken, text)) = &*latest
+            && taken.elapsed() < FRESH
+        {
+            return Some(text.clone());
+        }
+        let text = Bytes::from((self.sample)().await?.text().ok()?);
+        *latest = Some((Instant::now(), text.clone()));
+        Some(text)
+    }
+}
+
+/// Whether a request names a loopback address. Another name means that a web page led a browser here.
+fn is_for_loopback<B>(request: &Request<B>) -> bool {
+    let host = request.headers().get(header::HOST);
+    let Some(host) = host.and_then(|host| host.to_str().ok()) else {
+        return false;
+    };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let is_loopback = name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    is_loopback || name.eq_ignore_ascii_case("localhost")
+}
+
+fn refusal(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// A server, its address, and the number of samples that it has taken.
+    async fn server() -> (SocketAddr, Arc<AtomicUsize>) {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let samples = Arc::new(AtomicUsize::new(0));
+        let counting = samples.clone();
+        tokio::spawn(serve(listener, move || {
+            counting.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async { Some(Sample::of("factory", "node-1")) })
+        }));
+        (address, samples)
+    }
+
+    async fn ask(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        // A refused request may be reset.
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_what_is_asked_rightly_is_answered() {
+        let (address, _) = server().await;
+        for (request, status) in [
+            ("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9464\r\n\r\n", 200),
+            ("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
+            ("GET /metrics HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", 200),
+            ("GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+            ("GET /metrics HTTP/1.1\r\n\r\n", 421),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+            (
+                "POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+                405,
+            ),
+            ("nonsense\r\n\r\n", 400),
+        ] {
+            let answer = ask(address, request).await;
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status}")),
+                "{request}: {answer}"
+            );
+        }
+        let huge = format!(
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
+            "x".repeat(4 * HEAD_LENGTH)
+        );
+        assert!(!ask(address, &huge).await.starts_with("HTTP/1.1 200"));
+    }
+
+    #[tokio::test]
+    async fn many_who_ask_get_one_sample() {
+        let (address, samples) = server().await;
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let since = Instant::now();
+        let asking = (0..100).map(|_| ask(address, request));
+        let answers = futures_util::future::join_all(asking).await;
+        assert!(answers.iter().all(|answer| answer.ends_with("# EOF\n")));
+        let most = 1 + since.elapsed().as_millis() / FRESH.as_millis();
+        assert!(samples.load(Ordering::Relaxed) as u128 <= most);
+    }
+
+    #[tokio::test]
+    async fn those_who_say_nothing_are_sent_away() {
+        let (address, _) = server().await;
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        assert!(ask(address, request).await.starts_with("HTTP/1.1 200"));
+    }
+}

@@ -1,0 +1,149 @@
+//! The numbers of processes, their agents and their channels.
+
+use std::collections::BTreeMap;
+
+use sealbus_control::traffic::{AgentTraffic, ChannelTraffic, ProcessTraffic};
+
+use crate::list::{
+    AGENT_MAILBOX_MESSAGES, AGENT_MESSAGES_RECEIVED, AGENT_MESSAGES_SENT, CHANNEL_DROPPED,
+    CHANNEL_FILTER_ERRORS, CHANNEL_PUBLISHED, CHANNEL_RECEIVED, CHANNEL_SUBSCRIPTIONS, LEFT_OUT,
+    LINKS, LINKS_UNACKNOWLEDGED_BYTES, MAILBOX_BYTES, MAILBOX_MESSAGES, MESSAGES_RECEIVED,
+    MESSAGES_RETURNED, MESSAGES_SENT, MESSAGES_UNDELIVERABLE, PROCESS_AGENTS, REFUSALS,
+};
+use crate::sample::Sample;
+
+/// Most processes with numbers of their own in one answer.
+pub const MOST_PROCESSES: usize = 100;
+/// Most agents with numbers of their own in one answer.
+pub const MOST_AGENTS: usize = 100;
+/// Most channels with numbers of their own in one answer. A channel counts once for each process.
+pub const MOST_CHANNELS: usize = 50;
+
+impl Sample {
+    /// Notes what passes through processes. Beyond the limits, the first by name are told of: a choice by activity would
+    /// change, and Prometheus would take the changes for new starts.
+    pub fn put_processes(&mut self, processes: &[ProcessTraffic]) {
+        let mut by_name: BTreeMap<&str, Vec<&ProcessTraffic>> = BTreeMap::new();
+        for process in processes {
+            by_name.entry(&process.group).or_default().push(process);
+        }
+        let told = by_name.iter().take(MOST_PROCESSES);
+        for (name, process) in told.flat_map(|(name, all)| all.iter().map(move |it| (*name, *it))) {
+            self.put_process(name, process);
+        }
+        let left_out = by_name.len().saturating_sub(MOST_PROCESSES);
+        self.put(&LEFT_OUT, ["processes"], left_out as u64);
+    }
+
+    fn put_process(&mut self, name: &str, process: &ProcessTraffic) {
+        self.put(&MESSAGES_SENT, [name], process.sent);
+        self.put(&MESSAGES_RECEIVED, [name], process.received);
+        self.put(&MESSAGES_UNDELIVERABLE, [name], process.undeliverable);
+        self.put(&MESSAGES_RETURNED, [name], process.returned);
+        for (reason, count) in &process.refused {
+            self.put(&REFUSALS, [name, reason], *count);
+        }
+        let agents = process.agents.len() as u64 + process.agents_left_out;
+        self.put(&PROCESS_AGENTS, [name], agents);
+        self.put(&MAILBOX_MESSAGES, [name], process.waiting);
+        self.put(&MAILBOX_BYTES, [name], process.waiting_bytes);
+        if let Some(links) = &process.links {
+            self.put(&LINKS, [name], links.connected);
+            self.put(&LINKS_UNACKNOWLEDGED_BYTES, [name], links.unacknowledged);
+        }
+    }
+
+    /// Notes the agents and channels of processes, with the same choice as [`put_processes`](Self::put_processes).
+    pub fn put_agents_and_channels(&mut self, processes: &[ProcessTraffic]) {
+        let agents = processes.iter().flat_map(|process| &process.agents);
+        let mut agents: Vec<&AgentTraffic> = agents.collect();
+        agents.sort_by_key(|it| &it.agent);
+        for agent in agents.iter().take(MOST_AGENTS) {
+            let name = agent.agent.as_str();
+            self.put(&AGENT_MESSAGES_SENT, [name], agent.sent);
+            self.put(&AGENT_MESSAGES_RECEIVED, [name], agent.received);
+            self.put(&AGENT_MAILBOX_MESSAGES, [name], agent.waiting);
+        }
+        let untold = |list: usize, most: usize| list.saturating_sub(most) as u64;
+        let elsewhere: u64 = processes.iter().map(|it| it.agents_left_out).sum();
+        let left_out = elsewhere + untold(agents.len(), MOST_AGENTS);
+        self.put(&LEFT_OUT, ["agents"], left_out);
+
+        let channels = processes
+            .iter()
+            .flat_map(|process| process.channels.iter().map(|it| (&process.group, it)));
+        let mut channels: Vec<(&String, &ChannelTraffic)> = channels.collect();
+        channels.sort_by_key(|(process, it)| (&it.channel, *process));
+        for (process, channel) in channels.iter().take(MOST_CHANNELS) {
+            let labels = [process.as_str(), channel.channel.as_str()];
+            self.put(&CHANNEL_PUBLISHED, labels, channel.published);
+            self.put(&CHANNEL_RECEIVED, labels, channel.received);
+            self.put(&CHANNEL_DROPPED, labels, channel.dropped);
+            self.put(&CHANNEL_FILTER_ERRORS, labels, channel.filter_errors);
+            self.put(&CHANNEL_SUBSCRIPTIONS, labels, channel.subscriptions);
+        }
+        let elsewhere: u64 = processes.iter().map(|it| it.channels_left_out).sum();
+        let left_out = elsewhere + untold(channels.len(), MOST_CHANNELS);
+        self.put(&LEFT_OUT, ["channels"], left_out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_series_is_bounded() {
+        let agents = |process: usize| (0..1_000).map(move |it| format!("a-{process}-{it}@factory"));
+        let reasons = (0..11).map(|it| (format!("reason-{it}"), 1));
+        let process = |number: usize| ProcessTraffic {
+            group: format!("p-{number:04}"),
+            refused: reasons.clone().collect(),
+            agents: agents(number)
+                .map(|agent| AgentTraffic {
+                    agent,
+                    ..AgentTraffic::default()
+                })
+                .collect(),
+            channels: (0..100)
+                .map(|it| ChannelTraffic {
+                    channel: format!("/{it}"),
+                    ..ChannelTraffic::default()
+                })
+                .collect(),
+            ..ProcessTraffic::default()
+        };
+        let processes: Vec<_> = (0..2_000).map(process).collect();
+        let mut sample = Sample::of("factory", "node-1");
+        sample.put_processes(&processes);
+        sample.put_agents_and_channels(&processes);
+        let text = sample.text().unwrap();
+        let series = text.lines().filter(|line| !line.starts_with('#')).count();
+        assert!(series <= 3_000, "{series}");
+        for left_out in [
+            "sealbus_left_out{what=\"processes\"} 1900",
+            "sealbus_left_out{what=\"agents\"} 1999900",
+            "sealbus_left_out{what=\"channels\"} 199950",
+        ] {
+            assert!(text.contains(left_out), "{left_out}");
+        }
+        assert!(text.contains("sealbus_process_agents{process=\"p-0099\"} 1000\n"));
+        assert!(!text.contains("p-0100"));
+    }
+
+    #[test]
+    fn two_runs_of_one_process_are_added_up() {
+        let run = |sent| ProcessTraffic {
+            group: "seller".to_owned(),
+            sent,
+            ..ProcessTraffic::default()
+        };
+        let mut sample = Sample::of("factory", "node-1");
+        sample.put_processes(&[run(3), run(4)]);
+        let text = sample.text().unwrap();
+        assert!(
+            text.contains("sealbus_messages_sent_total{process=\"seller\"} 7\n"),
+            "{text}"
+        );
+    }
+}

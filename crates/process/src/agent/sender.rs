@@ -1,0 +1,85 @@
+//! Sending in an agent's name without being the agent.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sealbus_bus::{Delivery, Outbox, SendError, TrySendError};
+use sealbus_fipa::{AclMessage, Aid};
+
+use super::Entry;
+use crate::interceptor::Interceptor;
+
+/// Sends in an agent's name, from any task or thread, until the agent leaves.
+#[derive(Clone)]
+pub struct AgentSender(Arc<Entry>);
+
+impl AgentSender {
+    pub(super) fn new(agent: Arc<Entry>) -> Self {
+        Self(agent)
+    }
+
+    /// The agent's identifier.
+    pub fn aid(&self) -> &Aid {
+        &self.0.aid
+    }
+
+    /// The agent's sending end at present. After a failed move there is another one.
+    pub fn outbox(&self) -> Arc<Outbox> {
+        self.0.outbox.load_full()
+    }
+
+    /// From now on each message that a sender of this agent sends comes there first. The first interceptor stays.
+    pub fn intercept(&self, interceptor: Arc<dyn Interceptor>) {
+        self.0.interceptor.set(interceptor);
+    }
+
+    /// Sends a message to all its receivers. Waits while one of them has no room.
+    pub async fn send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
+        match self.0.interceptor.pass(&self.0.outbox, message) {
+            Some(message) => self.outbox().send(message).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends an answer. Waits only for a while if the asker has no room for it; see [`Outbox::answer`].
+    pub async fn answer(&self, answer: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
+        match self.0.interceptor.pass(&self.0.outbox, answer) {
+            Some(answer) => self.outbox().answer(answer).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a message to all its receivers as `delivery` says: kept for absent receivers, with an expiry, or with a
+    /// receipt. A persistent message is on a disk of the platform when this returns.
+    pub async fn send_with(
+        &self,
+        message: impl Into<Arc<AclMessage>>,
+        delivery: Delivery,
+    ) -> Result<(), SendError> {
+        match self.0.interceptor.pass(&self.0.outbox, message) {
+            Some(message) => self.outbox().send_with(message, delivery).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The message on its way to the agent's sending end, unless the interceptor keeps it.
+    pub fn pass(&self, message: AclMessage) -> Option<Arc<AclMessage>> {
+        self.0.interceptor.pass(&self.0.outbox, message)
+    }
+
+    /// Like [`send`](Self::send), without waiting.
+    pub fn try_send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), TrySendError> {
+        match self.0.interceptor.pass(&self.0.outbox, message) {
+            Some(message) => self.0.outbox.load().try_send(message),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for AgentSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentSender")
+            .field("agent", &self.0.aid.name)
+            .finish_non_exhaustive()
+    }
+}

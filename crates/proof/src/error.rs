@@ -1,0 +1,138 @@
+//! Why a proof was not made, not read or not believed.
+
+use sealbus_seal::{CertificateError, Identity, KeyError, SecurityLevel, Serial, Timestamp};
+use sealbus_transparency::LogError;
+use thiserror::Error;
+
+/// Why nothing was signed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SignError {
+    /// The certificate cannot be read.
+    #[error("the author's certificate cannot be read: {0}")]
+    Certificate(#[from] CertificateError),
+    /// Only agents are authors.
+    #[error("{0} is no agent: only agents sign messages")]
+    NotAnAgent(Identity),
+    /// The level asks for no signature.
+    #[error("messages at level {0} are not signed: the level must be signed or sealed")]
+    Level(SecurityLevel),
+    /// The number of statements is 0 or too large.
+    #[error("{count} messages cannot be signed together: 1 to {most} can")]
+    Count {
+        /// The number of statements.
+        count: usize,
+        /// The largest number.
+        most: usize,
+    },
+    /// The statements asked for are not in the batch.
+    #[error("the batch does not hold these messages: {0}")]
+    NotInBatch(LogError),
+    /// The key could not sign.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+/// Why bytes are no proof.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Malformed {
+    /// The bytes do not end with the proof.
+    #[error("a proof of {expected} bytes was expected, but there are {found}")]
+    Length {
+        /// The length that the first fields give, or the least length of a proof.
+        expected: usize,
+        /// The number of bytes.
+        found: usize,
+    },
+    /// The form is of another version.
+    #[error("a proof of version {0}: this program reads version 1")]
+    Version(u8),
+    /// The number stands for no level that asks for signatures.
+    #[error("the number {0} is not that of level signed or sealed")]
+    Level(u8),
+    /// The messages are none, too many, or not in the batch.
+    #[error("{count} messages from place {start} in a batch of {size}")]
+    Range {
+        /// The messages in the batch.
+        size: u16,
+        /// The place of the first one that is proved.
+        start: u16,
+        /// How many are proved.
+        count: u16,
+    },
+    /// The numbers of the messages are beyond 64 bits.
+    #[error("the numbers of the messages are too large")]
+    Numbers,
+}
+
+/// Why a proof is not believed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NotProved {
+    /// The certificate is not that of an agent of this platform.
+    #[error("{identity} is no agent of platform {platform}: it cannot be the author")]
+    NotAnAuthor {
+        /// The certified identity.
+        identity: Identity,
+        /// The verifier's platform.
+        platform: String,
+    },
+    /// The proof was made with another certificate.
+    #[error("the proof needs the certificate {wanted} of {author}, and was checked with {found}")]
+    OtherCertificate {
+        /// The author.
+        author: Identity,
+        /// The certificate that the proof names.
+        wanted: Serial,
+        /// The certificate at hand.
+        found: Serial,
+    },
+    /// The proof was made for another level.
+    #[error("{author} proved its message at level {found}, but level {wanted} is required")]
+    OtherLevel {
+        /// The author.
+        author: Identity,
+        /// The verifier's level.
+        wanted: SecurityLevel,
+        /// The level of the proof.
+        found: SecurityLevel,
+    },
+    /// The proof is for more or fewer messages.
+    #[error("the proof is for {proved} messages, and there are {found}")]
+    OtherCount {
+        /// Messages that the proof is for.
+        proved: usize,
+        /// Messages at hand.
+        found: usize,
+    },
+    /// The certificate was not valid at the time that the proof states, or that time is yet to come.
+    #[error(
+        "{author} states that it signed at {time}, but its certificate is valid from {not_before} to {not_after}, and the time here is {now}"
+    )]
+    NotThen {
+        /// The author.
+        author: Identity,
+        /// The stated time.
+        time: Timestamp,
+        /// The beginning of the certificate's validity.
+        not_before: Timestamp,
+        /// Its end.
+        not_after: Timestamp,
+        /// The time here.
+        now: Timestamp,
+    },
+    /// The author's key did not sign these messages, at these places, for this platform and level.
+    #[error(
+        "the proof was not made by the key of {author} for these messages: a message, its channel, quality of service, receivers or place was changed, or the proof belongs to another batch or platform"
+    )]
+    WrongSignature {
+        /// The author.
+        author: Identity,
+    },
+    /// The source sent too many wrong proofs. The proof was not looked at.
+    #[error(
+        "too many wrong proofs came from the source of this message by {author}: try again later"
+    )]
+    TooManyWrong {
+        /// The author.
+        author: Identity,
+    },
+}

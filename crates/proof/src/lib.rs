@@ -1,0 +1,25 @@
+//! Proofs of authorship: one signature for many messages, which anyone can check who has the author's certificate. No
+//! I/O.
+//!
+//! - A [`Statement`] is what an author says: one message, with its channel, its quality of service and its receivers.
+//! - A [`Signer`] signs the statements that are ready now, together: it builds a Merkle tree over them (RFC 9162) and
+//!   signs the root once. It never waits for more. [`Batch::proof`] gives the [`Proof`] of successive statements.
+//! - A [`Verifier`] checks proofs from one source, at a bounded cost.
+//! - [`Evidence`] is what a receiver keeps of a proof, so that others can check it again.
+//!
+//! docs/evidence.md describes the formats.
+
+mod batch;
+mod error;
+mod evidence;
+mod proof;
+mod statement;
+mod verifier;
+
+pub use batch::{Batch, Signer};
+pub use error::{Malformed, NotProved, SignError};
+pub use evidence::{Author, Evidence};
+pub use proof::{MAX_BATCH, MAX_PROOF_LENGTH, Proof};
+pub use sealbus_transparency::Hash;
+pub use statement::Statement;
+pub use verifier::{Verifier, WRONG_SIGNATURES};

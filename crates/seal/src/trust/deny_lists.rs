@@ -1,0 +1,143 @@
+//! The deny lists that are in force.
+
+use std::sync::{Arc, PoisonError};
+
+use super::Trust;
+use crate::certificate::Certificate;
+use crate::denylist::{DenyList, DenyListError, DenyListUpdate, ReceivedDenyList, SignedDenyList};
+use crate::identity::Identity;
+use crate::timestamp::Timestamp;
+
+/// The most older lists of one authority that stay in force because they [outlast](DenyList::outlasts) its newest. The
+/// authority has them back within a second of being heard.
+const MOST_OUTLASTING: usize = 4;
+
+impl Trust {
+    /// Reads a signed deny list, or changes to the list `held`, and checks that a trusted authority signed the result.
+    ///
+    /// # Errors
+    /// [`DenyListError`].
+    pub fn open_deny_list(
+        &self,
+        signed: &[u8],
+        held: Option<&DenyList>,
+        now: Timestamp,
+    ) -> Result<SignedDenyList, DenyListError> {
+        self.received_deny_list(signed, now)?.continue_from(held)
+    }
+
+    /// As [`open_deny_list`](Self::open_deny_list), for a list that was kept: the certificate that it was signed under may
+    /// have ended since.
+    ///
+    /// # Errors
+    /// [`DenyListError`].
+    pub fn open_kept_deny_list(
+        &self,
+        signed: &[u8],
+        held: Option<&DenyList>,
+    ) -> Result<SignedDenyList, DenyListError> {
+        ReceivedDenyList::read(signed)?
+            .verify(|der| {
+                let last = Certificate::parse(der)?.not_after();
+                self.verify_authority(der, last)
+            })?
+            .continue_from(held)
+    }
+
+    fn received_deny_list<'r>(
+        &self,
+        signed: &'r [u8],
+        now: Timestamp,
+    ) -> Result<ReceivedDenyList<'r>, DenyListError> {
+        ReceivedDenyList::read(signed)?.verify(|authority| self.verify_authority(authority, now))
+    }
+
+    /// Takes a signed deny list, or changes to the list held from the same authority, if it is newer than that list. The
+    /// list is in force when this returns. The caller must then have open bindings [checked](Trust::check) again.
+    ///
+    /// # Errors
+    /// [`DenyListError`]. The list that was held stays in force. If changes do not fit it, the caller
+    /// [needs the whole list](DenyListError::needs_whole_list).
+    pub fn apply_deny_list(
+        &self,
+        signed: &[u8],
+        now: Timestamp,
+    ) -> Result<DenyListUpdate, DenyListError> {
+        let received = self.received_deny_list(signed, now)?;
+        let version = received.version();
+        let _applying = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lists = self.deny_lists.load().as_ref().clone();
+        let authority = received.authority().clone();
+        let held = lists.iter().position(|list| *list.authority() == authority);
+        if let Some(held) = held.map(|held| &lists[held]) {
+            if held.version() > version {
+                return Err(DenyListError::Stale {
+                    authority,
+                    held: held.version(),
+                    received: version,
+                });
+            }
+            if held.version() == version {
+                return match received.holds(held) {
+                    true => Ok(DenyListUpdate::AlreadyHeld { version }),
+                    false => Err(DenyListError::Diverged { authority, version }),
+                };
+            }
+        }
+        let list = held.map(|held| -> &DenyList { &lists[held] });
+        // Changes to a list keep all that it denies.
+        let may_lose = received.is_whole();
+        let new = Arc::new(received.continue_from(list)?);
+        let (mut older, mut index) = (0, 0);
+        lists.retain(|list| {
+            let is_other = *list.authority() != authority;
+            let may_outlast = may_lose || Some(index) != held;
+            index += 1;
+            let stays = is_other || may_outlast && older < MOST_OUTLASTING && list.outlasts(&new);
+            older += usize::from(stays && !is_other);
+            stays
+        });
+        // All before the held one are of other authorities, and stayed.
+        let place = held.unwrap_or(lists.len());
+        // It takes the place of the held one, before the older lists of its authority.
+        lists.insert(place, new);
+        self.deny_lists.store(Arc::new(lists));
+        Ok(DenyListUpdate::Applied { version })
+    }
+
+    /// The deny lists in force: the newest of each authority, and those that [outlast](DenyList::outlasts) it.
+    pub fn deny_lists(&self) -> Arc<Vec<Arc<SignedDenyList>>> {
+        self.deny_lists.load_full()
+    }
+
+    /// Older lists in force, because they deny what the newest list of their authority has lost. The authority must have
+    /// them back: it went on from an older copy, such as a backup.
+    pub fn outlasting_deny_lists(&self) -> Vec<Arc<SignedDenyList>> {
+        let lists = self.deny_lists.load();
+        let is_newest = |index: usize, list: &SignedDenyList| {
+            lists[..index]
+                .iter()
+                .all(|before| before.authority() != list.authority())
+        };
+        let older = lists.iter().enumerate();
+        older
+            .filter(|(index, list)| !is_newest(*index, list))
+            .map(|(_, list)| list.clone())
+            .collect()
+    }
+
+    /// The newest deny list in force.
+    pub fn newest_deny_list(&self) -> Option<Arc<SignedDenyList>> {
+        let lists = self.deny_lists.load();
+        lists.iter().max_by_key(|list| list.version()).cloned()
+    }
+
+    /// The earliest start at which a new certificate of `identity` is not denied.
+    pub fn denied_before(&self, identity: &Identity) -> Option<Timestamp> {
+        self.deny_lists
+            .load()
+            .iter()
+            .filter_map(|list| list.denied_before(identity))
+            .max()
+    }
+}

@@ -1,0 +1,147 @@
+//! What an agent does beside its hooks: its behaviours, its tools and its handlers, in tasks that end with it.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use tokio::sync::{
+    Notify, OwnedSemaphorePermit, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,
+};
+use tokio::task::AbortHandle;
+
+use crate::supervision::AgentResult;
+use crate::supervision::HandlerError;
+
+/// Errors that wait for their agent. Further ones are logged at once.
+const ERRORS: usize = 64;
+
+/// The tasks of an agent, and their errors.
+#[derive(Clone, Default)]
+pub(crate) struct Labour(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// Read while a task does something, written while the agent is to be at rest.
+    rest: RwLock<()>,
+    tasks: Mutex<Vec<AbortHandle>>,
+    errors: Mutex<VecDeque<HandlerError>>,
+    failed: Notify,
+    /// A task has given its place back.
+    freed: Notify,
+}
+
+/// A place among the tasks of one kind that may run at a time.
+pub(crate) struct Place(Option<OwnedSemaphorePermit>, Labour);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0 = None;
+        self.1.0.freed.notify_one();
+    }
+}
+
+impl Labour {
+    /// Waits until the agent may do something, and lets it not come to rest while there is the guard.
+    pub(crate) async fn work(&self) -> RwLockReadGuard<'_, ()> {
+        self.0.rest.read().await
+    }
+
+    /// Waits until no task does anything. None begins anything while this waits, or while there is the guard.
+    pub(crate) async fn rest(&self) -> RwLockWriteGuard<'_, ()> {
+        self.0.rest.write().await
+    }
+
+    /// A place for a further task, if one is free.
+    pub(crate) fn place(&self, places: &Arc<Semaphore>) -> Option<Place> {
+        let place = places.clone().try_acquire_owned().ok()?;
+        Some(Place(Some(place), self.clone()))
+    }
+
+    /// Waits until a place is free again.
+    pub(crate) async fn room(&self) {
+        self.0.freed.notified().await;
+    }
+
+    /// Runs a task until it is done, or [`dismiss`](Self::dismiss) ends it.
+    pub(crate) fn employ(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let handle = tokio::spawn(task).abort_handle();
+        let mut tasks = self.0.tasks.lock();
+        if tasks.len() == tasks.capacity() {
+            tasks.retain(|task| !task.is_finished());
+        }
+        tasks.push(handle);
+    }
+
+    /// Runs the work of a task. A panic is an error.
+    pub(crate) async fn guard<T>(
+        &self,
+        work: impl Future<Output = AgentResult<T>>,
+    ) -> AgentResult<T> {
+        match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(done) => done,
+            Err(panic) => Err(format!("panicked: {}", panic_text(&*panic)).into()),
+        }
+    }
+
+    /// Tells the agent of an error.
+    pub(crate) fn report(&self, handled: String, error: Box<dyn Error + Send + Sync>) {
+        let failed = HandlerError { handled, error };
+        let mut errors = self.0.errors.lock();
+        if errors.len() == ERRORS {
+            tracing::error!("a handler failed {failed}");
+        } else {
+            errors.push_back(failed);
+            self.0.failed.notify_one();
+        }
+    }
+
+    /// Waits for the next error. Safe to cancel.
+    pub(crate) async fn next_error(&self) -> HandlerError {
+        loop {
+            if let Some(failed) = self.0.errors.lock().pop_front() {
+                return failed;
+            }
+            self.0.failed.notified().await;
+        }
+    }
+
+    /// Waits until no task does anything, for so long at most, and ends all of them.
+    pub(crate) async fn end(&self, grace: Duration) {
+        let rests = tokio::time::timeout(grace, self.rest()).await.is_ok();
+        self.dismiss();
+        if !rests {
+            // Those that are cut off tell it.
+            let _ = tokio::time::timeout(grace, self.rest()).await;
+        }
+    }
+
+    /// Ends all tasks.
+    pub(crate) fn dismiss(&self) {
+        for task in self.0.tasks.lock().drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Labour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Labour")
+            .field("tasks", &self.0.tasks.lock().len())
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "with a value that is not text".to_owned())
+}

@@ -1,0 +1,302 @@
+//! Tools: typed functions of an agent as services, which answer as a whole or in parts.
+//!
+//! ```
+//! use sealbus::body::Json;
+//! use sealbus::tool::{Parts, Tool};
+//! use sealbus::{Agent, AgentResult, Context, agent, run};
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize, JsonSchema)]
+//! struct Prompt {
+//!     text: String,
+//! }
+//!
+//! async fn write(Json(prompt): Json<Prompt>, parts: Parts<String>) -> AgentResult {
+//!     for word in prompt.text.split(' ') {
+//!         parts.give(&word.to_owned()).await?;
+//!     }
+//!     Ok(())
+//! }
+//!
+//! struct Writer;
+//!
+//! impl Agent for Writer {
+//!     async fn setup(&mut self, context: &mut Context) -> AgentResult {
+//!         context.offer(Tool::streaming("write", write).about("Writes a text again, word by word."));
+//!         context.df().register(context.services()).await?;
+//!         Ok(())
+//!     }
+//! }
+//!
+//! struct Reader;
+//!
+//! impl Agent for Reader {
+//!     async fn setup(&mut self, context: &mut Context) -> AgentResult {
+//!         let prompt = Json(Prompt { text: "once upon a time".into() });
+//!         let mut answer = context.ask(context.peer("writer")?, &prompt)?.stream::<String>().await?;
+//!         while let Some(word) = answer.next().await? {
+//!             println!("{word}");
+//!         }
+//!         context.stop_all();
+//!         Ok(())
+//!     }
+//! }
+//!
+//! run([agent("writer", Writer), agent("reader", Reader)])?;
+//! # Ok::<(), sealbus::RunError>(())
+//! ```
+//!
+//! In messages a tool is an act of `fipa-request`. The parts stand in messages of the same conversation that carry user-defined
+//! parameters, so that nobody takes one for the reply:
+//!
+//! | message | from | parameter |
+//! |---|---|---|
+//! | `request` | who asks | `X-window: 16`: takes partial results, so many ahead. The ontology may name the tool |
+//! | `agree` | tool | |
+//! | `inform` | tool | `X-partial: 3`: the third partial result |
+//! | `inform` | tool | `X-progress: 0.5`: how far it is; the content is a text for people |
+//! | `inform` | who asks | `X-taken: 8`: so many partial results are taken |
+//! | `cancel` | who asks | no more is wanted; answered `inform` |
+//! | `inform`, `failure`, `refuse` | tool | none of these: the final reply |
+//!
+//! One who asks without `X-window` gets the final reply alone, with all parts in a list.
+
+mod answer;
+mod outgoing;
+mod serving;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::{JsonSchema, SchemaGenerator};
+use sealbus_fipa::management::ServiceDescription;
+use sealbus_fipa::sl::Term;
+use sealbus_fipa::{AclMessage, AclMessageRef, Expression, Performative};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::body::{Body, JSON, Json, WrittenBody};
+use crate::message::Message;
+use crate::supervision::AgentResult;
+
+pub use answer::{Answer, Asking, Step};
+use outgoing::Outgoing;
+pub use outgoing::Parts;
+pub(crate) use serving::Tools;
+
+const PROTOCOL: &str = "fipa-request";
+const WINDOW: &str = "X-window";
+const PARTIAL: &str = "X-partial";
+const PROGRESS: &str = "X-progress";
+const TAKEN: &str = "X-taken";
+
+/// Partial results that a tool gives ahead at most, however many the one who asks would take.
+pub const MOST_AHEAD: u64 = 4_096;
+
+/// How long a tool waits until a partial result is taken.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Partial results that a final reply holds at most, for one who takes none.
+const MOST_PARTS: usize = 65_536;
+
+/// Requests that a tool serves side by side, unless it says otherwise.
+const CONCURRENCY: usize = 100;
+
+/// How far a tool is; see [`Answer::progress`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// The part that is done, from 0 to 1.
+    pub done: f64,
+    /// What it does now, for people.
+    pub text: String,
+}
+
+/// A body that a tool can take or give: its type tells others what to say.
+pub trait ToolBody: Body + Send + 'static {
+    /// The JSON Schema of such bodies.
+    fn schema(generator: &mut SchemaGenerator) -> Value;
+}
+
+impl<T: Serialize + DeserializeOwned + JsonSchema + Send + 'static> ToolBody for Json<T> {
+    fn schema(generator: &mut SchemaGenerator) -> Value {
+        generator.subschema_for::<T>().into()
+    }
+}
+
+impl ToolBody for String {
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        json!({"type": "string"})
+    }
+}
+
+impl ToolBody for Vec<u8> {
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        json!({"type": "string", "contentEncoding": "base64"})
+    }
+}
+
+/// The schema of a type, with those of the types that it names.
+fn schema<B: ToolBody>() -> String {
+    let mut generator = SchemaGenerator::default();
+    let mut schema = B::schema(&mut generator);
+    let named = generator.take_definitions(true);
+    if !named.is_empty()
+        && let Value::Object(schema) = &mut schema
+    {
+        schema.insert("$defs".to_owned(), Value::Object(named));
+    }
+    schema.to_string()
+}
+
+type Work = Pin<Box<dyn Future<Output = AgentResult<Option<WrittenBody>>> + Send>>;
+type Serve = dyn Fn(&Message, &Arc<Outgoing>) -> AgentResult<Work> + Send + Sync;
+
+/// A typed function as a service; [`Context::offer`](crate::Context::offer) makes it one.
+#[derive(Clone)]
+pub struct Tool {
+    name: String,
+    about: String,
+    input: String,
+    output: String,
+    streams: bool,
+    places: Arc<Semaphore>,
+    serve: Arc<Serve>,
+}
+
+impl Tool {
+    /// A tool that answers as a whole. Requests whose ontology is `name` are for it.
+    ///
+    /// It says `agree` at once, unless it returns [`Refuse`](crate::Refuse) before it first waits. Another error is answered
+    /// `failure`, and is a matter of [`Agent::supervise`](crate::Agent::supervise). When the one who asks leaves, the function is
+    /// cancelled at its next `.await`.
+    pub fn new<T, R, F, W>(name: impl Into<String>, work: F) -> Tool
+    where
+        T: ToolBody,
+        R: ToolBody,
+        F: Fn(T) -> W + Send + Sync + 'static,
+        W: Future<Output = AgentResult<R>> + Send + 'static,
+    {
+        let serve = move |request: &Message, _: &Arc<Outgoing>| {
+            let work = work(request.body::<T>()?);
+            let work: Work = Box::pin(async move { Ok(Some(work.await?.write()?)) });
+            Ok(work)
+        };
+        Tool::of::<T, R>(name.into(), false, serve)
+    }
+
+    /// A tool that answers in parts, as they come. Otherwise it is like [`new`](Self::new).
+    pub fn streaming<T, C, F, W>(name: impl Into<String>, work: F) -> Tool
+    where
+        T: ToolBody,
+        C: ToolBody,
+        F: Fn(T, Parts<C>) -> W + Send + Sync + 'static,
+        W: Future<Output = AgentResult> + Send + 'static,
+    {
+        let serve = move |request: &Message, outgoing: &Arc<Outgoing>| {
+            let outgoing = outgoing.clone();
+            let work = work(request.body::<T>()?, Parts::new(outgoing.clone()));
+            let work: Work = Box::pin(async move {
+                work.await?;
+                Ok(outgoing.kept())
+            });
+            Ok(work)
+        };
+        Tool::of::<T, C>(name.into(), true, serve)
+    }
+
+    fn of<T: ToolBody, R: ToolBody>(
+        name: String,
+        streams: bool,
+        serve: impl Fn(&Message, &Arc<Outgoing>) -> AgentResult<Work> + Send + Sync + 'static,
+    ) -> Tool {
+        Tool {
+            name,
+            about: String::new(),
+            input: schema::<T>(),
+            output: schema::<R>(),
+            streams,
+            places: Arc::new(Semaphore::new(CONCURRENCY)),
+            serve: Arc::new(serve),
+        }
+    }
+
+    /// Tells others in one sentence what it does.
+    #[must_use]
+    pub fn about(mut self, text: impl Into<String>) -> Tool {
+        self.about = text.into();
+        self
+    }
+
+    /// Serves so many requests side by side, 100 unless told otherwise and one at least. Further ones wait in the mailbox.
+    #[must_use]
+    pub fn concurrency(mut self, most: usize) -> Tool {
+        self.places = Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its entry in the DF. The properties `input` and `output` have the JSON Schema of what it takes and gives.
+    pub fn service(&self) -> ServiceDescription {
+        let mut service = ServiceDescription::new(self.name.as_str(), self.name.as_str());
+        service.protocols.push(PROTOCOL.to_owned());
+        service.ontologies.push(self.name.clone());
+        service.languages.push(JSON.to_owned());
+        let streams = if self.streams { "yes" } else { "no" };
+        for (name, value) in [
+            ("input", self.input.as_str()),
+            ("output", &self.output),
+            ("description", &self.about),
+            ("streams", streams),
+        ] {
+            if !value.is_empty() {
+                service = service.with_property(name, Term::Text(value.to_owned().into()));
+            }
+        }
+        service
+    }
+
+    /// Whether a request is for this tool. The only tool of an agent need not be named.
+    fn is_asked(&self, request: &AclMessageRef<'_>, is_only: bool) -> bool {
+        request.performative() == Performative::Request
+            && match request.ontology() {
+                Some(ontology) => ontology.text().is_some_and(|it| it == self.name),
+                None => is_only,
+            }
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool")
+            .field("name", &self.name)
+            .field("streams", &self.streams)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A parameter that is a number. Encodings may make it a text.
+fn count(message: &AclMessage, name: &str) -> Option<u64> {
+    match message.user_defined_value(name)? {
+        Expression::Number(number) => number.as_i64()?.try_into().ok(),
+        value => {
+            let text = value.as_str()?;
+            let is_number = text.len() < 19 && text.bytes().all(|it| it.is_ascii_digit());
+            text.parse().ok().filter(|_| is_number)
+        }
+    }
+}
+
+/// So many partial results are taken before it is said.
+fn batch(window: u64) -> u64 {
+    window.div_ceil(2)
+}

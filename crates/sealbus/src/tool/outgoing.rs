@@ -1,0 +1,202 @@
+//! The conversation of a tool with one who asked.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use sealbus_fipa::{AclMessage, Expression, Number, Performative};
+use tokio::sync::Notify;
+
+use super::{
+    JSON, MOST_AHEAD, MOST_PARTS, PARTIAL, PATIENCE, PROGRESS, TAKEN, ToolBody, WINDOW, batch,
+    count,
+};
+use crate::body::WrittenBody;
+use crate::context::Voice;
+use crate::conversation::new_conversation_id;
+use crate::message::Message;
+use crate::supervision::AgentResult;
+
+/// What goes out to one who asked.
+pub(super) struct Outgoing {
+    pub(super) voice: Voice,
+    pub(super) request: Message,
+    /// What its messages ask to be answered with, so that the platform's notices about them come to the conversation.
+    pub(super) tag: String,
+    /// How many parts the one who asked takes ahead. None: only a final reply.
+    window: Option<u64>,
+    sent: AtomicU64,
+    taken: AtomicU64,
+    has_agreed: AtomicBool,
+    /// Something of the above has changed.
+    changed: Notify,
+    /// The one who asked takes nothing any more.
+    pub(super) abandoned: Notify,
+    /// The parts for one who takes none, in JSON.
+    kept: Mutex<Vec<String>>,
+}
+
+impl Outgoing {
+    pub(super) fn new(voice: Voice, request: Message) -> Outgoing {
+        let window = count(&request, WINDOW).map(|window| window.clamp(1, MOST_AHEAD));
+        Outgoing {
+            voice,
+            request,
+            tag: new_conversation_id(),
+            window,
+            sent: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            has_agreed: AtomicBool::new(false),
+            changed: Notify::new(),
+            abandoned: Notify::new(),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// The tool has said `agree`.
+    pub(super) fn agreed(&self) {
+        self.has_agreed.store(true, Ordering::Relaxed);
+        self.changed.notify_waiters();
+    }
+
+    /// Takes what the one who asked says about the parts.
+    pub(super) fn hear(&self, message: &AclMessage) {
+        let sent = self.sent.load(Ordering::Relaxed);
+        let taken = count(message, TAKEN).unwrap_or(0).min(sent);
+        self.taken.fetch_max(taken, Ordering::Relaxed);
+        self.changed.notify_waiters();
+    }
+
+    fn ahead(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed) - self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Whether the one who asked will yet say how much it has taken.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.window
+            .is_some_and(|window| self.ahead() >= batch(window))
+    }
+
+    /// The final reply of a tool that answers in parts. It has no content for one who has got the parts.
+    pub(super) fn kept(&self) -> Option<WrittenBody> {
+        self.window.is_none().then(|| WrittenBody {
+            content: format!("[{}]", self.kept.lock().join(",")).into(),
+            language: Some(JSON.to_owned()),
+            ontology: None,
+        })
+    }
+
+    /// Waits until this is so.
+    async fn until(&self, is_so: impl Fn() -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if is_so() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    async fn give(&self, part: WrittenBody) -> AgentResult {
+        let Some(window) = self.window else {
+            return self.keep(part);
+        };
+        self.until(|| self.has_agreed.load(Ordering::Relaxed)).await;
+        let room = self.until(|| self.ahead() < window);
+        if self.voice.clock().timeout(PATIENCE, room).await.is_err() {
+            self.abandoned.notify_one();
+            // The tool is cancelled.
+            std::future::pending::<()>().await;
+        }
+        let number = self.sent.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut message = self.inform(PARTIAL, number.to_string());
+        part.put_into(&mut message);
+        Ok(self.voice.send(message).await?)
+    }
+
+    fn keep(&self, part: WrittenBody) -> AgentResult {
+        let Some(text) = part.content.as_text() else {
+            return Err(format!("the parts are bytes: ask with {WINDOW}").into());
+        };
+        let text = match part.language {
+            Some(_) => text.to_owned(),
+            None => serde_json::to_string(text)?,
+        };
+        let mut kept = self.kept.lock();
+        if kept.len() == MOST_PARTS {
+            return Err(
+                format!("there are more than {MOST_PARTS} parts: ask with {WINDOW}").into(),
+            );
+        }
+        kept.push(text);
+        Ok(())
+    }
+
+    /// A message to the one who asked.
+    pub(super) fn reply(&self, performative: Performative) -> AclMessage {
+        let reply = self.request.create_reply(performative);
+        reply.with_reply_with(self.tag.as_str())
+    }
+
+    fn inform(&self, name: &str, number: String) -> AclMessage {
+        let message = self.reply(Performative::Inform);
+        match Number::parse(&number) {
+            Some(number) => message.with_user_defined(name, Expression::Number(number)),
+            None => message,
+        }
+    }
+}
+
+/// The partial results of a tool; see [`Tool::streaming`](super::Tool::streaming).
+pub struct Parts<C> {
+    outgoing: Arc<Outgoing>,
+    gives: PhantomData<fn(C)>,
+}
+
+impl<C: ToolBody> Parts<C> {
+    pub(super) fn new(outgoing: Arc<Outgoing>) -> Parts<C> {
+        Parts {
+            outgoing,
+            gives: PhantomData,
+        }
+    }
+
+    /// Gives a part to the one who asked. Waits while that one has not taken as many parts as it said it would take ahead; after
+    /// a minute of that the tool is cancelled.
+    ///
+    /// # Errors
+    /// If the part cannot be written or sent, or there are more than 65,536 for one who takes no parts.
+    pub async fn give(&self, part: &C) -> AgentResult {
+        self.outgoing.give(part.write()?).await
+    }
+
+    /// Tells how far the tool is, from 0 to 1, and what it does, for people.
+    ///
+    /// # Errors
+    /// If it cannot be sent.
+    pub async fn progress(&self, done: f64, text: impl Into<String>) -> AgentResult {
+        let outgoing = &self.outgoing;
+        if outgoing.window.is_none() {
+            return Ok(());
+        }
+        outgoing
+            .until(|| outgoing.has_agreed.load(Ordering::Relaxed))
+            .await;
+        let message = outgoing
+            .inform(PROGRESS, format!("{done:?}"))
+            .with_content(text.into());
+        Ok(outgoing.voice.send(message).await?)
+    }
+}
+
+impl<C> fmt::Debug for Parts<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts")
+            .field("request", &self.outgoing.request.to_string())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,277 @@
+//! The tools of an agent, and the tasks that serve their requests.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::task::Poll;
+
+use sealbus_bus::{Conversation, Mailbox, ReceivedMessage};
+use sealbus_fipa::management::ServiceDescription;
+use sealbus_fipa::{Expression, Performative};
+
+use super::{Outgoing, PATIENCE, PROTOCOL, Tool};
+use crate::context::Voice;
+use crate::conversation::{Undelivered, new_conversation_id};
+use crate::filter::Filter;
+use crate::labour::{Labour, Place};
+use crate::message::Message;
+use crate::supervision::{Fault, Refuse, answer, judge, saying};
+
+/// The tools of an agent.
+#[derive(Default)]
+pub(crate) struct Tools {
+    list: Vec<Tool>,
+}
+
+impl Tools {
+    pub(crate) fn offer(&mut self, tool: Tool) {
+        self.list.retain(|other| other.name != tool.name);
+        self.list.push(tool);
+    }
+
+    pub(crate) fn services(&self) -> Vec<ServiceDescription> {
+        self.list.iter().map(Tool::service).collect()
+    }
+
+    /// Gives a message to the tool that it is for; returns it if there is none. A `cancel` ends a request that waits in
+    /// the mailbox until its tool has room.
+    pub(crate) fn serve(
+        &self,
+        received: ReceivedMessage,
+        mailbox: &mut Mailbox,
+        voice: &Voice,
+        labour: &Labour,
+    ) -> Option<ReceivedMessage> {
+        if let Some(tool) = self.asked(&received) {
+            let Some(place) = labour.place(&tool.places) else {
+                return Some(received);
+            };
+            let request = Message::new(received);
+            let serving = Serving {
+                tool: tool.clone(),
+                voice: voice.clone(),
+                labour: labour.clone(),
+            };
+            labour.employ(serving.serve(request, place));
+            return None;
+        }
+        if self.is_cancel(&received) {
+            let cancel = Message::new(received);
+            voice.tell(match self.withdraw(&cancel, mailbox) {
+                Some(_) => cancel.create_reply(Performative::Inform),
+                None => saying(&cancel, Performative::Failure, "it has ended already"),
+            });
+            return None;
+        }
+        Some(received)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+    }
+
+    fn asked(&self, received: &ReceivedMessage) -> Option<&Tool> {
+        let message = received.message();
+        let is_only = self.list.len() == 1;
+        self.list.iter().find(|it| it.is_asked(&message, is_only))
+    }
+
+    /// Whether a message must wait until its tool has room.
+    pub(crate) fn is_waiting(&self, received: &ReceivedMessage) -> bool {
+        self.asked(received)
+            .is_some_and(|tool| tool.places.available_permits() == 0)
+    }
+
+    /// Takes out the request that a `cancel` is about. A request that is served gets its `cancel` in its conversation.
+    fn withdraw(&self, cancel: &Message, mailbox: &mut Mailbox) -> Option<ReceivedMessage> {
+        let id = cancel
+            .conversation_id
+            .as_ref()
+            .and_then(Expression::as_str)?;
+        let of_it = Filter::conversation(id).and(Filter::sender(cancel.sender.as_ref()?));
+        mailbox.try_receive_matching(|it| self.asked(it).is_some() && of_it.takes(&it.message()))
+    }
+
+    fn is_cancel(&self, received: &ReceivedMessage) -> bool {
+        let message = received.message();
+        !self.is_empty()
+            && message.performative() == Performative::Cancel
+            && message
+                .protocol()
+                .is_some_and(|it| it.eq_ignore_ascii_case(PROTOCOL))
+    }
+}
+
+impl fmt::Debug for Tools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.list).finish()
+    }
+}
+
+struct Serving {
+    tool: Tool,
+    voice: Voice,
+    labour: Labour,
+}
+
+/// How a tool's work for a request ended.
+enum End {
+    /// It did not begin.
+    Declined,
+    /// The one who asked has the final reply.
+    Answered,
+    /// The one who asked has left, and may have said so.
+    Unwanted(Option<Message>),
+    /// The agent leaves.
+    Cut,
+}
+
+impl Serving {
+    async fn serve(self, request: Message, place: Place) {
+        let at_work = self.labour.work().await;
+        self.voice.clock.note();
+        let conversations = &self.voice.conversations;
+        let opened = match request
+            .conversation_id
+            .as_ref()
+            .and_then(Expression::as_str)
+        {
+            Some(id) => conversations.open_with(id, request.sender_name()),
+            None => Ok(conversations.open_reply(None, &new_conversation_id())),
+        };
+        let conversation = match opened {
+            Ok(conversation) => conversation,
+            Err(taken) => return self.fail(&request, taken.into(), false),
+        };
+        let outgoing = Arc::new(Outgoing::new(self.voice.clone(), request));
+        conversation.expect_reply_to(&outgoing.tag);
+        // If the agent leaves in the middle, the other side is told.
+        let mut last_word = LastWord(Some(&outgoing));
+        let end = self.work(&outgoing, &conversation).await;
+        if matches!(end, End::Cut) {
+            return;
+        }
+        last_word.0 = None;
+        drop((at_work, place));
+        let answered = match end {
+            End::Answered => true,
+            End::Unwanted(None) => false,
+            End::Unwanted(Some(cancel)) => {
+                self.voice.tell(cancel.create_reply(Performative::Inform));
+                return;
+            }
+            End::Declined | End::Cut => return,
+        };
+        // What still comes in the conversation is nobody else's.
+        let rest = async {
+            while (!answered || outgoing.is_awaited())
+                && let Ok(received) = self.voice.receive_in(&conversation, |_| true).await
+            {
+                outgoing.hear(&Message::new(received));
+            }
+        };
+        let _ = self.voice.clock.timeout(PATIENCE, rest).await;
+    }
+
+    /// Works for a request.
+    async fn work(&self, outgoing: &Arc<Outgoing>, conversation: &Conversation) -> End {
+        let request = &outgoing.request;
+        let mut work = match (self.tool.serve)(request, outgoing) {
+            Ok(work) => Box::pin(self.labour.guard(work)),
+            Err(error) => {
+                self.fail(request, error, false);
+                return End::Declined;
+            }
+        };
+        // Until it waits for the first time it may refuse.
+        let first = std::future::poll_fn(|waiting| Poll::Ready(work.as_mut().poll(waiting))).await;
+        let mut done = match first {
+            Poll::Ready(Err(error)) if error.is::<Refuse>() => {
+                self.fail(request, error, false);
+                return End::Declined;
+            }
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        };
+        let agree = outgoing.reply(Performative::Agree);
+        if let Err(error) = self.voice.send(agree).await {
+            tracing::debug!(agent = self.voice.agent(), %error, "a tool could not agree");
+            return End::Declined;
+        }
+        outgoing.agreed();
+        let done = loop {
+            if let Some(done) = done.take() {
+                break done;
+            }
+            tokio::select! {
+                biased;
+                finished = &mut work => done = Some(finished),
+                () = outgoing.abandoned.notified() => return End::Unwanted(None),
+                received = self.voice.receive_in(conversation, |_| true) => {
+                    let Ok(received) = received else {
+                        return End::Cut;
+                    };
+                    let message = Message::new(received);
+                    if Undelivered::read(&message).is_some() {
+                        return End::Unwanted(None);
+                    }
+                    if message.sender_name() != request.sender_name() {
+                        continue;
+                    }
+                    if message.performative == Performative::Cancel {
+                        return End::Unwanted(Some(message));
+                    }
+                    outgoing.hear(&message);
+                }
+            }
+        };
+        match done {
+            Ok(body) => {
+                let mut reply = outgoing.reply(Performative::Inform);
+                if let Some(body) = body {
+                    body.put_into(&mut reply);
+                }
+                if let Err(error) = self.voice.send(reply).await {
+                    self.fail(request, error.into(), true);
+                }
+            }
+            Err(error) => self.fail(request, error, true),
+        }
+        End::Answered
+    }
+
+    /// Answers a request that came to nothing. After `agree`, a refusal comes too late and is a failure.
+    fn fail(&self, request: &Message, error: Box<dyn Error + Send + Sync>, has_agreed: bool) {
+        let (fault, act, reason) = judge(&*error);
+        let act = match act {
+            Performative::Refuse if has_agreed => Performative::Failure,
+            act => act,
+        };
+        if let Some(answer) = answer(request, act, reason) {
+            self.voice.tell(answer);
+        }
+        if fault == Fault::Agent && !self.voice.is_only_stopped(&*error) {
+            let handled = format!("{request} for the tool {}", self.tool.name);
+            self.labour.report(handled, error);
+        }
+    }
+}
+
+/// Tells the one who asked that nothing more comes, if the tool is cut off.
+struct LastWord<'a>(Option<&'a Outgoing>);
+
+impl Drop for LastWord<'_> {
+    fn drop(&mut self) {
+        if let Some(outgoing) = self.0 {
+            let failure = Performative::Failure;
+            outgoing
+                .voice
+                .tell(saying(&outgoing.request, failure, "the agent has left"));
+        }
+    }
+}

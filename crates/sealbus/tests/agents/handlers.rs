@@ -1,0 +1,175 @@
+//! Handlers that run beside the hooks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::join_all;
+use sealbus::{
+    AclMessage, Agent, AgentResult, Context, HandlerError, Message, Performative, Refuse, RunError,
+    Supervision, Voice, agent, run_agents,
+};
+use tokio::sync::Barrier;
+
+use super::{LONG, Notes, act};
+
+fn request(voice: &Voice, to: &str, content: &str) -> AclMessage {
+    act(Performative::Request, content).with_receiver(voice.peer(to).unwrap())
+}
+
+#[tokio::test]
+async fn handlers_run_side_by_side_within_a_bound() {
+    /// Serves three at a time: each waits for two others.
+    struct Worker(Notes);
+    impl Agent for Worker {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let (three, running) = (Arc::new(Barrier::new(3)), Arc::new(AtomicUsize::new(0)));
+            context.on(Performative::Request, 3, move |voice, message| {
+                let (three, running) = (three.clone(), running.clone());
+                async move {
+                    let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+                    assert!(now <= 3, "{now} at a time");
+                    three.wait().await;
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    let done = format!("done {}", message.text()?);
+                    Ok(voice.reply(&message, Performative::Inform, done).await?)
+                }
+            });
+            Ok(())
+        }
+
+        async fn on_message(&mut self, _: &mut Context, message: Message) -> AgentResult {
+            self.0.add(message.text()?);
+            Ok(())
+        }
+    }
+    struct Asker;
+    impl Agent for Asker {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let worker = context.peer("worker")?;
+            let asked = (0..9).map(|number| {
+                context.request(request(context, "worker", &number.to_string()), LONG)
+            });
+            let news = act(Performative::Inform, "the hook hears the rest").with_receiver(worker);
+            let (answers, told) = tokio::join!(join_all(asked), context.send(news));
+            told?;
+            for (number, answer) in answers.into_iter().enumerate() {
+                assert_eq!(answer?.text()?, format!("done {number}"));
+            }
+            context.stop_all();
+            Ok(())
+        }
+    }
+    let notes = Notes::default();
+    run_agents([
+        agent("worker", Worker(notes.clone())),
+        agent("asker", Asker),
+    ])
+    .await
+    .unwrap();
+    assert_eq!(notes.all(), ["the hook hears the rest"]);
+}
+
+#[tokio::test]
+async fn an_error_beside_the_hooks_is_an_answer_and_a_matter_of_the_agent() {
+    struct Careless(Notes);
+    impl Agent for Careless {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            context.on(Performative::Request, 2, |_, message| async move {
+                match message.text()? {
+                    "busy" => Err(Refuse::new("too much to do").into()),
+                    "panic" => panic!("this was not foreseen"),
+                    other => Err(other.into()),
+                }
+            });
+            Ok(())
+        }
+
+        fn supervise(&mut self, failed: &HandlerError) -> Supervision {
+            self.0.add(failed.to_string());
+            match failed.error.to_string().as_str() {
+                "end" => Supervision::End,
+                _ => Supervision::Ignore,
+            }
+        }
+    }
+    struct Asker(Notes);
+    impl Agent for Asker {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let failed = "the agent failed at this; its log says why";
+            for (text, act, reason) in [
+                ("busy", Performative::Refuse, "too much to do"),
+                ("panic", Performative::Failure, failed),
+                ("end", Performative::Failure, failed),
+            ] {
+                let asked = request(context, "careless", text);
+                let reply = context.request(asked, LONG).await?;
+                assert_eq!((&reply.performative, reply.text()?), (&act, reason));
+            }
+            // The answer comes before the agent hears of the error.
+            self.0.has(2).await;
+            context.stop_all();
+            Ok(())
+        }
+    }
+    let notes = Notes::default();
+    let ended = run_agents([
+        agent("careless", Careless(notes.clone())),
+        agent("asker", Asker(notes.clone())),
+    ])
+    .await;
+    assert!(matches!(ended, Err(RunError::Agents(_))), "{ended:?}");
+    assert_eq!(
+        notes.all(),
+        [
+            "on request from asker@home: panicked: this was not foreseen",
+            "on request from asker@home: end",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_handler_that_is_cut_off_is_told() {
+    struct Sleeper(Notes);
+    impl Agent for Sleeper {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let notes = self.0.clone();
+            context.on(Performative::Request, 2, move |_, message| {
+                notes.add(message.sender_name());
+                std::future::pending()
+            });
+            Ok(())
+        }
+
+        async fn on_message(&mut self, context: &mut Context, _: Message) -> AgentResult {
+            context.stop();
+            Ok(())
+        }
+    }
+    struct Asker(Notes);
+    impl Agent for Asker {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let asked = [1, 2].map(|_| context.request(request(context, "sleeper", "?"), LONG));
+            let leave = act(Performative::Inform, "leave").with_receiver(context.peer("sleeper")?);
+            let stopping = async {
+                self.0.has(2).await;
+                context.send(leave).await
+            };
+            let (answers, told) = tokio::join!(join_all(asked), stopping);
+            told?;
+            for answer in answers {
+                let answer = answer?;
+                assert_eq!(answer.performative, Performative::Failure);
+                assert_eq!(answer.text()?, "it was cut off before it was done");
+            }
+            context.stop_all();
+            Ok(())
+        }
+    }
+    let notes = Notes::default();
+    run_agents([
+        agent("sleeper", Sleeper(notes.clone())),
+        agent("asker", Asker(notes)),
+    ])
+    .await
+    .unwrap();
+}

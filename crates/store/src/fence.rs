@@ -1,0 +1,210 @@
+//! The fence between leaders: a store that takes commits of one term only.
+
+#[cfg(test)]
+mod simulation;
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::{Batch, Entry, Revision, Store, StoreError, TakeEntry};
+
+/// The key of the row with the latest [`Term`].
+pub const TERM_ROW: &str = "term";
+
+/// A time in which one process leads. Terms of one platform never fall: a later leader has a higher term.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Term {
+    /// When the store was last restored from a backup, in Unix seconds; 0 if never.
+    pub epoch: u64,
+    /// The number of claims so far in this epoch, this one included.
+    pub number: u64,
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "term {}", self.number)?;
+        match self.epoch {
+            0 => Ok(()),
+            epoch => write!(f, " of epoch {epoch}"),
+        }
+    }
+}
+
+impl Term {
+    /// The latest term in a store, and the revision of its row; revision 0 if nobody has led yet.
+    ///
+    /// # Errors
+    /// If the store cannot be read, or the row is damaged.
+    pub async fn latest(store: &dyn Store) -> Result<(Self, Revision), StoreError> {
+        match store.get(TERM_ROW).await? {
+            None => Ok((Self::default(), 0)),
+            Some(entry) => Ok((Self::parse(&entry.value)?, entry.revision)),
+        }
+    }
+
+    fn parse(row: &[u8]) -> Result<Self, StoreError> {
+        serde_json::from_slice(row).map_err(|error| StoreError::DamagedRow {
+            key: TERM_ROW.to_owned(),
+            detail: error.to_string(),
+        })
+    }
+
+    /// Writes, into a store that is restored from a backup, a term above all that the backup may not know of. Leaders
+    /// that are left over from before are thereby [superseded](StoreError::Superseded). `now` is in Unix seconds.
+    ///
+    /// # Errors
+    /// If the row of the backup is damaged.
+    pub fn restore(row: Option<&[u8]>, now: u64, batch: &mut Batch) -> Result<Self, StoreError> {
+        let former = row.map(Self::parse).transpose()?.unwrap_or_default();
+        let restored = Self {
+            epoch: now.max(former.epoch + 1),
+            number: 0,
+        };
+        batch.put(TERM_ROW, restored.row());
+        Ok(restored)
+    }
+
+    pub(super) fn row(self) -> Vec<u8> {
+        format!(r#"{{"epoch":{},"number":{}}}"#, self.epoch, self.number).into_bytes()
+    }
+}
+
+/// A store as one leader sees it.
+///
+/// [`claim`](Self::claim) begins a new term. Every commit then demands that this term is still the latest, in the same
+/// transaction that makes the changes. So a leader that was stopped, cut off or slow writes nothing once another one has
+/// claimed the store. Its first such commit fails with [`StoreError::Superseded`], and so do all after it.
+pub struct Fenced {
+    store: Arc<dyn Store>,
+    term: Term,
+    /// The revision of the row of our term.
+    revision: Revision,
+    /// The later term, once a commit met it.
+    over: watch::Sender<Option<Term>>,
+}
+
+impl fmt::Debug for Fenced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fenced")
+            .field("term", &self.term)
+            .field("over", &*self.over.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Fenced {
+    /// Begins the next term.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if another one claims the store in the same moment, or an error of the store.
+    pub async fn claim(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        let (latest, held) = Term::latest(&*store).await?;
+        let term = Term {
+            number: latest.number + 1,
+            ..latest
+        };
+        let mut batch = Batch::new();
+        batch.require(TERM_ROW, held);
+        batch.put(TERM_ROW, term.row());
+        let revision = store.commit(batch).await?;
+        Ok(Self {
+            store,
+            term,
+            revision,
+            over: watch::Sender::new(None),
+        })
+    }
+
+    /// The term that commits belong to.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// The leadership that this store's commits belong to.
+    pub fn leadership(&self) -> Leadership {
+        Leadership {
+            term: self.term,
+            over: self.over.subscribe(),
+        }
+    }
+
+    fn superseded(&self, by: Term) -> StoreError {
+        StoreError::Superseded {
+            term: self.term,
+            by,
+        }
+    }
+
+    /// The error of a commit that found another term than ours.
+    async fn ended(&self) -> StoreError {
+        // A store without a readable term is not ours either.
+        let (by, _) = Term::latest(&*self.store).await.unwrap_or_default();
+        self.over.send_replace(Some(by));
+        self.superseded(by)
+    }
+}
+
+/// A leadership, as those see it who do not write. It does not keep the store open.
+#[derive(Clone, Debug)]
+pub struct Leadership {
+    term: Term,
+    over: watch::Receiver<Option<Term>>,
+}
+
+impl Leadership {
+    /// Waits until a commit finds that a later term has begun. Returns [`StoreError::Superseded`].
+    pub async fn ended(&self) -> StoreError {
+        let mut over = self.over.clone();
+        let by = match over.wait_for(Option::is_some).await {
+            Ok(by) => *by,
+            Err(_) => None,
+        };
+        match by {
+            Some(by) => StoreError::Superseded {
+                term: self.term,
+                by,
+            },
+            // The store was closed in this term.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Store for Fenced {
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
+        self.store.get(key)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
+        self.store.scan(prefix, after, limit)
+    }
+
+    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.store.snapshot(take)
+    }
+
+    fn commit(&self, mut batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        batch.require(TERM_ROW, self.revision);
+        async move {
+            let over = *self.over.borrow();
+            if let Some(by) = over {
+                return Err(self.superseded(by));
+            }
+            match self.store.commit(batch).await {
+                Err(StoreError::Conflict { key, .. }) if key == TERM_ROW => Err(self.ended().await),
+                result => result,
+            }
+        }
+        .boxed()
+    }
+}

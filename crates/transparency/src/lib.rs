@@ -1,0 +1,55 @@
+//! The issuance log, in the formats of C2SP: a Merkle tree over every certificate issued (RFC 9162), served as tiles
+//! (tlog-tiles), with signed checkpoints (tlog-checkpoint, signed-note) that witnesses cosign (tlog-cosignature,
+//! tlog-witness). docs/evidence.md describes the formats.
+//!
+//! - [`LogWriter`] appends. It holds the right edge of the tree, O(log n) hashes, and hands out files.
+//! - [`Audit`] reads a whole log, file by file, and believes none of them.
+//! - [`Witness`] decides whether a checkpoint continues the one it saw before.
+//!
+//! Nothing here does I/O but [`Folder`], which keeps a log's files.
+
+mod audit;
+mod bundle;
+mod checkpoint;
+mod error;
+mod file;
+mod folder;
+mod note;
+mod range;
+mod record;
+mod tiles;
+mod tree;
+mod witness;
+mod writer;
+
+pub use audit::{Audit, Entry};
+pub use bundle::{MAX_BUNDLE_LENGTH, MAX_ENTRY_LENGTH, read_bundle};
+pub use checkpoint::{Checkpoint, MAX_CHECKPOINT_LENGTH};
+pub use error::LogError;
+pub use file::{LogFile, NotALogFile, TILE_WIDTH};
+pub use folder::Folder;
+pub use note::{KeyKind, MAX_SIGNATURES, Note, NoteKey, NoteSignature};
+pub use range::{TreeRange, WholeTree, range_proof, range_proof_length};
+pub use record::IssuanceRecord;
+pub use tiles::{TileReader, Tiles};
+pub use tree::{
+    Hash, MerkleLog, Subtrees, consistency_proof, inclusion_proof, leaf_hash, verify_consistency,
+    verify_inclusion,
+};
+pub use witness::{AddCheckpoint, Refusal, Witness};
+pub use writer::{LogHead, LogWriter, Publication};
+
+/// SHA-256 of the concatenation of `parts`.
+fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    let mut digest = [0; 32];
+    digest.copy_from_slice(context.finish().as_ref());
+    digest
+}
+
+fn base64() -> base64::engine::GeneralPurpose {
+    base64::engine::general_purpose::STANDARD
+}

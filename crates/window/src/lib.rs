@@ -1,0 +1,27 @@
+//! Watching a running platform: its counters as rates, messages and refusals as they come, recordings of them, and the
+//! window, a page that shows all this in a browser.
+//!
+//! Everything is read through an operator's connection to the Master that is narrowed to reading before anything else.
+//!
+//! The window is a process of its own. Its page is built from plain modules without a build step. It talks to this
+//! process over HTTP on loopback: a link opens it once, a key in a header (never a cookie) stands for the session, and
+//! `Host` and `Origin` must be the window's own. What the page shows comes as one stream of JSON lines. A reader that
+//! is slow slows its own stream: nothing waits in a queue, and what passes in between is counted by the platform.
+
+#![forbid(unsafe_code)]
+
+mod board;
+mod door;
+mod feed;
+mod page;
+mod question;
+mod recording;
+mod remedy;
+mod seen;
+mod server;
+mod session;
+
+pub use board::{AgentRow, Board, ChannelRow, Look, ProcessRow, is_agent};
+pub use recording::{Recorder, RecordingError, read};
+pub use seen::{Seen, fresh};
+pub use server::{Source, Window};

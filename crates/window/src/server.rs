@@ -1,0 +1,338 @@
+//! The listening side: HTTP on loopback, with limits on all that a stranger can make grow.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
+use hyper::body::{Body, Frame};
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use sealbus_control::Fault;
+use sealbus_control::traffic::Watch;
+use sealbus_seal::KeyError;
+use sealbus_seal::token::Secret;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use crate::door::Door;
+use crate::feed::{Lines, follow, replay};
+use crate::page::{FILES, POLICY};
+use crate::question::Question;
+use crate::seen::Seen;
+use crate::session::{Sessions, text};
+
+/// Open connections, and the streams among them.
+const CONNECTIONS: usize = 64;
+const STREAMS: usize = 8;
+/// Questions to the Master at a time.
+const QUESTIONS: usize = 4;
+/// The head of a request: its bytes, its fields, and the time that it may take.
+const HEAD: usize = 16 << 10;
+const FIELDS: usize = 64;
+const HEAD_TIME: Duration = Duration::from_secs(30);
+/// The body of a request, and the time that it may take.
+const BODY: usize = 16 << 10;
+const BODY_TIME: Duration = Duration::from_secs(10);
+/// Lines of a stream that wait to be written.
+const WAITING: usize = 4;
+/// The field with the key of a session. A page of another origin cannot set it, and a browser never adds it by itself.
+const SESSION: HeaderName = HeaderName::from_static("sealbus-session");
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// What is watched.
+pub enum Source {
+    /// The platform whose Master runs on this state directory.
+    Platform {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// What was recorded.
+    Recording(Arc<[Seen]>),
+}
+
+/// A window on one platform.
+pub struct Window {
+    source: Source,
+    door: Door,
+    port: u16,
+    sessions: Mutex<Sessions>,
+    streams: Arc<Semaphore>,
+    questions: Semaphore,
+}
+
+/// The body of `POST /session`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Enter {
+    once: Secret,
+}
+
+/// The body of `POST /stream`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Look {
+    /// The messages that the page wants to see; without it only counters.
+    watch: Option<Watch>,
+}
+
+/// Why a request is not served.
+struct Refused(StatusCode, String);
+
+fn refused(status: StatusCode, why: impl Into<String>) -> Refused {
+    Refused(status, why.into())
+}
+
+impl Window {
+    /// A window that is reached at this port of loopback.
+    pub fn new(source: Source, port: u16) -> Arc<Self> {
+        Arc::new(Self {
+            source,
+            door: Door::new(port),
+            port,
+            sessions: Mutex::default(),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            questions: Semaphore::new(QUESTIONS),
+        })
+    }
+
+    /// Listens on loopback; on any free port if it is 0.
+    ///
+    /// # Errors
+    /// If the port is taken.
+    pub async fn listen(port: u16) -> io::Result<TcpListener> {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await
+    }
+
+    /// A link that opens the window once, within a minute. The secret stands in the fragment, which browsers never send.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn link(&self) -> Result<String, KeyError> {
+        let once = self.sessions.lock().link(Instant::now())?;
+        Ok(format!(
+            "http://127.0.0.1:{}/#once={}",
+            self.port,
+            text(&once)
+        ))
+    }
+
+    /// Serves for ever.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut connections = tokio::task::JoinSet::new();
+        loop {
+            while connections.try_join_next().is_some() {}
+            match listener.accept().await {
+                Ok((stream, _)) => match places.clone().try_acquire_owned() {
+                    Ok(place) => {
+                        connections.spawn(self.clone().connection(stream, place));
+                    }
+                    Err(_) => drop(stream),
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, _place: OwnedSemaphorePermit) {
+        if stream.set_nodelay(true).is_err() {
+            return;
+        }
+        let answer = service_fn(|request| {
+            let window = self.clone();
+            async move { Ok::<_, Infallible>(window.answer(request).await) }
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIME)
+            .max_headers(FIELDS)
+            .max_buf_size(HEAD)
+            .serve_connection(TokioIo::new(stream), answer)
+            .await;
+        if let Err(error) = served {
+            tracing::debug!(%error, "a connection broke");
+        }
+    }
+
+    async fn answer<B: Body + Send>(self: Arc<Self>, request: Request<B>) -> Answer
+    where
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut answer = match self.served(request).await {
+            Ok(answer) => answer,
+            Err(Refused(status, why)) => {
+                tracing::debug!(%status, why, "a request was refused");
+                with(
+                    status,
+                    "application/json",
+                    json!({ "error": why }).to_string(),
+                )
+            }
+        };
+        let headers = answer.headers_mut();
+        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            headers.insert(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            );
+        }
+        answer
+    }
+
+    async fn served<B: Body + Send>(self: Arc<Self>, request: Request<B>) -> Result<Answer, Refused>
+    where
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let admitted = self.door.admit(&head);
+        admitted.map_err(|why| refused(StatusCode::FORBIDDEN, why))?;
+        let path = head.uri.path();
+        // What a browser does by itself, for a link or an image, changes nothing and shows nothing of the platform.
+        if head.method == Method::GET {
+            let file = FILES.iter().find(|file| file.path == path);
+            let file =
+                file.ok_or_else(|| refused(StatusCode::NOT_FOUND, "there is no such page"))?;
+            return Ok(with(StatusCode::OK, file.kind, file.text));
+        }
+        if head.method != Method::POST {
+            let why = "only GET and POST are served";
+            return Err(refused(StatusCode::METHOD_NOT_ALLOWED, why));
+        }
+        if path == "/session" {
+            let Enter { once } = read(body).await?;
+            return self.enter(&once);
+        }
+        let key = head.headers.get(SESSION);
+        let key = key.and_then(|key| key.to_str().ok()?.parse::<Secret>().ok());
+        if !key.is_some_and(|key| self.sessions.lock().knows(&key, Instant::now())) {
+            let why =
+                "the session has ended: press Enter where `sealbus window` runs for a new link";
+            return Err(refused(StatusCode::FORBIDDEN, why));
+        }
+        match path {
+            "/stream" => self.stream(read(body).await?),
+            "/ask" => self.ask(read(body).await?).await,
+            _ => Err(refused(StatusCode::NOT_FOUND, "there is no such question")),
+        }
+    }
+
+    fn enter(&self, once: &Secret) -> Result<Answer, Refused> {
+        let entered = self.sessions.lock().enter(once, Instant::now());
+        let entered = entered
+            .map_err(|error| refused(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        let Some(key) = entered else {
+            let why = "the link was used, or is older than a minute: press Enter where `sealbus window` runs for another";
+            return Err(refused(StatusCode::FORBIDDEN, why));
+        };
+        Ok(json_of(&json!({ "session": text(&key) })))
+    }
+
+    fn stream(self: Arc<Self>, look: Look) -> Result<Answer, Refused> {
+        if !look.watch.as_ref().is_none_or(Watch::is_bounded) {
+            let why = "at most 16 agents and performatives of 256 bytes each are watched";
+            return Err(refused(StatusCode::BAD_REQUEST, why));
+        }
+        let Ok(place) = self.streams.clone().try_acquire_owned() else {
+            let why = "too many pages are open: close one";
+            return Err(refused(StatusCode::TOO_MANY_REQUESTS, why));
+        };
+        let (sender, mut receiver) = mpsc::channel(WAITING);
+        tokio::spawn(async move {
+            let _place = place;
+            let lines = Lines::new(sender);
+            match &self.source {
+                Source::Platform { directory } => {
+                    follow(directory, look.watch.as_ref(), &lines).await;
+                }
+                Source::Recording(recording) => {
+                    replay(recording.clone(), &lines).await;
+                    lines.unread().await;
+                }
+            }
+        });
+        let lines = stream::poll_fn(move |waiting| {
+            let line = receiver.poll_recv(waiting);
+            line.map(|line| line.map(|line| Ok(Frame::data(line))))
+        });
+        let mut answer = Response::new(BodyExt::boxed(StreamBody::new(lines)));
+        let kind = HeaderValue::from_static("application/jsonl");
+        answer.headers_mut().insert(CONTENT_TYPE, kind);
+        Ok(answer)
+    }
+
+    async fn ask(&self, question: Question) -> Result<Answer, Refused> {
+        let Source::Platform { directory } = &self.source else {
+            let why = "a recording knows messages and refusals only";
+            return Err(refused(StatusCode::NOT_FOUND, why));
+        };
+        let Ok(_place) = self.questions.acquire().await else {
+            return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "the window ends"));
+        };
+        match question.answer(directory).await {
+            Ok(answer) => Ok(json_of(&answer)),
+            Err(Fault { message, .. }) => Err(refused(StatusCode::BAD_GATEWAY, message)),
+        }
+    }
+}
+
+/// Reads a body, which is JSON.
+async fn read<B: Body + Send, T: DeserializeOwned>(body: B) -> Result<T, Refused>
+where
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let whole = tokio::time::timeout(BODY_TIME, Limited::new(body, BODY).collect()).await;
+    let whole =
+        whole.map_err(|_| refused(StatusCode::REQUEST_TIMEOUT, "the body took too long"))?;
+    let whole = whole.map_err(|error| refused(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?;
+    serde_json::from_slice(&whole.to_bytes())
+        .map_err(|error| refused(StatusCode::BAD_REQUEST, error.to_string()))
+}
+
+fn with(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(text.into()).boxed());
+    *answer.status_mut() = status;
+    let kind = HeaderValue::from_static(kind);
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+fn json_of(value: &impl Serialize) -> Answer {
+    match serde_json::to_vec(value) {
+        Ok(text) => with(StatusCode::OK, "application/json", text),
+        Err(error) => with(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "text/plain",
+            error.to_string(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+use super::*;
+
+const HOST: (&str, &str) = ("host", "127.0.0.1:7000");
+
+fn window() -> Arc<Window> {
+    let seen = vec![Seen::Skipped { count: 3 }];
+    Window::new(Source::Recording(seen.into()), 7000)
+}
+
+async fn send(
+    window: &Arc<Window>,
+    method: Method,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: &str,
+) -> Answer {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    let body = Full::new(Bytes::copy_from_slice(body.as_bytes()));
+    window.clone().answer(request.body(body).unwrap()).await
+}
+
+async fn post(window: &Arc<Window>, path: &str, key: &str, body: &str) -> Answer {
+    send(
+        window,
+        Method::POST,
+        path,
+        &[HOST, ("sealbus-session", key)],
+        body,
+    )
+    .await
+}
+
+async fn said(answer: Answer) -> serde_json::Value {
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// The body of a request with the secret of a new link.
+fn entering(window: &Window) -> String {
+    let link = window.link().unwrap();
+    let (page, once) = link.split_once("#once=").unwrap();
+    assert_eq!(page, "http://127.0.0.1:7000/");
+    json!({ "once": once }).to_string()
+}
+
+async fn entered(window: &Arc<Window>) -> String {
+    let answer = post(window, "/session", "", &entering(window)).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    said(answer).await["session"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_link_is_good_once() {
+    let window = window();
+    let body = entering(&window);
+    assert_eq!(post(&window, "/session", "", &body).await.status(), 200);
+    let again = post(&window, "/session", "", &body).await;
+    assert_eq!(again.status(), StatusCode::FORBIDDEN);
+    assert!(
+        said(again).await["error"]
+            .as_str()
+            .unwrap()
+            .contains("was used")
+    );
+    let unknown = json!({ "once": text(&Secret::random().unwrap()) }).to_string();
+    assert_eq!(post(&window, "/session", "", &unknown).await.status(), 403);
+    for wrong in ["", "{}", "{\"once\":\"x\"}", "[]"] {
+        assert_eq!(post(&window, "/session", "", wrong).await.status(), 400);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_told_without_a_session() {
+    let window = window();
+    let key = entered(&window).await;
+    let other = text(&Secret::random().unwrap());
+    for path in ["/stream", "/ask", "/other"] {
+        for key in ["", "x", &other] {
+            assert_eq!(post(&window, path, key, "{}").await.status(), 403, "{path}");
+        }
+        let cookie = [HOST, ("cookie", key.as_str())];
+        let answer = send(&window, Method::POST, path, &cookie, "{}").await;
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+        // The key in an address is no key, and a link or an image asks nothing.
+        let fields = [HOST, ("sealbus-session", key.as_str())];
+        let answer = send(&window, Method::GET, path, &fields, "").await;
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+    }
+    let answer = post(&window, "/stream", &key, "{}").await;
+    assert_eq!(answer.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn other_pages_and_hosts_are_refused() {
+    let window = window();
+    let key = entered(&window).await;
+    for (name, value) in [
+        ("origin", "http://evil.example"),
+        ("sec-fetch-site", "cross-site"),
+    ] {
+        let fields = [HOST, (name, value), ("sealbus-session", key.as_str())];
+        let answer = send(&window, Method::POST, "/stream", &fields, "{}").await;
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+    }
+    let rebound = [("host", "evil.example:7000")];
+    let answer = send(&window, Method::GET, "/", &rebound, "").await;
+    assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+    for method in [Method::PUT, Method::DELETE, Method::OPTIONS] {
+        let answer = send(&window, method, "/ask", &[HOST], "").await;
+        assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+    }
+}
+
+#[tokio::test]
+async fn every_answer_has_the_policy_and_no_cookie() {
+    let window = window();
+    let paths = FILES.iter().map(|file| file.path).chain(["/none"]);
+    for path in paths {
+        let answer = send(&window, Method::GET, path, &[HOST], "").await;
+        let field = |name: &str| answer.headers()[name].to_str().unwrap();
+        let policy = field("content-security-policy");
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"));
+        assert_eq!(field("x-content-type-options"), "nosniff");
+        assert_eq!(field("cache-control"), "no-store");
+        assert!(!answer.headers().contains_key("set-cookie"));
+        assert!(!answer.headers().contains_key("access-control-allow-origin"));
+    }
+}
+
+#[tokio::test]
+async fn bodies_and_streams_have_an_end() {
+    let window = window();
+    let key = entered(&window).await;
+    let long = format!("{{\"watch\":\"{}\"}}", "x".repeat(BODY));
+    assert_eq!(post(&window, "/stream", &key, &long).await.status(), 413);
+    let wide = json!({ "watch": { "id": 1, "agents": vec!["a"; 17] } }).to_string();
+    assert_eq!(post(&window, "/stream", &key, &wide).await.status(), 400);
+    let mut open = Vec::new();
+    for _ in 0..STREAMS {
+        let answer = post(&window, "/stream", &key, "{}").await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        open.push(answer);
+    }
+    assert_eq!(post(&window, "/stream", &key, "{}").await.status(), 429);
+    drop(open);
+    while window.streams.available_permits() < STREAMS {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(post(&window, "/stream", &key, "{}").await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_recording_is_streamed() {
+    let window = window();
+    let key = entered(&window).await;
+    let mut body = post(&window, "/stream", &key, "{}").await.into_body();
+    let mut lines = Vec::new();
+    while lines.len() < 3 {
+        let data = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&data).unwrap();
+        lines.push(line["event"].clone());
+    }
+    assert_eq!(lines, ["hello", "heads", "end"]);
+    assert_eq!(
+        post(&window, "/ask", &key, "{\"ask\":\"certificates\"}")
+            .await
+            .status(),
+        404
+    );
+    assert_eq!(
+        post(&window, "/ask", &key, "{\"ask\":\"kill\"}")
+            .await
+            .status(),
+        400
+    );
+}

@@ -1,0 +1,104 @@
+//! Who may look: links that are good once, and the sessions that they open.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sealbus_seal::KeyError;
+use sealbus_seal::token::{Secret, SecretHash};
+
+/// How long a link may be used.
+pub(crate) const LINK: Duration = Duration::from_secs(60);
+/// How long a session lasts.
+const SESSION: Duration = Duration::from_secs(12 * 60 * 60);
+/// Most unused links, and most sessions. The oldest end first.
+const MOST: usize = 8;
+
+/// Links and sessions, by the hashes of their secrets.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    links: VecDeque<(SecretHash, Instant)>,
+    open: VecDeque<(SecretHash, Instant)>,
+}
+
+/// Adds an entry that ends later than all others.
+fn add(list: &mut VecDeque<(SecretHash, Instant)>, ends: Instant) -> Result<Secret, KeyError> {
+    let secret = Secret::random()?;
+    if list.len() == MOST {
+        list.pop_front();
+    }
+    list.push_back((secret.hash(), ends));
+    Ok(secret)
+}
+
+impl Sessions {
+    /// A secret that opens one session.
+    pub(crate) fn link(&mut self, now: Instant) -> Result<Secret, KeyError> {
+        add(&mut self.links, now + LINK)
+    }
+
+    /// The key of a new session, if the secret of a link is good.
+    pub(crate) fn enter(
+        &mut self,
+        once: &Secret,
+        now: Instant,
+    ) -> Result<Option<Secret>, KeyError> {
+        let hash = once.hash();
+        let Some(at) = self.links.iter().position(|(known, _)| *known == hash) else {
+            return Ok(None);
+        };
+        match self.links.remove(at) {
+            Some((_, ends)) if now < ends => add(&mut self.open, now + SESSION).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether this is the key of a session.
+    pub(crate) fn knows(&self, key: &Secret, now: Instant) -> bool {
+        let hash = key.hash();
+        self.open
+            .iter()
+            .any(|(known, ends)| *known == hash && now < *ends)
+    }
+}
+
+/// A secret as text.
+pub(crate) fn text(secret: &Secret) -> String {
+    URL_SAFE_NO_PAD.encode(secret.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_opens_one_session_and_only_for_a_while() {
+        let (mut sessions, now) = (Sessions::default(), Instant::now());
+        let link = sessions.link(now).unwrap();
+        assert!(!sessions.knows(&link, now), "a link is no key");
+        let key = sessions.enter(&link, now).unwrap().unwrap();
+        assert!(sessions.enter(&link, now).unwrap().is_none(), "used twice");
+        assert!(
+            sessions.enter(&key, now).unwrap().is_none(),
+            "a key is no link"
+        );
+        assert!(sessions.knows(&key, now) && !sessions.knows(&Secret::random().unwrap(), now));
+        assert!(!sessions.knows(&key, now + SESSION));
+        let late = sessions.link(now).unwrap();
+        assert!(sessions.enter(&late, now + LINK).unwrap().is_none());
+    }
+
+    #[test]
+    fn there_is_an_end_to_links_and_sessions() {
+        let (mut sessions, now) = (Sessions::default(), Instant::now());
+        let links: Vec<_> = (0..=MOST).map(|_| sessions.link(now).unwrap()).collect();
+        assert!(sessions.enter(&links[0], now).unwrap().is_none());
+        let mut keys = Vec::new();
+        for _ in 0..=MOST {
+            let link = sessions.link(now).unwrap();
+            keys.push(sessions.enter(&link, now).unwrap().unwrap());
+        }
+        assert!(!sessions.knows(&keys[0], now) && sessions.knows(&keys[1], now));
+    }
+}

@@ -1,0 +1,67 @@
+//! Any bytes as a proof: an error, or a proof that is written back as it was, gives the proofs of its messages, and
+//! convinces nobody.
+#![no_main]
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use sealbus_proof::{MAX_PROOF_LENGTH, NotProved, Proof, Verifier};
+use sealbus_seal::issuance::Grant;
+use sealbus_seal::{
+    CertificateChain, Identity, KeyPair, PlatformName, RootAuthority, SecurityLevel, SigningRequest,
+    Timestamp, Trust, Validity, VerifiedIdentity,
+};
+
+const NOW: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
+
+/// An agent whose key nobody has any more.
+static AUTHOR: LazyLock<VerifiedIdentity> = LazyLock::new(|| {
+    let platform = PlatformName::new("factory").expect("a legal name");
+    let validity = Validity::starting(NOW, Duration::from_secs(86_400));
+    let root = RootAuthority::create(&platform, validity).expect("a root");
+    let authority = root.create_authority("ca", validity).expect("a CA");
+    let identity = Identity::agent(&platform, "a").expect("a legal name");
+    let request = KeyPair::generate().expect("a key").signing_request().expect("a request");
+    let request = SigningRequest::parse(&request).expect("its own request");
+    let grant = Grant::by_operator(identity, IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let chain: CertificateChain = authority.issue(&grant, &request, validity).expect("a certificate").chain;
+    let trust = Trust::new(platform, &[root.certificate().clone()], Duration::ZERO).expect("its trust");
+    trust.verify(&chain, NOW).expect("a proved identity")
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(proof) = Proof::decode(bytes) else {
+        return;
+    };
+    let mut again = Vec::new();
+    proof.encode(&mut again);
+    assert_eq!(again, bytes);
+    assert!(bytes.len() <= MAX_PROOF_LENGTH);
+    let numbers = proof.numbers();
+    let statements = vec![[7; 32]; usize::try_from(numbers.end - numbers.start).expect("few")];
+    for index in [0, statements.len() - 1] {
+        let one = proof.of_one(&statements, index).expect("one of the messages");
+        assert_eq!(one.numbers().start, numbers.start + index as u64);
+        let mut wire = Vec::new();
+        one.encode(&mut wire);
+        assert_eq!(Proof::decode(&wire).as_ref(), Ok(&one));
+    }
+    let mut verifier = Verifier::new(AUTHOR.identity().platform().clone(), proof.level());
+    let now = NOW.as_unix_seconds() * 1000;
+    let judged = verifier.verify(&AUTHOR, &proof, &statements, now);
+    assert!(judged.is_err());
+
+    // The same bytes with the author's serial number and a good time: only the signature is wrong.
+    let mut bent = bytes.to_vec();
+    bent[2..18].copy_from_slice(AUTHOR.serial().as_bytes());
+    bent[18..26].copy_from_slice(&now.to_be_bytes());
+    let bent = Proof::decode(&bent).expect("the fields have any value");
+    let judged = verifier.verify(&AUTHOR, &bent, &statements, now);
+    assert!(matches!(judged, Err(NotProved::WrongSignature { .. })));
+    let other = [SecurityLevel::Signed, SecurityLevel::Sealed].into_iter().find(|level| *level != proof.level());
+    let mut elsewhere = Verifier::new(AUTHOR.identity().platform().clone(), other.expect("another level"));
+    let judged = elsewhere.verify(&AUTHOR, &bent, &statements, now);
+    assert!(matches!(judged, Err(NotProved::OtherLevel { .. })));
+});

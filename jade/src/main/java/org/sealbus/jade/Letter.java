@@ -1,0 +1,22 @@
+package org.sealbus.jade;
+
+/**
+ * A message on its way out.
+ *
+ * @param sender   local name of the agent here that wrote it; null for a frame of the process itself
+ * @param receiver whole name of the receiver
+ * @param payload  the message in the bit-efficient encoding
+ */
+record Letter(String sender, String receiver, byte[] payload) {
+    /** What a message costs of its receiver's credit beside its bytes. */
+    private static final int OVERHEAD = 64;
+
+    /** What a message of so many bytes costs of its receiver's credit. */
+    static long cost(int length) {
+        return (long) length + OVERHEAD;
+    }
+
+    long cost() {
+        return cost(payload.length);
+    }
+}

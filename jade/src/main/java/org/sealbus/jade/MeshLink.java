@@ -1,0 +1,771 @@
+package org.sealbus.jade;
+
+import java.nio.BufferUnderflowException;
+import java.nio.ByteBuffer;
+import java.security.GeneralSecurityException;
+import java.security.cert.CertificateException;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.logging.Level;
+
+/**
+ * The link to one other process, over any number of connections: the session with its counted frames, which are taken once and
+ * in order, and the agents at both ends. The mesh guards it.
+ */
+final class MeshLink {
+    /** Most bytes that are sent and not acknowledged. */
+    private static final long WINDOW = 8 << 20;
+    /** Bytes that a sender may send to an agent here before the agent has taken them. */
+    private static final long CREDIT = 256 << 10;
+    /** Frames that are taken before they are acknowledged. */
+    private static final int UNTOLD = 64;
+    /** Most agents of the other process, and most agents here that it writes to. */
+    private static final int MOST_AGENTS = 65_536;
+    /** Most long messages that arrive at the same time. */
+    private static final int MOST_PARTIAL = 4;
+    private static final int PROCESS_SENDER = -1;
+    private static final byte[] NONE = new byte[16];
+    private static final long PAUSE = 50;
+
+    /** Why a message comes back, beside the reasons for refusals. */
+    private static final int NOT_HERE = 1;
+    private static final int FIRST_REFUSAL = 2;
+    private static final List<String> REFUSALS = List.of("forged-sender", "not-proved", "unknown-issuer", "revoked", "expired",
+            "wrong-identity", "level-mismatch", "not-permitted", "too-large", "malformed", "over-limit");
+
+    /** A counted frame that was not acknowledged; the message that ends with it, if one does. */
+    private record Counted(long sequence, byte[] bytes, Letter letter) {}
+
+    /** An agent of the other process, as it proved itself. */
+    private record Sender(Trust.Peer peer, String refused) {}
+
+    /** An agent here that the other process writes to; the bus of this process if the name is empty. */
+    private static final class Target {
+        final String agent;
+        boolean isOpen;
+        long limit;
+        long received;
+        int sender;
+        int total;
+        Frame.Body partial;
+
+        Target(String agent) {
+            this.agent = agent;
+        }
+    }
+
+    final Identity peer;
+    String address;
+    boolean isDialling;
+    long neededSince;
+    private final Mesh mesh;
+    private final Exchange exchange = new Exchange();
+    private MeshConnection connection;
+
+    private byte[] session = NONE;
+    private byte[] incarnation = NONE;
+    private byte[] givenUp = NONE;
+    private boolean isConfirmed;
+    private final Deque<Counted> kept = new ArrayDeque<>();
+    private long keptBytes;
+    private long next;
+    private long acknowledged;
+    private long received;
+    private long told;
+    private long lastNumber;
+    private long peerNumber;
+
+    /** The other process's agents that messages from here go to; free places are null. */
+    private final List<Route> routes = new ArrayList<>();
+    /** Agents here that send over the link. An agent keeps its handle. */
+    private final List<String> bound = new ArrayList<>();
+    private final Map<Integer, Sender> senders = new HashMap<>();
+    private final Map<Integer, Target> targets = new HashMap<>();
+
+    MeshLink(Mesh mesh, Identity peer) {
+        this.mesh = mesh;
+        this.peer = peer;
+    }
+
+    /** A breach of the protocol. The connection ends. */
+    private static IllegalStateException broken(String rule) {
+        return new IllegalStateException(rule);
+    }
+
+    // ---- connections ----
+
+    boolean isConnected() {
+        return connection != null;
+    }
+
+    boolean isConnectedBy(MeshConnection one) {
+        return connection == one;
+    }
+
+    boolean hasToSend() {
+        return !kept.isEmpty();
+    }
+
+    boolean hasWindow() {
+        return keptBytes < WINDOW;
+    }
+
+    private Frame.Hello hello(boolean resumed, long number) {
+        return new Frame.Hello(resumed, mesh.incarnation, session, givenUp, received, number, Mesh.LARGEST_MESSAGE,
+                mesh.own.toString(), mesh.address);
+    }
+
+    /** What this process says first on a connection that it opens. */
+    Frame.Hello dial() {
+        lastNumber++;
+        return hello(false, lastNumber);
+    }
+
+    /** The other process has answered. False: its answer does not fit. */
+    boolean answered(Frame.Hello answer, MeshConnection made) {
+        if (answer.resumed()) {
+            if (!Arrays.equals(answer.session(), session) || !Arrays.equals(answer.incarnation(), incarnation)) {
+                return false;
+            }
+            forget(answer.received());
+            told = received;
+        } else {
+            if (mayHaveArrived(answer)) {
+                mesh.lose(this, "its process has started anew");
+            }
+            session = answer.session();
+            incarnation = answer.incarnation();
+        }
+        isConfirmed = true;
+        lastNumber = Math.max(lastNumber, answer.connection());
+        peerNumber = answer.connection();
+        begin(made, null);
+        return true;
+    }
+
+    /** The other process has opened a connection. False: it is not wanted. */
+    boolean accept(Frame.Hello hello, MeshConnection made) {
+        boolean isSame = Arrays.equals(hello.incarnation(), incarnation);
+        boolean isFirst = Arrays.equals(incarnation, NONE) || isSame;
+        boolean isOutdated = isSame && hello.connection() <= peerNumber;
+        // Both dial at once: the connection of the smaller name is used.
+        boolean isOursUsed = isDialling && isFirst && mesh.own.compareTo(peer) < 0 && hello.connection() <= lastNumber;
+        if (isOutdated || isOursUsed) {
+            byte[] replaced = new Frame.Body().number(1, 1).text("another connection is used").frame(Frame.GOODBYE);
+            made.put(new Frame.Body().bytes(Frame.preface()).bytes(replaced).done());
+            made.begin();
+            made.end();
+            return false;
+        }
+        lastNumber = Math.max(lastNumber, hello.connection());
+        peerNumber = hello.connection();
+        boolean isResumed = !Arrays.equals(session, NONE) && isSame && Arrays.equals(hello.session(), session);
+        if (isResumed) {
+            forget(hello.received());
+            isConfirmed = true;
+        } else {
+            if (mayHaveArrived(hello)) {
+                mesh.lose(this, "its process has started anew");
+            }
+            session = Mesh.token();
+            incarnation = hello.incarnation();
+            isConfirmed = false;
+        }
+        told = received;
+        begin(made, hello(isResumed, lastNumber));
+        return true;
+    }
+
+    /** Whether the other process may have taken frames of a session that it does not continue. */
+    private boolean mayHaveArrived(Frame.Hello hello) {
+        boolean isUntouched = Arrays.equals(session, NONE)
+                || !isConfirmed && Arrays.equals(hello.incarnation(), incarnation) && !Arrays.equals(hello.givenUp(), session);
+        return !isUntouched;
+    }
+
+    private void begin(MeshConnection made, Frame.Hello first) {
+        if (connection != null) {
+            goodbye(1, "there is a newer connection");
+        }
+        connection = made;
+        // Every agent proves itself again.
+        senders.clear();
+        if (first != null) {
+            made.put(first.bytes());
+        }
+        for (String agent : bound) {
+            bind(agent);
+        }
+        targets.forEach((handle, target) -> proveTarget(handle, target));
+        for (Counted frame : kept) {
+            made.put(frame.bytes());
+        }
+        made.begin();
+        pumpAll();
+    }
+
+    /** The connection is gone. Frames on their way may or may not have arrived. */
+    void disconnected() {
+        if (connection != null) {
+            connection.close();
+            connection = null;
+        }
+    }
+
+    private void goodbye(int reason, String why) {
+        connection.put(new Frame.Body().number(1, reason).text(why).frame(Frame.GOODBYE));
+        connection.end();
+        connection = null;
+    }
+
+    void shutDown() {
+        if (connection != null) {
+            goodbye(0, "this process ends");
+        }
+    }
+
+    /** Gives the session up: what was not acknowledged may be lost. */
+    void lose(String why) {
+        disconnected();
+        List<Counted> lost = new ArrayList<>(kept);
+        kept.clear();
+        keptBytes = 0;
+        givenUp = isConfirmed ? session : givenUp;
+        session = NONE;
+        isConfirmed = false;
+        next = 0;
+        acknowledged = 0;
+        received = 0;
+        told = 0;
+        routes.clear();
+        bound.clear();
+        senders.clear();
+        targets.clear();
+        exchange.reset();
+        for (Counted frame : lost) {
+            if (frame.letter() != null && frame.letter().sender() != null) {
+                mesh.agents.undelivered(frame.letter(), "it was sent and may not have arrived: " + why);
+            }
+        }
+    }
+
+    // ---- frames out ----
+
+    /** Writes a frame of this connection only. */
+    private void control(byte[] frame) {
+        if (connection != null) {
+            connection.put(frame);
+        }
+    }
+
+    /** Sends a counted frame, over this connection or the next one. */
+    private void send(int kind, int flags, Frame.Body body, Letter letter) {
+        byte[] bytes = body.frame(kind, flags, next);
+        kept.add(new Counted(next, bytes, letter));
+        keptBytes += bytes.length;
+        next++;
+        if (connection != null) {
+            connection.put(bytes);
+        } else {
+            mesh.need(this, 0);
+        }
+    }
+
+    private void send(int kind, Frame.Body body) {
+        send(kind, 0, body, null);
+    }
+
+    /** The other process has taken this many frames. */
+    private void forget(long count) {
+        if (count > next || count < acknowledged) {
+            throw broken("frames were acknowledged that were not sent");
+        }
+        acknowledged = count;
+        while (!kept.isEmpty() && kept.peek().sequence() < count) {
+            keptBytes -= kept.poll().bytes().length;
+        }
+    }
+
+    /** Tells the other process what was taken. */
+    void acknowledge(boolean isNothingLeft) {
+        if (connection != null && received > told && (isNothingLeft || received - told >= UNTOLD)) {
+            told = received;
+            control(new Frame.Body().number(8, received).frame(Frame.ACKNOWLEDGE));
+        }
+    }
+
+    /** Asks whether the receiver of a route is there. */
+    void open(Route route) {
+        int handle = routes.indexOf(null);
+        if (handle < 0) {
+            handle = routes.size();
+            routes.add(route);
+        } else {
+            routes.set(handle, route);
+        }
+        route.link = this;
+        route.handle = handle;
+        send(Frame.TARGET, new Frame.Body().u32(handle).text(route.receiver));
+    }
+
+    /** Sends a message, in pieces if it is long. The credit of the route was checked. */
+    void send(Route route, Letter letter) {
+        int sender = letter.sender() == null ? PROCESS_SENDER : handleOf(letter.sender());
+        byte[] payload = letter.payload();
+        route.sent += letter.cost();
+        if (payload.length <= Frame.LONGEST_PIECE) {
+            send(Frame.MESSAGE, 0, new Frame.Body().u32(sender).u32(route.handle).bytes(payload), letter);
+            return;
+        }
+        for (int at = 0; at < payload.length; at += Frame.LONGEST_PIECE) {
+            int end = Math.min(payload.length, at + Frame.LONGEST_PIECE);
+            byte[] piece = Arrays.copyOfRange(payload, at, end);
+            Letter ended = end == payload.length ? letter : null;
+            if (at == 0) {
+                send(Frame.BEGIN, 0, new Frame.Body().u32(sender).u32(route.handle).u32(payload.length).bytes(piece), ended);
+            } else {
+                send(Frame.CONTINUE, 0, new Frame.Body().u32(route.handle).bytes(piece), ended);
+            }
+        }
+    }
+
+    private int handleOf(String agent) {
+        if (!bound.contains(agent)) {
+            bound.add(agent);
+            bind(agent);
+        }
+        return bound.indexOf(agent);
+    }
+
+    private void bind(String agent) {
+        byte[] proof = proofOf(agent);
+        if (proof != null) {
+            control(new Frame.Body().u32(bound.indexOf(agent)).bytes(proof).frame(Frame.BIND));
+        }
+    }
+
+    private byte[] proofOf(String agent) {
+        Credential credential = mesh.membership.credential(agent);
+        if (connection == null || credential == null) {
+            return null;
+        }
+        try {
+            return connection.binding().prove(credential);
+        } catch (GeneralSecurityException impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
+
+    private void proveTarget(int handle, Target target) {
+        byte[] proof = target.isOpen && !target.agent.isEmpty() ? proofOf(target.agent) : null;
+        if (proof != null) {
+            control(new Frame.Body().u32(handle).bytes(proof).frame(Frame.PROVE));
+        }
+    }
+
+    /** An agent here shows a new certificate. */
+    void prove(String agent) {
+        if (bound.contains(agent)) {
+            bind(agent);
+        }
+        targets.forEach((handle, target) -> {
+            if (target.agent.equals(agent)) {
+                proveTarget(handle, target);
+            }
+        });
+    }
+
+    /** Sends no more to the receiver of a route. What it did not get comes back. */
+    void startClosing(Route route) {
+        if (route.state == Route.State.OPENING || route.state == Route.State.OPEN) {
+            route.state = Route.State.CLOSING;
+            send(Frame.CLOSE_TARGET, new Frame.Body().u32(route.handle));
+        }
+    }
+
+    private void pumpAll() {
+        for (Route route : new ArrayList<>(routes)) {
+            if (route != null) {
+                mesh.pump(route);
+            }
+        }
+    }
+
+    // ---- frames in ----
+
+    /** Takes a frame of the other process. */
+    void take(Frame frame) {
+        try {
+            if (!frame.isCounted()) {
+                takeControl(frame);
+                return;
+            }
+            int ahead = frame.sequence() - (int) received;
+            if (ahead > 0) {
+                throw broken("a frame is missing");
+            }
+            if (ahead == 0) {
+                received++;
+                isConfirmed = true;
+                takeCounted(frame);
+            }
+        } catch (BufferUnderflowException cut) {
+            throw broken("a frame is cut short");
+        }
+    }
+
+    private void takeControl(Frame frame) {
+        ByteBuffer body = frame.in();
+        switch (frame.kind()) {
+            case Frame.ACKNOWLEDGE -> {
+                isConfirmed = true;
+                boolean wasFull = !hasWindow();
+                forget(body.getLong());
+                if (wasFull) {
+                    pumpAll();
+                }
+            }
+            case Frame.BIND -> bound(body.getInt(), body);
+            case Frame.PROVE -> proved(body.getInt(), body);
+            case Frame.PING -> control(new Frame.Body().frame(Frame.PONG));
+            case Frame.PONG -> {}
+            case Frame.GOODBYE -> {
+                boolean isShutDown = body.get(body.position()) == 0;
+                String why = Frame.goodbye(body);
+                disconnected();
+                if (isShutDown) {
+                    mesh.lose(this, "its process has ended: " + why);
+                } else {
+                    mesh.need(this, 0);
+                }
+            }
+            default -> throw broken("a frame of kind " + frame.kind());
+        }
+    }
+
+    private void bound(int handle, ByteBuffer proof) {
+        if (handle < 0 || handle >= MOST_AGENTS) {
+            throw broken("a handle beyond the limit of agents");
+        }
+        try {
+            Trust.Peer agent = connection.binding().verify(proof, mesh.trust);
+            Sender known = senders.put(handle, new Sender(agent, null));
+            if (known != null && known.peer() != null && !known.peer().identity().equals(agent.identity())) {
+                throw broken("the handle of an agent is bound to another one");
+            }
+        } catch (GeneralSecurityException refused) {
+            refuse(handle, refused.getMessage());
+        }
+    }
+
+    private void refuse(int handle, String why) {
+        Mesh.LOG.log(Level.WARNING, "an agent of {0} is refused: {1}", new Object[] {peer, why});
+        senders.put(handle, new Sender(null, why));
+        send(Frame.REFUSED, new Frame.Body().u32(handle).number(1, REFUSALS.indexOf("not-proved")).text(why));
+    }
+
+    private Route route(int handle) {
+        return handle >= 0 && handle < routes.size() ? routes.get(handle) : null;
+    }
+
+    private void proved(int handle, ByteBuffer proof) {
+        Route route = route(handle);
+        if (route == null) {
+            return;
+        }
+        try {
+            Trust.Peer agent = connection.binding().verify(proof, mesh.trust);
+            if (!agent.identity().name().equals(mesh.local(route.receiver))) {
+                throw new CertificateException(agent.identity() + " answered where " + route.receiver + " was expected");
+            }
+            route.proved = agent;
+        } catch (GeneralSecurityException refused) {
+            Mesh.LOG.log(Level.WARNING, "a receiver is not proved: {0}", refused.getMessage());
+        }
+    }
+
+    private void takeCounted(Frame frame) {
+        ByteBuffer body = frame.in();
+        switch (frame.kind()) {
+            case Frame.MESSAGE -> {
+                int sender = body.getInt();
+                int handle = body.getInt();
+                Target target = target(handle, body.remaining());
+                deliver(handle, target, sender, Frame.rest(body));
+            }
+            case Frame.BEGIN -> begin(body.getInt(), body.getInt(), body.getInt(), Frame.rest(body));
+            case Frame.CONTINUE -> goOn(body.getInt(), Frame.rest(body));
+            case Frame.TARGET -> openTarget(body.getInt(), Frame.text(body));
+            case Frame.ACCEPT, Frame.CREDIT -> credited(body.getInt(), body.getLong());
+            case Frame.LEAVING -> {
+                Route route = route(body.getInt());
+                if (route != null) {
+                    left(route, body.get());
+                }
+            }
+            case Frame.CLOSE_TARGET -> {
+                int handle = body.getInt();
+                targets.remove(handle);
+                send(Frame.TARGET_CLOSED, new Frame.Body().u32(handle));
+            }
+            case Frame.TARGET_CLOSED -> {
+                int handle = body.getInt();
+                Route route = route(handle);
+                if (route != null && route.state == Route.State.CLOSING) {
+                    routes.set(handle, null);
+                    if (!route.receiver.isEmpty()) {
+                        mesh.closed(route);
+                    }
+                }
+            }
+            case Frame.RETURNED -> returned(body.getInt(), body.getInt(), body.get(), frame.flags() != 0, Frame.rest(body));
+            case Frame.UNBIND -> senders.remove(body.getInt());
+            case Frame.REFUSED -> {
+                body.getInt();
+                body.get();
+                Mesh.LOG.log(Level.WARNING, "{0} refuses an agent of this container: {1}", new Object[] {peer, Frame.text(body)});
+            }
+            default -> throw broken("a frame of kind " + frame.kind());
+        }
+    }
+
+    private void left(Route route, int why) {
+        route.deniedBy = why == NOT_HERE ? peer : null;
+        startClosing(route);
+    }
+
+    private void credited(int handle, long limit) {
+        Route route = route(handle);
+        if (route == null || route.state == Route.State.CLOSING) {
+            return;
+        }
+        boolean isProcess = route.receiver.isEmpty();
+        if (route.proved == null && !isProcess) {
+            left(route, NOT_HERE);
+            return;
+        }
+        route.state = Route.State.OPEN;
+        route.deniedBy = null;
+        route.missedSince = 0;
+        route.limit = Math.max(route.limit, limit);
+        mesh.pump(route);
+    }
+
+    private void returned(int handle, int sender, int why, boolean hasMore, byte[] piece) {
+        Route route = route(handle);
+        if (route == null) {
+            return;
+        }
+        route.piece.bytes(piece);
+        if (route.piece.length() > Mesh.LARGEST_MESSAGE) {
+            throw broken("a message came back that was not sent");
+        }
+        if (hasMore) {
+            return;
+        }
+        byte[] payload = route.piece.done();
+        route.piece.clear();
+        if (sender < 0 || sender >= bound.size()) {
+            return;
+        }
+        Letter letter = new Letter(bound.get(sender), route.receiver, payload);
+        if (why >= FIRST_REFUSAL) {
+            int reason = why - FIRST_REFUSAL;
+            mesh.agents.undelivered(letter, "the receiver's process refused it: "
+                    + (reason < REFUSALS.size() ? REFUSALS.get(reason) : "unknown"));
+        } else {
+            left(route, why);
+            route.returned.add(letter);
+        }
+    }
+
+    // ---- agents here ----
+
+    private void openTarget(int handle, String name) {
+        if (handle < 0 || handle >= MOST_AGENTS || targets.containsKey(handle)) {
+            throw broken("a target's handle is used twice, or is beyond the limit");
+        }
+        String agent = name.isEmpty() ? "" : mesh.local(name);
+        Target target = new Target(agent == null ? "?" : agent);
+        targets.put(handle, target);
+        target.isOpen = name.isEmpty() || agent != null && mesh.isPresent(agent);
+        if (target.isOpen) {
+            target.limit = CREDIT;
+            proveTarget(handle, target);
+            send(Frame.ACCEPT, new Frame.Body().u32(handle).number(8, target.limit));
+        } else {
+            send(Frame.LEAVING, new Frame.Body().u32(handle).number(1, NOT_HERE));
+        }
+    }
+
+    /** An agent here is gone. */
+    void left(String agent) {
+        targets.forEach((handle, target) -> {
+            if (target.isOpen && target.agent.equals(agent)) {
+                target.isOpen = false;
+                send(Frame.LEAVING, new Frame.Body().u32(handle).number(1, NOT_HERE));
+            }
+        });
+    }
+
+    /** The target of a message of this length, which counts against its credit. */
+    private Target target(int handle, int length) {
+        Target target = targets.get(handle);
+        if (target == null) {
+            throw broken("a message to a target that was not opened");
+        }
+        if (target.received >= target.limit && target.isOpen) {
+            throw broken("more is sent to a target than it allowed");
+        }
+        target.received += Letter.cost(length);
+        return target;
+    }
+
+    private void begin(int sender, int handle, int total, byte[] piece) {
+        long partial = targets.values().stream().filter(target -> target.partial != null).count();
+        if (total > Mesh.LARGEST_MESSAGE || piece.length >= total || partial >= MOST_PARTIAL) {
+            throw broken("a long message of a length that is not allowed, or too many of them");
+        }
+        Target target = target(handle, total);
+        if (target.partial != null) {
+            throw broken("a long message within another one");
+        }
+        target.sender = sender;
+        target.total = total;
+        target.partial = new Frame.Body().bytes(piece);
+    }
+
+    private void goOn(int handle, byte[] piece) {
+        Target target = targets.get(handle);
+        if (target == null || target.partial == null || piece.length == 0) {
+            throw broken("a piece of no message");
+        }
+        int length = target.partial.bytes(piece).length();
+        if (length > target.total) {
+            throw broken("more pieces than the message has");
+        }
+        if (length == target.total) {
+            byte[] payload = target.partial.done();
+            target.partial = null;
+            deliver(handle, target, target.sender, payload);
+        }
+    }
+
+    /** The checks, then the agent. */
+    private void deliver(int handle, Target target, int senderHandle, byte[] payload) {
+        if (!target.isOpen) {
+            giveBack(handle, senderHandle, NOT_HERE, payload);
+            return;
+        }
+        if (target.agent.isEmpty()) {
+            for (byte[] frame : exchange.take(payload)) {
+                sendToProcess(frame);
+            }
+            widen(handle, target);
+            return;
+        }
+        Sender sender = senders.get(senderHandle);
+        String refused = null;
+        try {
+            if (sender == null || sender.peer() == null) {
+                refused = "not-proved";
+            } else if (!mesh.permits(sender.peer().identity().name(), target.agent)) {
+                refused = "not-permitted";
+            } else {
+                mesh.trust.check(sender.peer());
+                String proved = sender.peer().identity().name() + "@" + mesh.trust.platform();
+                if (!mesh.agents.deliver(target.agent, proved, payload)) {
+                    giveBack(handle, senderHandle, NOT_HERE, payload);
+                }
+            }
+        } catch (CertificateException denied) {
+            refused = "revoked";
+        } catch (Mesh.ForgedSender forged) {
+            Mesh.LOG.log(Level.WARNING, "a message is refused: {0}", forged.getMessage());
+            refused = "forged-sender";
+        } catch (BitEfficient.Malformed malformed) {
+            Mesh.LOG.log(Level.WARNING, "a message is refused: {0}", malformed.getMessage());
+            refused = "malformed";
+        }
+        if (refused != null) {
+            giveBack(handle, senderHandle, FIRST_REFUSAL + REFUSALS.indexOf(refused), payload);
+        }
+        widen(handle, target);
+    }
+
+    private void giveBack(int handle, int sender, int why, byte[] payload) {
+        int at = 0;
+        do {
+            int end = Math.min(payload.length, at + Frame.LONGEST_PIECE);
+            boolean hasMore = end < payload.length;
+            send(Frame.RETURNED, hasMore ? 1 : 0, new Frame.Body().u32(handle).u32(sender).number(1, why)
+                    .bytes(Arrays.copyOfRange(payload, at, end)), null);
+            at = end;
+        } while (at < payload.length);
+    }
+
+    /** Gives a target more credit, once its agent has taken what came. */
+    private void widen(int handle, Target target) {
+        if (targets.get(handle) != target || !target.isOpen || target.limit - target.received > CREDIT / 2) {
+            return;
+        }
+        if (!target.agent.isEmpty() && !mesh.agents.hasRoom(target.agent)) {
+            mesh.later(() -> {
+                synchronized (mesh) {
+                    widen(handle, target);
+                }
+            }, PAUSE);
+            return;
+        }
+        target.limit = target.received + CREDIT;
+        send(Frame.CREDIT, new Frame.Body().u32(handle).number(8, target.limit));
+    }
+
+    /** Sends a frame to the bus of the other process. */
+    private void sendToProcess(byte[] frame) {
+        Route bus = null;
+        for (Route route : routes) {
+            if (route != null && route.receiver.isEmpty()) {
+                bus = route;
+            }
+        }
+        if (bus == null) {
+            bus = new Route("");
+            mesh.open(bus, this);
+        }
+        bus.add(new Letter(null, "", frame));
+        mesh.pump(bus);
+    }
+
+    // ---- trust ----
+
+    /** Checks all that was proved, after a change of the deny lists. */
+    void check() throws CertificateException {
+        if (connection != null) {
+            mesh.trust.check(connection.peer());
+        }
+        for (Map.Entry<Integer, Sender> entry : List.copyOf(senders.entrySet())) {
+            try {
+                if (entry.getValue().peer() != null) {
+                    mesh.trust.check(entry.getValue().peer());
+                }
+            } catch (CertificateException over) {
+                refuse(entry.getKey(), over.getMessage());
+            }
+        }
+        for (Route route : new ArrayList<>(routes)) {
+            try {
+                if (route != null && route.proved != null) {
+                    mesh.trust.check(route.proved);
+                }
+            } catch (CertificateException over) {
+                left(route, NOT_HERE);
+            }
+        }
+    }
+}

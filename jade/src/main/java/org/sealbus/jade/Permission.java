@@ -1,0 +1,46 @@
+package org.sealbus.jade;
+
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/** The platform's rules for messages between its agents. The first rule that matches decides; else a message may be sent. */
+final class Permission {
+    /** The platform's own agents. A rule means them only if it names them. */
+    private static final Set<String> SERVICES = Set.of("master", "ca", "ams", "df", "operator");
+
+    private final String platform;
+    private final Map<?, ?> groups;
+    private final List<?> rules;
+
+    /** Rules as the node tells them. */
+    Permission(String platform, Object rules) {
+        this.platform = platform;
+        Object policy = Json.member(rules, "permission");
+        groups = policy != null && Json.member(policy, "groups") instanceof Map<?, ?> found ? found : Map.of();
+        this.rules = policy != null && Json.member(policy, "rule") instanceof List<?> found ? found : List.of();
+    }
+
+    /** Whether an agent may write to another one, by their local names. */
+    boolean permits(String sender, String receiver) {
+        for (Object rule : rules) {
+            Object allow = Json.member(rule, "allow");
+            Object messages = allow == null ? Json.member(rule, "deny") : allow;
+            if (names(Json.list(messages, "from"), sender) && names(Json.list(messages, "to"), receiver)) {
+                return allow != null;
+            }
+        }
+        return true;
+    }
+
+    private boolean names(List<?> entries, String agent) {
+        return entries.stream().map(String.class::cast).anyMatch(entry -> entry.equals("*") && !SERVICES.contains(agent)
+                || isAgent(entry, agent)
+                || groups.get(entry) instanceof List<?> members
+                        && members.stream().anyMatch(member -> isAgent((String) member, agent)));
+    }
+
+    private boolean isAgent(String entry, String agent) {
+        return entry.equals(agent) || entry.equals(agent + "@" + platform);
+    }
+}

@@ -1,0 +1,263 @@
+package org.sealbus.jade;
+
+import jade.core.AID;
+import jade.core.Agent;
+import jade.core.AgentContainer;
+import jade.core.BaseService;
+import jade.core.Filter;
+import jade.core.Profile;
+import jade.core.ProfileException;
+import jade.core.VerticalCommand;
+import jade.core.management.AgentManagementSlice;
+import jade.core.messaging.GenericMessage;
+import jade.core.messaging.MessagingSlice;
+import jade.core.mobility.AgentMobilityHelper;
+import jade.domain.FIPANames;
+import jade.lang.acl.ACLMessage;
+import java.io.IOException;
+import java.security.GeneralSecurityException;
+import java.util.Set;
+import java.util.logging.Level;
+import java.util.logging.Logger;
+
+/**
+ * Agents of JADE as agents of the Sealbus platform: each one that the container's ticket names has a key and a certificate of its
+ * own, and writes to agents of Sealbus, and they to it, directly. {@link SealbusICP} starts this service when the ticket names
+ * agents beside the container.
+ *
+ * <p>An agent {@code greeter@jade} of JADE is {@code greeter@factory} on the Sealbus platform {@code factory}. An agent of
+ * Sealbus is {@code seller@factory} on both.
+ */
+public final class SealbusService extends BaseService implements Mesh.Agents {
+    /** The parameter that tells an agent of JADE how the sender of a message is known: {@link #PROVED} or {@link #FOREIGN}. */
+    public static final String PROVENANCE = "X-Sealbus-provenance";
+    /** The sender has proved itself by its certificate. */
+    public static final String PROVED = "proved";
+    /** The sender is of another platform, and came through this platform's gateway. Its name is only claimed. */
+    public static final String FOREIGN = "foreign";
+
+    private static final Logger LOG = Logger.getLogger("org.sealbus.jade");
+    private static final String GATEWAY = "gateway";
+    private static final String AMS = "ams";
+    /** Messages that an agent may leave unread before its senders wait. */
+    private static final int MOST_UNREAD = 1000;
+
+    private AgentContainer container;
+    private Membership membership;
+    /** The agents of JADE that have a name on the Sealbus platform. */
+    private Set<String> names;
+    private String platform;
+    private String jade;
+    private Mesh mesh;
+
+    /** Made by JADE. */
+    public SealbusService() {}
+
+    @Override
+    public String getName() {
+        return "org.sealbus.jade.Sealbus";
+    }
+
+    @Override
+    public void init(AgentContainer container, Profile profile) throws ProfileException {
+        super.init(container, profile);
+        SealbusICP icp = SealbusICP.of(profile);
+        if (icp == null) {
+            throw new ProfileException("agents of JADE are agents of Sealbus only with -icps " + SealbusICP.class.getName());
+        }
+        this.container = container;
+        membership = icp.membership();
+        names = Set.copyOf(membership.agents().subList(1, membership.agents().size()));
+        platform = membership.trust().platform();
+        try {
+            mesh = new Mesh(membership, this);
+        } catch (IOException | GeneralSecurityException failed) {
+            throw new ProfileException("the agents of this container cannot join Sealbus: " + failed.getMessage(), failed);
+        }
+        icp.carries(mesh);
+    }
+
+    @Override
+    public void boot(Profile profile) {
+        jade = container.getPlatformID();
+        if (jade.equals(platform)) {
+            LOG.log(Level.SEVERE, "JADE''s platform has the name of the Sealbus platform, {0}: give it another one (-platform-id)",
+                    platform);
+        }
+    }
+
+    @Override
+    public Filter getCommandFilter(boolean direction) {
+        return direction == Filter.OUTGOING ? new Outgoing() : null;
+    }
+
+    /** Sees what agents of this container send, and that they begin, end and move away. */
+    private final class Outgoing extends Filter {
+        Outgoing() {
+            setPreferredPosition(FIRST);
+        }
+
+        @Override
+        protected boolean accept(VerticalCommand command) {
+            if (command.getName().equals(MessagingSlice.SEND_MESSAGE)) {
+                AID receiver = (AID) command.getParam(2);
+                if (platform.equals(receiver.getHap())) {
+                    send((AID) command.getParam(0), ((GenericMessage) command.getParam(1)).getACLMessage(), receiver);
+                    return false;
+                }
+            } else if (command.getName().equals(AgentManagementSlice.INFORM_KILLED)) {
+                ended(((AID) command.getParam(0)).getLocalName());
+            }
+            return true;
+        }
+
+        @Override
+        protected void postProcess(VerticalCommand command) {
+            boolean isBirth = command.getName().equals(AgentManagementSlice.INFORM_CREATED);
+            if (isBirth && !(command.getReturnValue() instanceof Throwable)) {
+                began(((AID) command.getParam(0)).getLocalName());
+            } else if (command.getName().equals(AgentMobilityHelper.INFORM_MOVED)) {
+                AID agent = (AID) command.getParam(0);
+                if (!container.isLocalAgent(agent)) {
+                    ended(agent.getLocalName());
+                }
+            }
+        }
+    }
+
+    private void began(String agent) {
+        if (!names.contains(agent)) {
+            return;
+        }
+        try {
+            membership.certify(agent);
+            mesh.arrived(agent);
+            membership.reportActive(agent);
+            LOG.log(Level.INFO, "{0} is {0}@{1}", new Object[] {agent, platform});
+        } catch (IOException | GeneralSecurityException refused) {
+            LOG.log(Level.WARNING, agent + " gets no certificate: " + refused.getMessage(), refused);
+        }
+    }
+
+    private void ended(String agent) {
+        if (mesh.isPresent(agent)) {
+            mesh.left(agent);
+            try {
+                membership.reportEnded(agent);
+            } catch (IOException unheard) {
+                LOG.log(Level.FINE, "the node did not hear that " + agent + " has ended", unheard);
+            }
+        }
+    }
+
+    /** The name that an agent of JADE has on the Sealbus platform. */
+    private String outside(String name) {
+        int at = name.lastIndexOf('@');
+        boolean isOurs = at > 0 && name.substring(at + 1).equals(jade) && names.contains(name.substring(0, at));
+        return isOurs ? name.substring(0, at + 1) + platform : name;
+    }
+
+    /** The name that an agent of the Sealbus platform has in JADE. */
+    private String inside(String name) {
+        String local = mesh.local(name);
+        return local != null && names.contains(local) ? local + "@" + jade : name;
+    }
+
+    /** Sends a message of an agent here. {@code sender} is the agent that sends it, whatever the message says. */
+    private void send(AID sender, ACLMessage message, AID receiver) {
+        String why;
+        try {
+            String claimed = message.getSender() == null ? "nobody" : message.getSender().getName();
+            if (!claimed.equals(sender.getName())) {
+                why = sender.getName() + " wrote under the name of " + claimed;
+                LOG.log(Level.WARNING, "a message is refused: {0}", why);
+            } else if (!mesh.isPresent(sender.getLocalName())) {
+                why = sender.getName() + " has no name on the Sealbus platform " + platform
+                        + ": the ticket of its container must name it";
+            } else {
+                Letter letter = new Letter(sender.getLocalName(), receiver.getName(),
+                        BitEfficient.write(message, this::outside));
+                if (mesh.isPresent(mesh.local(receiver.getName()))) {
+                    deliver(mesh.local(receiver.getName()), outside(sender.getName()), letter.payload());
+                } else {
+                    mesh.send(letter);
+                }
+                return;
+            }
+        } catch (IOException | IllegalArgumentException | BitEfficient.Malformed | Mesh.ForgedSender refused) {
+            why = refused.getMessage();
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+            why = sender.getName() + " was interrupted";
+        }
+        failed(sender, message, receiver.getName(), why);
+    }
+
+    /** Tells an agent here that its message did not arrive. */
+    private void failed(AID sender, ACLMessage message, String receiver, String why) {
+        if (message.getPerformative() == ACLMessage.FAILURE) {
+            return;
+        }
+        ACLMessage failure = message.createReply();
+        failure.clearAllReceiver();
+        failure.addReceiver(sender);
+        failure.setSender(container.getAMS());
+        failure.setPerformative(ACLMessage.FAILURE);
+        failure.setLanguage(FIPANames.ContentLanguage.FIPA_SL);
+        failure.setOntology("FIPA-Agent-Management");
+        failure.setContent("((action " + sender + " (ACLMessage)) (internal-error \""
+                + (receiver + ": " + why).replace("\"", "\\\"") + "\"))");
+        container.postMessageToLocalAgent(failure, sender);
+    }
+
+    @Override
+    public boolean deliver(String agent, String sender, byte[] bytes) throws BitEfficient.Malformed, Mesh.ForgedSender {
+        ACLMessage message = BitEfficient.read(bytes, this::inside);
+        String claimed = message.getSender() == null ? "" : message.getSender().getName();
+        String provenance = PROVED;
+        if (!claimed.equals(inside(sender))) {
+            boolean isRelayed = sender.equals(GATEWAY + "@" + platform)
+                    && (mesh.local(claimed) == null || claimed.equals(AMS + "@" + platform));
+            if (!isRelayed) {
+                throw new Mesh.ForgedSender(sender + " wrote under the name of " + claimed);
+            }
+            provenance = FOREIGN;
+        }
+        // A sender cannot write this parameter itself.
+        message.clearUserDefinedParameter(PROVENANCE);
+        message.addUserDefinedParameter(PROVENANCE, provenance);
+        return container.postMessageToLocalAgent(message, new AID(agent + "@" + jade, AID.ISGUID));
+    }
+
+    @Override
+    public boolean hasRoom(String agent) {
+        AID name = new AID(agent + "@" + jade, AID.ISGUID);
+        Agent local = container.acquireLocalAgent(name);
+        if (local == null) {
+            return true;
+        }
+        try {
+            return local.getCurQueueSize() < MOST_UNREAD;
+        } finally {
+            container.releaseLocalAgent(name);
+        }
+    }
+
+    @Override
+    public void undelivered(Letter letter, String why) {
+        try {
+            AID sender = new AID(letter.sender() + "@" + jade, AID.ISGUID);
+            failed(sender, BitEfficient.read(letter.payload(), this::inside), letter.receiver(), why);
+        } catch (BitEfficient.Malformed impossible) {
+            LOG.log(Level.WARNING, "a message came back that cannot be read", impossible);
+        }
+    }
+
+    @Override
+    public void shutdown() {
+        if (mesh != null) {
+            mesh.close();
+        }
+        super.shutdown();
+    }
+}

@@ -1,0 +1,273 @@
+package org.sealbus.jade;
+
+import java.nio.BufferUnderflowException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
+import java.security.Signature;
+import java.security.cert.CertPathValidator;
+import java.security.cert.CertificateException;
+import java.security.cert.CertificateFactory;
+import java.security.cert.PKIXParameters;
+import java.security.cert.TrustAnchor;
+import java.security.cert.X509Certificate;
+import java.time.Instant;
+import java.util.Arrays;
+import java.util.Date;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
+
+/** What this container believes: the platform's roots, and the deny lists in force. */
+final class Trust {
+    /** How far the clocks of two machines may be apart, in seconds. */
+    private static final long CLOCK_SKEW = 10;
+    private static final byte[] DENY_LIST = "sealbus deny list v2\0".getBytes(StandardCharsets.US_ASCII);
+    private static final int MAX_CHAIN = 4;
+    private static final int REASONS = 6;
+    private static final String CLIENT = "1.3.6.1.5.5.7.3.2";
+    private static final String SERVER = "1.3.6.1.5.5.7.3.1";
+
+    private final String platform;
+    private final List<X509Certificate> roots;
+    private final Map<Identity, DenyList> denyLists = new ConcurrentHashMap<>();
+
+    Trust(String platform, List<X509Certificate> roots) {
+        this.platform = platform;
+        this.roots = List.copyOf(roots);
+    }
+
+    /**
+     * A verified certificate.
+     *
+     * @param identity  whom it speaks for
+     * @param serial    its serial number, 32 hexadecimal digits
+     * @param issuers   the serial numbers of the certificates above it, without the root
+     * @param notBefore the first second at which it and those above it are valid
+     * @param start     the first second of the certificate itself
+     * @param notAfter  the last second at which it and those above it are valid
+     */
+    record Peer(Identity identity, String serial, List<String> issuers, long notBefore, long start, long notAfter) {}
+
+    /** Changes do not fit the deny list held here: the whole list is needed. */
+    static final class NeedsWholeList extends GeneralSecurityException {
+        NeedsWholeList(String why) {
+            super(why);
+        }
+    }
+
+    String platform() {
+        return platform;
+    }
+
+    /** Verifies a chain: signatures up to a root, dates, deny lists and platform. */
+    Peer verify(List<X509Certificate> chain) throws CertificateException {
+        if (chain.isEmpty() || chain.size() > MAX_CHAIN) {
+            throw new CertificateException("a chain of " + chain.size() + " certificates");
+        }
+        X509Certificate leaf = chain.get(0);
+        for (X509Certificate certificate : chain) {
+            Identity identity = Identity.of(certificate);
+            boolean isAuthority = identity.kind().equals("authority");
+            boolean isIssuer = certificate != leaf;
+            if (!identity.platform().equals(platform) || isAuthority != isIssuer) {
+                throw new CertificateException("a certificate of " + identity + " at the wrong place");
+            }
+            if (isIssuer != certificate.getBasicConstraints() >= 0) {
+                throw new CertificateException("the certificate of " + identity + " has another use");
+            }
+            if (!isEd25519(certificate)) {
+                throw new CertificateException("the key of " + identity + " is not an Ed25519 key");
+            }
+        }
+        List<String> usages = leaf.getExtendedKeyUsage();
+        if (usages == null || !usages.containsAll(List.of(CLIENT, SERVER))) {
+            throw new CertificateException("the certificate is not for both client and server");
+        }
+        long notBefore = chain.stream().mapToLong(Trust::start).max().orElseThrow();
+        long notAfter = chain.stream().mapToLong(Trust::end).min().orElseThrow();
+        // The library gets a time within the dates, so that it judges the signatures alone. The dates are checked below.
+        long inside = Math.min(Math.max(now(), notBefore), notAfter);
+        try {
+            Set<TrustAnchor> anchors = roots.stream().map(root -> new TrustAnchor(root, null)).collect(Collectors.toSet());
+            PKIXParameters parameters = new PKIXParameters(anchors);
+            parameters.setRevocationEnabled(false);
+            parameters.setDate(Date.from(Instant.ofEpochSecond(inside)));
+            var path = CertificateFactory.getInstance("X.509").generateCertPath(chain);
+            CertPathValidator.getInstance("PKIX").validate(path, parameters);
+        } catch (GeneralSecurityException refused) {
+            String why = "the certificate of " + Identity.of(leaf) + " is not of " + platform + ": ";
+            throw new CertificateException(why + refused.getMessage(), refused);
+        }
+        List<String> issuers = chain.stream().skip(1).map(Trust::serial).toList();
+        Peer peer = new Peer(Identity.of(leaf), serial(leaf), issuers, notBefore, start(leaf), notAfter);
+        check(peer);
+        return peer;
+    }
+
+    /** Checks that a certificate that was verified before still holds: dates and deny lists. */
+    void check(Peer peer) throws CertificateException {
+        long now = now();
+        if (now + CLOCK_SKEW < peer.notBefore() || now > peer.notAfter() + CLOCK_SKEW) {
+            throw new CertificateException("the certificate of " + peer.identity() + " is not valid now; the clock here says "
+                    + Instant.ofEpochSecond(now));
+        }
+        for (DenyList list : denyLists.values()) {
+            if (list.denies(peer.identity(), peer.serial(), peer.start()) || peer.issuers().stream().anyMatch(list::denies)) {
+                throw new CertificateException("the certificate of " + peer.identity() + " was revoked");
+            }
+        }
+    }
+
+    /**
+     * Puts a signed deny list, or signed changes to the one held, in force.
+     *
+     * @return whether it is newer than what was held
+     */
+    synchronized boolean obey(byte[] signed) throws GeneralSecurityException {
+        ByteBuffer in = ByteBuffer.wrap(signed);
+        try {
+            byte[] context = new byte[DENY_LIST.length];
+            in.get(context);
+            if (!Arrays.equals(context, DENY_LIST)) {
+                throw new GeneralSecurityException("not a deny list: it does not begin as one");
+            }
+            return obey(in);
+        } catch (BufferUnderflowException | IllegalArgumentException malformed) {
+            throw new GeneralSecurityException("not a deny list: it is malformed", malformed);
+        }
+    }
+
+    private boolean obey(ByteBuffer in) throws GeneralSecurityException {
+        X509Certificate authority = chain(in);
+        Identity name = Identity.of(authority);
+        long version = in.getLong();
+        long forgotten = in.getLong();
+        int serialCount = in.getInt();
+        int identityCount = in.getInt();
+        byte[] digest = new byte[32];
+        in.get(digest);
+        ByteBuffer head = in.duplicate().flip();
+        byte[] signature = new byte[64];
+        in.get(signature);
+        verifyAuthority(authority);
+        Signature verifier = Signature.getInstance("Ed25519");
+        verifier.initVerify(authority.getPublicKey());
+        verifier.update(head);
+        if (!verifier.verify(signature)) {
+            throw new GeneralSecurityException("the deny list of " + name + " is not signed by it");
+        }
+        DenyList held = denyLists.getOrDefault(name, DenyList.empty());
+        if (version <= held.version()) {
+            return false;
+        }
+        long since = in.getLong();
+        if (since > held.version()) {
+            throw new NeedsWholeList("changes since version " + since + " do not fit version " + held.version());
+        }
+        DenyList.Changes changes = (since == 0 ? DenyList.empty() : held).change();
+        for (int left = count(in); left > 0; left--) {
+            byte[] serial = new byte[16];
+            in.get(serial);
+            changes.put(HexFormat.of().formatHex(serial), entry(in, false));
+        }
+        for (int left = count(in); left > 0; left--) {
+            byte[] uri = new byte[Short.toUnsignedInt(in.getShort())];
+            in.get(uri);
+            changes.put(Identity.parse(new String(uri, StandardCharsets.UTF_8)), entry(in, true));
+        }
+        if (in.hasRemaining()) {
+            throw new GeneralSecurityException("not a deny list: other bytes follow it");
+        }
+        changes.forget(forgotten);
+        DenyList list = changes.made(version);
+        if (list.serialCount() != serialCount || list.identityCount() != identityCount
+                || !Arrays.equals(list.digest(), digest)) {
+            throw new NeedsWholeList("the entries are not those that " + name + " signed");
+        }
+        denyLists.put(name, list);
+        return true;
+    }
+
+    /** Reads a chain in its wire form, and returns the first certificate of it. */
+    private static X509Certificate chain(ByteBuffer in) throws GeneralSecurityException {
+        int count = in.get();
+        if (count < 1 || count > MAX_CHAIN) {
+            throw new GeneralSecurityException("a chain of " + count + " certificates");
+        }
+        X509Certificate first = null;
+        for (int i = 0; i < count; i++) {
+            byte[] der = new byte[Short.toUnsignedInt(in.getShort())];
+            in.get(der);
+            first = i == 0 ? Credential.certificate(der) : first;
+        }
+        return first;
+    }
+
+    private static int count(ByteBuffer in) throws GeneralSecurityException {
+        int count = in.getInt();
+        if (count < 0 || count > DenyList.MAX_ENTRIES) {
+            throw new GeneralSecurityException("not a deny list: it has too many entries");
+        }
+        return count;
+    }
+
+    private static DenyList.Entry entry(ByteBuffer in, boolean isIdentity) throws GeneralSecurityException {
+        int start = in.position();
+        long before = isIdentity ? in.getLong() : 0;
+        in.getLong();
+        if (in.get() >= REASONS) {
+            throw new GeneralSecurityException("not a deny list: it gives an unknown reason");
+        }
+        long forgetAfter = in.getLong();
+        byte[] encoded = new byte[in.position() - start];
+        in.get(start, encoded);
+        return new DenyList.Entry(before, forgetAfter, encoded);
+    }
+
+    private void verifyAuthority(X509Certificate authority) throws GeneralSecurityException {
+        Identity identity = Identity.of(authority);
+        if (!identity.kind().equals("authority") || !identity.platform().equals(platform) || authority.getBasicConstraints() < 0) {
+            throw new CertificateException(identity + " is not an authority of " + platform);
+        }
+        boolean signed = false;
+        for (X509Certificate root : roots) {
+            try {
+                authority.verify(root.getPublicKey());
+                signed = true;
+            } catch (GeneralSecurityException another) {
+                // Another root may have signed it.
+            }
+        }
+        if (!signed) {
+            throw new CertificateException("no root of " + platform + " has signed the certificate of " + identity);
+        }
+        check(new Peer(identity, serial(authority), List.of(), start(authority), start(authority), end(authority)));
+    }
+
+    private static boolean isEd25519(X509Certificate certificate) {
+        // SubjectPublicKeyInfo of an Ed25519 key (RFC 8410): a fixed prefix and 32 bytes.
+        byte[] key = certificate.getPublicKey().getEncoded();
+        byte[] prefix = {0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00};
+        return key.length == 44 && Arrays.equals(key, 0, prefix.length, prefix, 0, prefix.length);
+    }
+
+    private static String serial(X509Certificate certificate) {
+        return String.format("%032x", certificate.getSerialNumber());
+    }
+
+    private static long start(X509Certificate certificate) {
+        return certificate.getNotBefore().getTime() / 1000;
+    }
+
+    private static long end(X509Certificate certificate) {
+        return certificate.getNotAfter().getTime() / 1000;
+    }
+
+    private static long now() {
+        return System.currentTimeMillis() / 1000;
+    }
+}

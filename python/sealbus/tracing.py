@@ -1,0 +1,210 @@
+"""Traces by OpenTelemetry: a message carries the context of the span in which it was sent, and its handler goes on in it.
+
+A program is traced if it has set a tracer provider before its agents start, as ``opentelemetry-instrument`` does, or if
+``OTEL_EXPORTER_OTLP_ENDPOINT`` names a collector, as ``[telemetry] otlp`` in the manifest lets it. Otherwise nothing of
+OpenTelemetry is imported, and messages pass as if this module were not there.
+
+The context is that of W3C, in the user-defined parameters ``X-traceparent`` and ``X-tracestate``. It is the sender's word.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from sealbus._sealbus import AclMessage, AgentHandle, ChannelEvent, ChannelHandle, Message, Unsent
+from sealbus.errors import NegativeAnswer
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span
+
+log = logging.getLogger("sealbus")
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+"""The variables that name a collector."""
+
+LONGEST_STATE = 512
+"""A longer ``tracestate`` is left out. W3C wants no more to be passed on."""
+
+SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
+"""The version of the semantic conventions that the spans follow."""
+
+
+def context_of(message: Message) -> Context:
+    """The context in which a message was sent, for spans of a program's own about messages that it receives without a
+    handler."""
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier = {name[2:].lower(): str(value) for name, value in message.user_defined.items() if name[:2] in ("X-", "x-")}
+    return TraceContextTextMapPropagator().extract(carrier)
+
+
+class Tracing:
+    """The spans of one agent."""
+
+    def __init__(self, agent: str) -> None:
+        from opentelemetry import trace
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._agent = agent
+        self._trace = trace
+        self._tracer = trace.get_tracer("sealbus", schema_url=SCHEMA)
+        self._propagator = TraceContextTextMapPropagator()
+
+    def sending(self, message: AclMessage, operation: str = "send", channel: str | None = None) -> tuple[AclMessage, Span]:
+        """A message that carries the context of a new span, and the span. It ends when the message is accepted."""
+        to = channel or ", ".join(self._full(receiver.name) for receiver in message.receivers)
+        about = self._about(message, operation, "send", to)
+        span = self._tracer.start_span(f"{operation} {to}"[:128], kind=self._trace.SpanKind.PRODUCER, attributes=about)
+        carrier: dict[str, str] = {}
+        self._propagator.inject(carrier, self._trace.set_span_in_context(span))
+        if len(carrier.get("tracestate", "")) > LONGEST_STATE:
+            del carrier["tracestate"]
+        parameters = message.user_defined | {f"X-{name}": value for name, value in carrier.items()}
+        return message.replace(user_defined=parameters), span
+
+    async def handling(self, message: Message, method: Callable[[Message], Awaitable[None]]) -> None:
+        """Calls a handler in a span below that in which the message was sent."""
+        to = message.channel if isinstance(message, ChannelEvent) else self._agent
+        about = self._about(message, "process", "process", to)
+        about["sealbus.sender"] = message.sender.name if message.sender else ""
+        about["sealbus.provenance"] = message.provenance
+        with self._tracer.start_as_current_span(
+            f"process {to}"[:128],
+            context=context_of(message),
+            kind=self._trace.SpanKind.CONSUMER,
+            attributes=about,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                await method(message)
+            except NegativeAnswer as answer:
+                # The handler works as it should: this is what it has to say.
+                span.set_attribute("sealbus.answer", str(answer.performative))
+                raise
+            except Exception as raised:
+                span.record_exception(raised)
+                span.set_status(self._trace.StatusCode.ERROR, type(raised).__name__)
+                span.set_attribute("error.type", type(raised).__qualname__)
+                raise
+
+    def _full(self, name: str) -> str:
+        return name if "@" in name else f"{name}@{self._agent.partition('@')[2]}"
+
+    def _about(self, message: AclMessage, name: str, kind: str, to: str) -> dict[str, str]:
+        about = {
+            "messaging.system": "sealbus",
+            "messaging.operation.name": name,
+            "messaging.operation.type": kind,
+            "messaging.destination.name": to,
+            "messaging.client.id": self._agent,
+            "sealbus.acl.performative": str(message.performative),
+        }
+        if message.conversation_id is not None:
+            about["messaging.message.conversation_id"] = str(message.conversation_id)
+        if message.protocol is not None:
+            about["sealbus.acl.protocol"] = message.protocol
+        return about
+
+
+class TracedHandle:
+    """An agent's access to the bus, which traces what it sends."""
+
+    def __init__(self, handle: AgentHandle, tracing: Tracing) -> None:
+        self._handle = handle
+        self._tracing = tracing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handle, name)
+
+    def try_send(self, message: AclMessage) -> Unsent | None:
+        traced, span = self._tracing.sending(message)
+        with self._tracing._trace.use_span(span, end_on_exit=True):
+            return self._handle.try_send(traced)
+
+    def try_send_many(self, messages: list[AclMessage], first: int) -> tuple[int, Unsent | None]:
+        pairs = [self._tracing.sending(message) for message in messages[first:]]
+        sent, unsent = self._handle.try_send_many([message for message, _ in pairs], 0)
+        # Those that were not sent yet come again, with new spans. A span that never ends is never told.
+        for _, span in pairs[:sent]:
+            span.end()
+        return first + sent, unsent
+
+    def send_persistent(self, pump: Any, call: int, message: AclMessage, *options: Any) -> None:
+        traced, span = self._tracing.sending(message)
+        with self._tracing._trace.use_span(span, end_on_exit=True):
+            self._handle.send_persistent(pump, call, traced, *options)
+
+    def channel(self, address: str, qos: str) -> TracedChannel:
+        return TracedChannel(self._handle.channel(address, qos), self._tracing)
+
+
+class TracedChannel:
+    """A channel of one agent, which traces what is put on it."""
+
+    def __init__(self, handle: ChannelHandle, tracing: Tracing) -> None:
+        self._handle = handle
+        self._tracing = tracing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handle, name)
+
+    def try_publish(self, message: AclMessage, qos: str) -> tuple[int, int, tuple[str, int] | None, int] | None:
+        traced, span = self._tracing.sending(message, "publish", self._handle.path)
+        reach = self._handle.try_publish(traced, qos)
+        # What is not published at once is published once more, with a new span. A span that never ends is never told.
+        if reach is not None:
+            span.end()
+        return reach
+
+    def publish(self, pump: Any, call: int, message: AclMessage, qos: str) -> None:
+        traced, span = self._tracing.sending(message, "publish", self._handle.path)
+        with self._tracing._trace.use_span(span, end_on_exit=True):
+            self._handle.publish(pump, call, traced, qos)
+
+    def send(self, pump: Any, call: int, receiver: str, message: AclMessage, qos: str) -> None:
+        traced, span = self._tracing.sending(message, "send", self._handle.path)
+        with self._tracing._trace.use_span(span, end_on_exit=True):
+            self._handle.send(pump, call, receiver, traced, qos)
+
+    def request(self, pump: Any, call: int, message: AclMessage, *options: Any) -> None:
+        traced, span = self._tracing.sending(message, "request", self._handle.path)
+        with self._tracing._trace.use_span(span, end_on_exit=True):
+            self._handle.request(pump, call, traced, *options)
+
+
+def tracing_of(agent: str) -> Tracing | None:
+    """The spans of an agent, if its program is traced."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    exports = any(os.environ.get(name) for name in ENDPOINTS)
+    if not exports and "opentelemetry.trace" not in sys.modules:
+        return None
+    try:
+        from opentelemetry import trace
+
+        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            if not exports:
+                return None
+            _export()
+    except ImportError as missing:
+        log.warning("%s: no traces, although a collector is named: %s; pip install 'sealbus[otel]'", agent, missing)
+        return None
+    return Tracing(agent)
+
+
+def _export() -> None:
+    """Sends spans to the collector that the standard variables name. What waits is sent when the program ends."""
+    from opentelemetry import trace
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)

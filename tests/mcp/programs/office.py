@@ -1,0 +1,85 @@
+"""Agents with tools of every kind, for callers from outside. The first argument is the folder where they note what
+happened to them."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sealbus import AclMessage, Agent, ChannelEvent, Message, Performative, Progress, Refuse, on, on_event, run, tool
+
+NOTES = Path(sys.argv[1])
+
+
+@dataclass
+class Steps:
+    count: int
+    pause: float = 0.0
+
+
+class Clock(Agent):
+    async def setup(self) -> None:
+        await self.df.register(*self.tools())
+
+    @tool
+    async def slow(self, steps: Steps) -> AsyncIterator[str | Progress]:
+        """Counts, and says how far it is."""
+        (NOTES / "slow-begun").touch()
+        try:
+            for number in range(steps.count):
+                await asyncio.sleep(steps.pause)
+                yield Progress((number + 1) / steps.count, f"step {number + 1}")
+                yield str(number)
+        except (asyncio.CancelledError, GeneratorExit):
+            (NOTES / "slow-cancelled").touch()
+            raise
+
+    @tool
+    async def double(self, number: int) -> int:
+        """Doubles a number."""
+        return 2 * number
+
+    @tool
+    async def echo(self, text: str) -> str:
+        """Says the same."""
+        return text
+
+    @tool
+    async def refuse(self, text: str) -> str:
+        """Refuses \x1b[31m\u202eeverything."""
+        raise Refuse(f"not my job: {text}")
+
+
+class Secretary(Agent):
+    """Tells each request's sender its name, and answers informs by a message of its own."""
+
+    @on(Performative.REQUEST)
+    async def asked(self, message: Message) -> None:
+        await self.reply(message, Performative.INFORM, f"{message.sender_name} said {message.text}")
+
+    @on(Performative.INFORM)
+    async def told(self, message: Message) -> None:
+        thanks = AclMessage(Performative.INFORM, message.sender, content=f"thanks for {message.text}")
+        await self.send(thanks)
+
+
+class Vault(Agent):
+    async def setup(self) -> None:
+        await self.df.register(*self.tools())
+
+    @tool
+    async def open(self, code: str) -> str:
+        """Opens the vault."""
+        return "gold"
+
+
+class Herald(Agent):
+    """Repeats on one channel what it hears on another."""
+
+    @on_event("/orders")
+    async def ordered(self, event: ChannelEvent) -> None:
+        await self.publish("/news", f"{event.sender_name} ordered {event.text}")
+
+
+run(Clock("clock"), Secretary("secretary"), Vault("vault"), Herald("herald"))

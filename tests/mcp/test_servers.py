@@ -1,0 +1,104 @@
+"""A server of the official SDK is an agent: its tools are services, which callers reach like those of any agent."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mcp import Client, MCPError
+
+from conftest import PROGRAMS, Door
+from harness import DEADLINE, wait_for
+
+
+async def until(client: Client, tool: str, **arguments: object) -> Any:
+    """The result of a tool, once the platform has it, and it is no error."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        try:
+            result = await client.call_tool(tool, arguments)
+            if not result.is_error or time.monotonic() > end:
+                return result
+        except MCPError:
+            if time.monotonic() > end:
+                raise
+        await asyncio.sleep(0.1)
+
+
+async def test_tools_of_a_server_are_services(door: Door) -> None:
+    async with door.client() as client:
+        added = await until(client, "library__add", one=2, other=40)
+        assert added.structured_content == {"result": 42}
+        assert added.meta["sealbus/sender"] == "library@factory"
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert tools["library__add"].description.startswith("Adds two numbers.")
+        assert set(tools["library__add"].input_schema["properties"]) == {"one", "other"}
+        lent = await client.call_tool("library__lend", {"book": "Emma"})
+        assert lent.is_error and "Emma is out" in lent.content[0].text
+        wrong = await client.call_tool("library__add", {"one": "x", "other": 1})
+        assert wrong.is_error
+        # The ticket of the agent is not for the server; what the manifest gives is.
+        found = await client.call_tool("library__surroundings", {})
+        assert found.structured_content == {"result": ["COLOUR"]}
+
+
+async def test_progress_and_cancelling_reach_the_server(door: Door) -> None:
+    for note in ("read-begun", "read-cancelled"):
+        (door.notes / note).unlink(missing_ok=True)
+    heard: list[tuple[float, str | None]] = []
+
+    async def on_progress(done: float, total: float | None, text: str | None) -> None:
+        heard.append((done, text))
+
+    async with door.client() as client:
+        await until(client, "library__add", one=1, other=1)
+        read = await client.call_tool("library__read", {"pages": 2, "pause": 0.05}, progress_callback=on_progress)
+        assert read.structured_content == {"result": "the end"}
+        assert heard == [(0.5, "page 1"), (1.0, "page 2")]
+        (door.notes / "read-begun").unlink()
+        call = asyncio.create_task(client.call_tool("library__read", {"pages": 1_000_000, "pause": 0.01}))
+        await asyncio.to_thread(wait_for, (door.notes / "read-begun").exists, "the tool to begin")
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.to_thread(wait_for, (door.notes / "read-cancelled").exists, "the server's tool to be cancelled")
+
+
+async def test_a_server_that_ends_is_started_again(door: Door) -> None:
+    def pid() -> int | None:
+        found: int | None = door.factory.agents()["library"]["pid"]
+        return found
+
+    def is_another(before: int | None) -> Callable[[], bool]:
+        return lambda: pid() not in (None, before)
+
+    async with door.client() as client:
+        await until(client, "library__add", one=1, other=1)
+        before = pid()
+        assert (await client.call_tool("library__die", {})).is_error
+        await asyncio.to_thread(wait_for, is_another(before), "the agent to be started again", also=door.factory.logs)
+        added = await until(client, "library__add", one=1, other=2)
+        assert added.structured_content == {"result": 3}
+
+
+async def test_any_agent_asks_a_server(door: Door) -> None:
+    async with door.client() as client:
+        await until(client, "library__add", one=1, other=1)
+    ticket = door.factory.ask("ticket", "borrower")["ticket"]
+    program = (sys.executable, PROGRAMS / "borrower.py")
+    borrower = door.factory.program(*program, name="borrower", environment={"SEALBUS_TICKET": ticket})
+    assert await asyncio.to_thread(borrower.wait) == 0, borrower.output()
+    assert "inform {'result': 42}" in borrower.output()
+
+
+async def test_a_server_at_an_address_is_an_agent_too(door: Door) -> None:
+    # The gateway itself is such a server, and its tools become those of another agent.
+    ticket = door.factory.ask("ticket", "mirror")["ticket"]
+    environment = {"SEALBUS_TICKET": ticket, "SEALBUS_MCP_KEY": door.keys["auditor"]}
+    door.factory.program(sys.executable, "-m", "sealbus.mcp", door.url, name="mirror", environment=environment)
+    async with door.client() as client:
+        asked = await until(client, "mirror__request_agent", to="secretary", content="good day")
+        assert asked.structured_content["content"] == "auditor@factory said good day"
+        assert asked.meta["sealbus/sender"] == "mirror@factory"
