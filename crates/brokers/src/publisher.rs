@@ -107,8 +107,7 @@ pub(crate) fn publish<L: Sends>(link: &L) {
     };
     publish_some(open, link);
     let unconfirmed = wire.unconfirmed.lock();
-    // A sender that may soon have to wait for room needs the answers.
-    if !open.is_watched || unconfirmed.is_half_full() || unconfirmed.is_waiting() {
+    if !open.is_watched || unconfirmed.needs_answers() || unconfirmed.is_waiting() {
         open.is_watched = true;
         wire.news.notify_one();
     }
@@ -178,8 +177,7 @@ async fn serve<L: Sends>(link: &L, sending: Box<dyn Sending>) -> Result<(), Brok
             tokio::task::yield_now().await;
             continue;
         }
-        // Senders that wait for room, or for the end, need the answers.
-        let is_urgent = link.wire().has_left() || link.wire().unconfirmed.lock().is_half_full();
+        let is_urgent = link.wire().has_left() || link.wire().unconfirmed.lock().needs_answers();
         let collect_at = publisher.collect_at.filter(|_| !is_urgent);
         tokio::select! {
             answer = publisher.next_answer(), if collect_at.is_none() => publisher.answered(answer?),

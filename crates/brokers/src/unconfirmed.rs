@@ -1,6 +1,10 @@
 //! Messages that one agent or one process has sent and the broker has not confirmed yet. No I/O.
+//!
+//! The first message to a receiver goes alone: the next ones follow when the broker has it. A receiver that has heard
+//! nothing of a sender takes whatever comes first as the beginning, and the broker may refuse one message and take the
+//! next.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -64,6 +68,8 @@ struct Line<T> {
     returned: Option<BTreeMap<u64, (T, Bytes)>>,
     /// The order of the message accepted last.
     used: u64,
+    /// Whether the broker has had a message, so that its receiver knows where the numbers begin.
+    has_begun: bool,
 }
 
 impl<T> Line<T> {
@@ -75,6 +81,7 @@ impl<T> Line<T> {
             open: BTreeSet::new(),
             returned: None,
             used: 0,
+            has_begun: false,
         }
     }
 
@@ -109,6 +116,8 @@ pub(crate) struct Unconfirmed<T> {
     next_order: u64,
     /// To be published, by the order of acceptance.
     waiting: BTreeMap<u64, Accepted<T>>,
+    /// To be published once the broker has the first message to their receiver.
+    held: BTreeMap<u64, Accepted<T>>,
     /// Published on the present connection.
     published: BTreeMap<u64, Accepted<T>>,
     lines: HashMap<Arc<str>, Line<T>>,
@@ -124,6 +133,7 @@ impl<T: Clone> Unconfirmed<T> {
             room,
             next_order: 0,
             waiting: BTreeMap::new(),
+            held: BTreeMap::new(),
             published: BTreeMap::new(),
             lines: HashMap::new(),
             floor: 0,
@@ -133,7 +143,12 @@ impl<T: Clone> Unconfirmed<T> {
 
     /// Whether nothing waits for the broker.
     pub(crate) fn is_settled(&self) -> bool {
-        self.waiting.is_empty() && self.published.is_empty()
+        self.count() == 0
+    }
+
+    /// Messages that are not settled.
+    fn count(&self) -> usize {
+        self.waiting.len() + self.held.len() + self.published.len()
     }
 
     /// Whether something can be published.
@@ -146,13 +161,15 @@ impl<T: Clone> Unconfirmed<T> {
     }
 
     fn fits(&self, room: Room) -> bool {
-        self.waiting.len() + self.published.len() < room.messages && self.bytes < room.bytes
+        self.count() < room.messages && self.bytes < room.bytes
     }
 
-    /// Whether half of the room is taken, so that senders may soon have to wait.
-    pub(crate) fn is_half_full(&self) -> bool {
-        let messages = self.waiting.len() + self.published.len();
-        2 * messages >= self.room.messages || 2 * self.bytes >= self.room.bytes
+    /// Whether something waits for the broker's answers: messages behind a first one, or senders, soon, since half of
+    /// the room is taken.
+    pub(crate) fn needs_answers(&self) -> bool {
+        !self.held.is_empty()
+            || 2 * self.count() >= self.room.messages
+            || 2 * self.bytes >= self.room.bytes
     }
 
     /// Checks that a message to `receiver` would be accepted.
@@ -196,6 +213,7 @@ impl<T: Clone> Unconfirmed<T> {
         let floor = self.floor;
         let line = self.lines.entry(receiver.clone());
         let line = line.or_insert_with(|| Line::above(floor));
+        let follows = !line.has_begun && !line.open.is_empty();
         line.used = self.next_order;
         line.last += 1;
         line.open.insert(line.last);
@@ -208,7 +226,12 @@ impl<T: Clone> Unconfirmed<T> {
             since: now,
             refusals: 0,
         };
-        self.waiting.insert(self.next_order, accepted);
+        let queue = if follows {
+            &mut self.held
+        } else {
+            &mut self.waiting
+        };
+        queue.insert(self.next_order, accepted);
         self.next_order += 1;
     }
 
@@ -268,6 +291,13 @@ impl<T: Clone> Unconfirmed<T> {
     pub(crate) fn confirmed(&mut self, order: u64) -> Option<Outcome<T>> {
         let accepted = self.published.remove(&order)?;
         self.bytes -= accepted.payload.len();
+        if let Some(line) = self.lines.get_mut(&accepted.receiver)
+            && !line.has_begun
+        {
+            line.has_begun = true;
+            let freed = |_: &u64, held: &mut Accepted<T>| held.receiver == accepted.receiver;
+            self.waiting.extend(self.held.extract_if(.., freed));
+        }
         self.settle(&accepted.receiver, accepted.number)
     }
 
@@ -292,22 +322,17 @@ impl<T: Clone> Unconfirmed<T> {
         self.bytes -= accepted.payload.len();
         let line = self.lines.get_mut(&accepted.receiver)?;
         line.given_up = line.given_up.max(accepted.number);
+        line.has_begun = false;
         let returned = line.returned.get_or_insert_default();
         returned.insert(accepted.number, (accepted.note, accepted.payload));
         // Waiting messages would come back as well.
-        let ahead: Vec<_> = self
-            .waiting
-            .iter()
-            .filter(|(_, waiting)| waiting.receiver == accepted.receiver)
-            .map(|(order, _)| *order)
-            .collect();
-        for order in ahead {
-            if let Some(waiting) = self.waiting.remove(&order) {
-                self.bytes -= waiting.payload.len();
-                line.open.remove(&waiting.number);
-                line.given_up = line.given_up.max(waiting.number);
-                returned.insert(waiting.number, (waiting.note, waiting.payload));
-            }
+        let same = |_: &u64, waiting: &mut Accepted<T>| waiting.receiver == accepted.receiver;
+        let ahead = self.waiting.extract_if(.., same);
+        for (_, waiting) in ahead.chain(self.held.extract_if(.., same)) {
+            self.bytes -= waiting.payload.len();
+            line.open.remove(&waiting.number);
+            line.given_up = line.given_up.max(waiting.number);
+            returned.insert(waiting.number, (waiting.note, waiting.payload));
         }
         self.settle(&accepted.receiver, accepted.number)
     }
@@ -349,17 +374,12 @@ impl<T: Clone> Unconfirmed<T> {
         now: Instant,
         why: &UndeliverableReason,
     ) -> Vec<Outcome<T>> {
-        let too_old: Vec<_> = self
-            .waiting
-            .iter()
-            .filter(|(_, accepted)| now.duration_since(accepted.since) >= patience)
-            .map(|(order, _)| *order)
-            .collect();
+        let is_old =
+            |_: &u64, accepted: &mut Accepted<T>| now.duration_since(accepted.since) >= patience;
+        let mut too_old: BTreeMap<_, _> = self.waiting.extract_if(.., is_old).collect();
+        too_old.extend(self.held.extract_if(.., is_old));
         let mut outcomes = Vec::new();
-        for order in too_old {
-            let Some(accepted) = self.waiting.remove(&order) else {
-                continue;
-            };
+        for accepted in too_old.into_values() {
             self.bytes -= accepted.payload.len();
             if let Some(line) = self.lines.get_mut(&accepted.receiver) {
                 line.given_up = line.given_up.max(accepted.number);
@@ -372,7 +392,18 @@ impl<T: Clone> Unconfirmed<T> {
                 reason: why.clone(),
             });
         }
+        if !self.held.is_empty() {
+            self.begin_anew();
+        }
         outcomes
+    }
+
+    /// Where a first message was given up, the next one is the first.
+    fn begin_anew(&mut self) {
+        let under_way = self.waiting.values().chain(self.published.values());
+        let mut begun: HashSet<_> = under_way.map(|first| first.receiver.clone()).collect();
+        let is_first = |_: &u64, held: &mut Accepted<T>| begun.insert(held.receiver.clone());
+        self.waiting.extend(self.held.extract_if(.., is_first));
     }
 }
 

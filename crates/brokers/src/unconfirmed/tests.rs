@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use sealbus_bus::{Rejected, UndeliverableReason};
 
-use super::{Outcome, REFUSALS, Room, Unconfirmed};
+use super::{Outcome, Publication, REFUSALS, Room, Unconfirmed};
 use crate::incoming::Incoming;
 
 const ROOM: Room = Room {
@@ -19,21 +19,25 @@ fn unconfirmed() -> (Unconfirmed<()>, Arc<str>) {
     (Unconfirmed::new(1, ROOM), "b@f".into())
 }
 
+fn accept(unconfirmed: &mut Unconfirmed<()>, receiver: &Arc<str>, count: u8) {
+    for byte in 0..count {
+        let payload = Bytes::copy_from_slice(&[byte]);
+        unconfirmed.accept(receiver, payload, (), Instant::now());
+    }
+}
+
 #[test]
 fn what_was_not_confirmed_is_published_again_under_the_same_number() {
     let (mut unconfirmed, receiver) = unconfirmed();
-    for byte in 0..3u8 {
-        unconfirmed.accept(
-            &receiver,
-            Bytes::copy_from_slice(&[byte]),
-            (),
-            Instant::now(),
-        );
-    }
+    accept(&mut unconfirmed, &receiver, 3);
     let first = unconfirmed.publish().unwrap();
+    assert!(
+        unconfirmed.publish().is_none(),
+        "the first message goes alone"
+    );
+    assert!(unconfirmed.confirmed(first.order).is_none());
     let second = unconfirmed.publish().unwrap();
     assert_eq!((second.stamp.number, second.stamp.base), (2, 1));
-    assert!(unconfirmed.confirmed(first.order).is_none());
     unconfirmed.disconnected();
     let again = unconfirmed.publish().unwrap();
     assert_eq!((again.stamp.number, again.stamp.base), (2, 1));
@@ -92,14 +96,9 @@ fn receivers_that_confirmed_everything_are_forgotten_and_their_numbers_are_not_g
 #[test]
 fn all_that_came_back_goes_back_in_order() {
     let (mut unconfirmed, receiver) = unconfirmed();
-    for byte in 0..4u8 {
-        unconfirmed.accept(
-            &receiver,
-            Bytes::copy_from_slice(&[byte]),
-            (),
-            Instant::now(),
-        );
-    }
+    accept(&mut unconfirmed, &receiver, 5);
+    let first = unconfirmed.publish().unwrap();
+    assert!(unconfirmed.confirmed(first.order).is_none());
     let published: Vec<_> = (0..3).map(|_| unconfirmed.publish().unwrap()).collect();
     assert!(unconfirmed.unroutable(published[1].order).is_none());
     assert!(matches!(unconfirmed.check("b@f"), Err(Rejected::Moving)));
@@ -109,11 +108,32 @@ fn all_that_came_back_goes_back_in_order() {
         panic!("nothing came back");
     };
     let bytes: Vec<_> = messages.iter().map(|(_, payload)| payload[0]).collect();
-    assert_eq!(bytes, [0, 1, 2, 3]);
+    assert_eq!(bytes, [1, 2, 3, 4]);
     assert!(matches!(unconfirmed.check("b@f"), Err(Rejected::Moving)));
     unconfirmed.settled("b@f");
     assert!(unconfirmed.check("b@f").is_ok());
     assert!(unconfirmed.is_settled());
+}
+
+#[test]
+fn what_follows_a_first_message_that_was_given_up_begins_anew() {
+    let (mut unconfirmed, receiver) = unconfirmed();
+    let start = Instant::now();
+    let patience = Duration::from_secs(10);
+    unconfirmed.accept(&receiver, Bytes::from_static(b"x"), (), start);
+    for _ in 0..2 {
+        unconfirmed.accept(&receiver, Bytes::from_static(b"x"), (), start + patience);
+    }
+    let why = UndeliverableReason::ReceiverGone;
+    assert_eq!(
+        unconfirmed.give_up(patience, start + patience, &why).len(),
+        1
+    );
+    let first = unconfirmed.publish().unwrap();
+    assert_eq!((first.stamp.number, first.stamp.base), (2, 2));
+    assert!(unconfirmed.publish().is_none());
+    assert!(unconfirmed.confirmed(first.order).is_none());
+    assert_eq!(unconfirmed.publish().unwrap().stamp.number, 3);
 }
 
 proptest! {
@@ -156,5 +176,48 @@ proptest! {
         prop_assert!(unconfirmed.is_settled());
         prop_assert_eq!(unconfirmed.bytes, 0);
         prop_assert_eq!(accepted, ended + confirmed);
+    }
+
+    /// A broker takes, refuses and forgets the answers as it likes. Receivers that hear of the sender for the first
+    /// time have every message once and in order, from the first one on.
+    #[test]
+    fn the_first_message_comes_first(strokes in proptest::collection::vec((0u8..4, any::<bool>()), 1..120)) {
+        let now = Instant::now();
+        let (mut unconfirmed, _) = unconfirmed();
+        let sender: Arc<str> = "a@f".into();
+        let receivers: [Arc<str>; 2] = ["b@f".into(), "c@f".into()];
+        let mut incoming = [(); 2].map(|()| (Incoming::new(Duration::from_secs(10)), Vec::new()));
+        let mut accepted = [0, 0];
+        let mut settle = |unconfirmed: &mut Unconfirmed<()>, publication: Publication<()>, stroke: u8| {
+            if stroke == 0 {
+                let _ = unconfirmed.refused(publication.order);
+                return;
+            }
+            let index = usize::from(publication.receiver == receivers[1]);
+            let (order, taken) = &mut incoming[index];
+            let arrival = order.arrived(&sender, publication.stamp, publication.stamp.number, now);
+            taken.extend(arrival.next);
+            match stroke {
+                1 => unconfirmed.disconnected(),
+                _ => assert!(unconfirmed.confirmed(publication.order).is_none()),
+            }
+        };
+        for (stroke, is_second) in strokes {
+            let receiver = &receivers[usize::from(is_second)];
+            if unconfirmed.check(receiver).is_ok() {
+                unconfirmed.accept(receiver, Bytes::from_static(b"x"), (), now);
+                accepted[usize::from(is_second)] += 1;
+            }
+            if let Some(publication) = unconfirmed.publish() {
+                settle(&mut unconfirmed, publication, stroke);
+            }
+        }
+        while let Some(publication) = unconfirmed.publish() {
+            settle(&mut unconfirmed, publication, 2);
+        }
+        prop_assert!(unconfirmed.is_settled());
+        for ((_, taken), accepted) in incoming.iter().zip(accepted) {
+            prop_assert_eq!(taken, &(1..=accepted).collect::<Vec<u64>>());
+        }
     }
 }
