@@ -142,6 +142,11 @@ def test_logs_of_all_agents_begin_with_their_names(pair):
     told = [json.loads(line) for line in pair.tell("logs", "--grep", "^hello", "--json").stdout.splitlines()]
     assert told == [{"agent": name, "line": f"hello from {name}"} for name in ("ann", "ben")]
     assert b"regex" in pair.tell("logs", "--grep", "(", expect=2).stderr
+    # What is older than the time asked for is left out, as soon as it is.
+    assert "ann is set up" in shown("ann", "--since", "1d")
+    assert set(both) <= set(shown("--since", "1d"))
+    wait_for(lambda: shown("ann", "ben", "--since", "2s") == [], "what was printed to be older than that")
+    assert b"--lines" in pair.tell("logs", "--since", "1d", "--lines", "5", expect=2).stderr
 
 
 def test_up_on_a_terminal_shows_what_agents_print_and_what_happens(platform):

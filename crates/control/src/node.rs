@@ -415,6 +415,11 @@ pub enum LogPosition {
         /// Bytes since the beginning of the log.
         offset: u64,
     },
+    /// What was written in the last so many milliseconds, by the node's clock. The first lines may be a little older.
+    Since {
+        /// Milliseconds.
+        ago: u64,
+    },
 }
 
 /// A process that the Master placed on a node.

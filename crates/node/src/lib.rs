@@ -9,6 +9,7 @@ mod host;
 mod isolation;
 mod left_behind;
 mod log;
+mod log_times;
 mod memory;
 mod metrics;
 mod peer;
@@ -311,6 +312,7 @@ impl Node {
         let ways = Arc::new(post::NodeWays(shared.clone()));
         tasks.spawn(sealbus_keeping::post::run(shared.post.clone(), ways));
         tasks.spawn(shared.channel_logs.clone().tidy());
+        tasks.spawn(supervisor::note_log_times(shared.clone()));
         tasks.spawn(session::report(shared.clone(), queue));
         let (end, ended) = watch::channel(false);
         tasks.spawn(session::run(shared.clone(), enrolment, joined, source, end));

@@ -8,12 +8,17 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
+use sealbus_control::UnixMillis;
 use sealbus_control::node::LogPosition;
+
+use crate::log_times::LogTimes;
 
 /// A log beyond this size is set aside as `NAME.log.1`.
 const LARGEST: u64 = 16 * 1024 * 1024;
 /// How many bytes back lines are searched for.
 const LOOK_BACK: u64 = 1024 * 1024;
+/// How many bytes back the beginning of one line is searched for.
+const LONGEST_LINE: u64 = 64 * 1024;
 
 /// The logs of a node.
 #[derive(Debug)]
@@ -21,6 +26,8 @@ pub(crate) struct Logs {
     directory: PathBuf,
     /// Bytes that were set aside before the beginning of the present file.
     set_aside: Mutex<HashMap<String, u64>>,
+    /// When the logs grew. No log is set aside while this is locked.
+    times: Mutex<LogTimes>,
 }
 
 impl Logs {
@@ -28,6 +35,7 @@ impl Logs {
         let directory = directory.join("logs");
         sealbus_control::private::folder(&directory)?;
         Ok(Self {
+            times: Mutex::new(LogTimes::new(&directory)),
             directory,
             set_aside: Mutex::default(),
         })
@@ -64,6 +72,7 @@ impl Logs {
     /// Sets a log aside that has grown too large. Its writers append, so they go on at the start of the emptied file.
     /// Lines written in that moment may be lost.
     pub(crate) fn rotate(&self, log: &str) -> io::Result<()> {
+        let _times = self.times.lock();
         let path = self.path(log);
         let length = match fs::metadata(&path) {
             Ok(file) => file.len(),
@@ -81,12 +90,28 @@ impl Logs {
         Ok(())
     }
 
+    /// Notes which logs have grown until now, those of processes that have ended among them.
+    pub(crate) fn note_times(&self, now: UnixMillis) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|it| it == "log")
+                && let Some(log) = path.file_stem().and_then(|it| it.to_str())
+            {
+                let mut times = self.times.lock();
+                let length = fs::metadata(&path)?.len();
+                times.note(log, self.base(log) + length, now)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A piece of a log, in whole lines if possible, and the offset of the next piece.
     pub(crate) fn read(
         &self,
         log: &str,
         from: LogPosition,
         limit: u32,
+        now: UnixMillis,
     ) -> io::Result<(String, u64)> {
         let base = self.base(log);
         let mut file = match File::open(self.path(log)) {
@@ -100,6 +125,10 @@ impl Logs {
         let start = match from {
             LogPosition::Offset { offset } => offset.saturating_sub(base).min(length),
             LogPosition::LastLines { lines } => last_lines(&mut file, length, lines)?,
+            LogPosition::Since { ago } => {
+                let offset = self.times.lock().offset(log, now.saturating_sub(ago))?;
+                line_start(&mut file, offset.saturating_sub(base).min(length))?
+            }
         };
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
@@ -135,6 +164,19 @@ fn last_lines(file: &mut File, length: u64, lines: u32) -> io::Result<u64> {
     })
 }
 
+/// The beginning of the line in which this place is.
+fn line_start(file: &mut File, place: u64) -> io::Result<u64> {
+    let from = place.saturating_sub(LONGEST_LINE);
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(place - from).read_to_end(&mut bytes)?;
+    Ok(match bytes.iter().rposition(|byte| *byte == b'\n') {
+        Some(end) => from + end as u64 + 1,
+        None if from == 0 => 0,
+        None => place,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,20 +193,20 @@ mod tests {
         let mut file = logs.writer("a", "one\n").unwrap();
         file.write_all(b"two\nthree\n").unwrap();
         let (text, next) = logs
-            .read("a", LogPosition::LastLines { lines: 2 }, 1000)
+            .read("a", LogPosition::LastLines { lines: 2 }, 1000, 0)
             .unwrap();
         assert_eq!(text, "two\nthree\n");
         file.write_all(b"four\n").unwrap();
         let (text, _) = logs
-            .read("a", LogPosition::Offset { offset: next }, 1000)
+            .read("a", LogPosition::Offset { offset: next }, 1000, 0)
             .unwrap();
         assert_eq!(text, "four\n");
         let (all, _) = logs
-            .read("a", LogPosition::LastLines { lines: 100 }, 1000)
+            .read("a", LogPosition::LastLines { lines: 100 }, 1000, 0)
             .unwrap();
         assert_eq!(all, "one\ntwo\nthree\nfour\n");
         let (none, _) = logs
-            .read("unknown", LogPosition::LastLines { lines: 1 }, 10)
+            .read("unknown", LogPosition::LastLines { lines: 1 }, 10, 0)
             .unwrap();
         assert_eq!(none, "");
     }
@@ -182,14 +224,42 @@ mod tests {
             file.write_all(&line).unwrap();
         }
         let (_, before) = logs
-            .read("a", LogPosition::LastLines { lines: 1 }, 2000)
+            .read("a", LogPosition::LastLines { lines: 1 }, 2000, 0)
             .unwrap();
         logs.rotate("a").unwrap();
         file.write_all(b"after\n").unwrap();
         let (text, next) = logs
-            .read("a", LogPosition::Offset { offset: before }, 2000)
+            .read("a", LogPosition::Offset { offset: before }, 2000, 0)
             .unwrap();
         assert_eq!(text, "after\n");
         assert_eq!(next, before + 6);
+    }
+
+    #[test]
+    fn lines_since_a_time_are_whole_and_go_on_over_a_rotation() {
+        let (_directory, logs) = logs();
+        let mut file = logs.writer("a", "early\nhal").unwrap();
+        logs.note_times(1_000).unwrap();
+        file.write_all(b"f\nlate\n").unwrap();
+        let since = |ago, now| {
+            let piece = logs.read("a", LogPosition::Since { ago }, 1000, now);
+            piece.unwrap().0
+        };
+        assert_eq!(since(500, 2_000), "half\nlate\n");
+        assert_eq!(since(5_000, 2_000), "early\nhalf\nlate\n");
+        logs.note_times(3_000).unwrap();
+        assert_eq!(since(500, 4_000), "");
+        file.write_all(&vec![b'x'; LARGEST as usize]).unwrap();
+        logs.note_times(5_000).unwrap();
+        logs.rotate("a").unwrap();
+        file.write_all(b"after\n").unwrap();
+        logs.note_times(6_000).unwrap();
+        for (ago, now, text) in [
+            (100, 5_500, "after\n"),
+            (9_000, 9_000, "after\n"),
+            (0, 6_000, ""),
+        ] {
+            assert_eq!(since(ago, now), text, "{now}");
+        }
     }
 }

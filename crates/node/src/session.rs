@@ -431,7 +431,8 @@ async fn carry_out(
         }
         NodeRequest::Log { log, from, limit } => {
             let limit = limit.min(LOG_PIECE);
-            let (text, next) = shared.logs.read(&log, from, limit).map_err(|error| {
+            let read = shared.logs.read(&log, from, limit, now());
+            let (text, next) = read.map_err(|error| {
                 let message = format!("the log of {log} cannot be read: {error}");
                 Fault::new(FaultCode::Storage, message)
             })?;

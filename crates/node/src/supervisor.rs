@@ -35,6 +35,8 @@ const EARLIER: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(10);
 /// How much of the end of a log is looked at for what was refused, in bytes.
 const LOG_END: u32 = 64 * 1024;
+/// How often it is noted which logs have grown.
+const LOG_TIMES: Duration = Duration::from_secs(1);
 /// How long a process has to end if the request to stop could not go over its connection.
 const FORCED: Duration = Duration::from_secs(1);
 
@@ -176,7 +178,7 @@ impl Shared {
         let lines = LogPosition::LastLines {
             lines: refused::LINES,
         };
-        let Ok((end, _)) = self.logs.read(group, lines, LOG_END) else {
+        let Ok((end, _)) = self.logs.read(group, lines, LOG_END, now()) else {
             return;
         };
         if let Some(advice) = refused::advice(&end)
@@ -463,5 +465,23 @@ impl Shared {
                 tracing::warn!(log = %group, %error, "could not be set aside");
             }
         }
+    }
+}
+
+/// Notes for ever when logs grew.
+pub(crate) async fn note_log_times(shared: Arc<Shared>) {
+    let mut is_told = false;
+    loop {
+        let noting = shared.clone();
+        let noted = tokio::task::spawn_blocking(move || noting.logs.note_times(now())).await;
+        match noted {
+            Ok(Err(error)) if !is_told => {
+                tracing::warn!(%error, "the times of logs cannot be noted: `sealbus logs --since` shows too much");
+                is_told = true;
+            }
+            Ok(Ok(())) => is_told = false,
+            _ => {}
+        }
+        tokio::time::sleep(LOG_TIMES).await;
     }
 }

@@ -3,6 +3,7 @@
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 use sealbus_bus::Lifetime;
+use sealbus_control::node::LogPosition;
 
 use super::listing::Watch;
 use crate::candidates;
@@ -83,7 +84,23 @@ pub(crate) struct Logs {
     /// Keep showing new output
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// Begin with this many last lines
+    /// Begin with this many last lines of each agent
     #[arg(long, short = 'n', default_value_t = 100, value_name = "COUNT")]
     pub(crate) lines: u32,
+    /// Begin with what was printed this long ago (10m); nodes note the time once a second, so the first lines may be
+    /// older by that
+    #[arg(long, value_name = "TIME", conflicts_with = "lines")]
+    pub(crate) since: Option<Lifetime>,
+}
+
+impl Logs {
+    /// Where the logs begin.
+    pub(crate) fn first(&self) -> LogPosition {
+        match self.since {
+            None => LogPosition::LastLines { lines: self.lines },
+            Some(Lifetime(ago)) => LogPosition::Since {
+                ago: u64::try_from(ago.as_millis()).unwrap_or(u64::MAX),
+            },
+        }
+    }
 }

@@ -31,7 +31,7 @@ pub(crate) async fn logs(
     if let ([agent], None) = (logs.agent.as_slice(), &logs.grep) {
         return one(connection, agent, logs, output).await;
     }
-    let mut tails = Tails::new(LogPosition::LastLines { lines: logs.lines });
+    let mut tails = Tails::new(logs.first());
     for agent in &logs.agent {
         tails.add(agent, agent);
     }
@@ -65,7 +65,7 @@ async fn one(
     logs: &Logs,
     output: Output,
 ) -> Result<(), CliError> {
-    let mut from = LogPosition::LastLines { lines: logs.lines };
+    let mut from = logs.first();
     loop {
         let request = ask::Log {
             agent: agent.to_owned(),
