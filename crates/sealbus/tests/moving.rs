@@ -1,6 +1,7 @@
 //! Agents that move: their hooks on a real platform, with an injected wish to move them.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use futures_util::future::BoxFuture;
 use sealbus::channel::{Channel, Replay};
 use sealbus::process::AgentHandle;
 use sealbus::{
-    AclMessage, Agent, AgentResult, Context, Message, Performative, Platform, RunError, agent,
+    AclMessage, Agent, AgentResult, Context, Message, Performative, Platform, RunError, Voice,
+    agent,
 };
 use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest};
 use sealbus_control::host::{Command, Host, Membership};
@@ -119,10 +121,78 @@ impl Agent for Adder {
 
 const NUMBERS: std::ops::RangeInclusive<u64> = 1..=50;
 
-/// Runs an adder on `platform`, and sends it the numbers in the name of an agent that then leaves.
+/// Adds up the numbers in handlers beside its hooks.
+struct Crew {
+    sum: Arc<Mutex<u64>>,
+    under_way: Arc<AtomicU64>,
+}
+
+impl Crew {
+    fn new() -> Crew {
+        Crew {
+            sum: Arc::default(),
+            under_way: Arc::default(),
+        }
+    }
+
+    fn work(&self, context: &mut Context) {
+        let (sum, under_way) = (self.sum.clone(), self.under_way.clone());
+        context.on(Performative::Inform, 4, move |_, message| {
+            let (sum, under_way) = (sum.clone(), under_way.clone());
+            async move {
+                under_way.fetch_add(1, Ordering::SeqCst);
+                let number: u64 = message.text()?.parse()?;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                *sum.lock().unwrap() += number;
+                under_way.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            }
+        });
+        let sum = self.sum.clone();
+        context.on(
+            Performative::QueryRef,
+            1,
+            move |voice: Voice, question: Message| {
+                let sum = sum.lock().unwrap().to_string();
+                async move {
+                    voice.reply(&question, Performative::Inform, sum).await?;
+                    Ok(())
+                }
+            },
+        );
+    }
+}
+
+impl Agent for Crew {
+    async fn setup(&mut self, context: &mut Context) -> AgentResult {
+        self.work(context);
+        Ok(())
+    }
+
+    async fn on_message(&mut self, _: &mut Context, message: Message) -> AgentResult {
+        panic!("{message} is for a handler");
+    }
+
+    async fn save(&mut self, _: &mut Context) -> AgentResult<Vec<u8>> {
+        assert_eq!(
+            self.under_way.load(Ordering::SeqCst),
+            0,
+            "a handler is at work"
+        );
+        Ok(self.sum.lock().unwrap().to_be_bytes().to_vec())
+    }
+
+    async fn restore(&mut self, context: &mut Context, state: Vec<u8>) -> AgentResult {
+        *self.sum.lock().unwrap() = u64::from_be_bytes(state.as_slice().try_into()?);
+        self.work(context);
+        Ok(())
+    }
+}
+
+/// Runs an agent named `adder` on `platform`, and sends it the numbers in the name of an agent that then leaves.
 async fn with_numbers(
     platform: Platform,
-    adder: Adder,
+    adder: impl Agent,
 ) -> tokio::task::JoinHandle<Result<(), RunError>> {
     let process = platform.process().clone();
     let asker = process.agent("asker").await.unwrap();
@@ -196,6 +266,43 @@ async fn an_agent_goes_on_elsewhere_with_state_and_mailbox() {
     let platform = Platform::open(host, Some(there.bus())).await.unwrap();
     platform
         .run([agent("asker", Asker), agent("adder", Adder::new(true))])
+        .await
+        .unwrap();
+}
+
+/// Handlers that are at work end before the state is saved. The other messages go along, each to one handler.
+#[tokio::test]
+async fn handlers_take_every_message_once_over_a_move() {
+    let here = embedded().await;
+    let (host, tell) = Moving::new(&here, Vec::new());
+    let platform = Platform::open(host, Some(here.bus())).await.unwrap();
+    let running = with_numbers(platform, Crew::new()).await;
+    let frozen = freeze(&tell).await.unwrap();
+    let so_far = u64::from_be_bytes(frozen[0].state.0.as_slice().try_into().unwrap());
+    assert!(so_far < NUMBERS.sum::<u64>());
+    tell.send(Command::Stop {
+        grace: Duration::from_secs(5),
+        reason: "moved".to_owned(),
+    })
+    .await
+    .unwrap();
+    running.await.unwrap().unwrap();
+
+    struct Asker;
+    impl Agent for Asker {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            while sum(context).await? != NUMBERS.sum::<u64>() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            context.stop_all();
+            Ok(())
+        }
+    }
+    let there = embedded().await;
+    let (host, _tell) = Moving::new(&there, frozen);
+    let platform = Platform::open(host, Some(there.bus())).await.unwrap();
+    platform
+        .run([agent("asker", Asker), agent("adder", Crew::new())])
         .await
         .unwrap();
 }
