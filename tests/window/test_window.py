@@ -12,10 +12,11 @@ from urllib.request import Request, urlopen
 import pytest
 from attacker.acl import message
 from attacker.mallory import milliseconds
-from harness import Platform, one_worker, wait_for
+from harness import Platform, one_worker, sealbus, wait_for
+from looking import Looker, Window
 from playwright.sync_api import expect
 
-VIEWS = ["overview", "agents", "agents/ann", "map", "conversations", "channels", "refusals", "nodes", "certificates"]
+VIEWS = ["overview", "agents", "agents/ann", "map", "conversations", "channels", "refusals", "nodes", "masters", "gateways", "broker", "certificates"]
 HOSTILE = ["<img src=x onerror=alert(1)>", "\"><svg/onload=alert(1)>", "\u202eevil\u200b", "\x1b[2Jhidden", "constructor", "x" * 20_000]
 
 
@@ -255,6 +256,67 @@ def test_every_view_is_accessible(factory, look, axe, scheme):
         found = looker.page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
         told = [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found["violations"]]
         assert told == [], f"{view}, {scheme}: {told}"
+
+
+def test_masters_gateways_and_the_broker_have_views(chromium, tmp_path):
+    made = json.loads(sealbus("gateway", "key", "assistant", "--json").stdout)
+    doors = f"""
+    [gateway.http]
+    listen = "127.0.0.1:0"
+
+    [[gateway.http.allow]]
+    platform = "plat1"
+    to = ["worker"]
+
+    [gateway.mcp]
+    listen = "127.0.0.1:0"
+
+    [[gateway.mcp.caller]]
+    name = "assistant"
+    key = "{made["hash"]}"
+"""
+    platform = Platform(tmp_path, one_worker() + doors)
+    looker = None
+    try:
+        platform.up().active("worker", "gateway", "mcp")
+        gateway = wait_for(lambda: running(platform), "both gateways to answer", also=platform.logs)
+        window = Window(tmp_path / "window.log", "--state", platform.state)
+        platform.programs.append(window.program)
+        looker = Looker(chromium, window)
+        page = looker.go("gateways")
+        expect(page.locator("main")).to_contain_text(f"Hosts reach {gateway['mcp']['tools']} tools of agents at {gateway['mcp']['address']}")
+        expect(page.locator("main")).to_contain_text(gateway["gateway"]["addresses"][0])
+        rule = page.get_by_role("region", name="Other platforms").get_by_role("row").filter(has_text="plat1")
+        expect(rule).to_contain_text("manifest")
+        caller = page.get_by_role("row").filter(has=page.get_by_role("link", name="assistant"))
+        expect(caller.get_by_role("cell").nth(2)).to_have_text("0")
+
+        # One who has the key, and one who has another.
+        for key in (made["key"], "sbk_" + "0" * 64):
+            with suppress(HTTPError):
+                urlopen(Request(gateway["mcp"]["address"], b"{}", {"Authorization": f"Bearer {key}"})).close()
+        expect(caller.get_by_role("cell").nth(2)).to_have_text("1")
+        expect(page.get_by_role("region", name="Refused requests of hosts").get_by_role("row").filter(has_text="unknown-key")).to_contain_text("1")
+        counted = platform.ask("gateway", "counters")["mcp"]
+        assert counted["refused"]["unknown-key"] == 1 and counted["callers"][0]["requests"] == 1
+        assert "unknown-key" in platform.tell("gateway", "list").stdout.decode()
+
+        looker.go("broker")
+        expect(page.locator("main")).to_contain_text("it has no broker")
+        looker.go("masters")
+        master = page.get_by_role("region", name="Masters").get_by_role("row").filter(has_text="leads")
+        expect(master).to_contain_text(platform.ask("status")["enrolment"])
+    finally:
+        try:
+            if looker:
+                looker.close()
+        finally:
+            platform.down()
+
+
+def running(platform):
+    told = platform.ask("gateway", "list")
+    return told if told["gateway"] and told["mcp"] else None
 
 
 def test_up_begins_with_a_window(chromium, tmp_path):

@@ -10,7 +10,7 @@ use sealbus_manifest::{Difference, Manifest};
 use serde::{Deserialize, Serialize};
 
 use super::channel_log::KeptLog;
-use super::node::{GatewayStatus, LogPosition, LogText};
+use super::node::{GatewayStatus, LogPosition, LogText, McpStatus};
 use super::post::WaitingLetter;
 use super::traffic::{Traffic, Watch};
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};
@@ -164,7 +164,7 @@ conversation! {
             #[serde(default, skip_serializing_if = "Option::is_none")]
             service_name: Option<String>,
         } -> ();
-        /// The gateway: its addresses, rules and counters.
+        /// The gateways: their addresses, rules and counters.
         Gateway -> GatewayState;
         /// Let another platform write to agents of this one.
         GatewayAllow {
@@ -360,13 +360,16 @@ pub struct Checkpoint {
     pub signed: Blob,
 }
 
-/// The gateway and its rules.
+/// The gateways, and the rules of the one to other platforms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayState {
     /// The gateway's state; none if it does not run, or does not answer.
     pub status: Option<GatewayStatus>,
     /// The rules that operators made.
     pub rules: GatewayPolicy,
+    /// The state of the gateway for hosts of language models; none if it does not run, or does not answer.
+    #[serde(default)]
+    pub mcp: Option<McpStatus>,
 }
 
 /// A finished move.

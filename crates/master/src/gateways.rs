@@ -1,4 +1,4 @@
-//! The Master's view of the gateway: the operators' rules, kept in the store, and the gateway's state.
+//! The Master's view of the gateways: the operators' rules, kept in the store, and the gateways' state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,16 @@ use sealbus_bus::GATEWAY;
 use sealbus_gateways::{GatewayPolicy, GatewayRule};
 use tokio::sync::Mutex;
 
+use sealbus_control::admin::GatewayState;
 use sealbus_control::correspondence::Correspondent;
-use sealbus_control::node::{GatewayStatus, ask_gateway};
+use sealbus_control::node::{ask_gateway, ask_mcp};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_management::LoadError;
+use sealbus_manifest::{GATEWAY_VARIABLE, MCP_AGENT};
 use sealbus_store::{Batch, Store};
+
+use crate::desk::Desk;
+use crate::registry::Origin;
 
 /// The key of the rules' row.
 const RULES_ROW: &str = "gateway/rules";
@@ -112,12 +117,34 @@ pub(crate) async fn tell(operator: &Correspondent, rules: GatewayPolicy) {
     }
 }
 
-/// The gateway's state; none if it does not answer.
-pub(crate) async fn status(operator: &Correspondent) -> Option<GatewayStatus> {
-    let status = operator
-        .ask(GATEWAY, ask_gateway::Status, ANSWER_TIME)
-        .await;
-    status
-        .inspect_err(|error| tracing::info!(%error, "the gateway does not answer"))
-        .ok()
+/// Whether the agent `mcp` is the gateway of the manifest. Without such a gateway its name is free for any agent.
+pub(crate) fn has_mcp(desk: &Desk) -> bool {
+    let group = desk.state.group_of(MCP_AGENT);
+    group.is_some_and(|(_, group)| match &group.origin {
+        Origin::Program { environment, .. } => environment.contains_key(GATEWAY_VARIABLE),
+        Origin::Ticket | Origin::System => false,
+    })
+}
+
+/// The gateways as they tell it themselves, with these rules of the operators.
+pub(crate) async fn state(
+    operator: &Correspondent,
+    rules: GatewayPolicy,
+    has_mcp: bool,
+) -> GatewayState {
+    let mcp = async {
+        let asked = operator.ask(MCP_AGENT, ask_mcp::Status, ANSWER_TIME);
+        has_mcp.then_some(asked)?.await.inspect_err(silent).ok()
+    };
+    let fipa = operator.ask(GATEWAY, ask_gateway::Status, ANSWER_TIME);
+    let (status, mcp) = tokio::join!(fipa, mcp);
+    GatewayState {
+        status: status.inspect_err(silent).ok(),
+        rules,
+        mcp,
+    }
+}
+
+fn silent(error: &Fault) {
+    tracing::info!(%error, "a gateway does not answer");
 }

@@ -79,6 +79,11 @@ impl Catalogue {
         self.tools.get(name).cloned()
     }
 
+    /// The number of tools.
+    pub(crate) fn len(&self) -> usize {
+        self.tools.len()
+    }
+
     /// The tools after this name, in the order of their names.
     pub(crate) fn after(&self, name: Option<&str>) -> impl Iterator<Item = (&String, &Arc<Offer>)> {
         use std::ops::Bound::{Excluded, Unbounded};

@@ -1,9 +1,11 @@
 //! The listening side: streamable HTTP, with limits on all that a stranger can make grow.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,8 +18,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use sealbus_control::node::{McpCallerStatus, McpStatus};
 use sealbus_manifest::mcp::McpEntry;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -53,11 +57,30 @@ struct Door {
     sessions: Arc<LocalSessionManager>,
     requests: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
+    /// Requests that found a place.
+    served: AtomicU64,
 }
 
 /// Serves all callers.
 pub(crate) struct Http {
+    address: SocketAddr,
+    desk: Arc<Desk>,
     doors: Keys<Door>,
+    /// Refused requests, by the word for the reason.
+    refused: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// The word for the reason of a refusal; none for an answer.
+fn word(status: StatusCode) -> Option<&'static str> {
+    Some(match status {
+        StatusCode::UNAUTHORIZED => "unknown-key",
+        StatusCode::FORBIDDEN => "not-permitted",
+        StatusCode::TOO_MANY_REQUESTS => "too-many",
+        StatusCode::PAYLOAD_TOO_LARGE => "too-large",
+        StatusCode::REQUEST_TIMEOUT => "too-slow",
+        other if other.is_client_error() => "malformed",
+        _ => return None,
+    })
 }
 
 impl Http {
@@ -90,10 +113,14 @@ impl Http {
                 sessions,
                 requests: Arc::new(Semaphore::new(REQUESTS)),
                 bodies: Arc::new(Semaphore::new(BODIES)),
+                served: AtomicU64::new(0),
             }
         };
         let known = callers.callers.into_iter();
         Arc::new(Self {
+            address,
+            desk: desk.clone(),
+            refused: Mutex::default(),
             doors: Keys {
                 callers: known.map(|(key, caller)| (key, door(caller))).collect(),
                 anonymous: callers.anonymous.map(door),
@@ -142,7 +169,43 @@ impl Http {
         }
     }
 
+    /// The gateway's state for operators.
+    pub(crate) async fn status(&self) -> McpStatus {
+        let known = self.doors.callers.values().map(|door| (door, false));
+        let anonymous = self.doors.anonymous.iter().map(|door| (door, true));
+        let mut callers = Vec::new();
+        for (door, anonymous) in known.chain(anonymous) {
+            let name = door.caller.voice.name();
+            callers.push(McpCallerStatus {
+                agent: name.split('@').next().unwrap_or(name).to_owned(),
+                anonymous,
+                requests: door.served.load(Ordering::Relaxed),
+                open: (REQUESTS - door.requests.available_permits()) as u64,
+                sessions: door.sessions.sessions.read().await.len() as u64,
+            });
+        }
+        callers.sort_by(|one, other| one.agent.cmp(&other.agent));
+        let refused = self.refused.lock();
+        McpStatus {
+            address: format!("http://{}{PATH}", self.address),
+            tools: self.desk.catalogue.read().len() as u64,
+            callers,
+            refused: refused
+                .iter()
+                .map(|(word, count)| ((*word).to_owned(), *count))
+                .collect(),
+        }
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let answer = self.served(request).await;
+        if let Some(word) = word(answer.status()) {
+            *self.refused.lock().entry(word).or_default() += 1;
+        }
+        answer
+    }
+
+    async fn served(&self, request: Request<Incoming>) -> Answer {
         if request.uri().path() != PATH {
             return refused(StatusCode::NOT_FOUND, "the endpoint is /mcp");
         }
@@ -154,6 +217,7 @@ impl Http {
         let Ok(place) = door.requests.clone().try_acquire_owned() else {
             return refused(StatusCode::TOO_MANY_REQUESTS, "too many requests at a time");
         };
+        door.served.fetch_add(1, Ordering::Relaxed);
         let opens = !request.headers().contains_key("mcp-session-id");
         if opens && door.sessions.sessions.read().await.len() >= SESSIONS {
             // Requests of the present protocol need no session, but nothing before the body tells them apart for sure.

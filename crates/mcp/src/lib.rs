@@ -34,6 +34,10 @@ use std::time::Duration;
 use sealbus::body::JSON;
 use sealbus::directory::{ServiceDescription, Template};
 use sealbus::{Agent, AgentResult, Context, NamedAgents, Platform, RunError, Voice, agent};
+use sealbus_control::correspondence::Correspondent;
+use sealbus_control::names::OPERATOR;
+use sealbus_control::node::{McpAnswer, McpRequest};
+use sealbus_control::{Fault, FaultCode};
 use sealbus_manifest::MCP_AGENT;
 use sealbus_manifest::mcp::{KeyHash, McpEntry};
 use tokio::sync::oneshot;
@@ -139,8 +143,9 @@ impl Agent for Gateway {
                 http::PATH
             );
             tokio::select! {
-                () = http.accept(listener) => {}
+                () = http.clone().accept(listener) => {}
                 () = follow(&voice, &desk) => {}
+                () = tell(context, &http) => {}
             }
             AgentResult::Ok(())
         };
@@ -149,6 +154,27 @@ impl Agent for Gateway {
             () = wishes.stop_wished() => Ok(()),
             served = serving => served,
         }
+    }
+}
+
+/// Tells operators the gateway's state, until its mailbox is closed.
+async fn tell(context: &mut Context, http: &Http) {
+    let agent = context.handle();
+    let asking = Correspondent::new(agent.outbox().clone());
+    while let Some(received) = agent.receive().await {
+        let Some(enquiry) = asking.receive(received) else {
+            continue;
+        };
+        let (from, request, reply) = enquiry.open::<McpRequest>();
+        let told = match request {
+            Ok(McpRequest::Status) if from == OPERATOR => Ok(McpAnswer::from(http.status().await)),
+            Ok(McpRequest::Status) => Err(Fault::new(
+                FaultCode::NotPermitted,
+                "the gateway answers the platform's operators only",
+            )),
+            Err(fault) => Err(fault),
+        };
+        reply.send(told).await;
     }
 }
 

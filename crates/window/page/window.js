@@ -2,6 +2,7 @@
 
 import { agent, agents } from "./agents.js";
 import { conversations } from "./conversations.js";
+import { broker, gateways, masters } from "./doors.js";
 import { map } from "./map.js";
 import { overview } from "./overview.js";
 import { certificates, channels, nodes, refusals } from "./platform.js";
@@ -16,6 +17,9 @@ const VIEWS = new Map([
   ["channels", ["Channels", channels]],
   ["refusals", ["Refused", refusals]],
   ["nodes", ["Nodes", nodes]],
+  ["masters", ["Masters", masters]],
+  ["gateways", ["Gateways", gateways]],
+  ["broker", ["Broker", broker]],
   ["certificates", ["Certificates", certificates]],
 ]);
 /** Views that a recording has something for. */

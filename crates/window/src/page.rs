@@ -30,6 +30,7 @@ files! {
     "/map.js" is "text/javascript; charset=utf-8" from "map.js";
     "/conversations.js" is "text/javascript; charset=utf-8" from "conversations.js";
     "/sequence.js" is "text/javascript; charset=utf-8" from "sequence.js";
+    "/doors.js" is "text/javascript; charset=utf-8" from "doors.js";
     "/platform.js" is "text/javascript; charset=utf-8" from "platform.js";
 }
 

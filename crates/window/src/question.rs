@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use sealbus_control::Fault;
 use sealbus_control::admin::{
-    CertificateStatus, CertificationEvent, ChannelLogs, Checkpoint, GatewayState, ServiceStatus,
-    ask,
+    BrokerStatus, CertificateStatus, CertificationEvent, ChannelLogs, Checkpoint, GatewayState,
+    ServiceStatus, ask,
 };
 use sealbus_control::node::LogPosition;
 use sealbus_control::rpc::Caller;
+use sealbus_control::{Fault, FaultCode};
 use serde::{Deserialize, Serialize};
 
 use crate::board::is_agent;
@@ -35,8 +35,10 @@ pub(crate) enum Question {
     Certificates,
     /// The logs of persistent channels.
     ChannelLogs,
-    /// The gateway to other platforms.
+    /// The gateways to other platforms and to hosts of language models.
     Gateway,
+    /// The message broker.
+    Broker,
 }
 
 /// An answer.
@@ -57,6 +59,10 @@ pub(crate) enum Answer {
     },
     ChannelLogs(ChannelLogs),
     Gateway(GatewayState),
+    Broker {
+        /// None if the platform runs on the mesh.
+        broker: Option<BrokerStatus>,
+    },
 }
 
 /// The latest entries of a list.
@@ -130,6 +136,15 @@ impl Question {
                 let gateway = caller.ask(ask::Gateway, PATIENCE).await?;
                 Ok(Answer::Gateway(gateway))
             }
+            Self::Broker => match caller.ask(ask::Broker, PATIENCE).await {
+                Ok(broker) => Ok(Answer::Broker {
+                    broker: Some(broker),
+                }),
+                Err(fault) if fault.code == FaultCode::Unknown => {
+                    Ok(Answer::Broker { broker: None })
+                }
+                Err(fault) => Err(fault),
+            },
         }
     }
 }

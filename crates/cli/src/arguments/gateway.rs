@@ -6,7 +6,7 @@ use super::listing::Listing;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Gateway {
-    /// Show the gateway's addresses, rules and counters
+    /// Show the gateways' addresses, rules and counters
     #[command(after_help = "Example: sealbus gateway list --json")]
     List(Listing),
     /// Let another platform write to agents of this one
@@ -17,7 +17,7 @@ pub(crate) enum Gateway {
     /// Take back the permission of another platform to write here
     #[command(after_help = "Example: sealbus gateway deny plat1")]
     Deny(GatewayDeny),
-    /// Show how many messages the gateway has carried and refused
+    /// Show how many messages the gateways have carried and refused
     #[command(after_help = "Example: sealbus gateway counters --json")]
     Counters(Listing),
     /// Make a key for a caller of [gateway.mcp]; it is shown once, and the manifest gets its hash

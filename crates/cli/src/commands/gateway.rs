@@ -1,8 +1,10 @@
 //! `gateway`: the rights of other platforms here, and their traffic.
 
+use std::collections::BTreeMap;
+
 use sealbus::Platform;
 use sealbus_control::admin::{GatewayState, ask};
-use sealbus_control::node::GatewayStatus;
+use sealbus_control::node::{GatewayStatus, McpStatus};
 use sealbus_gateways::{GatewayConfig, GatewayPolicy, GatewayRule};
 use sealbus_manifest::GATEWAY_VARIABLE;
 use sealbus_manifest::mcp::McpEntry;
@@ -57,9 +59,23 @@ pub(crate) async fn deny(
 
 /// `sealbus gateway counters`
 pub(crate) async fn counters(connection: &mut Connection, output: Output) -> Result<(), CliError> {
-    let gateway = connection.ask(ask::Gateway).await?;
-    let status = gateway.status.ok_or_else(not_running)?;
-    output.show(&status.counters, || counts(&status));
+    let GatewayState { status, mcp, .. } = connection.ask(ask::Gateway).await?;
+    if status.is_none() && mcp.is_none() {
+        return Err(not_running());
+    }
+    let mut told = match &status {
+        Some(status) => json!(status.counters),
+        None => json!({}),
+    };
+    if let Some(mcp) = &mcp {
+        told["mcp"] = json!({ "callers": mcp.callers, "refused": mcp.refused });
+    }
+    output.show(&told, || {
+        let fipa = status.as_ref().map(counts);
+        let mcp = mcp.as_ref().map(calls);
+        let all: Vec<String> = fipa.into_iter().chain(mcp).collect();
+        all.join("\n")
+    });
     Ok(())
 }
 
@@ -84,8 +100,9 @@ pub(crate) async fn federate(
 }
 
 fn show(gateway: GatewayState, output: Output) -> Result<(), CliError> {
-    let GatewayState { status, rules } = gateway;
-    output.show(&json!({ "gateway": status, "rules": rules }), || {
+    let GatewayState { status, rules, mcp } = gateway;
+    let told = json!({ "gateway": status, "rules": rules, "mcp": mcp });
+    output.show(&told, || {
         let mut text = match &status {
             Some(status) => format!(
                 "other platforms reach this one at {}\n{}\n",
@@ -96,17 +113,44 @@ fn show(gateway: GatewayState, output: Output) -> Result<(), CliError> {
         };
         let manifest = status.map(|status| status.own).unwrap_or_default();
         text.push_str(&table_of(&manifest, &rules));
+        if let Some(mcp) = &mcp {
+            let (address, tools) = (&mcp.address, mcp.tools);
+            text.push_str(&format!(
+                "\n\nhosts of language models reach {tools} tools of agents at {address}\n{}",
+                calls(mcp)
+            ));
+        }
         text
     });
     Ok(())
 }
 
+/// The refusals by reason, in words.
+fn refusals(refused: &BTreeMap<String, u64>) -> String {
+    if refused.is_empty() {
+        return "none".to_owned();
+    }
+    let each = refused.iter().map(|(why, count)| format!("{count} {why}"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn calls(mcp: &McpStatus) -> String {
+    let each = mcp.callers.iter().map(|caller| {
+        let key = if caller.anonymous { ", no key" } else { "" };
+        format!(
+            "{}: {} requests, {} open, {} sessions{key}\n",
+            caller.agent, caller.requests, caller.open, caller.sessions
+        )
+    });
+    format!(
+        "{}refused {}",
+        each.collect::<String>(),
+        refusals(&mcp.refused)
+    )
+}
+
 fn counts(status: &GatewayStatus) -> String {
     let counters = &status.counters;
-    let refused = counters.refused.iter();
-    let refused: Vec<String> = refused
-        .map(|(why, count)| format!("{count} {why}"))
-        .collect();
     format!(
         "received {}, again {}, sent {}, tried again {}, failed {}, refused {}",
         counters.received,
@@ -114,11 +158,7 @@ fn counts(status: &GatewayStatus) -> String {
         counters.sent,
         counters.retried,
         counters.failed,
-        if refused.is_empty() {
-            "none".to_owned()
-        } else {
-            refused.join(", ")
-        }
+        refusals(&counters.refused)
     )
 }
 
@@ -156,7 +196,7 @@ fn not_running() -> CliError {
     CliError::Failed {
         message: "the gateway does not run, or does not answer".to_owned(),
         help: Some(
-            "it starts where the manifest has [gateway.http]; see `sealbus logs gateway`"
+            "it starts where the manifest has [gateway.http] or [gateway.mcp]; see `sealbus logs gateway`"
                 .to_owned(),
         ),
     }

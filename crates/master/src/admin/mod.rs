@@ -151,16 +151,16 @@ impl Admin {
                 agent,
                 service_name,
             } => self.deregister(agent, service_name).await?.into(),
-            AdminRequest::Gateway => self.gateway(self.system.gateway.get().await).await.into(),
+            AdminRequest::Gateway => self.gateway(self.system.gateway.get().await).await?.into(),
             AdminRequest::GatewayAllow { rule } => {
                 let rules = self.system.gateway.allow(rule).await?;
                 gateways::tell(self.system.operator.correspondent(), rules.clone()).await;
-                self.gateway(rules).await.into()
+                self.gateway(rules).await?.into()
             }
             AdminRequest::GatewayDeny { platform } => {
                 let rules = self.system.gateway.deny(&platform).await?;
                 gateways::tell(self.system.operator.correspondent(), rules.clone()).await;
-                self.gateway(rules).await.into()
+                self.gateway(rules).await?.into()
             }
             AdminRequest::Federate { df, addresses } => {
                 let name = Aid::new(df)
@@ -192,9 +192,10 @@ impl Admin {
         })
     }
 
-    async fn gateway(&self, rules: GatewayPolicy) -> GatewayState {
-        let status = gateways::status(self.system.operator.correspondent()).await;
-        GatewayState { status, rules }
+    async fn gateway(&self, rules: GatewayPolicy) -> Result<GatewayState, Fault> {
+        let has_mcp = self.desk.run(|desk, _| Ok(gateways::has_mcp(desk))).await?;
+        let operator = self.system.operator.correspondent();
+        Ok(gateways::state(operator, rules, has_mcp).await)
     }
 
     async fn status(&self) -> Result<PlatformStatus, Fault> {
