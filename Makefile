@@ -226,14 +226,15 @@ test-rabbitmq-cluster: binary package rabbitmq-server ## A platform on a cluster
 # ---- seeing ----------------------------------------------------------------------------------
 
 TRANSPORT ?= mesh
-demo: $(STAMPS)/tools ## Certified agents on two nodes talk, and impostors are refused; TRANSPORT=rabbitmq for a broker
+demo: $(STAMPS)/tools ## Certified agents on two nodes talk, and impostors are refused; WINDOW=1 shows it in a browser, TRANSPORT=rabbitmq takes a broker
 	$(call say,Building the sealbus binary (only the path of a message is optimised; the first time takes some minutes))
 	$(CARGO) build --locked --profile demo -p sealbus-cli
 	$(call say,Building the Python wheel (likewise))
 	cd python && $(abspath $(BIN))/maturin build --locked --profile demo --out $(abspath $(WHEELS))
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps $$(ls -t $(WHEELS)/sealbus-*.whl | head -1)
 	$(call say,Running the demo)
-	target/demo/sealbus demo --transport $(TRANSPORT) --python $(BIN)/python --report target/demo/report.json $(DEMO)
+	target/demo/sealbus demo --transport $(TRANSPORT) --python $(BIN)/python --report target/demo/report.json $(if $(WINDOW),--window) $(DEMO)
+	@$(if $(WINDOW),:,echo 'make demo WINDOW=1 shows the same in a browser, the attacks as they are refused.')
 
 docs: $(STAMPS)/manual ## The manual as a site with search, into target/manual
 	$(call say,Building the manual)

@@ -28,7 +28,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::door::Door;
 use crate::feed::{Lines, follow, replay};
@@ -75,6 +75,7 @@ pub struct Window {
     sessions: Mutex<Sessions>,
     streams: Arc<Semaphore>,
     questions: Semaphore,
+    entered: Notify,
 }
 
 /// The body of `POST /session`.
@@ -109,6 +110,7 @@ impl Window {
             sessions: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             questions: Semaphore::new(QUESTIONS),
+            entered: Notify::new(),
         })
     }
 
@@ -131,6 +133,11 @@ impl Window {
             self.port,
             text(&once)
         ))
+    }
+
+    /// Waits until a link has opened a page.
+    pub async fn entered(&self) {
+        self.entered.notified().await;
     }
 
     /// Serves for ever.
@@ -251,6 +258,7 @@ impl Window {
             let why = "the link was used, or is older than a minute: press Enter where `sealbus window` runs for another";
             return Err(refused(StatusCode::FORBIDDEN, why));
         };
+        self.entered.notify_one();
         Ok(json_of(&json!({ "session": text(&key) })))
     }
 

@@ -17,6 +17,9 @@ pub(crate) struct Demo {
     /// this program, or python3]
     #[arg(long, env = "SEALBUS_PYTHON", value_name = "PROGRAM")]
     pub(crate) python: Option<PathBuf>,
+    /// Show the platform in a browser while the attacks are made
+    #[arg(long)]
+    pub(crate) window: bool,
     /// File for the report, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,

@@ -63,20 +63,31 @@ pub(crate) async fn window(
             () = &mut serving => {}
             () = signals.told() => break,
             Some(()) = enters.recv() => tell(&served, &shown, output)?,
+            () = served.entered(), if output.is_json() => {
+                output.line(&json!({ "opened": true }), String::new);
+            }
         }
     }
     drop(opened);
     Ok(())
 }
 
-/// Starts a window on the platform behind a state directory, as a process of its own that ends with the returned value.
-pub(super) fn start(state: &Path, output: Output) -> Result<Child, CliError> {
-    let failed = CliError::file("start", "this program");
-    let mut command = tokio::process::Command::new(std::env::current_exe().map_err(&failed)?);
+/// A window on the platform behind a state directory, as a process of its own that ends with its handle.
+pub(crate) fn program(state: &Path) -> Result<tokio::process::Command, CliError> {
+    let this = std::env::current_exe().map_err(CliError::file("find", "this program"))?;
+    let mut command = tokio::process::Command::new(this);
     command.arg("window").arg("--state").arg(state);
-    command.args(output.is_json().then_some("--json"));
     command.stdin(Stdio::null()).kill_on_drop(true);
-    command.spawn().map_err(&failed)
+    Ok(command)
+}
+
+/// Starts a window that prints where this process prints.
+pub(super) fn start(state: &Path, output: Output) -> Result<Child, CliError> {
+    let mut command = program(state)?;
+    command.args(output.is_json().then_some("--json"));
+    command
+        .spawn()
+        .map_err(CliError::file("start", "this program"))
 }
 
 /// Tells whenever Enter is pressed on the terminal. The thread ends with the process.

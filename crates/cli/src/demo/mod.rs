@@ -4,6 +4,7 @@ mod agent;
 mod attack;
 mod conversation;
 mod report;
+mod showing;
 mod stage;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ pub(crate) use self::agent::serve as serve_agent;
 pub(crate) use self::attack::run as attack;
 use self::conversation::{Question, RECEIVER, Received, SENDER, Sent, Task};
 use self::report::{LevelReport, Report};
+use self::showing::Showing;
 use self::stage::{AGENTS, NODES, Stage};
 use crate::arguments::{Demo, DemoTransport};
 use crate::error::CliError;
@@ -35,8 +37,12 @@ const INTERVAL_US: u64 = 1_000;
 const QUIET: Duration = Duration::from_secs(30);
 
 /// Commands to try after the demo.
-const NEXT: [(&str, &str); 4] = [
+const NEXT: [(&str, &str); 5] = [
     ("sealbus up", "a platform of your own, in this terminal"),
+    (
+        "sealbus demo --window",
+        "the same in a browser: who talks to whom, and each attack as it is refused",
+    ),
     (
         "sealbus token --name node-2",
         "then `sealbus node --join … --token …` on another machine",
@@ -58,6 +64,12 @@ pub(crate) async fn run(demo: &Demo, output: Output) -> Result<ExitCode, CliErro
     } else {
         demo.level.clone()
     };
+    if demo.window && !levels.contains(&SecurityLevel::Auth) {
+        return Err(CliError::Usage {
+            message: "the window shows level auth, and the attacks there".to_owned(),
+            help: "add --level auth".to_owned(),
+        });
+    }
     if demo.transport == DemoTransport::RabbitMq && !ManagedBroker::is_installed() {
         return Err(CliError::Failed {
             message: BrokerError::NotInstalled.to_string(),
@@ -78,7 +90,7 @@ pub(crate) async fn run(demo: &Demo, output: Output) -> Result<ExitCode, CliErro
             "level {level}: starting a Master, {NODES} nodes, {AGENTS} agents"
         ));
         let mut stage = Stage::open(level, demo.transport, &python).await?;
-        if let Err(error) = play(&mut stage, &mut report, &steps, output).await {
+        if let Err(error) = play(&mut stage, &mut report, &steps, demo, output).await {
             stage.abandon().await;
             return Err(error);
         }
@@ -125,11 +137,19 @@ async fn play(
     stage: &mut Stage,
     report: &mut Report,
     steps: &ProgressBar,
+    demo: &Demo,
     output: Output,
 ) -> Result<(), CliError> {
     let level = stage.level();
     say(output, meaning(level));
     say(output, &placement(stage).await?);
+    let mut showing = None;
+    if demo.window && level == SecurityLevel::Auth {
+        let mut window = Showing::open(stage, output).await?;
+        steps.set_message("level auth: waiting for somebody to look");
+        window.opened().await;
+        showing = Some(window);
+    }
     steps.set_message(format!("level {level}: 10 pairs talk"));
     say(output, TALK);
     report.levels.push(traffic(stage).await?);
@@ -139,6 +159,10 @@ async fn play(
         report.refusals = attack::all(stage).await?;
     }
     report.certificates += stage.status().await?.certificates;
+    if let Some(mut showing) = showing {
+        steps.set_message("level auth: shown in a browser");
+        showing.looked_at(output).await;
+    }
     Ok(())
 }
 

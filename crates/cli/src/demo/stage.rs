@@ -121,9 +121,14 @@ impl Stage {
         &self.directory
     }
 
+    /// The directory with the platform's state.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.directory.join("state")
+    }
+
     /// A new connection to the Master.
     pub(crate) async fn connect(&self) -> Result<Connection, CliError> {
-        Connection::to(&self.directory.join("state")).await
+        Connection::to(&self.state()).await
     }
 
     /// Looks again and again until there is a result, the Master ends, or the time is up.
