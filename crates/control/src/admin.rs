@@ -10,7 +10,8 @@ use sealbus_manifest::{Difference, Manifest};
 use serde::{Deserialize, Serialize};
 
 use super::channel_log::KeptLog;
-use super::node::{GatewayStatus, LogPosition, LogText, McpStatus};
+use super::mcp::McpStatus;
+use super::node::{GatewayStatus, LogPosition, LogText};
 use super::post::WaitingLetter;
 use super::traffic::{Traffic, Watch};
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};

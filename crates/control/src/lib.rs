@@ -24,6 +24,7 @@ pub mod directory;
 pub mod enrolment;
 mod exit;
 pub mod host;
+pub mod mcp;
 pub mod names;
 pub mod node;
 pub mod operators;

@@ -9,7 +9,8 @@ use tokio::sync::Mutex;
 
 use sealbus_control::admin::GatewayState;
 use sealbus_control::correspondence::Correspondent;
-use sealbus_control::node::{ask_gateway, ask_mcp};
+use sealbus_control::mcp::ask_mcp;
+use sealbus_control::node::ask_gateway;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_management::LoadError;
 use sealbus_manifest::{GATEWAY_VARIABLE, MCP_AGENT};

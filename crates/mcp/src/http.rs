@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use sealbus_control::node::{McpCallerStatus, McpStatus};
+use sealbus_control::mcp::{McpCallerStatus, McpStatus};
 use sealbus_manifest::mcp::McpEntry;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

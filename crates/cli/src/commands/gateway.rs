@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use sealbus::Platform;
 use sealbus_control::admin::{GatewayState, ask};
-use sealbus_control::node::{GatewayStatus, McpStatus};
+use sealbus_control::mcp::McpStatus;
+use sealbus_control::node::GatewayStatus;
 use sealbus_gateways::{GatewayConfig, GatewayPolicy, GatewayRule};
 use sealbus_manifest::GATEWAY_VARIABLE;
 use sealbus_manifest::mcp::McpEntry;
