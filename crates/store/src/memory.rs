@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
@@ -11,6 +13,7 @@ use super::{Batch, Entry, Revision, Store, StoreError, TakeEntry};
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
+    is_full: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -23,6 +26,12 @@ impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Behaves as a store on a full disk while `is_full`: commits fail with [`StoreError::Full`]. For tests of what
+    /// stands on a store.
+    pub fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Relaxed);
     }
 }
 
@@ -92,7 +101,13 @@ impl Store for MemoryStore {
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
-        let result = self.state.lock().commit(batch);
+        let result = match self.is_full.load(Ordering::Relaxed) {
+            true => Err(StoreError::Full {
+                path: "memory".into(),
+                source: io::ErrorKind::StorageFull.into(),
+            }),
+            false => self.state.lock().commit(batch),
+        };
         ready(result).boxed()
     }
 }

@@ -1,10 +1,7 @@
 //! AMS and DF as agents on a real bus.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use sealbus_bus::{Bus, BusConfig, Mailbox, MailboxLimits, Outbox, ReceivedMessage};
 use sealbus_fipa::management::{
     AgentState, AmsAgentDescription, AmsFunction, DfAgentDescription, SearchConstraints,
@@ -13,52 +10,12 @@ use sealbus_fipa::management::{
 
 use super::*;
 use crate::client::{Answer, AnswerError, ask_ams, cancel, subscribe};
-use sealbus_store::{Batch, Entry, MemoryStore, Revision, Store, StoreError, TakeEntry};
-
-/// A store in memory that can be told that its disk is full.
-#[derive(Default)]
-struct Disk {
-    memory: MemoryStore,
-    full: AtomicBool,
-}
-
-impl Store for Disk {
-    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
-        self.memory.get(key)
-    }
-
-    fn scan<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
-        self.memory.scan(prefix, after, limit)
-    }
-
-    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.memory.snapshot(take)
-    }
-
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
-        if self.full.load(Ordering::Relaxed) {
-            let source = std::io::ErrorKind::StorageFull.into();
-            return async {
-                Err(StoreError::Full {
-                    path: "/state.redb".into(),
-                    source,
-                })
-            }
-            .boxed();
-        }
-        self.memory.commit(batch)
-    }
-}
+use sealbus_store::MemoryStore;
 
 /// A platform's bus with its AMS and DF.
 struct Platform {
     bus: Bus,
-    store: Arc<Disk>,
+    store: Arc<MemoryStore>,
     ams: DirectoryService<Ams>,
     df: DirectoryService<Df>,
 }
@@ -71,7 +28,7 @@ impl Platform {
     }
 
     /// Starts AMS and DF on the contents of the store.
-    async fn on(bus: Bus, store: Arc<Disk>) -> Self {
+    async fn on(bus: Bus, store: Arc<MemoryStore>) -> Self {
         let limits = DirectoryLimits::default();
         let ams = Ams::load(aid("ams@factory"), limits.clone(), &*store)
             .await
@@ -198,7 +155,7 @@ async fn the_master_keeps_the_white_pages() {
 async fn nothing_is_done_that_the_store_does_not_keep() {
     let platform = Platform::new().await;
     let mut seller_agent = platform.agent("seller@factory");
-    platform.store.full.store(true, Ordering::Relaxed);
+    platform.store.set_full(true);
     let failed = seller_agent.ask_df(DfFunction::Register(seller())).await;
     match Answer::read(&failed) {
         Err(AnswerError::TurnedDown {
@@ -223,7 +180,7 @@ async fn nothing_is_done_that_the_store_does_not_keep() {
     let search = DfFunction::Search(DfAgentDescription::default(), SearchConstraints::all());
     let found = seller_agent.ask_df(search).await;
     assert_eq!(Answer::read(&found).unwrap().entries(), Ok(Vec::new()));
-    platform.store.full.store(false, Ordering::Relaxed);
+    platform.store.set_full(false);
     let done = seller_agent.ask_df(DfFunction::Register(seller())).await;
     assert!(Answer::read(&done).unwrap().is_done());
 }

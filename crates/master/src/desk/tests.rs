@@ -1,6 +1,3 @@
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use futures_util::future::BoxFuture;
 use sealbus_seal::token::Secret;
 use sealbus_seal::{CLOCK_SKEW, KeyPair, RootAuthority, Trust, Validity};
 
@@ -9,44 +6,7 @@ use super::*;
 use crate::vouching::check_process;
 use sealbus_control::{ProcessContact, Subject, TransportDescription};
 use sealbus_manifest::isolation::Isolation;
-use sealbus_store::{Entry, Fenced, MemoryStore, Revision, TakeEntry};
-
-/// A store with a disk that can be full.
-#[derive(Default)]
-struct Disk {
-    store: MemoryStore,
-    is_full: AtomicBool,
-}
-
-impl Store for Disk {
-    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
-        self.store.get(key)
-    }
-
-    fn scan<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
-        self.store.scan(prefix, after, limit)
-    }
-
-    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.store.snapshot(take)
-    }
-
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
-        if self.is_full.load(Ordering::Relaxed) {
-            let full = StoreError::Full {
-                path: "state.redb".into(),
-                source: std::io::ErrorKind::StorageFull.into(),
-            };
-            return Box::pin(std::future::ready(Err(full)));
-        }
-        self.store.commit(batch)
-    }
-}
+use sealbus_store::{Fenced, MemoryStore};
 
 fn parts() -> Parts {
     let name = PlatformName::new("factory").unwrap();
@@ -108,7 +68,7 @@ async fn expect(desk: &DeskHandle, agent: &'static str) -> Result<String, Fault>
 
 #[tokio::test]
 async fn a_full_disk_withholds_neither_revocations_nor_ends() {
-    let disk = Arc::new(Disk::default());
+    let disk = Arc::new(MemoryStore::new());
     let (desk, mut outward, mut news) = open(parts(), disk.clone());
     let process = expect(&desk, "guest").await.unwrap();
     let request = KeyPair::generate().unwrap().signing_request().unwrap();
@@ -121,7 +81,7 @@ async fn a_full_disk_withholds_neither_revocations_nor_ends() {
     desk.run(certify).await.unwrap();
     while outward.try_recv().is_ok() {}
 
-    disk.is_full.store(true, Ordering::Relaxed);
+    disk.set_full(true);
     let before = news.borrow_and_update().clone();
     let fault = expect(&desk, "other").await.unwrap_err();
     assert_eq!(fault.code, FaultCode::Storage);
@@ -136,7 +96,7 @@ async fn a_full_disk_withholds_neither_revocations_nor_ends() {
 
     // All other effects leave when the changes are written.
     assert!(outward.try_recv().is_err());
-    disk.is_full.store(false, Ordering::Relaxed);
+    disk.set_full(false);
     while news.borrow_and_update().directory == before.directory {
         news.changed().await.unwrap();
     }
@@ -183,7 +143,7 @@ async fn a_master_whose_term_is_over_changes_nothing_and_asks_nobody() {
 
 #[tokio::test]
 async fn a_sign_of_life_waits_behind_no_job() {
-    let (desk, _outward, _news) = open(parts(), Arc::new(Disk::default()));
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
     let description = sealbus_control::NodeDescription {
         address: [127, 0, 0, 1].into(),
         host: "here".to_owned(),
@@ -203,7 +163,7 @@ async fn a_sign_of_life_waits_behind_no_job() {
 
 #[tokio::test]
 async fn what_is_revoked_by_its_serial_number_is_barred_in_the_process_that_held_it() {
-    let (desk, _outward, _news) = open(parts(), Arc::new(Disk::default()));
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
     let process = expect(&desk, "guest").await.unwrap();
     let request = KeyPair::generate().unwrap().signing_request().unwrap();
     let refused = desk.run(move |desk, now| {
