@@ -293,8 +293,9 @@ def test_masters_gateways_and_the_broker_have_views(chromium, tmp_path):
 
         # One who has the key, and one who has another.
         for key in (made["key"], "sbk_" + "0" * 64):
-            with suppress(HTTPError):
-                urlopen(Request(gateway["mcp"]["address"], b"{}", {"Authorization": f"Bearer {key}"})).close()
+            with pytest.raises(HTTPError) as refused:
+                urlopen(Request(gateway["mcp"]["address"], b"{}", {"Authorization": f"Bearer {key}"}))
+            refused.value.close()
         expect(caller.get_by_role("cell").nth(2)).to_have_text("1")
         expect(page.get_by_role("region", name="Refused requests of hosts").get_by_role("row").filter(has_text="unknown-key")).to_contain_text("1")
         counted = platform.ask("gateway", "counters")["mcp"]
@@ -312,6 +313,81 @@ def test_masters_gateways_and_the_broker_have_views(chromium, tmp_path):
                 looker.close()
         finally:
             platform.down()
+
+
+def test_nothing_is_changed_without_operate(factory, look):
+    looker = look()
+    page = looker.go("agents/ann")
+    expect(fact(page, "State")).to_have_text("active")
+    expect(page.get_by_role("button", name="Kill…")).to_have_count(0)
+    asked = {"confirm": "ann", "act": {"do": "kill", "agent": "ann"}}
+    status, told = act(looker, asked)
+    assert status == 403 and "--operate" in told
+    assert factory.agents()["ann"]["state"] == "active"
+
+
+def test_an_operator_kills_moves_and_revokes_and_types_the_name(chromium, tmp_path):
+    platform = Platform(tmp_path, one_worker("    nodes = 2"))
+    looker = None
+    try:
+        platform.up().active("worker")
+        window = Window(tmp_path / "window.log", "--state", platform.state, "--operate")
+        platform.programs.append(window.program)
+        looker = Looker(chromium, window)
+        page = looker.go("agents/worker")
+        first = platform.agents()["worker"]
+        other = "node-2" if first["node"] == "node-1" else "node-1"
+        expect(fact(page, "Node")).to_have_text(first["node"])
+        page.get_by_role("button", name="Move…").click()
+        dialog = page.get_by_role("dialog", name="Move worker?")
+        move = dialog.get_by_role("button", name="Move")
+        expect(dialog.get_by_role("combobox")).to_have_value(other)
+        dialog.get_by_label("Type worker").fill("work")
+        expect(move).to_be_disabled()
+        dialog.get_by_label("Type worker").fill("worker")
+        move.click()
+        expect(dialog).to_have_count(0)
+        status = page.get_by_role("region", name="Operate").get_by_role("status")
+        expect(status).to_have_text(f"worker moved to {other}")
+        expect(fact(page, "Node")).to_have_text(other)
+        page.get_by_role("button", name="Kill…").click()
+        dialog = page.get_by_role("dialog", name="Kill worker?")
+        page.keyboard.type("worker")
+        dialog.get_by_role("button", name="Cancel").click()
+        assert platform.agents()["worker"]["state"] == "active"
+        page.get_by_role("button", name="Revoke…").click()
+        dialog = page.get_by_role("dialog", name="Revoke worker?")
+        dialog.get_by_label("Reason").fill("seen in the window")
+        dialog.get_by_label("Type worker").fill("worker")
+        dialog.get_by_role("button", name="Revoke").click()
+        expect(status).to_contain_text("revoked")
+        expect(page.get_by_role("region", name="Certificates")).to_contain_text("seen in the window")
+        page.get_by_role("button", name="Kill…").click()
+        page.keyboard.type("worker")
+        page.keyboard.press("Enter")
+        expect(fact(page, "State")).to_have_text("ended")
+
+        # A name that was not typed, and what a link or an image does.
+        assert act(looker, {"confirm": "other", "act": {"do": "kill", "agent": "worker"}})[0] == 400
+        assert act(looker, None)[0] == 404
+    finally:
+        try:
+            if looker:
+                looker.close()
+        finally:
+            platform.down()
+
+
+def act(looker, asked):
+    """Asks as the page does, without its dialog; with GET, if nothing is asked. The status and the text of the answer."""
+    key = looker.page.evaluate("sessionStorage.getItem('sealbus-session')")
+    body = None if asked is None else json.dumps(asked).encode()
+    try:
+        with urlopen(Request(f"{looker.window.address}act", body, {"Sealbus-Session": key})) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
 
 
 def running(platform):

@@ -1,6 +1,7 @@
 // The agents, and one of them: why does it not answer?
 
 import { Facts, Table } from "./lists.js";
+import { operations } from "./operate.js";
 import { Sequence } from "./sequence.js";
 import { bytes, count, el, local, rate, span, visible, visibleLines } from "./text.js";
 import { certificateTable, stepTable } from "./platform.js";
@@ -45,7 +46,7 @@ export function agents({ link, go }) {
   };
 }
 
-export function agent({ name, ask, link }) {
+export function agent({ name, ask, act, link }) {
   const facts = new Facts();
   const log = el("pre", { tabindex: "0", role: "region", "aria-label": "Log" });
   const certificates = certificateTable();
@@ -56,6 +57,7 @@ export function agent({ name, ask, link }) {
     (it) => `${it.name}/${it.service_type}`,
   );
   const sequence = new Sequence();
+  const operated = operations(name, act);
   const failed = el("p", { class: "bad", role: "status" });
   const isIt = (other) => other === name || local(other) === name || other === local(name);
   let asked = 0;
@@ -79,7 +81,7 @@ export function agent({ name, ask, link }) {
     title: visible(name),
     watch: { agents: [local(name)] },
     node: el(
-      "div", {}, failed, facts.node,
+      "div", {}, failed, facts.node, operated.node,
       el("p", {}, el("a", { href: link("conversations", "", { agent: local(name) }) }, "Its conversations"), " · ", el("a", { href: link("refusals", "", { filter: local(name) }) }, "Refused attempts of it and at it")),
       el("h2", {}, "Latest messages"), sequence.node,
       el("h2", {}, "Log"), log,
@@ -89,6 +91,7 @@ export function agent({ name, ask, link }) {
     ),
     update(state) {
       const it = state.agents.get(name) ?? [...state.agents.values()].find((agent) => isIt(agent.name));
+      operated.update(state, it?.node);
       if (it) {
         const traffic = it.traffic;
         facts.update([

@@ -47,6 +47,7 @@ async function post(path, body, signal) {
 }
 
 const ask = async (question) => (await post("ask", question)).json();
+const act = async (confirm, what) => (await post("act", { confirm, act: what })).json();
 
 function end(why) {
   isEnded = true;
@@ -146,7 +147,7 @@ function show() {
   const isFirst = !view;
   place = next;
   if (isNew) {
-    const tools = { link, go, ask, name: next.argument };
+    const tools = { link, go, ask, act, name: next.argument };
     view = next.name === "agents" && next.argument ? agent(tools) : VIEWS.get(next.name)[1](tools);
     const title = el("h1", { tabindex: "-1" }, el("bdi", {}, view.title));
     main.replaceChildren(title, view.node);

@@ -38,6 +38,8 @@ enum Event<'a> {
         platform: &'a str,
         level: &'a str,
         is_recording: bool,
+        /// Whether the page may kill, move and revoke agents.
+        operates: bool,
     },
     Status {
         status: &'a PlatformStatus,
@@ -175,9 +177,10 @@ pub(crate) async fn open(directory: &Path) -> Result<Caller, Fault> {
 }
 
 /// Tells the page about a running platform until nobody reads any more. While the Master is away it is tried again.
-pub(crate) async fn follow(directory: &Path, watch: Option<&Watch>, lines: &Lines) {
+pub(crate) async fn follow(directory: &Path, operates: bool, watch: Option<&Watch>, lines: &Lines) {
     loop {
-        let Err(Ended::Fault(fault)) = follow_once(directory, watch, lines).await else {
+        let followed = follow_once(directory, operates, watch, lines).await;
+        let Err(Ended::Fault(fault)) = followed else {
             return;
         };
         let why = fault.message;
@@ -190,6 +193,7 @@ pub(crate) async fn follow(directory: &Path, watch: Option<&Watch>, lines: &Line
 
 async fn follow_once(
     directory: &Path,
+    operates: bool,
     watch: Option<&Watch>,
     lines: &Lines,
 ) -> Result<std::convert::Infallible, Ended> {
@@ -199,6 +203,7 @@ async fn follow_once(
         platform: &status.name,
         level: &status.level,
         is_recording: false,
+        operates,
     };
     lines.tell(&hello).await?;
     lines.tell(&Event::Status { status: &status }).await?;
@@ -288,6 +293,7 @@ async fn replay_once(recording: &[Seen], lines: &Lines) -> Result<(), Ended> {
         platform: "recording",
         level: "",
         is_recording: true,
+        operates: false,
     };
     lines.tell(&hello).await?;
     for seen in recording {

@@ -1,7 +1,8 @@
 //! Watching a running platform: its counters as rates, messages and refusals as they come, recordings of them, and the
 //! window, a page that shows all this in a browser.
 //!
-//! Everything is read through an operator's connection to the Master that is narrowed to reading before anything else.
+//! Everything is read through an operator's connection to the Master that is narrowed to reading before anything else. Where
+//! the operator allows it, the page also kills, moves and revokes agents: each act has a connection of its own.
 //!
 //! The window is a process of its own. Its page is built from plain modules without a build step. It talks to this
 //! process over HTTP on loopback: a link opens it once, a key in a header (never a cookie) stands for the session, and
@@ -10,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod act;
 mod board;
 mod door;
 mod feed;

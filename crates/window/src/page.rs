@@ -27,6 +27,7 @@ files! {
     "/lists.js" is "text/javascript; charset=utf-8" from "lists.js";
     "/overview.js" is "text/javascript; charset=utf-8" from "overview.js";
     "/agents.js" is "text/javascript; charset=utf-8" from "agents.js";
+    "/operate.js" is "text/javascript; charset=utf-8" from "operate.js";
     "/map.js" is "text/javascript; charset=utf-8" from "map.js";
     "/conversations.js" is "text/javascript; charset=utf-8" from "conversations.js";
     "/sequence.js" is "text/javascript; charset=utf-8" from "sequence.js";

@@ -20,8 +20,8 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use sealbus_control::Fault;
 use sealbus_control::traffic::Watch;
+use sealbus_control::{Fault, FaultCode};
 use sealbus_seal::KeyError;
 use sealbus_seal::token::Secret;
 use serde::de::DeserializeOwned;
@@ -30,6 +30,7 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
+use crate::act::Confirmed;
 use crate::door::Door;
 use crate::feed::{Lines, follow, replay};
 use crate::page::{FILES, POLICY};
@@ -62,6 +63,8 @@ pub enum Source {
     Platform {
         /// The directory.
         directory: PathBuf,
+        /// Whether the page may kill, move and revoke agents.
+        operates: bool,
     },
     /// What was recorded.
     Recording(Arc<[Seen]>),
@@ -246,6 +249,7 @@ impl Window {
         match path {
             "/stream" => self.stream(read(body).await?),
             "/ask" => self.ask(read(body).await?).await,
+            "/act" => self.act(read(body).await?).await,
             _ => Err(refused(StatusCode::NOT_FOUND, "there is no such question")),
         }
     }
@@ -276,8 +280,11 @@ impl Window {
             let _place = place;
             let lines = Lines::new(sender);
             match &self.source {
-                Source::Platform { directory } => {
-                    follow(directory, look.watch.as_ref(), &lines).await;
+                Source::Platform {
+                    directory,
+                    operates,
+                } => {
+                    follow(directory, *operates, look.watch.as_ref(), &lines).await;
                 }
                 Source::Recording(recording) => {
                     replay(recording.clone(), &lines).await;
@@ -296,7 +303,7 @@ impl Window {
     }
 
     async fn ask(&self, question: Question) -> Result<Answer, Refused> {
-        let Source::Platform { directory } = &self.source else {
+        let Source::Platform { directory, .. } = &self.source else {
             let why = "a recording knows messages and refusals only";
             return Err(refused(StatusCode::NOT_FOUND, why));
         };
@@ -305,9 +312,38 @@ impl Window {
         };
         match question.answer(directory).await {
             Ok(answer) => Ok(json_of(&answer)),
-            Err(Fault { message, .. }) => Err(refused(StatusCode::BAD_GATEWAY, message)),
+            Err(fault) => Err(told(fault)),
         }
     }
+
+    async fn act(&self, confirmed: Confirmed) -> Result<Answer, Refused> {
+        let Source::Platform {
+            directory,
+            operates: true,
+        } = &self.source
+        else {
+            let why = "this window only reads: `sealbus window --operate` starts one that may kill, move and revoke";
+            return Err(refused(StatusCode::FORBIDDEN, why));
+        };
+        let Ok(_place) = self.questions.acquire().await else {
+            return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "the window ends"));
+        };
+        let done = confirmed.carry_out(directory).await.map_err(told)?;
+        Ok(json_of(&done))
+    }
+}
+
+/// What went wrong, and what to do.
+fn told(fault: Fault) -> Refused {
+    let status = match fault.code {
+        FaultCode::BadRequest => StatusCode::BAD_REQUEST,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    let advice = fault.advice.map(|advice| format!("; {advice}"));
+    refused(
+        status,
+        format!("{}{}", fault.message, advice.unwrap_or_default()),
+    )
 }
 
 /// Reads a body, which is JSON.

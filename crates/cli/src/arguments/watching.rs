@@ -98,4 +98,7 @@ pub(crate) struct Window {
     /// Print the link only, and start no browser
     #[arg(long)]
     pub(crate) no_open: bool,
+    /// Let the page kill, move and revoke agents. It asks again, and the agent's name is typed
+    #[arg(long, conflicts_with = "file")]
+    pub(crate) operate: bool,
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::process::Child;
 use tokio::sync::mpsc;
 
-use super::run::EndSignals;
+use super::run::{EndSignals, log};
 use crate::arguments::{General, Window};
 use crate::connection::{Connection, running};
 use crate::error::CliError;
@@ -27,6 +27,9 @@ pub(crate) async fn window(
     window: &Window,
     output: Output,
 ) -> Result<(), CliError> {
+    if window.operate {
+        log(output);
+    }
     let (source, shown) = match &window.file {
         Some(file) => {
             let seen: Result<Vec<_>, _> = read(file)?.take(MOST).collect();
@@ -37,7 +40,12 @@ pub(crate) async fn window(
             let mut connection = Connection::to(&directory).await?;
             connection.ask(ask::Narrow).await?;
             let status = connection.ask(ask::Status).await?;
-            (Source::Platform { directory }, status.name)
+            let operates = window.operate;
+            let source = Source::Platform {
+                directory,
+                operates,
+            };
+            (source, status.name)
         }
     };
     let taken = |source: std::io::Error| CliError::Failed {

@@ -77,7 +77,7 @@ async fn nothing_is_told_without_a_session() {
     let window = window();
     let key = entered(&window).await;
     let other = text(&Secret::random().unwrap());
-    for path in ["/stream", "/ask", "/other"] {
+    for path in ["/stream", "/ask", "/act", "/other"] {
         for key in ["", "x", &other] {
             assert_eq!(post(&window, path, key, "{}").await.status(), 403, "{path}");
         }
@@ -176,4 +176,36 @@ async fn a_recording_is_streamed() {
             .status(),
         400
     );
+}
+
+#[tokio::test]
+async fn nothing_is_changed_unless_the_operator_allowed_it() {
+    let act = json!({ "confirm": "ann", "act": { "do": "kill", "agent": "ann" } }).to_string();
+    let window = window();
+    let key = entered(&window).await;
+    let refused = post(&window, "/act", &key, &act).await;
+    assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+    assert!(
+        said(refused).await["error"]
+            .as_str()
+            .unwrap()
+            .contains("--operate")
+    );
+    let nowhere = tempfile::tempdir().unwrap();
+    for (operates, status) in [(false, 403), (true, 502)] {
+        let directory = nowhere.path().to_owned();
+        let source = Source::Platform {
+            directory,
+            operates,
+        };
+        let window = Window::new(source, 7000);
+        let key = entered(&window).await;
+        assert_eq!(post(&window, "/act", &key, &act).await.status(), status);
+        let fields = [HOST, ("sealbus-session", key.as_str())];
+        let answer = send(&window, Method::GET, "/act", &fields, &act).await;
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+        let other = act.replace("\"confirm\":\"ann\"", "\"confirm\":\"ben\"");
+        let refused = post(&window, "/act", &key, &other).await.status();
+        assert_eq!(refused, if operates { 400 } else { 403 });
+    }
 }
