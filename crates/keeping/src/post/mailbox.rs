@@ -24,6 +24,8 @@ pub(super) const MAILBOX: &str = "mailbox/";
 pub(super) const HANDED: &str = "handed";
 const SEEN: &str = "seen/";
 const HOPS: &str = "hops/";
+/// In the note about a letter that came back: it may have been taken where it was.
+const AGAIN: u64 = 1 << 32;
 const TRAIL: &str = "trail/";
 
 /// Milliseconds after which the time of a node on the trail is noted again.
@@ -73,12 +75,13 @@ impl Mailbox {
     ) -> Result<Self, JournalError> {
         let mut shelf = Shelf::counted_by(shares);
         let mut trail = Trails::default();
-        let mut hops: HashMap<u64, u32> = HashMap::new();
+        let mut returned: HashMap<u64, (u32, bool)> = HashMap::new();
         for (name, value) in stream.cursors() {
             if let Some(stretch) = name.strip_prefix(SEEN).and_then(stretch_of) {
                 shelf.was_here(stretch, value);
             } else if let Some(Ok(number)) = name.strip_prefix(HOPS).map(str::parse) {
-                hops.insert(number, u32::try_from(value).unwrap_or(u32::MAX));
+                let hops = u32::try_from(value % AGAIN).unwrap_or(u32::MAX);
+                returned.insert(number, (hops, value >= AGAIN));
             } else if let Some(node) = name.strip_prefix(TRAIL) {
                 // Every letter that was carried there has been delivered or has expired.
                 if value.saturating_add(LONGEST_LIFETIME.as_millis() as u64) < now() {
@@ -94,8 +97,10 @@ impl Mailbox {
             match reader.next_record() {
                 Ok(Some(record)) => match serde_json::from_slice::<Cover>(&record.attributes) {
                     Ok(mut cover) => {
-                        let hops = hops.get(&record.number).copied();
-                        cover.hops = cover.hops.max(hops.unwrap_or(0));
+                        if let Some((hops, again)) = returned.get(&record.number) {
+                            cover.hops = cover.hops.max(*hops);
+                            cover.again |= again;
+                        }
                         let size = record.payload.len() as u64;
                         if shelf.had().was_settled(cover.mark()) {
                             settled.push(record.number);
@@ -152,10 +157,12 @@ impl Mailbox {
         Ok(opened)
     }
 
-    /// Notes on disk the carry count of a letter that came back to where it lies.
-    pub(super) fn note_hops(&self, number: u64, hops: u32) -> Result<Written, JournalError> {
+    /// Notes on disk the carry count of a letter that came back to where it lies, and whether it may have been taken
+    /// elsewhere.
+    pub(super) fn note_return(&self, number: u64, back: &Cover) -> Result<Written, JournalError> {
         let name = format!("{HOPS}{number}");
-        self.stream.set_cursor(&name, u64::from(hops))
+        let again = if back.again { AGAIN } else { 0 };
+        self.stream.set_cursor(&name, u64::from(back.hops) | again)
     }
 
     /// Forgets the notes about letters that are being removed, and notes that the letters were here, each with its

@@ -132,10 +132,12 @@ impl Shelf {
         self.had.forget(cover.mark());
     }
 
-    /// Sets the carry count of the letter under this number, which came back from where it was carried to.
-    pub(crate) fn returned(&mut self, number: u64, hops: u32) {
+    /// Takes over the carry count of the letter under this number, which came back from where it was carried to, and
+    /// whether it may have been taken there.
+    pub(crate) fn returned(&mut self, number: u64, back: &Cover) {
         if let Some(kept) = self.letters.get_mut(&number) {
-            kept.cover.hops = kept.cover.hops.max(hops);
+            kept.cover.hops = kept.cover.hops.max(back.hops);
+            kept.cover.again |= back.again;
             self.had.note(kept.cover.mark());
         }
     }
@@ -390,18 +392,22 @@ impl Shelf {
         next.copied().collect()
     }
 
-    /// The letters of `may_go` that may still go. A letter may not go if one of its origin stands before it that may
-    /// not go, such as one that has come in the meantime.
+    /// The letters of `may_go` that may still go. A letter may not go if an earlier one of its origin may not go or has
+    /// come in the meantime, even if that one is still on its way to the disk.
     pub(crate) fn still_in_order(&self, line: &[u64], may_go: &HashSet<u64>) -> Vec<u64> {
         let mut waits = HashSet::new();
         let go = line.iter().filter(|number| {
             let Some(kept) = self.letters.get(number) else {
                 return false;
             };
-            if !may_go.contains(number) {
-                waits.insert(kept.cover.origin);
+            let LetterMark {
+                origin, sequence, ..
+            } = kept.cover.mark();
+            let mut written_before = self.writing.range((origin, 0)..(origin, sequence));
+            if !may_go.contains(number) || written_before.next().is_some() {
+                waits.insert(origin);
             }
-            !waits.contains(&kept.cover.origin)
+            !waits.contains(&origin)
         });
         go.copied().collect()
     }

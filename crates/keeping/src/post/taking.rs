@@ -86,8 +86,8 @@ impl Post {
             // The letter stays where it is. The note that it has been away must survive a restart of this node.
             // Otherwise the letter would be taken for one that was carried on and must be removed here.
             Err(NotTaken::Returned(number)) => {
-                shelf.returned(number, cover.hops);
-                let written = mailbox.note_hops(number, cover.hops);
+                shelf.returned(number, &cover);
+                let written = mailbox.note_return(number, &cover);
                 drop(shelf);
                 let written = written.map_err(storage)?;
                 return Ok(Put {

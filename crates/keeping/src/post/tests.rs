@@ -175,3 +175,31 @@ fn the_numbers_of_one_process_are_not_those_of_another() {
     assert_eq!(one >> 32, said >> 32);
     assert!(origin_of("one", u64::MAX) >> 32 <= now() / 1000);
 }
+
+/// A letter that comes back is marked if an agent may have taken it where it was. A restart of the node changes nothing.
+#[tokio::test]
+async fn a_letter_that_comes_back_is_marked_as_it_was_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    for sequence in [1, 2] {
+        keep(&post, letter("a", sequence, "b")).await.unwrap();
+    }
+    let mut back = letter("a", 1, "b");
+    back.cover.hops = 2;
+    back.cover.again = true;
+    keep(&post, back).await.unwrap();
+    let marked = |post: &Post| {
+        let mailbox = post.mailbox("b").unwrap();
+        let shelf = mailbox.shelf.lock();
+        let letters = shelf.letters();
+        let marks = letters.map(|(_, kept, _)| (kept.cover.hops, kept.cover.again));
+        marks.collect::<Vec<_>>()
+    };
+    assert_eq!(marked(&post), [(2, true), (0, false)]);
+    let journal = post.journal.clone();
+    drop(post);
+    tokio::task::spawn_blocking(move || journal.close())
+        .await
+        .unwrap();
+    assert_eq!(marked(&open(folder.path())), [(2, true), (0, false)]);
+}

@@ -229,3 +229,19 @@ fn letters_of_one_origin_go_in_the_order_they_were_written() {
     );
     assert_eq!(shelf.standing(letter(3, 3).cover.mark(), 0), Standing::Free);
 }
+
+/// A letter whose predecessor has come and is still on its way to the disk waits for it.
+#[test]
+fn a_letter_waits_for_an_earlier_one_that_is_being_written() {
+    let mut shelf = Shelf::default();
+    shelf.put(1, letter(1, 7));
+    shelf.put(2, letter(2, 1));
+    let earlier = letter(1, 3);
+    assert_eq!(shelf.admit(&earlier.cover, earlier.size), Ok(()));
+    let may_go = [1, 2].into();
+    assert_eq!(shelf.still_in_order(&shelf.to_hand_over(0), &may_go), [2]);
+    shelf.put(3, earlier);
+    let may_go = [1, 2, 3].into();
+    let line = shelf.to_hand_over(0);
+    assert_eq!(shelf.still_in_order(&line, &may_go), [3, 1, 2]);
+}
