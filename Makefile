@@ -92,6 +92,7 @@ check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a c
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(call say,FIPA language without the standard library)
 	$(CARGO) clippy --locked -p sealbus-fipa --no-default-features -- -D warnings
+	$(CARGO) clippy --locked -p sealbus --features protobuf,telemetry --all-targets -- -D warnings
 	$(call say,Documentation of the code)
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	$(call say,Unit tests)
@@ -109,7 +110,7 @@ test: test-rust test-python test-end-to-end test-attacks test-mcp test-window te
 test-rust:
 	$(call say,Rust tests (debug))
 	RUST_TEST_THREADS=8 $(CARGO) test --locked --workspace --exclude sealbus-python
-	$(CARGO) test --locked -p sealbus --features protobuf --lib body
+	$(CARGO) test --locked -p sealbus --features protobuf,telemetry --lib --test traces -- body trace spans
 
 test-python: package
 	$(call say,Python tests)

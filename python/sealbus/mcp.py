@@ -23,7 +23,7 @@ import logging
 import os
 import sys
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import mcp_types as types
@@ -41,6 +41,7 @@ from sealbus.participation import Participates
 from sealbus.performative import Performative
 from sealbus.platform import run
 from sealbus.tools import PATIENCE, Progress, Service
+from sealbus.tracing import carried_by
 
 __all__ = ["McpServer"]
 
@@ -100,7 +101,7 @@ class _Tools(Participates):
         name = agent.tool_of(call)
         arguments: dict[str, Any] = decode(call, dict[str, Any])
         await talk.agree()
-        await talk.say(Performative.INFORM, await talk.work(agent.call(name, arguments, talk)))
+        await talk.say(Performative.INFORM, await talk.work(agent.call(name, arguments, talk, call)))
 
 
 class McpServer(Agent):
@@ -186,15 +187,17 @@ class McpServer(Agent):
             raise NotUnderstood(f"no tool is called {call.ontology}: the ontology names the tool")
         return str(call.ontology)
 
-    async def call(self, name: str, arguments: dict[str, Any], talk: Service) -> Any:
-        """Calls a tool for one who asked. Its progress is told as it comes."""
+    async def call(self, name: str, arguments: dict[str, Any], talk: Service, asked: Message) -> Any:
+        """Calls a tool for one who asked. Its progress is told as it comes. The call belongs to the trace of the request; if this
+        program is traced itself, the client of MCP puts its span in between."""
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             if total and 0 <= progress <= total:
                 await talk.tell(Progress(progress / total, message or ""))
 
         try:
-            result = await self._client.call_tool(name, arguments, progress_callback=on_progress)
+            meta = cast(types.RequestParamsMeta, carried_by(asked))
+            result = await self._client.call_tool(name, arguments, progress_callback=on_progress, meta=meta)
         except MCPError as problem:
             if problem.error.code == types.CONNECTION_CLOSED:
                 self._lost.set()

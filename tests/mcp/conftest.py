@@ -75,8 +75,10 @@ class Door:
         return {"Authorization": f"Bearer {self.keys[caller]}"} if caller else {}
 
     @contextlib.asynccontextmanager
-    async def client(self, caller: str | None = "assistant", mode: str = "auto") -> AsyncIterator[Client]:
-        async with httpx2.AsyncClient(headers=self.headers(caller), timeout=120) as http:
+    async def client(
+        self, caller: str | None = "assistant", mode: str = "auto", **fields: str
+    ) -> AsyncIterator[Client]:
+        async with httpx2.AsyncClient(headers=self.headers(caller) | fields, timeout=120) as http:
             async with Client(streamable_http_client(self.url, http_client=http), mode=mode) as client:
                 yield client
 

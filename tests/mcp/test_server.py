@@ -112,6 +112,33 @@ async def test_the_caller_is_an_agent_in_name(door: Door, mode: str) -> None:
             ]
 
 
+async def test_a_call_belongs_to_the_trace_of_its_caller(door: Door, mode: str) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-{}-01"
+    in_meta, in_field, back = (trace.format(span) for span in ("b7ad6b7169203331", "53995c3f42cd8ad8", "00f067aa0ba902b7"))
+
+    async def told(client: Client, **meta: str) -> dict[str, str]:
+        arguments = {"to": "secretary", "content": "the trace"}
+        asked = await client.call_tool("request_agent", arguments, meta=meta)  # type: ignore[arg-type]
+        assert asked.meta["traceparent"] == back
+        parameters = json.loads(asked.structured_content["content"])
+        return {name: value for name, value in parameters.items() if name.startswith("X-trace")}
+
+    async with door.client(mode=mode) as client:
+        assert await told(client) == {}
+        assert await told(client, traceparent=in_meta, tracestate="a=1") == {"X-traceparent": in_meta, "X-tracestate": "a=1"}
+        assert await told(client, traceparent="00-nothing", tracestate="a=1") == {}
+        # A server of MCP behind an agent hears of it, too.
+        end = time.monotonic() + DEADLINE
+        while "library__trace" not in {tool.name for tool in (await client.list_tools()).tools}:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.05)
+        heard = await client.call_tool("library__trace", {}, meta={"traceparent": in_meta})  # type: ignore[typeddict-unknown-key]
+        assert heard.structured_content == {"result": in_meta}
+    async with door.client(mode=mode, traceparent=in_field) as client:
+        assert await told(client) == {"X-traceparent": in_field}
+        assert await told(client, traceparent=in_meta) == {"X-traceparent": in_meta}
+
+
 async def test_the_platforms_rules_hold_for_callers(door: Door, mode: str) -> None:
     async with door.client(None, mode) as guest, door.client("assistant", mode) as assistant:
         assert "vault__open" in await tools(assistant)

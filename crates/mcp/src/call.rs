@@ -18,6 +18,7 @@ use crate::catalogue::{INPUT, Offer, RESULT};
 use crate::naming::shown;
 use crate::said::Said;
 use crate::schema::{Language, Shape};
+use crate::traces;
 
 /// A tool that says nothing for so long is given up.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -187,7 +188,7 @@ pub(crate) fn done(structured: Value) -> CallToolResult {
     result
 }
 
-/// The name of the agent that answered, and how the platform knows it.
+/// The name of the agent that answered, how the platform knows it, and the trace that its answer belongs to.
 pub(crate) fn about(reply: &Message) -> MetaObject {
     let mut about = MetaObject::new();
     let mut say = |name: &str, value: &str| about.0.insert(format!("sealbus/{name}"), value.into());
@@ -196,6 +197,7 @@ pub(crate) fn about(reply: &Message) -> MetaObject {
     if let Some(conversation) = reply.conversation_id.as_ref().and_then(|it| it.as_str()) {
         say("conversation", conversation);
     }
+    traces::tell(&mut about, reply);
     about
 }
 

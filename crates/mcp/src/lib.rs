@@ -26,6 +26,7 @@ mod said;
 mod schema;
 mod server;
 mod stdio;
+mod traces;
 
 use std::net::TcpListener;
 use std::sync::Arc;

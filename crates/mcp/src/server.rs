@@ -24,6 +24,7 @@ use crate::caller::Caller;
 use crate::catalogue::{Catalogue, Offer};
 use crate::own_tools::{call_own, own_tools};
 use crate::resources::{AGENT_TEMPLATE, AGENTS, CHANNEL_TEMPLATE, Place, channel_uri};
+use crate::traces;
 
 /// Tools on one page of a list.
 const PAGE: usize = 500;
@@ -205,6 +206,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
+        let trace = traces::of_call(&context);
         let work = async {
             if let Some(offer) = self.offer(&request.name) {
                 return call(&self.caller.voice, &offer, arguments, &context).await;
@@ -218,6 +220,12 @@ impl ServerHandler for Server {
                     None,
                 ))
             })
+        };
+        let work = async {
+            match trace {
+                Some(trace) => trace.carry(work).await,
+                None => work.await,
+            }
         };
         let result: CallToolResult = tokio::select! {
             biased;

@@ -15,6 +15,7 @@ use crate::filter::Filter;
 use crate::labour::{Labour, Place};
 use crate::message::Message;
 use crate::supervision::{AgentResult, Fault, answer};
+use crate::trace::Handling;
 
 type Work = dyn Fn(Voice, Message) -> BoxFuture<'static, AgentResult> + Send + Sync;
 
@@ -84,16 +85,17 @@ async fn run(work: Arc<Work>, message: Message, voice: Voice, labour: Labour, _p
     let _at_work = labour.work().await;
     voice.clock.note();
     let origin = message.shared();
+    let handling = Handling::of(voice.aid(), &origin, message.provenance(), None);
     let mut cut_off = CutOff(Some((&voice, &*origin)));
     let done = labour.guard(async { work(voice.clone(), message).await });
-    let done = done.await;
+    let done = handling.within(done).await;
     cut_off.0 = None;
     if let Err(error) = done {
         if voice.is_only_stopped(&*error) {
             voice.tell_cut_off(&origin);
             return;
         }
-        let (fault, failed) = voice.answer_error(&origin, error);
+        let (fault, failed) = handling.enter(|| voice.answer_error(&origin, error));
         if fault == Fault::Agent {
             labour.report(failed.handled, failed.error);
         }

@@ -66,6 +66,7 @@
 //! | offer typed functions as services, and ask for answers in parts | [`Context::offer`], [`Voice::ask`], [`tool`] |
 //! | act by itself: each second, at a time, as a state machine | [`Context::begin`], [`behaviour`] |
 //! | test agents, with a clock that the test moves | [`testing`] |
+//! | follow a request through agents, by OpenTelemetry | [`trace`] |
 //! | move between nodes with state | [`Agent::save`], [`Agent::restore`] |
 //! | drive agents without hooks, at full speed | [`Platform`], and [`process`] |
 //! | talk to agents of other FIPA platforms | [`gateway`] |
@@ -94,6 +95,7 @@ mod run;
 mod supervision;
 pub mod testing;
 pub mod tool;
+pub mod trace;
 
 pub use agent::Agent;
 pub use cast::CastError;

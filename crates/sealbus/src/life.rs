@@ -19,6 +19,7 @@ use crate::labour::panic_text;
 use crate::message::Message;
 use crate::supervision::AgentResult;
 use crate::supervision::{Fault, HandlerError, Supervision, answer, judge};
+use crate::trace::{self, Handling};
 
 /// How long a hook may go on after its agent was asked to stop, before it is cancelled at its next `.await`.
 pub const HOOK_GRACE: Duration = Duration::from_secs(1);
@@ -155,26 +156,32 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
             Next::Failed(failed) => Some(failed),
             Next::Message(message) => {
                 let origin = message.shared();
-                match within_grace(&wishes, Box::pin(agent.on_message(context, message))).await {
+                let handling = Handling::of(context.aid(), &origin, message.provenance(), None);
+                let hook = handling.within(agent.on_message(context, message));
+                match within_grace(&wishes, Box::pin(hook)).await {
                     None => break,
                     Some(Ok(())) => None,
-                    Some(Err(error)) => message_failed(context, &origin, error),
+                    Some(Err(error)) => handling.enter(|| message_failed(context, &origin, error)),
                 }
             }
             Next::Event(event) => {
                 let channel = event.channel().clone();
                 let question = event.is_request().then(|| event.clone());
+                let place = Some(channel.as_str());
+                let handling = Handling::of(context.aid(), &event, event.provenance(), place);
                 let hook: Pin<Box<dyn Future<Output = AgentResult> + Send>> = match &question {
                     Some(_) => Box::pin(agent.on_question(context, event)),
                     None => Box::pin(agent.on_event(context, event)),
                 };
-                match within_grace(&wishes, hook).await {
+                match within_grace(&wishes, Box::pin(handling.within(hook))).await {
                     None => break,
                     Some(Ok(())) => {
                         context.settle_events();
                         None
                     }
                     Some(Err(error)) => {
+                        let (fault, act, _) = judge(&*error);
+                        handling.enter(|| trace::failed(fault, &act, &*error));
                         if let Some(question) = question {
                             // In vain if it was answered.
                             context.decline(&question);
@@ -288,6 +295,7 @@ impl Voice {
         error: Box<dyn Error + Send + Sync>,
     ) -> (Fault, HandlerError) {
         let (fault, act, reason) = judge(&*error);
+        trace::failed(fault, &act, &*error);
         let agent = self.name();
         let sender = message.sender.as_ref().map_or("nobody", |it| &it.name);
         let handled = format!("{} from {sender}", message.performative);

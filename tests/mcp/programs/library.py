@@ -45,6 +45,12 @@ def surroundings() -> list[str]:
 
 
 @server.tool()
+def trace(ctx: Context) -> str:
+    """The trace that the call belongs to."""
+    return str((ctx.request_context.meta or {}).get("traceparent"))
+
+
+@server.tool()
 def die() -> str:
     """Ends the server at once."""
     os._exit(3)

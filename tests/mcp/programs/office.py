@@ -2,6 +2,7 @@
 happened to them."""
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from sealbus import AclMessage, Agent, ChannelEvent, Message, Performative, Progress, Refuse, on, on_event, run, tool
 
 NOTES = Path(sys.argv[1])
+BACK = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
 
 
 @dataclass
@@ -52,10 +54,15 @@ class Clock(Agent):
 
 
 class Secretary(Agent):
-    """Tells each request's sender its name, and answers informs by a message of its own."""
+    """Tells each request's sender its name, and the trace if asked for it; answers informs by a message of its own."""
 
     @on(Performative.REQUEST)
     async def asked(self, message: Message) -> None:
+        if message.text == "the trace":
+            told = json.dumps({name: str(value) for name, value in message.user_defined.items()})
+            answer = message.create_reply(Performative.INFORM, told)
+            await self.send(answer.replace(user_defined={"X-traceparent": BACK}))
+            return
         await self.reply(message, Performative.INFORM, f"{message.sender_name} said {message.text}")
 
     @on(Performative.INFORM)

@@ -63,7 +63,7 @@ impl AgentSender {
     }
 
     /// The message on its way to the agent's sending end, unless the interceptor keeps it.
-    pub fn pass(&self, message: AclMessage) -> Option<Arc<AclMessage>> {
+    pub fn pass(&self, message: impl Into<Arc<AclMessage>>) -> Option<Arc<AclMessage>> {
         self.0.interceptor.pass(&self.0.outbox, message)
     }
 

@@ -11,6 +11,8 @@ use sealbus_bus::{NotKept, Outbox};
 use sealbus_channels::Channels;
 use sealbus_fipa::AclMessage;
 
+use crate::trace;
+
 pub use last::LastEvents;
 pub use replies::{ChannelAnswers, ChannelReplies};
 pub use sealbus_channels::{
@@ -140,6 +142,7 @@ impl Channel {
         change: QosOverride,
     ) -> Result<Reach, PublishError> {
         let qos = self.qos.with(&change);
+        let (message, _sending) = self.traced("publish", message);
         self.channels
             .publish(&self.outbox, &self.path, &qos, message)
             .await
@@ -158,6 +161,7 @@ impl Channel {
         if qos.acknowledgement.is_some() {
             return Ok(None);
         }
+        let (message, _sending) = self.traced("publish", message);
         self.channels
             .try_publish(&self.outbox, &self.path, &qos, message)
     }
@@ -191,6 +195,7 @@ impl Channel {
         } else {
             format!("{receiver}@{}", self.platform)
         };
+        let (message, _sending) = self.traced("send", message);
         self.channels
             .send(&self.outbox, &self.path, &name, &qos, message)
             .await
@@ -225,6 +230,7 @@ impl Channel {
         change: QosOverride,
     ) -> Result<ChannelReplies, PublishError> {
         let qos = self.qos.with(&change);
+        let (message, _sending) = self.traced("request", message);
         let replies = self
             .channels
             .request(&self.outbox, &self.path, &qos, message, options)
@@ -257,6 +263,14 @@ impl Channel {
     /// [`NotKept`], for example if the manifest sets the retention.
     pub async fn retain(&self, retention: LogRetention) -> Result<(), NotKept> {
         self.channels.retain(&self.path, retention).await
+    }
+
+    fn traced(
+        &self,
+        operation: &'static str,
+        message: impl Into<Arc<AclMessage>>,
+    ) -> (Arc<AclMessage>, trace::Sending) {
+        trace::publishing(self.outbox.name(), operation, self.path.as_str(), message)
     }
 
     /// Subscribes to this channel; see [`Subscribing`].

@@ -14,6 +14,7 @@ use crate::body::WrittenBody;
 use crate::channel::{Channel, ChannelError, Subscribing};
 use crate::clock::Clock;
 use crate::message::Message;
+use crate::trace;
 use sealbus_channels::{ChannelPattern, PathError};
 
 /// An agent's means to talk: to send, to ask, to begin conversations, to find others. It is the part of a
@@ -104,6 +105,7 @@ impl Voice {
     /// delivered once and in order, or a `failure` from `ams` says which receiver did not get it and why.
     pub async fn send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
         self.clock.note();
+        let (message, _sending) = trace::sending(self.aid(), message);
         self.sender.send(message).await
     }
 
@@ -124,12 +126,14 @@ impl Voice {
         message: AclMessage,
         delivery: Delivery,
     ) -> Result<(), SendError> {
+        let (message, _sending) = trace::sending(self.aid(), message);
         self.sender.send_with(message, delivery).await
     }
 
     /// Sends without waiting. A full mailbox is an error, [`TrySendError::Full`].
     pub fn try_send(&self, message: AclMessage) -> Result<(), TrySendError> {
         self.clock.note();
+        let (message, _sending) = trace::sending(self.aid(), message);
         self.sender.try_send(message)
     }
 
@@ -141,6 +145,7 @@ impl Voice {
     ) -> Result<(), SendError> {
         let messages = messages.into_iter().filter_map(|message| {
             self.clock.note();
+            let (message, _sending) = trace::sending(self.aid(), message);
             self.sender.pass(message)
         });
         self.sender.outbox().send_many(messages).await
@@ -161,6 +166,7 @@ impl Voice {
         self.clock.note();
         let content: Content = content.into();
         let answer = WrittenBody::from(content).answer(&message.view(), performative);
+        let (answer, _sending) = trace::sending(self.aid(), answer);
         self.sender.answer(answer).await
     }
 
@@ -240,6 +246,7 @@ impl fmt::Debug for Voice {
 
 /// Sends a last word, without waiting and without a chance to report a failure.
 pub(crate) fn tell(sender: &AgentSender, message: impl Into<Arc<AclMessage>>) {
+    let (message, _sending) = trace::sending(sender.aid(), message);
     if let Err(TrySendError::Full(rest)) = sender.try_send(message)
         && let Ok(runtime) = tokio::runtime::Handle::try_current()
     {

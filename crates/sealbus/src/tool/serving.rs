@@ -17,6 +17,7 @@ use crate::filter::Filter;
 use crate::labour::{Labour, Place};
 use crate::message::Message;
 use crate::supervision::{Fault, Refuse, answer, judge, saying};
+use crate::trace::{self, Handling};
 
 /// The tools of an agent.
 #[derive(Default)]
@@ -152,7 +153,12 @@ impl Serving {
         conversation.expect_reply_to(&outgoing.tag);
         // If the agent leaves in the middle, the other side is told.
         let mut last_word = LastWord(Some(&outgoing));
-        let end = self.work(&outgoing, &conversation).await;
+        let end = {
+            let request = &outgoing.request;
+            let own = self.voice.aid();
+            let handling = Handling::of(own, request, request.provenance(), None);
+            handling.within(self.work(&outgoing, &conversation)).await
+        };
         if matches!(end, End::Cut) {
             return;
         }
@@ -252,6 +258,7 @@ impl Serving {
             Performative::Refuse if has_agreed => Performative::Failure,
             act => act,
         };
+        trace::failed(fault, &act, &*error);
         if let Some(answer) = answer(request, act, reason) {
             self.voice.tell(answer);
         }

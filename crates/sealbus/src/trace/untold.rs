@@ -1,0 +1,48 @@
+//! No spans: the feature `telemetry` is off.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use sealbus_bus::Provenance;
+use sealbus_fipa::{AclMessage, Aid, Performative};
+
+use super::carried;
+use crate::supervision::Fault;
+
+/// What ends when a message is accepted: nothing.
+pub(crate) struct Sending;
+
+/// A message on its way to its receivers.
+pub(crate) fn sending(_: &Aid, message: impl Into<Arc<AclMessage>>) -> (Arc<AclMessage>, Sending) {
+    (carried(message.into()), Sending)
+}
+
+/// A message on its way to a channel.
+pub(crate) fn publishing(
+    _: &str,
+    _: &'static str,
+    _: &str,
+    message: impl Into<Arc<AclMessage>>,
+) -> (Arc<AclMessage>, Sending) {
+    (carried(message.into()), Sending)
+}
+
+/// The handling of a message.
+pub(crate) struct Handling;
+
+impl Handling {
+    pub(crate) fn of(_: &Aid, _: &AclMessage, _: &Provenance, _: Option<&str>) -> Self {
+        Self
+    }
+
+    pub(crate) fn within<F: Future>(&self, work: F) -> F {
+        work
+    }
+
+    pub(crate) fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
+        work()
+    }
+}
+
+/// A handler returned an error.
+pub(crate) fn failed(_: Fault, _: &Performative, _: &(dyn Error + 'static)) {}
