@@ -248,15 +248,25 @@ class Handlers:
         """Calls a handler. It is the only place that does."""
         if method is None:
             method = getattr(self._life.agent, handler.attribute)
+        if self._life.tracing is None:
+            await self._handle(handler, message, method, None)
+        else:
+            with self._life.tracing.handling(message) as failed:
+                await self._handle(handler, message, method, failed)
+
+    async def _handle(
+        self,
+        handler: Handler,
+        message: Message,
+        method: Callable[[Message], Awaitable[None]],
+        failed: Callable[[Exception], None] | None,
+    ) -> None:
         number = id(message)
         self._answered[number] = False
         try:
             if handler.body is not None:
                 declare(message, handler.body)
-            if self._life.tracing is None:
-                await method(message)
-            else:
-                await self._life.tracing.handling(message, method)
+            await method(message)
         except asyncio.CancelledError:
             reply = self._reply(message, Performative.FAILURE, CUT_OFF)
             if reply is not None and not _is_question(message):
@@ -264,6 +274,8 @@ class Handlers:
                     self._life.handle.try_send(reply)
             raise
         except Exception as raised:
+            if failed is not None:
+                failed(raised)
             await self._deal_with(raised, handler, message)
         finally:
             del self._answered[number]

@@ -12,7 +12,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sealbus._sealbus import AclMessage, AgentHandle, ChannelEvent, ChannelHandle, Message, Unsent
@@ -27,6 +29,9 @@ log = logging.getLogger("sealbus")
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """The variables that name a collector."""
 
+COUNTED = ("messaging.system", "messaging.operation.name", "messaging.client.id")
+"""What metrics tell about a message."""
+
 LONGEST_STATE = 512
 """A longer ``tracestate`` is left out. W3C wants no more to be passed on."""
 
@@ -34,26 +39,34 @@ SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
 """The version of the semantic conventions that the spans follow."""
 
 
+def carried_by(message: Message) -> dict[str, str]:
+    """W3C's ``traceparent`` and ``tracestate`` of a message, to be passed on as they are."""
+    found = {name.lower(): str(value) for name, value in message.user_defined.items()}
+    known = {name: found.get(f"x-{name}", "") for name in ("traceparent", "tracestate")}
+    return {name: value for name, value in known.items() if 0 < len(value) <= LONGEST_STATE}
+
+
 def context_of(message: Message) -> Context:
     """The context in which a message was sent, for spans of a program's own about messages that it receives without a
     handler."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    carrier = {name[2:].lower(): str(value) for name, value in message.user_defined.items() if name[:2] in ("X-", "x-")}
-    return TraceContextTextMapPropagator().extract(carrier)
+    return TraceContextTextMapPropagator().extract(carried_by(message))
 
 
 class Tracing:
-    """The spans of one agent."""
+    """The spans of one agent, and how long its handlers take."""
 
     def __init__(self, agent: str) -> None:
-        from opentelemetry import trace
+        from opentelemetry import metrics, trace
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._agent = agent
         self._trace = trace
         self._tracer = trace.get_tracer("sealbus", schema_url=SCHEMA)
         self._propagator = TraceContextTextMapPropagator()
+        meter = metrics.get_meter("sealbus", schema_url=SCHEMA)
+        self._handled = meter.create_histogram("messaging.process.duration", "s", "Time that handlers took")
 
     def sending(self, message: AclMessage, operation: str = "send", channel: str | None = None) -> tuple[AclMessage, Span]:
         """A message that carries the context of a new span, and the span. It ends when the message is accepted."""
@@ -67,12 +80,17 @@ class Tracing:
         parameters = message.user_defined | {f"X-{name}": value for name, value in carrier.items()}
         return message.replace(user_defined=parameters), span
 
-    async def handling(self, message: Message, method: Callable[[Message], Awaitable[None]]) -> None:
-        """Calls a handler in a span below that in which the message was sent."""
+    @contextmanager
+    def handling(self, message: Message) -> Iterator[Callable[[Exception], None]]:
+        """A span for the handler of a message, below that in which the message was sent. It is to be told what the handler
+        raised."""
         to = message.channel if isinstance(message, ChannelEvent) else self._agent
         about = self._about(message, "process", "process", to)
         about["sealbus.sender"] = message.sender.name if message.sender else ""
         about["sealbus.provenance"] = message.provenance
+        # Names of other agents would be without number.
+        counted = {name: about[name] for name in COUNTED}
+        began = time.monotonic()
         with self._tracer.start_as_current_span(
             f"process {to}"[:128],
             context=context_of(message),
@@ -81,17 +99,21 @@ class Tracing:
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
-            try:
-                await method(message)
-            except NegativeAnswer as answer:
-                # The handler works as it should: this is what it has to say.
-                span.set_attribute("sealbus.answer", str(answer.performative))
-                raise
-            except Exception as raised:
+
+            def failed(raised: Exception) -> None:
+                if isinstance(raised, NegativeAnswer):
+                    # The handler works as it should: this is what it has to say.
+                    span.set_attribute("sealbus.answer", str(raised.performative))
+                    return
                 span.record_exception(raised)
                 span.set_status(self._trace.StatusCode.ERROR, type(raised).__name__)
                 span.set_attribute("error.type", type(raised).__qualname__)
-                raise
+                counted["error.type"] = type(raised).__qualname__
+
+            try:
+                yield failed
+            finally:
+                self._handled.record(time.monotonic() - began, counted)
 
     def _full(self, name: str) -> str:
         return name if "@" in name else f"{name}@{self._agent.partition('@')[2]}"
@@ -191,20 +213,10 @@ def tracing_of(agent: str) -> Tracing | None:
         if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             if not exports:
                 return None
-            _export()
+            from sealbus.otlp import export
+
+            export()
     except ImportError as missing:
         log.warning("%s: no traces, although a collector is named: %s; pip install 'sealbus[otel]'", agent, missing)
         return None
     return Tracing(agent)
-
-
-def _export() -> None:
-    """Sends spans to the collector that the standard variables name. What waits is sent when the program ends."""
-    from opentelemetry import trace
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    provider = TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    trace.set_tracer_provider(provider)

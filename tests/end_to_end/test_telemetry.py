@@ -3,15 +3,20 @@
 import json
 import shutil
 import socket
+import sys
+import textwrap
 import threading
 import urllib.parse
 import urllib.request
 from collections import defaultdict
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from harness import ROOT, Program, wait_for
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from pages import Reader, someone
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -139,19 +144,40 @@ def works_with_prometheus(ask):
     wait_for(lambda: all(it["health"] == "ok" for it in ask("rules")["groups"][0]["rules"]), "the alerts to be tried")
 
 
+KINDS = {
+    "/v1/traces": (ExportTraceServiceRequest, "spans"),
+    "/v1/metrics": (ExportMetricsServiceRequest, "metrics"),
+    "/v1/logs": (ExportLogsServiceRequest, "log_records"),
+}
+"""What is sent to a collector, by the path."""
+
+
+@dataclass
+class Got:
+    """What a collector got: (service, span), (service, metric), (service, record)."""
+
+    port: int
+    spans: list = field(default_factory=list)
+    metrics: list = field(default_factory=list)
+    log_records: list = field(default_factory=list)
+
+
 @contextmanager
 def collector():
-    """A receiver of OTLP over HTTP, and the spans that it got: (service, span)."""
-    spans = []
+    """A receiver of OTLP over HTTP."""
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            assert self.path == "/v1/traces" and self.headers["Content-Type"] == "application/x-protobuf"
-            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            assert self.headers["Content-Type"] == "application/x-protobuf"
+            request, name = KINDS[self.path]
+            ((_, resources),) = request.FromString(body).ListFields()
+            for resource in resources:
                 about = {it.key: it.value.string_value for it in resource.resource.attributes}
                 assert about["service.namespace"] == "market"
-                spans.extend((about["service.name"], span) for scope in resource.scope_spans for span in scope.spans)
+                for _, scopes in resource.ListFields()[1:]:
+                    items = [item for scope in scopes for item in getattr(scope, name)]
+                    getattr(got, name).extend((about["service.name"], item) for item in items)
             self.send_response(200)
             self.send_header("Content-Type", "application/x-protobuf")
             self.end_headers()
@@ -160,9 +186,10 @@ def collector():
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    got = Got(server.server_port)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield server.server_port, spans
+        yield got
     finally:
         server.shutdown()
         server.server_close()
@@ -198,10 +225,69 @@ def whole_trace(spans: list) -> bool:
 
 
 def test_a_request_across_three_programs_is_one_trace():
-    with collector() as (port, spans):
-        with played("tracing.md", {"4318": port}) as reader:
+    with collector() as got:
+        with played("tracing.md", {"4318": got.port}) as reader:
             wait_for(
-                lambda: whole_trace(spans),
+                lambda: whole_trace(got.spans),
                 "one trace from three programs",
-                also=lambda: reader.run("sealbus logs", None) + "\n".join(f"{it[0]}: {it[1].name}" for it in spans),
+                also=lambda: reader.run("sealbus logs", None) + "\n".join(f"{it[0]}: {it[1].name}" for it in got.spans),
             )
+
+
+CHATTY = """
+    import logging, os
+    from opentelemetry import metrics
+    from sealbus import AclMessage, Agent, every, on, run
+
+    sold = metrics.get_meter("shop").create_counter("boxes.sold")
+
+
+    class Shop(Agent):
+        @every(0.1)
+        async def wake(self):
+            await self.send(AclMessage("inform", "shop", "a box"))
+
+        @on("inform")
+        async def sell(self, message):
+            sold.add(1)
+            logging.warning("sold %s", message.text)
+
+
+    run(Shop())
+"""
+
+
+def test_metrics_and_log_of_a_program_go_to_the_collector(platform):
+    with collector() as got:
+        factory = platform(
+            f"""
+            [platform]
+            name = "market"
+
+            [telemetry]
+            otlp = "http://127.0.0.1:{got.port}"
+
+            [[agent]]
+            name = "shop"
+            command = ["{sys.executable}", "shop.py"]
+            environment = {{ OTEL_METRIC_EXPORT_INTERVAL = "100" }}
+            """
+        )
+        (factory.directory / "shop.py").write_text(textwrap.dedent(CHATTY))
+        factory.up()
+
+        def metric(name: str):
+            return next((it for service, it in got.metrics if (service, it.name) == ("shop", name)), None)
+
+        assert wait_for(lambda: metric("boxes.sold"), "the program's own metric", also=factory.logs).sum.data_points[0].as_int > 0
+        (point,) = wait_for(lambda: metric("messaging.process.duration"), "how long handlers take").histogram.data_points
+        assert {it.key: it.value.string_value for it in point.attributes} == {
+            "messaging.system": "sealbus",
+            "messaging.operation.name": "process",
+            "messaging.client.id": "shop@market",
+        }
+        ((_, record),) = wait_for(lambda: got.log_records[:1], "a line of the log")
+        assert record.body.string_value == "sold a box" and record.severity_text == "WARN"
+        wait_for(lambda: record.span_id in {span.span_id for _, span in got.spans}, "the span in which it was written")
+        # It is still in the program's own log.
+        assert "sold a box" in factory.tell("logs", "shop").stdout.decode()

@@ -108,6 +108,8 @@ async def test_a_refusal_is_no_error(buyer: Agent, spans: InMemorySpanExporter) 
     assert (await buyer.request(AclMessage(REQUEST, "store", "gold"))).performative is Performative.REFUSE
     refused = await ended(spans, f"process store@{place}")
     assert refused.status.status_code is StatusCode.UNSET and (refused.attributes or {})["sealbus.answer"] == "refuse"
+    answer = await ended(spans, f"send buyer@{place}")
+    assert parents(spans, answer) == [f"send buyer@{place}", f"process store@{place}", f"send store@{place}"]
 
 
 async def test_events_carry_the_context(buyer: Agent, spans: InMemorySpanExporter) -> None:
