@@ -121,14 +121,14 @@ mod tests {
         let pids: Vec<u32> = programs.iter().map(std::process::Child::id).collect();
         let started = |pid: u32| child::started_at(pid).unwrap();
         let memory = Memory::open(directory.path()).unwrap();
-        memory
-            .keep_processes(&[
-                remembered("a", pids[0], started(pids[0])),
-                remembered("b", pids[1], started(pids[1])),
-                // By now this number belongs to another program.
-                remembered("c", pids[2], started(pids[2]) + 1),
-            ])
-            .unwrap();
+        for program in [
+            remembered("a", pids[0], started(pids[0])),
+            remembered("b", pids[1], started(pids[1])),
+            // By now this number belongs to another program.
+            remembered("c", pids[2], started(pids[2]) + 1),
+        ] {
+            memory.keep_process(&program).unwrap();
+        }
         let grace = Duration::from_millis(200);
         let ended = end_left_behind(directory.path(), grace).await.unwrap();
         let ended: Vec<_> = ended

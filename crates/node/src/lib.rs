@@ -12,6 +12,7 @@ mod log;
 mod log_times;
 mod memory;
 mod metrics;
+mod notes;
 mod peer;
 mod post;
 mod processes;

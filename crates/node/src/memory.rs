@@ -1,5 +1,6 @@
 //! A node's stored state: its identity and its processes. With it the node comes back after a restart as the same node,
-//! and takes its processes over again.
+//! and takes its processes over again. Each process has a file of its own, so that what is written for one process does
+//! not grow with their number.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +17,12 @@ use sealbus_control::{Blob, UnixMillis};
 use sealbus_enrolment::Enrolment;
 
 const IDENTITY: &str = "node.json";
-const PROCESSES: &str = "processes.json";
+/// The folder with a file for each process.
+const PROCESSES: &str = "processes";
+/// The ending of these files. Others there are drafts of an interrupted write.
+const ROW: &str = "json";
+/// The one list in which earlier versions kept all processes.
+const PROCESS_LIST: &str = "processes.json";
 const ENDS: &str = "ended.json";
 const PORT: &str = "port.json";
 
@@ -48,7 +54,6 @@ pub(crate) struct Remembered {
     pub(crate) launch: Launch,
     /// The process's id and its start time by the system. The time distinguishes it from a later process with the same
     /// id.
-    /// id.
     pub(crate) pid: Option<(u32, u64)>,
     /// The user that only this process and those that it starts have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,7 +70,7 @@ pub enum MemoryError {
     /// A file cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// `read`, `write`, `make`.
+        /// `read`, `write`, `make`, `remove`, `keep`.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -85,14 +90,30 @@ pub enum MemoryError {
 impl Memory {
     /// Opens a state directory. A missing directory is made, for its owner only.
     pub(crate) fn open(directory: &Path) -> Result<Self, MemoryError> {
-        folder(directory).map_err(|source| MemoryError::File {
-            action: "make",
-            path: directory.to_owned(),
-            source,
-        })?;
-        Ok(Self {
+        let memory = Self {
             directory: directory.to_owned(),
-        })
+        };
+        let rows = memory.directory.join(PROCESSES);
+        for made in [&memory.directory, &rows] {
+            folder(made).map_err(file_error("make", made))?;
+        }
+        memory.divide_list()?;
+        Ok(memory)
+    }
+
+    /// Gives each process in the list of an earlier version a file of its own.
+    fn divide_list(&self) -> Result<(), MemoryError> {
+        let Some(list) = self.load::<Vec<Remembered>>(PROCESS_LIST)? else {
+            return Ok(());
+        };
+        // Files beside the list are older: the list goes when all its processes have theirs.
+        for path in self.rows()? {
+            remove(&path)?;
+        }
+        for process in &list {
+            self.keep_process(process)?;
+        }
+        remove(&self.directory.join(PROCESS_LIST))
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -100,34 +121,13 @@ impl Memory {
     }
 
     fn load<T: for<'de> Deserialize<'de>>(&self, file: &str) -> Result<Option<T>, MemoryError> {
-        let path = self.directory.join(file);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => {
-                return Err(MemoryError::File {
-                    action: "read",
-                    path,
-                    source,
-                });
-            }
-        };
-        serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|error| MemoryError::Damaged {
-                path,
-                problem: error.to_string(),
-            })
+        read(self.directory.join(file))
     }
 
     fn keep(&self, file: &str, value: &impl Serialize) -> Result<(), MemoryError> {
         let path = self.directory.join(file);
         let bytes = serde_json::to_vec(value).unwrap_or_default();
-        write_private(&path, &bytes).map_err(|source| MemoryError::File {
-            action: "write",
-            path,
-            source,
-        })
+        write_private(&path, &bytes).map_err(file_error("write", &path))
     }
 
     /// The identity of this node, if it joined before.
@@ -177,8 +177,43 @@ impl Memory {
         self.keep(PORT, &port)
     }
 
+    /// The file of a process, below the directory.
+    fn row_of(process: &str) -> Result<String, MemoryError> {
+        let is_plain = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_');
+        if !process.is_empty() && process.bytes().all(is_plain) {
+            return Ok(format!("{PROCESSES}/{process}.{ROW}"));
+        }
+        let why = "the process has no name that a file may have";
+        let source = io::Error::new(io::ErrorKind::InvalidInput, why);
+        Err(file_error("keep", Path::new(process))(source))
+    }
+
+    /// The files of all processes.
+    fn rows(&self) -> Result<Vec<PathBuf>, MemoryError> {
+        let folder = self.directory.join(PROCESSES);
+        let listed = fs::read_dir(&folder).and_then(|entries| {
+            let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+            paths.collect::<io::Result<Vec<_>>>()
+        });
+        let mut paths = listed.map_err(file_error("read", &folder))?;
+        paths.retain(|path| path.extension().is_some_and(|ending| ending == ROW));
+        paths.sort();
+        Ok(paths)
+    }
+
     pub(crate) fn processes(&self) -> Result<Vec<Remembered>, MemoryError> {
-        Ok(self.load(PROCESSES)?.unwrap_or_default())
+        let rows = self.rows()?.into_iter().map(read);
+        rows.filter_map(Result::transpose).collect()
+    }
+
+    /// Notes a process.
+    pub(crate) fn keep_process(&self, process: &Remembered) -> Result<(), MemoryError> {
+        self.keep(&Self::row_of(&process.launch.process)?, process)
+    }
+
+    /// Forgets a process.
+    pub(crate) fn forget_process(&self, process: &str) -> Result<(), MemoryError> {
+        remove(&self.directory.join(Self::row_of(process)?))
     }
 
     /// The ends of processes that the Master did not know of yet.
@@ -189,8 +224,99 @@ impl Memory {
     pub(crate) fn keep_ends(&self, ends: &BTreeMap<String, Exit>) -> Result<(), MemoryError> {
         self.keep(ENDS, ends)
     }
+}
 
-    pub(crate) fn keep_processes(&self, processes: &[Remembered]) -> Result<(), MemoryError> {
-        self.keep(PROCESSES, &processes)
+fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> MemoryError {
+    let path = path.to_owned();
+    move |source| MemoryError::File {
+        action,
+        path: path.clone(),
+        source,
+    }
+}
+
+/// The value in a file, if there is one.
+fn read<T: for<'de> Deserialize<'de>>(path: PathBuf) -> Result<Option<T>, MemoryError> {
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(file_error("read", &path)(error)),
+    };
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .map_err(|error| MemoryError::Damaged {
+            path,
+            problem: error.to_string(),
+        })
+}
+
+/// Removes a file, if there is one.
+fn remove(path: &Path) -> Result<(), MemoryError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(file_error("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn remembered(process: &str) -> Remembered {
+        Remembered {
+            launch: Launch {
+                process: process.to_owned(),
+                group: process.to_owned(),
+                agents: vec![process.to_owned()],
+                command: Vec::new(),
+                directory: None,
+                environment: BTreeMap::new(),
+                confinement: Default::default(),
+                inherits: None,
+            },
+            pid: None,
+            slot: None,
+            ticket: None,
+            reattach: Vec::new(),
+        }
+    }
+
+    fn names(memory: &Memory) -> Vec<String> {
+        let processes = memory.processes().unwrap();
+        processes.into_iter().map(|it| it.launch.process).collect()
+    }
+
+    #[test]
+    fn each_process_is_kept_and_forgotten_by_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let memory = Memory::open(directory.path()).unwrap();
+        for name in ["a", "b", "c"] {
+            memory.keep_process(&remembered(name)).unwrap();
+        }
+        memory.forget_process("b").unwrap();
+        memory.forget_process("never-there").unwrap();
+        // A write that a crash interrupted.
+        fs::write(directory.path().join("processes/d.draft"), "{").unwrap();
+        assert_eq!(names(&Memory::open(directory.path()).unwrap()), ["a", "c"]);
+        for name in ["../node", "", "a/b", "a.json"] {
+            assert!(memory.keep_process(&remembered(name)).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_list_of_an_earlier_version_becomes_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let memory = Memory::open(directory.path()).unwrap();
+        memory.keep_process(&remembered("older")).unwrap();
+        let list = directory.path().join(PROCESS_LIST);
+        let all = [remembered("a"), remembered("b")];
+        fs::write(&list, serde_json::to_vec(&all).unwrap()).unwrap();
+        for _ in 0..2 {
+            let memory = Memory::open(directory.path()).unwrap();
+            assert_eq!(names(&memory), ["a", "b"]);
+            assert!(!list.exists());
+        }
     }
 }

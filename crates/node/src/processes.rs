@@ -9,7 +9,7 @@ use sealbus_seal::CertificateChain;
 use sealbus_seal::token::Secret;
 use tokio::sync::oneshot;
 
-use super::memory::{Memory, Remembered};
+use super::memory::Remembered;
 use super::peer::Peer;
 use sealbus_control::attachment::FrozenPart;
 use sealbus_control::clock::now;
@@ -53,6 +53,8 @@ pub(super) struct Entry {
     /// Agents that it asked for.
     pub(super) asked: HashSet<String>,
     pub(super) freezing: Option<Freezing>,
+    /// Held by the task that notes the process on disk.
+    pub(super) noting: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The outcome of a freeze in progress, and the tasks that wait for all of it.
@@ -75,6 +77,7 @@ impl Entry {
             is_unheard: false,
             asked: HashSet::new(),
             freezing: None,
+            noting: Arc::default(),
         }
     }
 
@@ -253,15 +256,12 @@ impl Processes {
         })
     }
 
-    /// Lets a process in that shows this secret. Returns the process and its secret for the next time; the hash of that
-    /// secret is noted. An earlier connection of the process no longer counts.
+    /// The process that shows this secret may come in. Remembers the hash of its secret for the next time. Returns whether
+    /// the secret was its ticket.
     pub(crate) fn admit(
         &self,
         secret: &Secret,
         next: &Secret,
-        caller: &Caller,
-        connection: u64,
-        memory: &Memory,
         peer: &Peer,
     ) -> Result<(Launch, bool), Fault> {
         let hash = secret.hash();
@@ -298,10 +298,22 @@ impl Processes {
         // sent while the node was starting are only read now, perhaps several times.
         entry.remembered.reattach.retain(|known| *known == hash);
         entry.remembered.reattach.insert(0, next.hash());
-        entry.connection = Some((connection, caller.clone()));
-        let launch = entry.remembered.launch.clone();
-        save(&entries, memory);
-        Ok((launch, first))
+        Ok((entry.remembered.launch.clone(), first))
+    }
+
+    /// Notes the connection of a process. An earlier connection no longer counts.
+    ///
+    /// # Errors
+    /// If the process has ended.
+    pub(crate) fn connect(
+        &self,
+        process: &str,
+        caller: &Caller,
+        connection: u64,
+    ) -> Result<(), Fault> {
+        self.with(process, |entry| {
+            entry.connection = Some((connection, caller.clone()));
+        })
     }
 
     /// The programs that the node started.
@@ -394,17 +406,6 @@ impl Processes {
                 format!("nothing of {process} waits here for {from}"),
             )
         })
-    }
-}
-
-/// Notes the running processes on disk.
-pub(super) fn save(entries: &HashMap<String, Entry>, memory: &Memory) {
-    let remembered: Vec<Remembered> = entries
-        .values()
-        .map(|entry| entry.remembered.clone())
-        .collect();
-    if let Err(error) = memory.keep_processes(&remembered) {
-        tracing::error!(%error, "the node's processes could not be noted: after a restart it would not know them");
     }
 }
 

@@ -139,7 +139,7 @@ where
     };
     let admitted = match Incoming::parse(&body) {
         Ok(AttachmentRequest::Attach { ticket, .. }) => {
-            admit(&shared, &ticket, &caller, connection, newcomer.peer())
+            admit(&shared, &ticket, &caller, connection, newcomer.peer()).await
         }
         Ok(_) => Err(Fault::new(FaultCode::NotPermitted, "attach first")),
         Err(fault) => Err(fault),
@@ -203,7 +203,7 @@ where
     shared.disconnected(&process, connection);
 }
 
-fn admit(
+async fn admit(
     shared: &Shared,
     ticket: &str,
     caller: &Caller,
@@ -214,10 +214,12 @@ fn admit(
     let secret: Secret = ticket.parse().map_err(invalid)?;
     let next =
         Secret::random().map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
-    let (launch, first) =
-        shared
-            .processes
-            .admit(&secret, &next, caller, connection, &shared.memory, &peer)?;
+    let (launch, first) = shared.processes.admit(&secret, &next, &peer)?;
+    // The process may show its new secret after a restart of the node, so the secret is on disk first. No notice may
+    // come before the welcome, so the connection counts from here on only.
+    let processes = &shared.processes;
+    processes.note(&launch.process, &shared.memory).await;
+    processes.connect(&launch.process, caller, connection)?;
     if first && launch.command.is_empty() {
         shared.report(MasterRequest::Started {
             process: launch.process.clone(),

@@ -398,7 +398,7 @@ async fn carry_out(
             launch,
             ticket,
             expires,
-        } => shared.expect(launch, ticket, expires),
+        } => shared.expect(launch, ticket, expires).await,
         NodeRequest::Stop {
             process,
             grace,

@@ -14,7 +14,8 @@ use tokio::process::Child;
 use super::child::{self, Invitation};
 use super::descendants;
 use super::memory::Remembered;
-use super::processes::{Entry, save};
+use super::notes::forget;
+use super::processes::Entry;
 use super::refused;
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
@@ -41,10 +42,6 @@ const LOG_TIMES: Duration = Duration::from_secs(1);
 const FORCED: Duration = Duration::from_secs(1);
 
 impl Shared {
-    fn save(&self) {
-        save(&self.processes.entries.lock(), &self.memory);
-    }
-
     /// Starts a process. For a name that already runs, the answer only says so.
     pub(crate) async fn start(self: &Arc<Self>, launch: Launch) -> Result<u32, Fault> {
         if self.leaving.borrow().is_some() {
@@ -93,13 +90,15 @@ impl Shared {
                 Ok(started) => started,
                 Err(why) => {
                     self.processes.entries.lock().remove(&process);
+                    // It may have come in before it failed.
+                    forget(&process, &self.memory);
                     return Err(failed(why));
                 }
             };
-        self.save();
         tracing::info!(target: "sealbus::certification", step = 2, agent = %launch.agents.join(","),
             node = %self.name, pid, "started");
         let shared = self.clone();
+        let started = process.clone();
         tokio::spawn(async move {
             let exit = child::exit_of(child.wait().await);
             if mode != Isolation::None && matches!(exit, Exit::Code { code } if code != 0) {
@@ -110,6 +109,7 @@ impl Shared {
             shared.sweep(&process).await;
             shared.exited(&process, exit);
         });
+        self.processes.note(&started, &self.memory).await;
         Ok(pid)
     }
 
@@ -201,7 +201,7 @@ impl Shared {
     }
 
     /// Allows a program to attach that comes with a ticket.
-    pub(crate) fn expect(&self, launch: Launch, ticket: SecretHash, expires: UnixMillis) {
+    pub(crate) async fn expect(&self, launch: Launch, ticket: SecretHash, expires: UnixMillis) {
         let process = launch.process.clone();
         let remembered = Remembered {
             launch,
@@ -213,8 +213,8 @@ impl Shared {
         self.processes
             .entries
             .lock()
-            .insert(process, Entry::new(remembered));
-        self.save();
+            .insert(process.clone(), Entry::new(remembered));
+        self.processes.note(&process, &self.memory).await;
     }
 
     /// Ends what a program that has ended left running, also what left its process group.
@@ -250,7 +250,7 @@ impl Shared {
             ended.unreported.insert(process.to_owned(), exit.clone());
             entry
         };
-        self.save();
+        forget(process, &self.memory);
         let group = &entry.remembered.launch.group;
         tracing::info!(process = %group, %exit, "ended");
         if let Ok(mut log) = self.logs.writer(group, "") {
@@ -434,7 +434,6 @@ impl Shared {
                 }
             });
         }
-        self.save();
     }
 
     /// Ends all processes. Returns when they have ended.
