@@ -24,6 +24,6 @@ mod server;
 mod session;
 
 pub use board::{AgentRow, Board, ChannelRow, Look, ProcessRow, is_agent};
-pub use recording::{Recorder, RecordingError, read};
+pub use recording::{Recorder, RecordingError, read, read_from};
 pub use seen::{Seen, fresh};
 pub use server::{Source, Window};

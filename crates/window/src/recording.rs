@@ -101,9 +101,20 @@ pub fn read(
     path: &Path,
 ) -> Result<impl Iterator<Item = Result<Seen, RecordingError>>, RecordingError> {
     let file = File::open(path).map_err(RecordingError::file("read", path))?;
+    read_from(path, BufReader::new(file))
+}
+
+/// As [`read`], from the contents of the file. Errors name it by `path`.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_from<R: BufRead>(
+    path: &Path,
+    contents: R,
+) -> Result<impl Iterator<Item = Result<Seen, RecordingError>> + use<R>, RecordingError> {
     let mut lines = Lines {
         path: path.to_owned(),
-        reader: BufReader::new(file),
+        reader: contents,
         number: 0,
     };
     let head: Option<Head> = lines.next_value()?;
@@ -115,13 +126,13 @@ pub fn read(
     Ok(std::iter::from_fn(move || lines.next_value().transpose()))
 }
 
-struct Lines {
+struct Lines<R> {
     path: PathBuf,
-    reader: BufReader<File>,
+    reader: R,
     number: u64,
 }
 
-impl Lines {
+impl<R: BufRead> Lines<R> {
     fn next_value<T: for<'a> Deserialize<'a>>(&mut self) -> Result<Option<T>, RecordingError> {
         let mut line = Vec::new();
         let mut limited = self.reader.by_ref().take(LONGEST);
