@@ -140,6 +140,42 @@ def test_what_is_not_there_exits_with_4_and_names_it(platform):
         assert "nobody" in done.stderr.decode()
 
 
+def test_what_a_rule_forbids_is_shown_even_if_its_sender_ends_at_once(platform):
+    factory = platform(
+        f"""
+        [platform]
+        name = "factory"
+
+        [[agent]]
+        name = "source"
+        command = ["PYTHON", "{PROGRAMS}/worker.py"]
+
+        [[agent]]
+        name = "sink"
+        command = ["PYTHON", "{PROGRAMS}/worker.py"]
+
+        [[agent]]
+        name = "trespasser"
+        command = ["PYTHON", "{PROGRAMS}/trespasser.py"]
+        restart = "never"
+
+        [[permission.rule]]
+        deny = {{ from = ["source", "trespasser"], to = ["sink"] }}
+        """
+    ).up()
+    factory.active("source", "sink")
+    assert "may not write to sink" in json.loads(factory.send("source", '["big", "sink", 1]'))
+    for name in ("source", "trespasser"):
+
+        def shown(name=name):
+            return [it for it in factory.refusals() if it["who"] == f"{name}@factory"]
+
+        (record,) = wait_for(shown, f"the refusal of {name} to be shown", also=factory.logs)
+        assert record["receiver"] == "sink@factory" and record["count"] == 1 and record["by"] == name
+        assert record["reason"].startswith("not-permitted: ")
+        assert record["proved"] == f"spiffe://factory/agent/{name}"
+
+
 def test_every_command_that_shows_something_speaks_json(platform):
     factory = platform(PLAIN).up()
     factory.active("worker")

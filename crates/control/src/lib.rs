@@ -290,6 +290,9 @@ pub struct RefusalRecord {
     pub at: UnixMillis,
     /// The source of the attempt, as far as it is known: a proved or claimed name, or an address.
     pub who: String,
+    /// The identity that was proved, if any was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proved: Option<String>,
     /// The receiver of the attempt, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver: Option<String>,

@@ -257,6 +257,7 @@ fn reported_by(by: &str, records: Vec<RefusalRecord>) -> Result<Vec<RefusalRecor
     let passed_on = |record: RefusalRecord| RefusalRecord {
         at: record.at.min(now()),
         who: excerpt(&record.who, LONGEST_NAME),
+        proved: record.proved.map(|name| excerpt(&name, LONGEST_NAME)),
         receiver: record.receiver.map(|name| excerpt(&name, LONGEST_NAME)),
         reason: excerpt(&record.reason, LONGEST_REASON),
         count: record.count,
@@ -371,6 +372,7 @@ mod tests {
         let record = RefusalRecord {
             at: u64::MAX,
             who: "\u{1b}[2Jams@factory".repeat(1000),
+            proved: Some("\u{1b}spiffe://factory/agent/ams".repeat(1000)),
             receiver: None,
             reason: "x".repeat(1_000_000),
             count: u64::MAX,
@@ -390,6 +392,8 @@ mod tests {
         assert!(
             passed_on.who.len() < 10 * LONGEST_NAME && passed_on.reason.len() < 2 * LONGEST_REASON
         );
+        let proved = passed_on.proved.as_deref().unwrap();
+        assert!(proved.starts_with("\\u{1b}spiffe") && proved.len() < 10 * LONGEST_NAME);
         let flood = vec![record; MOST_RECORDS + 1];
         assert_eq!(
             reported_by("mallory", flood).unwrap_err().code,

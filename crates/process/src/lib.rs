@@ -101,6 +101,8 @@ struct Shared {
     watches: Arc<traffic::Watches>,
     /// Wakes the upkeep when the next renewal may have changed.
     renewals_changed: Arc<Notify>,
+    /// How many refusals the platform knows of.
+    refusals_told: tokio::sync::Mutex<u64>,
     /// Origin of the clock by which renewals are scheduled.
     started: Instant,
     stopping: watch::Sender<Option<Stopping>>,
@@ -336,6 +338,8 @@ impl Process {
         if let Err(what) = shared.inbox.all_confirmed().await {
             tracing::warn!("{what}: they may come again");
         }
+        // Those of the last moment. The platform may be away.
+        let _ = tokio::time::timeout(LAST_MESSAGES, upkeep::tell_refusals(shared)).await;
         shared.reports.close().await;
         shared.host.close().await;
         shared.end(ProcessEnd::Closed);

@@ -114,6 +114,7 @@ impl Process {
             reports: Reports::start(host.clone()),
             watches: Arc::default(),
             renewals_changed: Arc::new(Notify::new()),
+            refusals_told: tokio::sync::Mutex::default(),
             started: Instant::now(),
             stopping: watch::Sender::new(None),
             ended: watch::Sender::new(None),

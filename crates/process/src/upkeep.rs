@@ -34,7 +34,6 @@ pub(super) async fn run(
     let mut renewing = JoinSet::new();
     let mut refusals = tokio::time::interval(REFUSALS_TOLD);
     refusals.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = 0;
     let mut clocks = Clocks::now();
     loop {
         let Some(shared) = process.upgrade() else {
@@ -83,7 +82,7 @@ pub(super) async fn run(
                     shared.clock_was_set();
                 }
                 shared.watches.end_overdue(&shared.bus, Instant::now());
-                tell_refusals(&shared, &mut told).await;
+                tell_refusals(&shared).await;
             }
         }
     }
@@ -325,8 +324,9 @@ fn say_failure(who: &str, error: &CertificationError, next: Standing, now: Durat
     }
 }
 
-/// Reports the refusals since the last report. `told` is the number reported before.
-async fn tell_refusals(shared: &Shared, told: &mut u64) {
+/// Reports the refusals since the last report.
+pub(super) async fn tell_refusals(shared: &Shared) {
+    let mut told = shared.refusals_told.lock().await;
     let refusals = shared.bus.refusals();
     let total = refusals.total();
     let new = usize::try_from(total.saturating_sub(*told)).unwrap_or(usize::MAX);
@@ -334,7 +334,8 @@ async fn tell_refusals(shared: &Shared, told: &mut u64) {
         return;
     }
     let last = refusals.last();
-    let mut records: HashMap<(String, Option<String>, String), RefusalRecord> = HashMap::new();
+    let mut records: HashMap<(String, Option<String>, Option<String>, String), RefusalRecord> =
+        HashMap::new();
     for refusal in last.iter().rev().take(new) {
         let at = refusal
             .time
@@ -344,6 +345,7 @@ async fn tell_refusals(shared: &Shared, told: &mut u64) {
         let reason = said(&refusal.reason.to_string(), &refusal.explanation);
         let key = (
             refusal.tried_by.clone(),
+            refusal.proved.clone(),
             refusal.receiver.clone(),
             reason.clone(),
         );
@@ -353,6 +355,7 @@ async fn tell_refusals(shared: &Shared, told: &mut u64) {
             .or_insert_with(|| RefusalRecord {
                 at: u64::try_from(at).unwrap_or(u64::MAX),
                 who: refusal.tried_by.clone(),
+                proved: refusal.proved.clone(),
                 receiver: refusal.receiver.clone(),
                 reason,
                 count: 1,

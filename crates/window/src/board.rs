@@ -245,6 +245,7 @@ mod tests {
         let refused = |who: &str, receiver: Option<&str>, count| RefusalRecord {
             at,
             who: who.to_owned(),
+            proved: None,
             receiver: receiver.map(str::to_owned),
             reason: "not-permitted".to_owned(),
             count,

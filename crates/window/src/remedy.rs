@@ -80,6 +80,7 @@ mod tests {
             Explained::from(RefusalRecord {
                 at: 1,
                 who: "mallory".to_owned(),
+                proved: None,
                 receiver: None,
                 reason: reason.to_owned(),
                 count: 1,

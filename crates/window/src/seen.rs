@@ -45,6 +45,7 @@ mod tests {
         RefusalRecord {
             at,
             who: "mallory@factory".to_owned(),
+            proved: None,
             receiver: Some("seller-1@factory".to_owned()),
             reason: "forged-sender: no".to_owned(),
             count: 1,

@@ -56,13 +56,14 @@ pub(super) fn list(agents: &[AgentStatus]) -> String {
 async fn refused(connection: &mut Connection, output: Output) -> Result<(), CliError> {
     let records = connection.ask(ask::Refusals).await?;
     output.show(&records, || {
-        let mut table = table(&["LAST", "COUNT", "SAYS", "WHO", "TO", "REASON"]);
+        let mut table = table(&["LAST", "COUNT", "SAYS", "WHO", "PROVED", "TO", "REASON"]);
         for record in &records {
             table.add_row([
                 instant(record.at),
                 record.count.to_string(),
                 cell(record.by.as_ref()),
                 record.who.clone(),
+                cell(record.proved.as_ref()),
                 cell(record.receiver.as_ref()),
                 record.reason.clone(),
             ]);

@@ -186,6 +186,7 @@ mod tests {
             Seen::Refused(RefusalRecord {
                 at: 2,
                 who: "<img src=x onerror=alert(1)>;\n    p0->>p1: forged\u{202e}".to_owned(),
+                proved: None,
                 receiver: Some("seller@f".to_owned()),
                 reason: "forged-sender: \"no\" & no".to_owned(),
                 count: 1,

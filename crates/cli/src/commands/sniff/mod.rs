@@ -303,6 +303,7 @@ mod tests {
         let line = line(&Seen::Refused(RefusalRecord {
             at: 0,
             who: "mallory@factory".to_owned(),
+            proved: None,
             receiver: Some("seller-1@factory".to_owned()),
             reason: "forged-sender: no".to_owned(),
             count: 1,
