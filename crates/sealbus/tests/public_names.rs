@@ -6,7 +6,7 @@
 use std::path::Path;
 
 /// Each module of the crate that is public, its file, and its names in alphabetical order.
-const MODULES: [(&str, &str, &[&str]); 11] = [
+const MODULES: [(&str, &str, &[&str]); 12] = [
     (
         "sealbus",
         "lib.rs",
@@ -65,6 +65,7 @@ const MODULES: [(&str, &str, &[&str]); 11] = [
             "run_agents",
             "testing",
             "tool",
+            "trace",
         ],
     ),
     (
@@ -307,6 +308,7 @@ const MODULES: [(&str, &str, &[&str]); 11] = [
             "ToolBody",
         ],
     ),
+    ("sealbus::trace", "trace/mod.rs", &["TraceContext"]),
 ];
 
 /// The names that the top level of a file makes public.
