@@ -102,10 +102,15 @@ impl Labour {
         }
     }
 
+    /// The next error that waits, if one does.
+    pub(crate) fn waiting_error(&self) -> Option<HandlerError> {
+        self.0.errors.lock().pop_front()
+    }
+
     /// Waits for the next error. Safe to cancel.
     pub(crate) async fn next_error(&self) -> HandlerError {
         loop {
-            if let Some(failed) = self.0.errors.lock().pop_front() {
+            if let Some(failed) = self.waiting_error() {
                 return failed;
             }
             self.0.failed.notified().await;

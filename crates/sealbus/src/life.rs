@@ -97,12 +97,23 @@ async fn drive<A: Agent>(mut agent: A, mut context: Context) {
 
 /// From `setup` or `restore` to `teardown`.
 async fn live<A: Agent>(agent: &mut A, context: &mut Context) -> AgentEnd {
-    let end = match work(agent, context).await {
+    let mut end = match work(agent, context).await {
         Ok(Course::Leave) => AgentEnd::Left,
-        Ok(Course::Moved) => return AgentEnd::Moved,
+        Ok(Course::Moved) => {
+            // The agent goes on elsewhere, with the state that it had before these errors.
+            while let Some(failed) = context.labour.waiting_error() {
+                note_failure(context, &failed);
+            }
+            return AgentEnd::Moved;
+        }
         Err(error) => AgentEnd::Failed(error),
     };
     context.labour.end(HOOK_GRACE).await;
+    if let Some(error) = judge_last_errors(agent, context)
+        && matches!(end, AgentEnd::Left)
+    {
+        end = AgentEnd::Failed(error);
+    }
     hear_failures(agent, context).await;
     context.begin_teardown();
     match tokio::time::timeout(TEARDOWN_LIMIT, Box::pin(agent.teardown(context))).await {
@@ -114,6 +125,22 @@ async fn live<A: Agent>(agent: &mut A, context: &mut Context) -> AgentEnd {
             format!("teardown took longer than {} s", TEARDOWN_LIMIT.as_secs()).into(),
         ),
     }
+}
+
+/// Lets an agent that leaves judge the errors that its tasks had meanwhile. Returns the first one that it fails with.
+fn judge_last_errors<A: Agent>(
+    agent: &mut A,
+    context: &mut Context,
+) -> Option<Box<dyn Error + Send + Sync>> {
+    let mut first = None;
+    while let Some(failed) = context.labour.waiting_error() {
+        note_failure(context, &failed);
+        // It leaves anyhow, so that it is not set up again.
+        if agent.supervise(&failed) == Supervision::End {
+            first.get_or_insert(failed.error);
+        }
+    }
+    first
 }
 
 /// Lets an agent of a process that the platform has given up hear of each message that may not have arrived.
@@ -233,6 +260,13 @@ fn message_failed(
     (fault == Fault::Agent).then_some(failed)
 }
 
+/// Counts and logs an error of a handler.
+fn note_failure(context: &mut Context, failed: &HandlerError) {
+    context.count_failed();
+    let HandlerError { handled, error } = failed;
+    tracing::error!(agent = context.name(), handled, %error, "a handler failed");
+}
+
 /// Does what the agent says shall follow an error of a handler. False: it is being stopped.
 async fn go_on_after<A: Agent>(
     agent: &mut A,
@@ -240,9 +274,7 @@ async fn go_on_after<A: Agent>(
     wishes: &Wishes,
     failed: HandlerError,
 ) -> AgentResult<bool> {
-    context.count_failed();
-    let HandlerError { handled, error } = &failed;
-    tracing::error!(agent = context.name(), handled, %error, "a handler failed");
+    note_failure(context, &failed);
     match agent.supervise(&failed) {
         Supervision::Ignore => Ok(true),
         Supervision::End => Err(failed.error),

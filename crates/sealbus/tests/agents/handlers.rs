@@ -8,7 +8,7 @@ use sealbus::{
     AclMessage, Agent, AgentResult, Context, HandlerError, Message, Performative, Refuse, RunError,
     Supervision, Voice, agent, run_agents,
 };
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Notify};
 
 use super::{LONG, Notes, act};
 
@@ -125,6 +125,73 @@ async fn an_error_beside_the_hooks_is_an_answer_and_a_matter_of_the_agent() {
             "on request from asker@home: end",
         ]
     );
+}
+
+#[tokio::test]
+async fn an_error_that_still_waits_when_its_agent_is_to_stop_is_judged() {
+    struct Careless {
+        notes: Notes,
+        fail: Arc<Notify>,
+        failed: Arc<Notify>,
+    }
+    impl Agent for Careless {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let fail = self.fail.clone();
+            context.on(Performative::Request, 2, move |_, message| {
+                let fail = fail.clone();
+                async move {
+                    fail.notified().await;
+                    Err(message.text()?.into())
+                }
+            });
+            Ok(())
+        }
+
+        async fn on_message(&mut self, context: &mut Context, _: Message) -> AgentResult {
+            self.fail.notify_one();
+            self.failed.notified().await;
+            context.stop();
+            Ok(())
+        }
+
+        fn supervise(&mut self, failed: &HandlerError) -> Supervision {
+            self.notes.add(failed.to_string());
+            Supervision::End
+        }
+
+        async fn teardown(&mut self, context: &mut Context) -> AgentResult {
+            self.notes.add(format!("{} failed", context.failed()));
+            Ok(())
+        }
+    }
+    struct Asker(Arc<Notify>);
+    impl Agent for Asker {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            context
+                .send(request(context, "careless", "a mistake"))
+                .await?;
+            let careless = context.peer("careless")?;
+            let other = act(Performative::Inform, "go on").with_receiver(careless);
+            context.send(other).await?;
+            context.receive(Performative::Failure).await?;
+            self.0.notify_one();
+            context.stop();
+            Ok(())
+        }
+    }
+    let (notes, failed) = (Notes::default(), Arc::new(Notify::new()));
+    let careless = Careless {
+        notes: notes.clone(),
+        fail: Arc::default(),
+        failed: failed.clone(),
+    };
+    let ended = run_agents([agent("careless", careless), agent("asker", Asker(failed))]).await;
+    let Err(RunError::Agents(failures)) = &ended else {
+        panic!("{ended:?}")
+    };
+    assert_eq!(failures.len(), 1);
+    let expected = ["on request from asker@home: a mistake", "1 failed"];
+    assert_eq!(notes.all(), expected);
 }
 
 #[tokio::test]
