@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
+import subprocess
 from contextlib import suppress
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -376,6 +378,34 @@ def test_an_operator_kills_moves_and_revokes_and_types_the_name(chromium, tmp_pa
                 looker.close()
         finally:
             platform.down()
+
+
+def test_beyond_this_machine_the_window_speaks_tls_alone(factory, look, tmp_path):
+    everywhere = ("window", "--no-open", "--address", "0.0.0.0")
+    for more, words in (((), b"--certificate FILE"), (("--name", "localhost"), b"over TLS only")):
+        assert words in factory.tell(*everywhere, *more, expect=2).stderr
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-subj", "/CN=localhost"]
+    subprocess.run([*make, "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    proof = ("--address", "0.0.0.0", "--name", "localhost", "--certificate", certificate, "--key", key)
+    looker = look("--state", factory.state, *proof, ignore_https_errors=True)
+    assert looker.window.link.startswith("https://localhost:")
+    expect(looker.page.locator("#connection")).to_have_text("live")
+
+    context = ssl.create_default_context(cafile=certificate)
+    address = looker.window.address
+    with urlopen(address, context=context) as answer:
+        assert b"<title>Sealbus" in answer.read()
+    for fields in ({"Host": "evil.example"}, {"Origin": address.replace("https", "http").rstrip("/")}):
+        with pytest.raises(HTTPError) as refused:
+            urlopen(Request(address, headers=fields), context=context)
+        refused.value.close()
+        assert refused.value.code == 403
+    # Nothing is told to those who do not speak TLS.
+    with socket.create_connection(("127.0.0.1", int(address.rstrip("/").rsplit(":", 1)[1]))) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with suppress(ConnectionError):
+            assert b"Sealbus" not in plain.recv(1000)
 
 
 def act(looker, asked):

@@ -8,7 +8,8 @@ const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// The names under which the window is reached.
 pub(crate) struct Door {
-    hosts: [String; 2],
+    scheme: &'static str,
+    hosts: Vec<String>,
 }
 
 /// The only value of a field; none if there is none or if there are several.
@@ -19,10 +20,8 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 }
 
 impl Door {
-    pub(crate) fn new(port: u16) -> Self {
-        Self {
-            hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
-        }
+    pub(crate) fn new(scheme: &'static str, hosts: Vec<String>) -> Self {
+        Self { scheme, hosts }
     }
 
     /// Lets a request in, or says why not.
@@ -32,11 +31,11 @@ impl Door {
     pub(crate) fn admit(&self, head: &Parts) -> Result<(), &'static str> {
         let host = only(&head.headers, &HOST).filter(|host| self.hosts.iter().any(|it| it == host));
         let Some(host) = host.filter(|_| head.uri.authority().is_none()) else {
-            return Err("the window is reached as 127.0.0.1 or localhost, with its port");
+            return Err("the window is reached under its own names alone, with its port");
         };
         if head.headers.contains_key(ORIGIN) {
             let origin = only(&head.headers, &ORIGIN);
-            if origin.and_then(|it| it.strip_prefix("http://")) != Some(host) {
+            if origin.and_then(|it| it.split_once("://")) != Some((self.scheme, host)) {
                 return Err("another page may not use the window");
             }
         }
@@ -68,7 +67,9 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
-        Door::new(7000).admit(&head).is_ok()
+        let place = crate::place::Place::loopback();
+        let door = Door::new(place.scheme(), place.hosts(7000));
+        door.admit(&head).is_ok()
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! the operator allows it, the page also kills, moves and revokes agents: each act has a connection of its own.
 //!
 //! The window is a process of its own. Its page is built from plain modules without a build step. It talks to this
-//! process over HTTP on loopback: a link opens it once, a key in a header (never a cookie) stands for the session, and
+//! process over HTTP on loopback, beyond it over TLS: a link opens it once, a key in a header (never a cookie) stands for the session, and
 //! `Host` and `Origin` must be the window's own. What the page shows comes as one stream of JSON lines. A reader that
 //! is slow slows its own stream: nothing waits in a queue, and what passes in between is counted by the platform.
 
@@ -16,6 +16,7 @@ mod board;
 mod door;
 mod feed;
 mod page;
+mod place;
 mod question;
 mod recording;
 mod remedy;
@@ -24,6 +25,7 @@ mod server;
 mod session;
 
 pub use board::{AgentRow, Board, ChannelRow, Look, ProcessRow, is_agent};
+pub use place::{Place, PlaceError, Proof};
 pub use recording::{Recorder, RecordingError, read, read_from};
 pub use seen::{Seen, fresh};
 pub use server::{Source, Window};

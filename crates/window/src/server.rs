@@ -1,8 +1,6 @@
-//! The listening side: HTTP on loopback, with limits on all that a stranger can make grow.
+//! The listening side: HTTP, with limits on all that a stranger can make grow.
 
 use std::convert::Infallible;
-use std::io;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +25,7 @@ use sealbus_seal::token::Secret;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -34,6 +33,7 @@ use crate::act::Confirmed;
 use crate::door::Door;
 use crate::feed::{Lines, follow, replay};
 use crate::page::{FILES, POLICY};
+use crate::place::Place;
 use crate::question::Question;
 use crate::seen::Seen;
 use crate::session::{Sessions, text};
@@ -47,6 +47,8 @@ const QUESTIONS: usize = 4;
 const HEAD: usize = 16 << 10;
 const FIELDS: usize = 64;
 const HEAD_TIME: Duration = Duration::from_secs(30);
+/// How long a handshake of TLS may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The body of a request, and the time that it may take.
 const BODY: usize = 16 << 10;
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -74,6 +76,7 @@ pub enum Source {
 pub struct Window {
     source: Source,
     door: Door,
+    place: Place,
     port: u16,
     sessions: Mutex<Sessions>,
     streams: Arc<Semaphore>,
@@ -104,11 +107,12 @@ fn refused(status: StatusCode, why: impl Into<String>) -> Refused {
 }
 
 impl Window {
-    /// A window that is reached at this port of loopback.
-    pub fn new(source: Source, port: u16) -> Arc<Self> {
+    /// A window that is reached at this port.
+    pub fn new(source: Source, place: Place, port: u16) -> Arc<Self> {
         Arc::new(Self {
             source,
-            door: Door::new(port),
+            door: Door::new(place.scheme(), place.hosts(port)),
+            place,
             port,
             sessions: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
@@ -117,23 +121,17 @@ impl Window {
         })
     }
 
-    /// Listens on loopback; on any free port if it is 0.
-    ///
-    /// # Errors
-    /// If the port is taken.
-    pub async fn listen(port: u16) -> io::Result<TcpListener> {
-        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await
-    }
-
     /// A link that opens the window once, within a minute. The secret stands in the fragment, which browsers never send.
     ///
     /// # Errors
     /// If the system has no random numbers.
     pub fn link(&self) -> Result<String, KeyError> {
         let once = self.sessions.lock().link(Instant::now())?;
+        let hosts = self.place.hosts(self.port);
+        let host = hosts.first().map_or("localhost", String::as_str);
         Ok(format!(
-            "http://127.0.0.1:{}/#once={}",
-            self.port,
+            "{}://{host}/#once={}",
+            self.place.scheme(),
             text(&once)
         ))
     }
@@ -168,6 +166,17 @@ impl Window {
         if stream.set_nodelay(true).is_err() {
             return;
         }
+        let Some(tls) = self.place.tls() else {
+            return self.speak(stream).await;
+        };
+        match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+            Ok(Ok(stream)) => self.speak(stream).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+            Err(_) => tracing::debug!("a handshake took too long"),
+        }
+    }
+
+    async fn speak(self: &Arc<Self>, stream: impl AsyncRead + AsyncWrite + Unpin) {
         let answer = service_fn(|request| {
             let window = self.clone();
             async move { Ok::<_, Infallible>(window.answer(request).await) }

@@ -1,5 +1,6 @@
 //! Watching a running platform: `top`, `sniff` and `window`.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -92,9 +93,21 @@ pub(crate) struct Window {
     /// Show a file that `sniff --record` or the window wrote, in place of a running platform
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// The port on this machine's loopback address; 0 means any free one
+    /// The port; 0 means any free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
+    /// The address to listen on. Beyond loopback it needs --certificate
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub(crate) address: IpAddr,
+    /// The name by which browsers reach it, besides the address
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// The certificate for TLS, with those of its issuers (PEM)
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// The key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) key: Option<PathBuf>,
     /// Print the link only, and start no browser
     #[arg(long)]
     pub(crate) no_open: bool,

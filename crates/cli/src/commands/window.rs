@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sealbus_control::admin::ask;
 use sealbus_control::private::write_private;
-use sealbus_window::{Source, read};
+use sealbus_window::{Place, PlaceError, Proof, Source, read};
 use serde_json::json;
 use tokio::process::Child;
 use tokio::sync::mpsc;
@@ -49,14 +49,16 @@ pub(crate) async fn window(
         }
     };
     let taken = |source: std::io::Error| CliError::Failed {
-        message: format!("port {} cannot be used: {source}", window.port),
+        message: format!(
+            "{} port {} cannot be used: {source}",
+            window.address, window.port
+        ),
         help: Some("name another with --port, or 0 for any free one".to_owned()),
     };
-    let listener = sealbus_window::Window::listen(window.port)
-        .await
-        .map_err(taken)?;
+    let place = place(window)?;
+    let listener = place.listen(window.port).await.map_err(taken)?;
     let port = listener.local_addr().map_err(taken)?.port();
-    let served = sealbus_window::Window::new(source, port);
+    let served = sealbus_window::Window::new(source, place, port);
     let mut signals = EndSignals::catch()?;
     tell(&served, &shown, output)?;
     let opened = if window.no_open {
@@ -78,6 +80,27 @@ pub(crate) async fn window(
     }
     drop(opened);
     Ok(())
+}
+
+/// Where the window is reached.
+fn place(window: &Window) -> Result<Place, CliError> {
+    let proof = window.certificate.as_deref().zip(window.key.as_deref());
+    let proof = proof.map(|(certificate, key)| Proof { certificate, key });
+    let place = Place::at(window.address, window.name.as_deref(), proof);
+    place.map_err(|error| {
+        let message = error.to_string();
+        let help = match error {
+            PlaceError::NeedsTls(_) => {
+                "name a certificate that the browser trusts, and its key: --certificate FILE --key FILE; or use `ssh -L`"
+            }
+            PlaceError::NeedsName(_) => "name it with --name, as in the certificate",
+            PlaceError::File { .. } | PlaceError::Tls(_) => {
+                return CliError::Failed { message, help: None };
+            }
+        };
+        let help = help.to_owned();
+        CliError::Usage { message, help }
+    })
 }
 
 /// A window on the platform behind a state directory, as a process of its own that ends with its handle.

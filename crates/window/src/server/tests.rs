@@ -4,7 +4,7 @@ const HOST: (&str, &str) = ("host", "127.0.0.1:7000");
 
 fn window() -> Arc<Window> {
     let seen = vec![Seen::Skipped { count: 3 }];
-    Window::new(Source::Recording(seen.into()), 7000)
+    Window::new(Source::Recording(seen.into()), Place::loopback(), 7000)
 }
 
 async fn send(
@@ -198,7 +198,7 @@ async fn nothing_is_changed_unless_the_operator_allowed_it() {
             directory,
             operates,
         };
-        let window = Window::new(source, 7000);
+        let window = Window::new(source, Place::loopback(), 7000);
         let key = entered(&window).await;
         assert_eq!(post(&window, "/act", &key, &act).await.status(), status);
         let fields = [HOST, ("sealbus-session", key.as_str())];

@@ -1,0 +1,184 @@
+//! Where the window is reached: on loopback, or beyond this machine, and then over TLS alone.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+/// Most certificates of a chain.
+const CHAIN: usize = 16;
+/// The port that browsers leave out.
+const HTTPS: u16 = 443;
+
+/// The reason why the window is not reached at an address.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The page would cross a network as it is.
+    #[error("other machines reach {0}, and the window is shown to them over TLS only")]
+    NeedsTls(IpAddr),
+    /// A browser cannot ask for every address.
+    #[error("{0} stands for every address: by which name is the window reached?")]
+    NeedsName(IpAddr),
+    /// A file cannot be used.
+    #[error("{}: {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The mistake.
+        problem: String,
+    },
+    /// rustls refused it.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// The PEM files for TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct Proof<'a> {
+    /// The certificate, and those of its issuers.
+    pub certificate: &'a Path,
+    /// Its key.
+    pub key: &'a Path,
+}
+
+/// Where the window is reached.
+pub struct Place {
+    address: IpAddr,
+    names: Vec<String>,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Place {
+    /// At an address of this machine; under this name too, if there is one.
+    ///
+    /// # Errors
+    /// [`PlaceError`].
+    pub fn at(
+        address: IpAddr,
+        name: Option<&str>,
+        proof: Option<Proof<'_>>,
+    ) -> Result<Self, PlaceError> {
+        if !address.is_loopback() && proof.is_none() {
+            return Err(PlaceError::NeedsTls(address));
+        }
+        let own = match address {
+            _ if address.is_unspecified() => {
+                name.ok_or(PlaceError::NeedsName(address))?;
+                None
+            }
+            IpAddr::V4(address) => Some(address.to_string()),
+            IpAddr::V6(address) => Some(format!("[{address}]")),
+        };
+        let name = name.map(str::to_ascii_lowercase);
+        let local = address.is_loopback().then(|| "localhost".to_owned());
+        Ok(Self {
+            address,
+            names: name.into_iter().chain(own).chain(local).collect(),
+            tls: proof.map(acceptor).transpose()?,
+        })
+    }
+
+    /// On this machine alone.
+    pub fn loopback() -> Self {
+        let address = Ipv4Addr::LOCALHOST;
+        Self {
+            address: address.into(),
+            names: vec![address.to_string(), "localhost".to_owned()],
+            tls: None,
+        }
+    }
+
+    /// Listens; on any free port if it is 0.
+    ///
+    /// # Errors
+    /// If the port is taken, or the address is not of this machine.
+    pub async fn listen(&self, port: u16) -> io::Result<TcpListener> {
+        TcpListener::bind((self.address, port)).await
+    }
+
+    /// The way to speak TLS with a connection, if it must.
+    pub(crate) fn tls(&self) -> Option<&TlsAcceptor> {
+        self.tls.as_ref()
+    }
+
+    /// What stands before the names in an address.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// What browsers call the window at a port, the best name first.
+    pub(crate) fn hosts(&self, port: u16) -> Vec<String> {
+        let with_port = self.names.iter().map(|name| format!("{name}:{port}"));
+        let bare = self.names.iter().filter(|_| self.is_usual(port)).cloned();
+        with_port.chain(bare).collect()
+    }
+
+    fn is_usual(&self, port: u16) -> bool {
+        self.tls.is_some() && port == HTTPS
+    }
+}
+
+fn acceptor(proof: Proof<'_>) -> Result<TlsAcceptor, PlaceError> {
+    let file = |path: &Path, problem: String| PlaceError::File {
+        path: path.to_owned(),
+        problem,
+    };
+    let chain = CertificateDer::pem_file_iter(proof.certificate)
+        .and_then(|chain| chain.take(CHAIN).collect::<Result<Vec<_>, _>>())
+        .map_err(|error| file(proof.certificate, error.to_string()))?;
+    if chain.is_empty() {
+        let problem = "there is no certificate in PEM".to_owned();
+        return Err(file(proof.certificate, problem));
+    }
+    let key = PrivateKeyDer::from_pem_file(proof.key)
+        .map_err(|error| file(proof.key, error.to_string()))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_machines_are_spoken_to_over_tls_alone() {
+        for address in ["192.0.2.7", "0.0.0.0", "::", "2001:db8::7"] {
+            let place = Place::at(address.parse().unwrap(), Some("watch.example"), None);
+            assert!(matches!(place, Err(PlaceError::NeedsTls(_))), "{address}");
+        }
+        let place = Place::at("127.0.0.2".parse().unwrap(), None, None).unwrap();
+        assert_eq!(place.hosts(7000), ["127.0.0.2:7000", "localhost:7000"]);
+        let place = Place::at("::1".parse().unwrap(), None, None).unwrap();
+        assert_eq!(place.hosts(7000), ["[::1]:7000", "localhost:7000"]);
+        assert_eq!(place.scheme(), "http");
+    }
+
+    #[test]
+    fn files_that_are_no_certificate_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("c.pem"), folder.path().join("k.pem"));
+        let proof = Proof {
+            certificate: &certificate,
+            key: &key,
+        };
+        let place = || Place::at("192.0.2.7".parse().unwrap(), None, Some(proof));
+        let told = place().err().unwrap().to_string();
+        assert!(told.contains("c.pem"), "{told}");
+        std::fs::write(&certificate, "no certificate").unwrap();
+        let told = place().err().unwrap().to_string();
+        assert!(told.contains("no certificate"), "{told}");
+        let every = Place::at("0.0.0.0".parse().unwrap(), None, Some(proof));
+        assert!(matches!(every, Err(PlaceError::NeedsName(_))));
+    }
+}
