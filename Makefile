@@ -12,7 +12,7 @@ WHEELS  := target/wheels
 say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help wheel check format test test-rust test-python test-end-to-end test-attacks test-mcp test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster rabbitmq-server iproute2 prometheus fuzz-corpus demo deb image sbom docs bench bench-papers peers fuzz soak build clean
+.PHONY: help wheel reproducible check format test test-rust test-python test-end-to-end test-attacks test-mcp test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster rabbitmq-server iproute2 prometheus fuzz-corpus demo deb image sbom docs bench bench-papers peers fuzz soak build clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -45,33 +45,32 @@ package: $(STAMPS)/tools
 
 build: binary package ## The binary and the Python package, debug profile
 
-# The wheel has the package and the binary `sealbus`, which maturin takes from this folder while it is there.
 # WHEEL_PROFILE=dev is soon built, and too large to publish.
 WHEEL_PROFILE ?= release
-SCRIPTS := $(abspath python/sealbus._sealbus.data/scripts)
-WHEEL   := $(abspath target/wheels/$(WHEEL_PROFILE))
-wheel: $(STAMPS)/tools ## One wheel for users, with the package and the binary, checked in a fresh environment; takes long
-	$(call say,Building the sealbus binary ($(WHEEL_PROFILE)))
-	$(CARGO) build --locked --profile $(WHEEL_PROFILE) -p sealbus-cli
+WHEEL    := $(abspath target/wheels/$(WHEEL_PROFILE))
+ANYWHERE := packaging/anywhere
+wheel: $(STAMPS)/tools ## One wheel for users, with the package and the program, checked in a fresh environment; takes long
 	$(call say,Building the wheel ($(WHEEL_PROFILE)))
-	@rm -rf $(WHEEL) && mkdir -p $(SCRIPTS)
-	strip -o $(SCRIPTS)/sealbus target/$(subst dev,debug,$(WHEEL_PROFILE))/sealbus
-	trap 'rm -rf $(dir $(SCRIPTS))' EXIT; cd python && $(abspath $(BIN))/maturin build --locked --profile $(WHEEL_PROFILE) --strip --out $(WHEEL)
+	$(if $(filter dev,$(WHEEL_PROFILE)),,$(ANYWHERE)) $(BIN)/python packaging/wheel $(WHEEL_PROFILE) $(WHEEL)
 	$(call say,Using the wheel without a compiler)
 	$(BIN)/python tests/wheel/check $(if $(filter dev,$(WHEEL_PROFILE)),--any-size) $(WHEEL)/sealbus-*.whl
+
+reproducible: $(STAMPS)/tools ## Build the wheel of the last commit twice, in different folders, and compare; takes very long
+	$(call say,Building the wheel twice)
+	packaging/reproducible $(BIN)/python
 
 PACKAGES := $(abspath target/packages)
 RELEASED := target/release/sealbus
 deb: ## A Debian package of the release binary, with units, manual pages and completion
 	$(call say,Building the sealbus binary (release))
-	$(CARGO) build --locked --release -p sealbus-cli
+	$(ANYWHERE) $(CARGO) build --locked --release -p sealbus-cli
 	$(call say,Building the Debian package)
 	packaging/debian/build $(RELEASED) $(PACKAGES)
 	@! command -v lintian >/dev/null || lintian --fail-on error,warning --suppress-tags initial-upload-closes-no-bugs $(PACKAGES)/sealbus_*.deb
 
 image: ## A container image of nothing but the release binary and its libraries; needs buildah
 	$(call say,Building the sealbus binary (release))
-	$(CARGO) build --locked --release -p sealbus-cli
+	$(ANYWHERE) $(CARGO) build --locked --release -p sealbus-cli
 	$(call say,Building the image)
 	packaging/container/build $(RELEASED) $(PACKAGES)
 
@@ -93,6 +92,8 @@ check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a c
 	$(call say,FIPA language without the standard library)
 	$(CARGO) clippy --locked -p sealbus-fipa --no-default-features -- -D warnings
 	$(CARGO) clippy --locked -p sealbus --features protobuf,telemetry --all-targets -- -D warnings
+	$(call say,The package with the program in it)
+	$(CARGO) clippy --locked -p sealbus-python --features command -- -D warnings
 	$(call say,Documentation of the code)
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	$(call say,Unit tests)

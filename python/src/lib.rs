@@ -6,6 +6,8 @@ mod acl;
 mod agent;
 mod body;
 mod channel;
+#[cfg(feature = "command")]
+mod command;
 mod conversation;
 mod directory;
 mod driver;

@@ -23,10 +23,8 @@ use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::Output;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-fn main() -> ExitCode {
+/// Runs the command that the process's arguments are, to its end. The program `sealbus` does nothing else.
+pub fn main() -> ExitCode {
     // A shell that asks for candidates gets them, and the program ends.
     CompleteEnv::with_factory(Arguments::command)
         .var(commands::COMPLETE)
