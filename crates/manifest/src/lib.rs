@@ -10,10 +10,10 @@ use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
 
 mod broker;
+pub mod callers;
 mod confinement;
 mod difference;
 pub mod isolation;
-pub mod mcp;
 mod problem;
 pub mod program;
 mod read;
@@ -22,8 +22,8 @@ mod telemetry;
 mod values;
 mod witness;
 
+use callers::CallersEntry;
 use isolation::{Confinement, Isolation};
-use mcp::McpEntry;
 
 pub use broker::{BrokerEntry, RabbitEntry};
 pub use difference::{ChangedProcess, Difference};
@@ -79,7 +79,7 @@ pub struct GatewayEntry {
     pub http: Option<GatewayConfig>,
     /// `[gateway.mcp]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mcp: Option<McpEntry>,
+    pub mcp: Option<CallersEntry>,
 }
 
 impl GatewayEntry {
@@ -96,20 +96,19 @@ impl GatewayEntry {
                 self.files(http),
             )
         });
-        let mcp = self.mcp.as_ref().map(|mcp| {
-            let config = serde_json::to_string(mcp).unwrap_or_default();
-            let own = MCP_AGENT.to_owned();
-            let agents = std::iter::once(&own).chain(mcp.agents()).cloned();
+        let doors = self.doors().map(|(name, door)| {
+            let config = serde_json::to_string(door).unwrap_or_default();
+            let own = name.to_owned();
+            let agents = std::iter::once(&own).chain(door.agents()).cloned();
             let agents = ProcessAgents::Named(agents.collect());
-            self.process(
-                MCP_AGENT,
-                [program, "gateway", "mcp"],
-                agents,
-                config,
-                Vec::new(),
-            )
+            self.process(name, [program, "gateway", name], agents, config, Vec::new())
         });
-        fipa.into_iter().chain(mcp).collect()
+        fipa.into_iter().chain(doors).collect()
+    }
+
+    /// The doors for callers: the name of each process, which is that of its agent and of its section, and the section.
+    pub fn doors(&self) -> impl Iterator<Item = (&'static str, &CallersEntry)> {
+        self.mcp.iter().map(|door| (MCP_AGENT, door))
     }
 
     fn process(

@@ -10,9 +10,9 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::mcp::McpEntry;
+use super::callers::CallersEntry;
 use super::read::{Reader, absolute};
-use super::{AgentEntry, ChannelEntry, GatewayEntry, MCP_AGENT, Retention};
+use super::{AgentEntry, ChannelEntry, GatewayEntry, Retention};
 
 pub(super) const CHANNEL_KEYS: &[&str] = &["path", "qos", "persistent", "retention"];
 const RETENTION_KEYS: &[&str] = &["age", "count", "bytes"];
@@ -33,7 +33,7 @@ struct GatewaySection {
     #[serde(default)]
     http: Option<GatewayConfig>,
     #[serde(default)]
-    mcp: Option<McpEntry>,
+    mcp: Option<CallersEntry>,
 }
 
 const GATEWAY_HELP: &str = "a gateway is written as\n[gateway.http]\nlisten = \"192.0.2.10:7778\"\nor as\n[gateway.mcp]\nlisten = \"127.0.0.1:7780\"";
@@ -96,27 +96,33 @@ impl<'t> Reader<'t> {
         if let (Some(http), Some(iiop)) = (&mut http, &iiop) {
             http.iiop = Some(iiop.clone());
         }
-        let problem = match (&http, &mcp) {
-            (None, None) => Some("[gateway] has no way out".to_owned()),
-            (None, _) if iiop.is_some() => Some("[gateway.iiop] needs [gateway.http]".to_owned()),
-            (http, mcp) => {
-                let http = http
-                    .as_ref()
-                    .map(|http| http.check().map_err(|it| it.to_string()));
-                let mcp = mcp.as_ref().map(McpEntry::check);
-                http.into_iter().chain(mcp).find_map(Result::err)
-            }
+        let gateway = GatewayEntry {
+            node,
+            directory: Some(absolute(self.directory)),
+            isolation: None,
+            http,
+            mcp,
+        };
+        let problem = if gateway.http.is_none() && iiop.is_some() {
+            Some("[gateway.iiop] needs [gateway.http]".to_owned())
+        } else if gateway.http.is_none() && gateway.doors().next().is_none() {
+            Some("[gateway] has no way out".to_owned())
+        } else {
+            let http = gateway.http.iter();
+            let http = http.map(|http| http.check().map_err(|it| it.to_string()));
+            let doors = gateway.doors();
+            let doors = doors.map(|(name, door)| door.check(&format!("gateway.{name}")));
+            http.chain(doors).find_map(Result::err)
         };
         if let Some(problem) = problem {
-            let help = http.is_none().then(|| GATEWAY_HELP.to_owned());
+            let help = gateway.http.is_none().then(|| GATEWAY_HELP.to_owned());
             self.problem(value.span(), problem, help);
             return None;
         }
-        if let Some(mcp) = &mcp {
-            let mut taken: BTreeSet<String> =
-                agents.iter().flat_map(AgentEntry::local_names).collect();
-            let own = MCP_AGENT.to_owned();
-            for name in std::iter::once(&own).chain(mcp.agents()) {
+        let mut taken: BTreeSet<String> = agents.iter().flat_map(AgentEntry::local_names).collect();
+        for (own, door) in gateway.doors() {
+            let own = own.to_owned();
+            for name in std::iter::once(&own).chain(door.agents()) {
                 self.legal("agent", name.clone(), value.span());
                 if !taken.insert(name.clone()) {
                     let help = "give each caller and each agent a name of its own".to_owned();
@@ -125,13 +131,7 @@ impl<'t> Reader<'t> {
                 }
             }
         }
-        Some(GatewayEntry {
-            node,
-            directory: Some(absolute(self.directory)),
-            isolation: None,
-            http,
-            mcp,
-        })
+        Some(gateway)
     }
 
     pub(super) fn channels(&mut self, root: &DeTable<'t>) -> Vec<ChannelEntry> {

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{
     CallToolResult, ContentBlock, ErrorData, JsonObject, MetaObject, ProgressNotificationParam,
 };
@@ -11,13 +9,14 @@ use rmcp::service::{RequestContext, RoleServer};
 use sealbus::body::BodyError;
 use sealbus::protocol::ProtocolError;
 use sealbus::tool::{Answer, Progress, Step};
-use sealbus::{Aid, Message, Voice};
+use sealbus::{Message, Voice};
+use sealbus_callers::said::Said;
+use sealbus_callers::schema::{Language, Shape};
+use sealbus_callers::tools::Tool;
+use sealbus_callers::{ask, shown};
 use serde_json::{Value, json};
 
 use crate::catalogue::{INPUT, Offer, RESULT};
-use crate::naming::shown;
-use crate::said::Said;
-use crate::schema::{Language, Shape};
 use crate::traces;
 
 /// A tool that says nothing for so long is given up.
@@ -40,39 +39,18 @@ pub(crate) async fn call(
             ErrorData::invalid_params(format!("the argument `{INPUT}` is missing"), None)
         })?,
     };
-    let asking = ask(voice, &offer.agent, input, offer.language)?;
-    let asking = asking.tool(offer.service.clone()).timeout(SILENCE);
+    let Tool { agent, service, .. } = &offer.tool;
+    let asking = ask(voice, agent, input, offer.tool.language)
+        .map_err(|error| ErrorData::invalid_params(format!("`{INPUT}`: {error}"), None))?;
+    let asking = asking.tool(service.clone()).timeout(SILENCE);
     let outcome = match asking.stream::<Said>().await {
-        Ok(answer) => follow(answer, offer.says, context).await,
+        Ok(answer) => follow(answer, offer.tool.says, context).await,
         Err(error) => Err(error),
     };
     Ok(match outcome {
         Ok(heard) => result(offer, heard),
         Err(error) => failed(&error),
     })
-}
-
-fn ask<'a>(
-    voice: &'a Voice,
-    agent: &Aid,
-    input: Value,
-    language: Language,
-) -> Result<sealbus::tool::Asking<'a>, ErrorData> {
-    let wrong = |what: &str| ErrorData::invalid_params(format!("`{INPUT}` must be {what}"), None);
-    let agent = agent.clone();
-    let asking = match (language, input) {
-        (Language::Json, input) => voice.ask(agent, &Said::new(input)),
-        (Language::Text, Value::String(text)) => voice.ask(agent, &text),
-        (Language::Text, _) => return Err(wrong("a text")),
-        (Language::Bytes, Value::String(text)) => {
-            let bytes = STANDARD
-                .decode(text)
-                .map_err(|_| wrong("bytes in base64"))?;
-            voice.ask(agent, &bytes)
-        }
-        (Language::Bytes, _) => return Err(wrong("bytes in base64")),
-    };
-    asking.map_err(|error: BodyError| ErrorData::invalid_params(error.to_string(), None))
 }
 
 /// All that a tool said.
@@ -161,8 +139,8 @@ impl<'a> Notices<'a> {
 
 fn result(offer: &Offer, heard: Heard) -> CallToolResult {
     let value = match &heard.reply {
-        _ if offer.streams => Value::Array(heard.parts),
-        Some(reply) => Said::in_message(reply).value(offer.says),
+        _ if offer.tool.streams => Value::Array(heard.parts),
+        Some(reply) => Said::in_message(reply).value(offer.tool.says),
         None => Value::Null,
     };
     let structured = match (offer.gives, value) {

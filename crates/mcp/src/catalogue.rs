@@ -4,40 +4,30 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use rmcp::model::Tool;
-use sealbus::Aid;
-use sealbus::acl::sl::Term;
-use sealbus::directory::{DfAgentDescription, ServiceDescription};
+use sealbus::directory::DfAgentDescription;
+use sealbus_callers::schema::{Shape, as_object};
+use sealbus_callers::shown;
+use sealbus_callers::tools::{self, LONGEST_DESCRIPTION};
 use serde_json::Value;
 
-use crate::naming::{shown, tool_name};
-use crate::schema::{Language, Shape, as_object};
+use crate::naming::tool_name;
 
 /// Most tools that are told of. Further ones are left out.
 const MOST_TOOLS: usize = 4_096;
-/// Longest schema that is told, in bytes.
-const LONGEST_SCHEMA: usize = 32 << 10;
-/// Longest description of a tool, in bytes.
-const LONGEST_DESCRIPTION: usize = 1_024;
 /// The argument of a tool that takes no object.
 pub(crate) const INPUT: &str = "input";
 /// The member of a structured result that is no object.
 pub(crate) const RESULT: &str = "result";
 
-/// A tool of an agent.
+/// A tool of an agent, as hosts have it.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
-    pub(crate) agent: Aid,
-    /// The tool's name in the agent's words.
-    pub(crate) service: String,
+    pub(crate) tool: tools::Tool,
     pub(crate) takes: Shape,
-    pub(crate) language: Language,
-    /// The language of its results, or of their parts.
-    pub(crate) says: Language,
     /// The shape of its result; none if a result has no declared form.
     pub(crate) gives: Option<Shape>,
-    pub(crate) streams: bool,
     /// The tool in MCP's words.
-    pub(crate) tool: Tool,
+    pub(crate) shown: Tool,
 }
 
 /// All tools, under their names for hosts.
@@ -51,25 +41,26 @@ impl Catalogue {
     /// Takes news of the DF: each entry is an agent's whole entry now; without services, it is gone.
     pub(crate) fn take(&mut self, entries: Vec<DfAgentDescription>, platform: &str) {
         for entry in entries {
-            let Some(agent) = entry.name else { continue };
+            let Some(agent) = &entry.name else { continue };
             for name in self.by_agent.remove(&agent.name).unwrap_or_default() {
                 self.tools.remove(&name);
             }
-            for service in &entry.services {
-                self.add(&agent, service, platform);
+            for tool in tools::tools(&entry, platform) {
+                self.add(tool);
             }
         }
     }
 
-    fn add(&mut self, agent: &Aid, service: &ServiceDescription, platform: &str) {
-        let Some((name, offer)) = offer(agent, service, platform) else {
+    fn add(&mut self, tool: tools::Tool) {
+        let (agent, service) = (tool.agent.name.clone(), tool.service.clone());
+        let Some((name, offer)) = offer(tool) else {
             return;
         };
         if self.tools.len() >= MOST_TOOLS || self.tools.contains_key(&name) {
-            tracing::warn!(agent = %agent.name, tool = %offer.service, "this tool is left out: there are too many, or it is offered twice");
+            tracing::warn!(%agent, tool = %service, "this tool is left out: there are too many, or it is offered twice");
             return;
         }
-        let names = self.by_agent.entry(agent.name.clone()).or_default();
+        let names = self.by_agent.entry(agent).or_default();
         names.push(name.clone());
         self.tools.insert(name, Arc::new(offer));
     }
@@ -92,60 +83,35 @@ impl Catalogue {
     }
 }
 
-/// The tool that a service is, if it says what it takes.
-fn offer(agent: &Aid, service: &ServiceDescription, platform: &str) -> Option<(String, Offer)> {
-    let property = |name: &str| {
-        let property = service.properties.iter().find(|it| it.name == name)?;
-        match &property.value {
-            Some(Term::Text(text)) => Some(text.as_ref()),
-            _ => None,
-        }
-    };
-    let schema = |name: &str| -> Option<Value> {
-        let text = property(name).filter(|text| text.len() <= LONGEST_SCHEMA)?;
-        serde_json::from_str(text).ok()
-    };
-    let title = service.name.as_deref()?;
-    // The only one of an agent's tools that has no ontology needs no name.
-    let named = service.ontologies.first().map_or(title, String::as_str);
-    let input = schema("input")?;
-    let language = Language::of(&input);
-    let (input, takes) = as_object(input, INPUT)?;
-    let streams = property("streams") == Some("yes");
-    let output = schema("output");
-    let says = output.as_ref().map_or(Language::Json, Language::of);
-    let output = output.and_then(|output| {
-        let output = if streams { in_a_list(output) } else { output };
+/// The tool and its name for hosts, if its schema says what it takes.
+fn offer(tool: tools::Tool) -> Option<(String, Offer)> {
+    let (input, takes) = as_object(tool.input.clone(), INPUT)?;
+    let output = tool.output.clone().and_then(|output| {
+        let output = if tool.streams {
+            in_a_list(output)
+        } else {
+            output
+        };
         as_object(output, RESULT)
     });
-    let suffix = format!("@{platform}");
-    let local = agent.name.strip_suffix(&suffix).unwrap_or(&agent.name);
-    let name = tool_name(local, title);
-    let about = shown(
-        property("description").unwrap_or_default(),
-        LONGEST_DESCRIPTION,
-    );
-    let agent_name = shown(&agent.name, LONGEST_DESCRIPTION);
-    let description = if about.is_empty() {
-        format!("A tool of the agent {agent_name}.")
+    let name = tool_name(&tool.local, &tool.name);
+    let agent = shown(&tool.agent.name, LONGEST_DESCRIPTION);
+    let about = if tool.about.is_empty() {
+        format!("A tool of the agent {agent}.")
     } else {
-        format!("{about} (A tool of the agent {agent_name}.)")
+        format!("{} (A tool of the agent {agent}.)", tool.about)
     };
-    let mut tool = Tool::new(name.clone(), description, Arc::new(input))
-        .with_title(shown(title, LONGEST_DESCRIPTION));
+    let title = shown(&tool.name, LONGEST_DESCRIPTION);
+    let mut to_hosts = Tool::new(name.clone(), about, Arc::new(input)).with_title(title);
     let gives = output.map(|(output, shape)| {
-        tool.output_schema = Some(Arc::new(output));
+        to_hosts.output_schema = Some(Arc::new(output));
         shape
     });
     let offer = Offer {
-        agent: agent.clone(),
-        service: named.to_owned(),
-        takes,
-        language,
-        says,
-        gives,
-        streams,
         tool,
+        takes,
+        gives,
+        shown: to_hosts,
     };
     Some((name, offer))
 }
@@ -162,6 +128,11 @@ fn in_a_list(mut schema: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use sealbus::Aid;
+    use sealbus::acl::sl::Term;
+    use sealbus::directory::ServiceDescription;
+    use sealbus_callers::tools::LONGEST_SCHEMA;
+
     use super::*;
 
     fn tool(name: &str, input: &str) -> ServiceDescription {
@@ -199,10 +170,10 @@ mod tests {
         assert_eq!(names(&catalogue), ["a__count"]);
         let offer = catalogue.get("a__count").unwrap();
         assert_eq!(
-            offer.tool.description.as_deref(),
+            offer.shown.description.as_deref(),
             Some("Counts. (A tool of the agent a@home.)")
         );
-        let output = offer.tool.output_schema.as_ref().unwrap();
+        let output = offer.shown.output_schema.as_ref().unwrap();
         assert_eq!(output["properties"]["result"]["type"], "integer");
         catalogue.take(vec![entry("a@home", Vec::new())], "home");
         assert!(names(&catalogue).is_empty());

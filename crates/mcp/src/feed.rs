@@ -6,11 +6,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sealbus::Voice;
 use sealbus::channel::{ChannelEvent, SubscribeError};
+use sealbus_callers::said::Said;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-
-use crate::said::Said;
 
 /// Most channels of one caller.
 const MOST_FEEDS: usize = 32;

@@ -7,15 +7,15 @@ use rmcp::service::{RequestContext, RoleServer};
 use schemars::JsonSchema;
 use sealbus::directory::{DfAgentDescription, SearchConstraints, ServiceDescription, Template};
 use sealbus::{AclMessage, Aid, Delivery, Message, Performative, new_conversation_id};
+use sealbus_callers::said::Said;
+use sealbus_callers::schema::Language;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::call::{about, done, failed, follow};
-use crate::caller::Caller;
+use crate::host::Host;
 use crate::resources::channel_uri;
-use crate::said::Said;
-use crate::schema::Language;
 
 /// How long sending and publishing wait for room.
 const SENDING: Duration = Duration::from_secs(30);
@@ -162,34 +162,34 @@ pub(crate) fn own_tools() -> Vec<Tool> {
 
 /// Calls one of the platform's own tools. None if there is none of this name.
 pub(crate) async fn call_own(
-    caller: &Caller,
+    host: &Host,
     name: &str,
     arguments: JsonObject,
     context: &RequestContext<RoleServer>,
 ) -> Option<Result<CallToolResult, ErrorData>> {
     Some(match name {
-        "publish" => with(arguments, |it| publish(caller, it)).await,
+        "publish" => with(arguments, |it| publish(host, it)).await,
         "read_channel" => {
             with(arguments, async |it: ReadChannel| {
-                let feed = caller.feeds.open(&caller.voice, &it.channel);
+                let feed = host.feeds.open(&host.caller.voice, &it.channel);
                 outcome(feed.map(|feed| feed.after(it.after, it.limit.min(MOST))))
             })
             .await
         }
-        "read_mailbox" => with(arguments, |it| read_mailbox(caller, it)).await,
-        "request_agent" => with(arguments, |it| request(caller, it, context)).await,
-        "search_agents" => with(arguments, |it| search(caller, it)).await,
-        "send_message" => with(arguments, |it| send(caller, it)).await,
+        "read_mailbox" => with(arguments, |it| read_mailbox(host, it)).await,
+        "request_agent" => with(arguments, |it| request(host, it, context)).await,
+        "search_agents" => with(arguments, |it| search(host, it)).await,
+        "send_message" => with(arguments, |it| send(host, it)).await,
         "subscribe" => {
             with(arguments, async |it: OneChannel| {
-                let feed = caller.feeds.open(&caller.voice, &it.channel);
+                let feed = host.feeds.open(&host.caller.voice, &it.channel);
                 outcome(feed.map(|_| json!({ "uri": channel_uri(&it.channel) })))
             })
             .await
         }
         "unsubscribe" => {
             with(arguments, async |it: OneChannel| {
-                done(json!({ "subscribed": caller.feeds.close(&it.channel) }))
+                done(json!({ "subscribed": host.feeds.close(&it.channel) }))
             })
             .await
         }
@@ -215,7 +215,7 @@ fn outcome<E: std::fmt::Display>(outcome: Result<Value, E>) -> CallToolResult {
     }
 }
 
-async fn search(caller: &Caller, search: Search) -> CallToolResult {
+async fn search(host: &Host, search: Search) -> CallToolResult {
     let service = search
         .service
         .map_or_else(ServiceDescription::default, |service| {
@@ -227,7 +227,12 @@ async fn search(caller: &Caller, search: Search) -> CallToolResult {
         ..SearchConstraints::all()
     };
     let template = Template(DfAgentDescription::default().with_service(service));
-    let found = caller.voice.df().search_with(template, constraints).await;
+    let found = host
+        .caller
+        .voice
+        .df()
+        .search_with(template, constraints)
+        .await;
     outcome(found.map(|entries| {
         let agents: Vec<Value> = entries.iter().take(most).filter_map(described).collect();
         json!({ "agents": agents })
@@ -244,8 +249,8 @@ pub(crate) fn described(entry: &DfAgentDescription) -> Option<Value> {
     Some(json!({"name": entry.name.as_ref()?.name, "services": services}))
 }
 
-async fn send(caller: &Caller, send: Send) -> CallToolResult {
-    let to = match caller.voice.peer(&send.to) {
+async fn send(host: &Host, send: Send) -> CallToolResult {
+    let to = match host.caller.voice.peer(&send.to) {
         Ok(to) => to,
         Err(error) => return failed(&error),
     };
@@ -262,7 +267,7 @@ async fn send(caller: &Caller, send: Send) -> CallToolResult {
     } else {
         (Delivery::default(), "taken")
     };
-    let sent = tokio::time::timeout(SENDING, caller.voice.send_with(message, delivery)).await;
+    let sent = tokio::time::timeout(SENDING, host.caller.voice.send_with(message, delivery)).await;
     match sent {
         Ok(Ok(())) => done(json!({"conversation_id": conversation, "acknowledged": word})),
         Ok(Err(error)) => failed(&error),
@@ -271,16 +276,16 @@ async fn send(caller: &Caller, send: Send) -> CallToolResult {
 }
 
 async fn request(
-    caller: &Caller,
+    host: &Host,
     request: Request,
     context: &RequestContext<RoleServer>,
 ) -> CallToolResult {
-    let to: Aid = match caller.voice.peer(&request.to) {
+    let to: Aid = match host.caller.voice.peer(&request.to) {
         Ok(to) => to,
         Err(error) => return failed(&error),
     };
     let silence = Duration::from_secs_f64(request.timeout_s.clamp(0.001, LONGEST_ANSWER_TIME));
-    let asking = match caller.voice.ask(to, &request.content) {
+    let asking = match host.caller.voice.ask(to, &request.content) {
         Ok(asking) => asking.timeout(silence),
         Err(error) => return failed(&error),
     };
@@ -304,8 +309,8 @@ async fn request(
     result
 }
 
-async fn read_mailbox(caller: &Caller, read_mailbox: ReadMailbox) -> CallToolResult {
-    match caller.take_mail(read_mailbox.limit.min(MOST)).await {
+async fn read_mailbox(host: &Host, read_mailbox: ReadMailbox) -> CallToolResult {
+    match host.caller.take_mail(read_mailbox.limit.min(MOST)).await {
         Some(messages) => {
             let messages: Vec<Value> = messages.iter().map(read).collect();
             done(json!({ "messages": messages }))
@@ -325,8 +330,8 @@ fn read(message: &Message) -> Value {
     })
 }
 
-async fn publish(caller: &Caller, publish: Publish) -> CallToolResult {
-    let channel = match caller.voice.channel(&publish.channel) {
+async fn publish(host: &Host, publish: Publish) -> CallToolResult {
+    let channel = match host.caller.voice.channel(&publish.channel) {
         Ok(channel) => channel,
         Err(error) => return failed(&error),
     };

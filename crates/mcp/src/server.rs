@@ -15,13 +15,14 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use sealbus::directory::{AmsAgentDescription, DfAgentDescription};
+use sealbus_callers::shown;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::call::{call, failed};
-use crate::caller::Caller;
 use crate::catalogue::{Catalogue, Offer};
+use crate::host::Host;
 use crate::own_tools::{call_own, own_tools};
 use crate::resources::{AGENT_TEMPLATE, AGENTS, CHANNEL_TEMPLATE, Place, channel_uri};
 use crate::traces;
@@ -57,11 +58,24 @@ impl Default for Desk {
     }
 }
 
+impl Desk {
+    /// Takes news of the DF.
+    pub(crate) fn take(&self, news: Option<Vec<DfAgentDescription>>, platform: &str) {
+        let mut catalogue = self.catalogue.write();
+        match news {
+            Some(entries) => catalogue.take(entries, platform),
+            None => *catalogue = Catalogue::default(),
+        }
+        drop(catalogue);
+        self.changed.send_modify(|number| *number += 1);
+    }
+}
+
 /// MCP's methods for one caller. Each session has one of its own.
 #[derive(Clone)]
 pub(crate) struct Server {
     desk: Arc<Desk>,
-    caller: Arc<Caller>,
+    host: Arc<Host>,
     /// The resources that a session of the older protocol follows.
     followed: Arc<Mutex<HashMap<String, Following>>>,
 }
@@ -76,10 +90,10 @@ impl Drop for Following {
 }
 
 impl Server {
-    pub(crate) fn new(desk: Arc<Desk>, caller: Arc<Caller>) -> Self {
+    pub(crate) fn new(desk: Arc<Desk>, host: Arc<Host>) -> Self {
         Self {
             desk,
-            caller,
+            host,
             followed: Arc::default(),
         }
     }
@@ -87,9 +101,10 @@ impl Server {
     /// The tool of this name, if the caller may write to its agent. What it may not see is not there.
     fn offer(&self, name: &str) -> Option<Arc<Offer>> {
         let offer = self.desk.catalogue.read().get(name)?;
-        self.caller
+        self.host
+            .caller
             .voice
-            .may_write_to(&offer.agent)
+            .may_write_to(&offer.tool.agent)
             .then_some(offer)
     }
 
@@ -102,14 +117,14 @@ impl Server {
         let mut next = None;
         let mut last: Option<&String> = None;
         for (name, offer) in catalogue.after(after) {
-            if !self.caller.voice.may_write_to(&offer.agent) {
+            if !self.host.caller.voice.may_write_to(&offer.tool.agent) {
                 continue;
             }
             if tools.len() >= PAGE {
                 next = last.cloned();
                 break;
             }
-            tools.push(offer.tool.clone());
+            tools.push(offer.shown.clone());
             last = Some(name);
         }
         let mut page = ListToolsResult::with_all_items(tools)
@@ -121,6 +136,7 @@ impl Server {
 
     async fn agents(&self) -> Result<Value, ErrorData> {
         let found = self
+            .host
             .caller
             .voice
             .ams()
@@ -137,7 +153,7 @@ impl Server {
     }
 
     async fn agent(&self, name: &str) -> Result<Option<Value>, ErrorData> {
-        let voice = &self.caller.voice;
+        let voice = &self.host.caller.voice;
         let Ok(aid) = voice.peer(name) else {
             return Ok(None);
         };
@@ -158,7 +174,7 @@ impl Server {
     fn latest(&self, uri: &str) -> Result<watch::Receiver<u64>, ErrorData> {
         match Place::read(uri) {
             Some(Place::Channel(path)) => {
-                let feed = self.caller.feeds.open(&self.caller.voice, &path);
+                let feed = self.host.feeds.open(&self.host.caller.voice, &path);
                 Ok(feed.map_err(unavailable)?.latest())
             }
             _ => Err(ErrorData::invalid_params(
@@ -174,7 +190,7 @@ fn unavailable(error: impl std::fmt::Display) -> ErrorData {
 }
 
 fn not_found(uri: &str) -> ErrorData {
-    let uri = crate::naming::shown(uri, 256);
+    let uri = shown(uri, 256);
     ErrorData::resource_not_found(format!("there is no resource {uri}"), None)
 }
 
@@ -209,11 +225,11 @@ impl ServerHandler for Server {
         let trace = traces::of_call(&context);
         let work = async {
             if let Some(offer) = self.offer(&request.name) {
-                return call(&self.caller.voice, &offer, arguments, &context).await;
+                return call(&self.host.caller.voice, &offer, arguments, &context).await;
             }
-            let own = call_own(&self.caller, &request.name, arguments, &context).await;
+            let own = call_own(&self.host, &request.name, arguments, &context).await;
             own.unwrap_or_else(|| {
-                let name = crate::naming::shown(&request.name, 128);
+                let name = shown(&request.name, 128);
                 Err(ErrorData::new(
                     ErrorCode::INVALID_PARAMS,
                     format!("there is no tool {name}"),
@@ -243,7 +259,7 @@ impl ServerHandler for Server {
         let agents = Resource::new(AGENTS, "agents")
             .with_description("All agents of the platform, and their states.")
             .with_mime_type("application/json");
-        let channels = self.caller.feeds.channels();
+        let channels = self.host.feeds.channels();
         let channels = channels.iter().map(|path| {
             Resource::new(channel_uri(path), path.clone())
                 .with_description("The latest events of a channel.")
@@ -293,7 +309,7 @@ impl ServerHandler for Server {
             Some(Place::Agents) => Some(self.agents().await?),
             Some(Place::Agent(name)) => self.agent(&name).await?,
             Some(Place::Channel(path)) => {
-                let feed = self.caller.feeds.open(&self.caller.voice, &path);
+                let feed = self.host.feeds.open(&self.host.caller.voice, &path);
                 Some(feed.map_err(unavailable)?.after(0, EVENTS))
             }
             None => None,

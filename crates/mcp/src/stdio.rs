@@ -3,24 +3,26 @@
 use std::sync::Arc;
 
 use sealbus::{Platform, agent};
+use sealbus_callers::{CallerAgent, ServeError, follow};
 
-use crate::caller::CallerAgent;
+use crate::host::Host;
 use crate::server::{Desk, Server};
-use crate::{McpError, follow};
+use crate::wanted;
 
 /// Serves one caller over this program's standard input and output, until the input ends or the program is told to stop.
 /// The caller is the one agent that the platform has placed in this process. Nothing else may be written to the output.
 ///
 /// # Errors
-/// [`McpError`].
-pub async fn serve_stdio(platform: &Platform) -> Result<(), McpError> {
+/// [`ServeError`].
+pub async fn serve_stdio(platform: &Platform) -> Result<(), ServeError> {
     let (caller, known) = CallerAgent::new();
     let talking = async {
         let Ok(caller) = known.await else {
             return;
         };
         let desk = Arc::new(Desk::default());
-        let server = Server::new(desk.clone(), caller.clone());
+        let voice = caller.voice.clone();
+        let server = Server::new(desk.clone(), Arc::new(Host::from(caller)));
         let serving = async {
             // Pipes are read without a thread, so that a silent host holds up no end.
             match rmcp::serve_server(server, rmcp::transport::stdio_pipes()).await {
@@ -30,7 +32,7 @@ pub async fn serve_stdio(platform: &Platform) -> Result<(), McpError> {
         };
         tokio::select! {
             () = serving => platform.process().stop("the host has left"),
-            () = follow(&caller.voice, &desk) => {}
+            () = follow(&voice, wanted(), |news| desk.take(news, voice.platform())) => {}
         }
     };
     let running = platform.run([agent("host", caller)]);

@@ -8,7 +8,7 @@ use sealbus_control::mcp::McpStatus;
 use sealbus_control::node::GatewayStatus;
 use sealbus_gateways::{GatewayConfig, GatewayPolicy, GatewayRule};
 use sealbus_manifest::GATEWAY_VARIABLE;
-use sealbus_manifest::mcp::McpEntry;
+use sealbus_manifest::callers::CallersEntry;
 use sealbus_platform::gateway::Gateway;
 use sealbus_seal::Name;
 use serde::de::DeserializeOwned;
@@ -209,7 +209,7 @@ pub(crate) fn key(key: &GatewayKey, output: Output) -> Result<(), CliError> {
         message: error.to_string(),
         help: None,
     })?;
-    let (key, hash) = sealbus_mcp::new_key().map_err(|error| CliError::Failed {
+    let (key, hash) = sealbus_callers::new_key().map_err(|error| CliError::Failed {
         message: error.to_string(),
         help: None,
     })?;
@@ -260,7 +260,7 @@ pub(crate) async fn run() -> Result<(), CliError> {
 
 /// `sealbus gateway mcp`: the process started by a node.
 pub(crate) async fn mcp() -> Result<(), CliError> {
-    let (entry, platform) = given::<McpEntry>("gateway.mcp").await?;
+    let (entry, platform) = given::<CallersEntry>("gateway.mcp").await?;
     let served = sealbus_mcp::serve(&platform, entry).await;
     platform.close().await;
     served.map_err(|error| CliError::Failed {

@@ -11,7 +11,7 @@ use crate::schema::Language;
 
 /// What an agent says, or is told.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Said {
+pub struct Said {
     value: Value,
     /// The content as it stands, if it is text.
     text: Option<String>,
@@ -19,12 +19,12 @@ pub(crate) struct Said {
 
 impl Said {
     /// A value to tell.
-    pub(crate) fn new(value: Value) -> Self {
+    pub fn new(value: Value) -> Self {
         Self { value, text: None }
     }
 
     /// The value, of an agent that says such bodies. Some call a text JSON because they were asked in JSON.
-    pub(crate) fn value(self, language: Language) -> Value {
+    pub fn value(self, language: Language) -> Value {
         match (language, self.text) {
             (Language::Text, Some(text)) => Value::String(text),
             _ => self.value,
@@ -32,7 +32,7 @@ impl Said {
     }
 
     /// What a message says.
-    pub(crate) fn in_message(message: &AclMessage) -> Self {
+    pub fn in_message(message: &AclMessage) -> Self {
         let text = message.content.as_ref().and_then(Content::as_text);
         Self {
             value: Self::of(message),
@@ -42,7 +42,7 @@ impl Said {
 
     /// The content of any message: JSON as its value, other text as a text, bytes as a text in base64; null if there is none,
     /// and the text if it is no JSON although it says so.
-    pub(crate) fn of(message: &AclMessage) -> Value {
+    pub fn of(message: &AclMessage) -> Value {
         let is_json = message.language.as_ref().and_then(|it| it.as_str()) == Some(JSON);
         match &message.content {
             None => Value::Null,

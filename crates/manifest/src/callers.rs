@@ -1,4 +1,4 @@
-//! `[gateway.mcp]`: hosts of language models, as callers of agents.
+//! `[gateway.mcp]` and `[gateway.a2a]`: programs from outside, as callers of agents.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// `[gateway.mcp]`: the platform as a server of the Model Context Protocol.
+/// `[gateway.mcp]`, the platform as a server of the Model Context Protocol, or `[gateway.a2a]`, its agents as servers of A2A.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct McpEntry {
+pub struct CallersEntry {
     /// The address on which it listens. It speaks HTTP without TLS and shows keys to everyone on the way, so it must be a
     /// loopback address.
     pub listen: SocketAddr,
-    /// The names by which hosts may reach it (`Host`), besides those of the loopback: those of a proxy before it.
+    /// The names by which callers may reach it (`Host`), besides those of the loopback: those of a proxy before it.
     #[serde(default)]
     pub hosts: Vec<String>,
     /// The web pages whose scripts may call (`Origin`), such as `https://app.example:443`. Without an entry, none may.
@@ -24,13 +24,13 @@ pub struct McpEntry {
     pub anonymous: Option<String>,
     /// The callers with keys.
     #[serde(default, rename = "caller")]
-    pub callers: Vec<McpCaller>,
+    pub callers: Vec<CallerEntry>,
 }
 
-/// `[[gateway.mcp.caller]]`: a caller from outside, which is an agent of this platform.
+/// `[[gateway.mcp.caller]]`, `[[gateway.a2a.caller]]`: a caller from outside, which is an agent of this platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct McpCaller {
+pub struct CallerEntry {
     /// The agent's name.
     pub name: String,
     /// The SHA-256 hash of its key.
@@ -78,7 +78,7 @@ impl std::fmt::Display for KeyHash {
     }
 }
 
-impl McpEntry {
+impl CallersEntry {
     /// The names of the agents that callers are.
     pub fn agents(&self) -> impl Iterator<Item = &String> {
         let named = self.callers.iter().map(|caller| &caller.name);
@@ -86,18 +86,17 @@ impl McpEntry {
     }
 
     /// Checks what the types do not.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self, section: &str) -> Result<(), String> {
         if !self.listen.ip().is_loopback() {
             return Err(format!(
-                "[gateway.mcp] would show keys to the network at {}: listen on 127.0.0.1, and put a proxy with TLS before it",
+                "[{section}] would show keys to the network at {}: listen on 127.0.0.1, and put a proxy with TLS before it",
                 self.listen
             ));
         }
         if self.agents().next().is_none() {
-            return Err(
-                "[gateway.mcp] has no caller: add [[gateway.mcp.caller]], or `anonymous = \"guest\"` for all programs of this machine"
-                    .to_owned(),
-            );
+            return Err(format!(
+                "[{section}] has no caller: add [[{section}.caller]], or `anonymous = \"guest\"` for all programs of this machine"
+            ));
         }
         let mut keys = BTreeSet::new();
         match self.callers.iter().find(|it| !keys.insert(it.key)) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use sealbus_manifest::mcp::KeyHash;
+use sealbus_manifest::callers::KeyHash;
 
 /// Begins each key, so that programs which look for lost secrets know one.
 const PREFIX: &str = "sbk_";

@@ -1,19 +1,19 @@
-//! JSON Schema of agents' tools as MCP wants it: arguments and structured results are objects.
+//! JSON Schema of agents' tools for callers.
 
-use rmcp::model::JsonObject;
 use serde_json::{Map, Value, json};
 
 /// How a body fits into an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// It is one.
     Object,
     /// It is the only member of one.
     Member,
 }
 
-/// The schema of a body that is an object, or of an object with the body as its member `member`.
-pub(crate) fn as_object(schema: Value, member: &str) -> Option<(JsonObject, Shape)> {
+/// The schema of a body that is an object, or of an object with the body as its member `member`. None if it is no schema
+/// of values.
+pub fn as_object(schema: Value, member: &str) -> Option<(Map<String, Value>, Shape)> {
     let Value::Object(mut schema) = schema else {
         return None;
     };
@@ -49,7 +49,7 @@ pub(crate) fn as_object(schema: Value, member: &str) -> Option<(JsonObject, Shap
 
 /// The language of a body, as its schema tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
+pub enum Language {
     /// JSON.
     Json,
     /// Text as it is.
@@ -60,7 +60,7 @@ pub(crate) enum Language {
 
 impl Language {
     /// The language of bodies with this schema: a text is written as it is, everything else in JSON.
-    pub(crate) fn of(schema: &Value) -> Self {
+    pub fn of(schema: &Value) -> Self {
         match schema.get("type").and_then(Value::as_str) {
             Some("string") if schema.get("contentEncoding").is_some() => Self::Bytes,
             Some("string") if schema.get("format").is_none() => Self::Text,

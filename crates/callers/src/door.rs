@@ -1,0 +1,369 @@
+//! The listening side: HTTP, with limits on all that a stranger can make grow.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::http::request::Parts;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use sealbus::directory::{DfAgentDescription, ServiceDescription};
+use sealbus_control::mcp::{McpCallerStatus, McpStatus};
+use sealbus_manifest::callers::CallersEntry;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::caller::Caller;
+use crate::keys::{Keys, Unknown};
+use crate::places::{Places, WrongPlace};
+
+/// Open connections.
+const CONNECTIONS: usize = 1_024;
+/// The head of a request: its bytes, its fields, and the time that it may take.
+const HEAD: usize = 32 << 10;
+const FIELDS: usize = 64;
+const HEAD_TIME: Duration = Duration::from_secs(60);
+/// The body of a request, the time that it may take, and all bodies of one caller that are read at a time.
+pub const LONGEST_BODY: usize = 4 << 20;
+const BODY_TIME: Duration = Duration::from_secs(30);
+const BODIES: usize = 16 << 20;
+/// Requests of one caller that are served at a time, open streams among them.
+const REQUESTS: usize = 256;
+
+/// An answer to a request.
+pub type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// What a gateway does with the requests of its callers.
+pub trait Service: Send + Sync + 'static {
+    /// What it keeps for one caller.
+    type Seat: Send + Sync + 'static;
+
+    /// The seat of a caller, which there is once.
+    fn seat(&self, caller: Caller) -> Self::Seat;
+
+    /// It listens now. Returns the address at which callers reach it.
+    fn opened(&self, address: SocketAddr) -> String;
+
+    /// How many tools, or agents, it offers.
+    fn offers(&self) -> usize;
+
+    /// How many sessions a caller has open.
+    fn sessions(&self, _seat: &Self::Seat) -> impl Future<Output = usize> + Send {
+        std::future::ready(0)
+    }
+
+    /// The services that [`news`](Self::news) are wanted of.
+    fn wanted(&self) -> ServiceDescription;
+
+    /// What the DF tells, as [`follow`](crate::follow) has it.
+    fn news(&self, news: Option<Vec<DfAgentDescription>>, platform: &str);
+
+    /// What is answered whoever calls, if anything: to a path that leads nowhere, or to one without a key. `base` is the
+    /// beginning of URLs by which the caller reaches the gateway.
+    fn public(&self, head: &Parts, base: &str) -> Option<Answer>;
+
+    /// Looks at the head of a caller's request before its body is read.
+    fn admit(
+        &self,
+        _seat: &Self::Seat,
+        _head: &Parts,
+    ) -> impl Future<Output = Result<(), Answer>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Answers a caller's request.
+    fn answer(
+        &self,
+        seat: &Arc<Self::Seat>,
+        base: &str,
+        request: Request<Bytes>,
+    ) -> impl Future<Output = Answer> + Send;
+}
+
+/// What one caller has: a seat at the service, and its share of the door.
+struct Place<T> {
+    seat: Arc<T>,
+    name: String,
+    requests: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
+    /// Requests that found a place.
+    served: AtomicU64,
+}
+
+/// Lets callers in to a service.
+pub(crate) struct Door<S: Service> {
+    service: Arc<S>,
+    places: Places,
+    callers: Keys<Place<S::Seat>>,
+    /// Refused requests, by the word for the reason.
+    refused: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// The word for the reason of a refusal; none for an answer.
+fn word(status: StatusCode) -> Option<&'static str> {
+    Some(match status {
+        StatusCode::UNAUTHORIZED => "unknown-key",
+        StatusCode::FORBIDDEN => "not-permitted",
+        StatusCode::TOO_MANY_REQUESTS => "too-many",
+        StatusCode::PAYLOAD_TOO_LARGE => "too-large",
+        StatusCode::REQUEST_TIMEOUT => "too-slow",
+        other if other.is_client_error() => "malformed",
+        _ => return None,
+    })
+}
+
+impl<S: Service> Door<S> {
+    /// Serves at this address.
+    pub(crate) fn new(
+        entry: &CallersEntry,
+        address: SocketAddr,
+        service: Arc<S>,
+        callers: Keys<Caller>,
+    ) -> Arc<Self> {
+        let place = |caller: Caller| Place {
+            name: caller.voice.name().to_owned(),
+            seat: Arc::new(service.seat(caller)),
+            requests: Arc::new(Semaphore::new(REQUESTS)),
+            bodies: Arc::new(Semaphore::new(BODIES)),
+            served: AtomicU64::new(0),
+        };
+        let known = callers.callers.into_iter();
+        let callers = Keys {
+            callers: known.map(|(key, caller)| (key, place(caller))).collect(),
+            anonymous: callers.anonymous.map(place),
+        };
+        Arc::new(Self {
+            places: Places::new(entry, address),
+            service,
+            callers,
+            refused: Mutex::default(),
+        })
+    }
+
+    /// Serves for ever; connections end with it.
+    pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut connections = tokio::task::JoinSet::new();
+        loop {
+            while connections.try_join_next().is_some() {}
+            match listener.accept().await {
+                Ok((stream, _)) => match places.clone().try_acquire_owned() {
+                    Ok(place) => {
+                        connections.spawn(self.clone().serve(stream, place));
+                    }
+                    Err(_) => drop(stream),
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "a connection of a caller could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn serve(self: Arc<Self>, stream: TcpStream, _place: OwnedSemaphorePermit) {
+        if stream.set_nodelay(true).is_err() {
+            return;
+        }
+        let answer = service_fn(|request| {
+            let http = self.clone();
+            async move { Ok::<_, Infallible>(http.answer(request).await) }
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIME)
+            .max_headers(FIELDS)
+            .max_buf_size(HEAD)
+            .serve_connection(TokioIo::new(stream), answer)
+            .await;
+        if let Err(error) = served {
+            tracing::debug!(%error, "a caller's connection broke");
+        }
+    }
+
+    /// The gateway's state for operators.
+    pub(crate) async fn status(&self, address: String) -> McpStatus {
+        let known = self.callers.callers.values().map(|place| (place, false));
+        let anonymous = self.callers.anonymous.iter().map(|place| (place, true));
+        let mut callers = Vec::new();
+        for (place, anonymous) in known.chain(anonymous) {
+            callers.push(McpCallerStatus {
+                agent: place.name.clone(),
+                anonymous,
+                requests: place.served.load(Ordering::Relaxed),
+                open: (REQUESTS - place.requests.available_permits()) as u64,
+                sessions: self.service.sessions(&place.seat).await as u64,
+            });
+        }
+        callers.sort_by(|one, other| one.agent.cmp(&other.agent));
+        let refused = self.refused.lock();
+        McpStatus {
+            address,
+            tools: self.service.offers() as u64,
+            callers,
+            refused: refused
+                .iter()
+                .map(|(word, count)| ((*word).to_owned(), *count))
+                .collect(),
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let answer = self.served(request).await;
+        if let Some(word) = word(answer.status()) {
+            *self.refused.lock().entry(word).or_default() += 1;
+        }
+        answer
+    }
+
+    async fn served(&self, request: Request<Incoming>) -> Answer {
+        let (head, body) = request.into_parts();
+        let base = match self.places.check(&head.headers) {
+            Ok(base) => base,
+            Err(WrongPlace::NoHost) => {
+                return refused(StatusCode::BAD_REQUEST, "one Host is needed");
+            }
+            Err(WrongPlace::Host) => {
+                return refused(StatusCode::FORBIDDEN, "this Host is not listed in `hosts`");
+            }
+            Err(WrongPlace::Origin) => {
+                return refused(
+                    StatusCode::FORBIDDEN,
+                    "this Origin is not listed in `origins`",
+                );
+            }
+        };
+        if let Some(answer) = self.service.public(&head, &base) {
+            return answer;
+        }
+        let keys = head.headers.get_all(AUTHORIZATION);
+        let place = match self.callers.caller(keys.iter().map(HeaderValue::as_bytes)) {
+            Ok(place) => place,
+            Err(unknown) => return unauthorized(unknown),
+        };
+        let Ok(permit) = place.requests.clone().try_acquire_owned() else {
+            return refused(StatusCode::TOO_MANY_REQUESTS, "too many requests at a time");
+        };
+        place.served.fetch_add(1, Ordering::Relaxed);
+        if let Err(answer) = self.service.admit(&place.seat, &head).await {
+            return answer;
+        }
+        let (body, room) = match tokio::time::timeout(BODY_TIME, read(body, &place.bodies)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(Unread(status, why))) => return refused(status, why),
+            Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
+        };
+        let request = Request::from_parts(head, body);
+        let answer = self.service.answer(&place.seat, &base, request).await;
+        drop(room);
+        tracing::debug!(caller = place.name, status = %answer.status(), "answered");
+        answer.map(|body| {
+            Counted {
+                body,
+                _permit: permit,
+            }
+            .boxed()
+        })
+    }
+}
+
+/// Why a body was not read to its end.
+struct Unread(StatusCode, &'static str);
+
+/// Reads a whole body. It takes room as it comes, not as it is announced, and holds it as long as the permit lives.
+async fn read(
+    mut body: Incoming,
+    room: &Arc<Semaphore>,
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Unread> {
+    const TOO_LONG: Unread = Unread(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long");
+    if body.size_hint().lower() > LONGEST_BODY as u64 {
+        return Err(TOO_LONG);
+    }
+    let mut whole = BytesMut::new();
+    let mut taken: Option<OwnedSemaphorePermit> = None;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Unread(StatusCode::BAD_REQUEST, "the body was cut off"))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if whole.len() + data.len() > LONGEST_BODY {
+            return Err(TOO_LONG);
+        }
+        let length = u32::try_from(data.len()).map_err(|_| TOO_LONG)?;
+        let Ok(piece) = room.clone().try_acquire_many_owned(length) else {
+            let why = "too many bodies at a time: try again";
+            return Err(Unread(StatusCode::TOO_MANY_REQUESTS, why));
+        };
+        match &mut taken {
+            Some(taken) => taken.merge(piece),
+            None => taken = Some(piece),
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok((whole.freeze(), taken))
+}
+
+fn refused(status: StatusCode, why: &'static str) -> Answer {
+    text_answer(status, Bytes::from_static(why.as_bytes()))
+}
+
+/// An answer with a body as a whole.
+pub fn text_answer(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()).boxed());
+    *answer.status_mut() = status;
+    answer
+}
+
+/// RFC 6750: the scheme, and nothing about why a key opens nothing.
+fn unauthorized(unknown: Unknown) -> Answer {
+    let (why, word) = match unknown {
+        Unknown::NoKey => ("a key is needed: Authorization: Bearer KEY", "Bearer"),
+        Unknown::WrongKey => ("the key opens nothing", "Bearer error=\"invalid_token\""),
+    };
+    if unknown == Unknown::WrongKey {
+        tracing::warn!("a caller with a wrong key was sent away");
+    }
+    let mut answer = refused(StatusCode::UNAUTHORIZED, why);
+    let word = HeaderValue::from_static(word);
+    answer.headers_mut().insert(WWW_AUTHENTICATE, word);
+    answer
+}
+
+/// An answer that holds its caller's place until it is written, or the caller has gone.
+struct Counted {
+    body: BoxBody<Bytes, Infallible>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        waiting: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(waiting)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,30 @@
+//! Callers from outside the platform, over HTTP: what the gateways of the Model Context Protocol and of A2A share.
+//!
+//! Each caller is an agent of the platform, with its own certificate, mailbox and rights, in the gateway's process. A gateway
+//! implements [`Service`] and is run by [`serve`].
+//!
+//! | question | place |
+//! |---|---|
+//! | Which caller is it? | `keys` |
+//! | May it come from there? | `places` |
+//! | What holds back a hostile one? | `door` |
+//! | Which tools do agents offer? | [`tools`], [`schema`] |
+//! | What does an agent say? | [`said`] |
+
+mod asking;
+mod caller;
+mod door;
+mod keys;
+mod places;
+pub mod said;
+pub mod schema;
+mod serving;
+mod shown;
+pub mod tools;
+
+pub use asking::{BadInput, ask};
+pub use caller::{Caller, CallerAgent};
+pub use door::{Answer, LONGEST_BODY, Service, text_answer};
+pub use keys::{NoRandomness, new_key};
+pub use serving::{ServeError, follow, serve};
+pub use shown::shown;

@@ -1,0 +1,169 @@
+//! The names by which a gateway is reached, and the web pages whose scripts may call it.
+
+use std::net::SocketAddr;
+
+use hyper::header::{HOST, HeaderMap, ORIGIN};
+use hyper::http::uri::{Authority, Uri};
+use sealbus_manifest::callers::CallersEntry;
+
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// What `Host` and `Origin` of a request may say.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// The names of proxies, perhaps with a port.
+    hosts: Vec<Authority>,
+    origins: Vec<Origin>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Origin {
+    scheme: String,
+    host: String,
+    port: Option<u16>,
+}
+
+/// Why a request is from the wrong place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WrongPlace {
+    /// There is not one `Host`, or it cannot be read.
+    NoHost,
+    /// A name that leads here and is not listed: perhaps a web page's.
+    Host,
+    /// A web page that is not listed.
+    Origin,
+}
+
+impl Places {
+    pub(crate) fn new(entry: &CallersEntry, address: SocketAddr) -> Self {
+        // The server itself gives out no page, so its own origin is no page's.
+        let port = address.port();
+        let own = LOOPBACK.map(|host| format!("http://{host}:{port}"));
+        let origins = own.iter().chain(&entry.origins);
+        Self {
+            hosts: entry
+                .hosts
+                .iter()
+                .filter_map(|it| it.parse().ok())
+                .collect(),
+            origins: origins.filter_map(|it| Origin::read(it)).collect(),
+        }
+    }
+
+    /// Checks a request, and returns the base of URLs by which its caller reaches the gateway, such as
+    /// `http://127.0.0.1:7781`. The names of other hosts are those of proxies with TLS.
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<String, WrongPlace> {
+        let mut named = headers.get_all(HOST).iter();
+        let (Some(host), None) = (named.next(), named.next()) else {
+            return Err(WrongPlace::NoHost);
+        };
+        let host = Authority::try_from(host.as_bytes()).map_err(|_| WrongPlace::NoHost)?;
+        if host.as_str().contains('@') {
+            return Err(WrongPlace::NoHost);
+        }
+        let is = |name: &str| name.eq_ignore_ascii_case(host.host());
+        let scheme = if LOOPBACK.into_iter().any(is) {
+            "http"
+        } else {
+            let mut listed = self.hosts.iter();
+            let is_listed = listed.any(|it| {
+                is(it.host()) && (it.port().is_none() || it.port_u16() == host.port_u16())
+            });
+            if !is_listed {
+                return Err(WrongPlace::Host);
+            }
+            "https"
+        };
+        for origin in headers.get_all(ORIGIN) {
+            let origin = origin.to_str().ok().and_then(Origin::read);
+            if !origin.is_some_and(|origin| self.origins.contains(&origin)) {
+                return Err(WrongPlace::Origin);
+            }
+        }
+        Ok(format!("{scheme}://{host}"))
+    }
+}
+
+impl Origin {
+    fn read(text: &str) -> Option<Self> {
+        let uri: Uri = text.parse().ok()?;
+        let scheme = uri.scheme_str()?.to_owned();
+        let authority = uri.authority()?;
+        let usual = match scheme.as_str() {
+            "http" => Some(80),
+            "https" => Some(443),
+            _ => None,
+        };
+        Some(Self {
+            host: authority.host().to_ascii_lowercase(),
+            port: authority.port_u16().or(usual),
+            scheme,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    fn check(pairs: &[(hyper::header::HeaderName, &'static str)]) -> Result<String, WrongPlace> {
+        let entry = CallersEntry {
+            listen: ([127, 0, 0, 1], 7780).into(),
+            hosts: vec!["agents.example".into(), "[2001:db8::1]:8443".into()],
+            origins: vec!["https://app.example:443".into()],
+            anonymous: None,
+            callers: Vec::new(),
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        Places::new(&entry, entry.listen).check(&headers)
+    }
+
+    #[test]
+    fn only_listed_names_lead_here() {
+        for (host, base) in [
+            ("127.0.0.1:7780", Ok("http://127.0.0.1:7780")),
+            ("LocalHost", Ok("http://LocalHost")),
+            ("[::1]:7780", Ok("http://[::1]:7780")),
+            ("agents.example", Ok("https://agents.example")),
+            ("agents.example:9", Ok("https://agents.example:9")),
+            ("[2001:db8::1]:8443", Ok("https://[2001:db8::1]:8443")),
+            ("[2001:db8::1]:1", Err(WrongPlace::Host)),
+            ("evil.example", Err(WrongPlace::Host)),
+            ("127.0.0.1.evil.example:80", Err(WrongPlace::Host)),
+            ("evil@127.0.0.1", Err(WrongPlace::NoHost)),
+            ("a b", Err(WrongPlace::NoHost)),
+            ("", Err(WrongPlace::NoHost)),
+        ] {
+            assert_eq!(check(&[(HOST, host)]), base.map(str::to_owned), "{host}");
+        }
+        assert_eq!(check(&[]), Err(WrongPlace::NoHost));
+        let twice = [(HOST, "localhost"), (HOST, "localhost")];
+        assert_eq!(check(&twice), Err(WrongPlace::NoHost));
+    }
+
+    #[test]
+    fn only_listed_pages_call() {
+        let from = |origin| check(&[(HOST, "localhost"), (ORIGIN, origin)]).is_ok();
+        for origin in [
+            "https://app.example",
+            "https://APP.example:443",
+            "http://localhost:7780",
+        ] {
+            assert!(from(origin), "{origin}");
+        }
+        for origin in [
+            "http://app.example",
+            "https://app.example:8443",
+            "http://localhost",
+            "null",
+            "",
+        ] {
+            assert!(!from(origin), "{origin}");
+        }
+    }
+}

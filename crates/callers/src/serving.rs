@@ -1,0 +1,176 @@
+//! The gateway's process: its own agent, which follows the DF and serves, and the agents that callers are.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus::directory::{DfAgentDescription, ServiceDescription, Template};
+use sealbus::{Agent, AgentResult, Context, NamedAgents, Platform, RunError, Voice, agent};
+use sealbus_control::correspondence::Correspondent;
+use sealbus_control::mcp::{McpAnswer, McpRequest};
+use sealbus_control::names::OPERATOR;
+use sealbus_control::{Fault, FaultCode};
+use sealbus_manifest::callers::{CallersEntry, KeyHash};
+use tokio::sync::oneshot;
+
+use crate::caller::{Caller, CallerAgent};
+use crate::door::{Door, Service};
+use crate::keys::Keys;
+
+/// Pause before the DF is asked again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Why callers are not served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address is in use, or not of this machine.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The agents did not run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Serves callers over HTTP until the program is told to stop. The platform must have placed the agents of
+/// [`CallersEntry::agents`] and the agent `name` in this process, or be an embedded one.
+///
+/// # Errors
+/// [`ServeError`]. After an error nothing is open.
+pub async fn serve<S: Service>(
+    platform: &Platform,
+    entry: CallersEntry,
+    name: &str,
+    service: S,
+) -> Result<(), ServeError> {
+    let refused = |source| ServeError::Listen {
+        address: entry.listen,
+        source,
+    };
+    let listener = TcpListener::bind(entry.listen).map_err(refused)?;
+    listener.set_nonblocking(true).map_err(refused)?;
+    let mut agents: Vec<NamedAgents> = Vec::new();
+    let mut open = |name: &str| {
+        let (caller, known) = CallerAgent::new();
+        agents.push(agent(name, caller));
+        known
+    };
+    let known = entry.callers.iter();
+    let callers = known.map(|it| (it.key, open(&it.name))).collect();
+    let anonymous = entry.anonymous.as_deref().map(&mut open);
+    let gateway = Gateway {
+        entry,
+        start: Some(Start {
+            listener,
+            callers,
+            anonymous,
+            service,
+        }),
+    };
+    agents.push(agent(name, gateway));
+    Ok(platform.run(agents).await?)
+}
+
+type Known = oneshot::Receiver<Caller>;
+
+struct Gateway<S> {
+    entry: CallersEntry,
+    start: Option<Start<S>>,
+}
+
+struct Start<S> {
+    listener: TcpListener,
+    callers: Vec<(KeyHash, Known)>,
+    anonymous: Option<Known>,
+    service: S,
+}
+
+impl<S: Service> Agent for Gateway<S> {
+    async fn setup(&mut self, context: &mut Context) -> AgentResult {
+        let Some(start) = self.start.take() else {
+            return Ok(());
+        };
+        let wishes = context.handle().wishes();
+        let voice = context.voice();
+        let serving = async {
+            let mut keys = Keys {
+                callers: std::collections::HashMap::new(),
+                anonymous: None,
+            };
+            for (key, known) in start.callers {
+                keys.callers.insert(key, known.await?);
+            }
+            if let Some(known) = start.anonymous {
+                keys.anonymous = Some(known.await?);
+            }
+            let service = Arc::new(start.service);
+            let listener = tokio::net::TcpListener::from_std(start.listener)?;
+            let address = listener.local_addr()?;
+            let door = Door::new(&self.entry, address, service.clone(), keys);
+            let reached = service.opened(address);
+            let news = |news| service.news(news, voice.platform());
+            tokio::select! {
+                () = door.clone().accept(listener) => {}
+                () = follow(&voice, service.wanted(), news) => {}
+                () = tell(context, &door, &reached) => {}
+            }
+            AgentResult::Ok(())
+        };
+        tokio::select! {
+            biased;
+            () = wishes.stop_wished() => Ok(()),
+            served = serving => served,
+        }
+    }
+}
+
+/// Tells operators the gateway's state, until its mailbox is closed.
+async fn tell<S: Service>(context: &mut Context, door: &Door<S>, reached: &str) {
+    let agent = context.handle();
+    let asking = Correspondent::new(agent.outbox().clone());
+    while let Some(received) = agent.receive().await {
+        let Some(enquiry) = asking.receive(received) else {
+            continue;
+        };
+        let (from, request, reply) = enquiry.open::<McpRequest>();
+        let told = match request {
+            Ok(McpRequest::Status) if from == OPERATOR => {
+                Ok(McpAnswer::from(door.status(reached.to_owned()).await))
+            }
+            Ok(McpRequest::Status) => Err(Fault::new(
+                FaultCode::NotPermitted,
+                "the gateway answers the platform's operators only",
+            )),
+            Err(fault) => Err(fault),
+        };
+        reply.send(told).await;
+    }
+}
+
+/// Hands on what the DF tells of such services, for ever. Each entry is an agent's whole entry now; without services, it is
+/// gone. None: what was told before counts no more.
+pub async fn follow(
+    voice: &Voice,
+    wanted: ServiceDescription,
+    mut take: impl FnMut(Option<Vec<DfAgentDescription>>),
+) {
+    loop {
+        let subscription = voice.df().subscribe(Template::from(wanted.clone())).await;
+        take(None);
+        let lost = match subscription {
+            Ok(subscription) => loop {
+                match subscription.next().await {
+                    Ok(entries) => take(Some(entries)),
+                    Err(error) => break error,
+                }
+            },
+            Err(error) => error,
+        };
+        tracing::warn!(error = %lost, "the DF tells of no tools now; it is asked again");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
