@@ -12,7 +12,7 @@ WHEELS  := target/wheels
 say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help wheel reproducible check format test test-rust test-python test-end-to-end test-attacks test-mcp test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster rabbitmq-server iproute2 prometheus fuzz-corpus demo deb image sbom docs bench bench-papers peers fuzz soak build clean
+.PHONY: help wheel reproducible check format test test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster rabbitmq-server iproute2 prometheus fuzz-corpus demo deb image sbom docs bench bench-papers peers fuzz soak build clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -104,7 +104,7 @@ check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a c
 format: ## Format the Rust sources
 	$(CARGO) fmt --all
 
-test: test-rust test-python test-end-to-end test-attacks test-mcp test-window test-faults-once test-jade test-rabbitmq ## Every test: fast ones first, then real binaries and processes
+test: test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window test-faults-once test-jade test-rabbitmq ## Every test: fast ones first, then real binaries and processes
 	$(call say,All tests passed)
 
 # Most tests wait for processes, connections and clocks: more threads than cores share the time.
@@ -139,6 +139,10 @@ $(MCP_KIT)/.complete:
 test-mcp: binary package $(MCP_KIT)/.complete ## Hosts of language models: the official client of MCP, and hostile callers
 	$(call say,MCP: agents as tools)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/mcp
+
+test-a2a: binary package ## Agents of others: the official client of A2A, and hostile callers
+	$(call say,A2A: agents for agents of others)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/a2a
 
 chromium: ## Debian's Chromium, for the tests
 	tests/window/install

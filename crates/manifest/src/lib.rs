@@ -37,6 +37,9 @@ pub const GATEWAY_VARIABLE: &str = "SEALBUS_GATEWAY";
 /// The process, and the agent, that serves hosts of language models.
 pub const MCP_AGENT: &str = "mcp";
 
+/// The process, and the agent, that serves A2A clients.
+pub const A2A_AGENT: &str = "a2a";
+
 /// A platform's manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -80,6 +83,9 @@ pub struct GatewayEntry {
     /// `[gateway.mcp]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<CallersEntry>,
+    /// `[gateway.a2a]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a2a: Option<CallersEntry>,
 }
 
 impl GatewayEntry {
@@ -108,7 +114,9 @@ impl GatewayEntry {
 
     /// The doors for callers: the name of each process, which is that of its agent and of its section, and the section.
     pub fn doors(&self) -> impl Iterator<Item = (&'static str, &CallersEntry)> {
-        self.mcp.iter().map(|door| (MCP_AGENT, door))
+        let mcp = self.mcp.iter().map(|door| (MCP_AGENT, door));
+        let a2a = self.a2a.iter().map(|door| (A2A_AGENT, door));
+        mcp.chain(a2a)
     }
 
     fn process(

@@ -34,6 +34,8 @@ struct GatewaySection {
     http: Option<GatewayConfig>,
     #[serde(default)]
     mcp: Option<CallersEntry>,
+    #[serde(default)]
+    a2a: Option<CallersEntry>,
 }
 
 const GATEWAY_HELP: &str = "a gateway is written as\n[gateway.http]\nlisten = \"192.0.2.10:7778\"\nor as\n[gateway.mcp]\nlisten = \"127.0.0.1:7780\"";
@@ -92,6 +94,7 @@ impl<'t> Reader<'t> {
             mut http,
             iiop,
             mcp,
+            a2a,
         } = section;
         if let (Some(http), Some(iiop)) = (&mut http, &iiop) {
             http.iiop = Some(iiop.clone());
@@ -102,6 +105,7 @@ impl<'t> Reader<'t> {
             isolation: None,
             http,
             mcp,
+            a2a,
         };
         let problem = if gateway.http.is_none() && iiop.is_some() {
             Some("[gateway.iiop] needs [gateway.http]".to_owned())

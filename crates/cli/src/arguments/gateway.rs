@@ -20,13 +20,15 @@ pub(crate) enum Gateway {
     /// Show how many messages the gateways have carried and refused
     #[command(after_help = "Example: sealbus gateway counters --json")]
     Counters(Listing),
-    /// Make a key for a caller of [gateway.mcp]; it is shown once, and the manifest gets its hash
+    /// Make a key for a caller of [gateway.mcp] or [gateway.a2a]; it is shown once, and the manifest gets its hash
     #[command(after_help = "Example: sealbus gateway key assistant")]
     Key(GatewayKey),
     #[command(hide = true)]
     Run,
     #[command(hide = true)]
     Mcp,
+    #[command(hide = true)]
+    A2a,
 }
 
 #[derive(Debug, Args)]
@@ -53,6 +55,9 @@ pub(crate) struct GatewayKey {
     /// Name of the caller, which is an agent of the platform
     #[arg(value_name = "NAME")]
     pub(crate) caller: String,
+    /// The caller is one of [gateway.a2a]
+    #[arg(long)]
+    pub(crate) a2a: bool,
 }
 
 #[derive(Debug, Args)]

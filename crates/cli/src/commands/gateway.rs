@@ -204,8 +204,8 @@ fn not_running() -> CliError {
 }
 
 /// `sealbus gateway key`
-pub(crate) fn key(key: &GatewayKey, output: Output) -> Result<(), CliError> {
-    let name = Name::new("agent", &key.caller).map_err(|error| CliError::Failed {
+pub(crate) fn key(asked: &GatewayKey, output: Output) -> Result<(), CliError> {
+    let name = Name::new("agent", &asked.caller).map_err(|error| CliError::Failed {
         message: error.to_string(),
         help: None,
     })?;
@@ -214,12 +214,13 @@ pub(crate) fn key(key: &GatewayKey, output: Output) -> Result<(), CliError> {
         help: None,
     })?;
     let name = name.as_str();
+    let section = if asked.a2a { "a2a" } else { "mcp" };
     output.show(
         &json!({ "caller": name, "key": key, "hash": hash.to_string() }),
         || {
             format!(
                 "the key, which is shown this once: {key}\n\nfor the manifest:\n\n\
-                 [[gateway.mcp.caller]]\nname = \"{name}\"\nkey = \"{hash}\""
+                 [[gateway.{section}.caller]]\nname = \"{name}\"\nkey = \"{hash}\""
             )
         },
     );
@@ -266,6 +267,17 @@ pub(crate) async fn mcp() -> Result<(), CliError> {
     served.map_err(|error| CliError::Failed {
         message: error.to_string(),
         help: Some("change [gateway.mcp] in the manifest".to_owned()),
+    })
+}
+
+/// `sealbus gateway a2a`: the process started by a node.
+pub(crate) async fn a2a() -> Result<(), CliError> {
+    let (entry, platform) = given::<CallersEntry>("gateway.a2a").await?;
+    let served = sealbus_a2a::serve(&platform, entry).await;
+    platform.close().await;
+    served.map_err(|error| CliError::Failed {
+        message: error.to_string(),
+        help: Some("change [gateway.a2a] in the manifest".to_owned()),
     })
 }
 

@@ -238,6 +238,25 @@ fn mistakes_in_mcp_are_told() {
 }
 
 #[test]
+fn both_doors_for_callers_stand_side_by_side() {
+    let a2a = MCP.replace("mcp", "a2a") + "anonymous = \"stranger\"\n";
+    let mcp = "[gateway.mcp]\nlisten = \"127.0.0.1:7780\"\nanonymous = \"guest\"\n";
+    let gateway = parse(&format!("{a2a}{mcp}")).unwrap().gateway.unwrap();
+    let [mcp_process, process] = &gateway.agents("sealbus")[..] else {
+        panic!("two processes");
+    };
+    assert_eq!(mcp_process.local_names(), ["mcp", "guest"]);
+    assert_eq!(process.local_names(), ["a2a", "stranger"]);
+    assert_eq!(process.command, ["sealbus", "gateway", "a2a"]);
+    let problems = problems(&format!("{a2a}{}", mcp.replace("guest", "stranger")));
+    assert!(
+        problems[0]
+            .message
+            .contains("two agents are named stranger")
+    );
+}
+
+#[test]
 fn the_reference_lists_every_key() {
     let page = concat!(
         env!("CARGO_MANIFEST_DIR"),

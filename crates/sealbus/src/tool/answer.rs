@@ -121,13 +121,17 @@ impl Asking<'_> {
 }
 
 /// What a tool says before its final reply; see [`Answer::step`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Step<C> {
+    /// The tool has agreed, and begins.
+    Agreed,
     /// A partial result.
     Part(C),
     /// How far the tool is.
     Progress(Progress),
+    /// The agent asks something back, and waits for a [`reply`](Voice::reply) to its message.
+    Asked(Box<Message>),
 }
 
 /// An answer in parts; see [`Voice::ask`]. Dropping it before its end tells the tool to stop (`cancel`).
@@ -157,13 +161,13 @@ impl<C: Body> Answer<C> {
         loop {
             match self.step().await? {
                 Some(Step::Part(part)) => return Ok(Some(part)),
-                Some(Step::Progress(_)) => {}
+                Some(_) => {}
                 None => return Ok(None),
             }
         }
     }
 
-    /// Like [`next`](Self::next), and tells at once when the tool says how far it is. Safe to cancel.
+    /// Like [`next`](Self::next), and tells at once what else the tool says. Safe to cancel.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -209,6 +213,10 @@ impl<C: Body> Answer<C> {
                     self.is_over = true;
                     let reply = Box::new(message);
                     return Err(ProtocolError::TurnedDown { reply });
+                }
+                Performative::Agree => return Ok(Some(Step::Agreed)),
+                Performative::QueryIf | Performative::QueryRef | Performative::Request => {
+                    return Ok(Some(Step::Asked(Box::new(message))));
                 }
                 _ => {}
             }

@@ -1,0 +1,96 @@
+//! An agent's card (specification, section 4.4).
+
+use aws_lc_rs::digest::{SHA256, digest};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sealbus_callers::schema::Language;
+use serde_json::{Value, json};
+
+use crate::catalogue::{Exposed, Skill, Takes};
+
+/// The path below which each agent has its address.
+pub(crate) const AGENTS: &str = "/agents/";
+/// The path of a card below its agent's address.
+pub(crate) const CARD: &str = ".well-known/agent-card.json";
+
+const TEXT: &str = "text/plain";
+const JSON: &str = "application/json";
+const BYTES: &str = "application/octet-stream";
+
+/// The media type of what is said in a language.
+pub(crate) fn media_type(language: Language) -> &'static str {
+    match language {
+        Language::Text => TEXT,
+        Language::Json => JSON,
+        Language::Bytes => BYTES,
+    }
+}
+
+impl Skill {
+    /// The media types that it takes.
+    pub(crate) fn input_modes(&self) -> Vec<&'static str> {
+        match &self.takes {
+            Takes::Tool(Language::Text, _) => vec![TEXT],
+            // JSON is text, too.
+            Takes::Tool(Language::Json, _) => vec![JSON, TEXT],
+            Takes::Tool(Language::Bytes, _) => vec![BYTES],
+            Takes::Anything => vec![TEXT, JSON, BYTES],
+        }
+    }
+}
+
+/// The card of an agent, for callers who reach the gateway at `base`.
+pub(crate) fn card(agent: &Exposed, base: &str, needs_key: bool) -> Value {
+    let name = utf8_percent_encode(&agent.local, NON_ALPHANUMERIC);
+    let url = format!("{base}{AGENTS}{name}");
+    let interface =
+        |binding: &str| json!({"url": url, "protocolBinding": binding, "protocolVersion": "1.0"});
+    let skills: Vec<Value> = agent.skills.iter().map(skill).collect();
+    let mut card = json!({
+        "name": agent.local,
+        "description": format!("The agent {} of the Sealbus platform {}.", agent.local, agent.platform),
+        "version": env!("CARGO_PKG_VERSION"),
+        "supportedInterfaces": [interface("JSONRPC"), interface("HTTP+JSON")],
+        "capabilities": {"streaming": true, "pushNotifications": false, "extendedAgentCard": false},
+        "defaultInputModes": [TEXT, JSON],
+        "defaultOutputModes": [TEXT, JSON],
+        "skills": skills,
+        "securitySchemes": {"key": {"httpAuthSecurityScheme": {
+            "scheme": "Bearer", "description": "A key of this gateway, which names the caller.",
+        }}},
+    });
+    if needs_key {
+        card["securityRequirements"] = json!([{"schemes": {"key": {"list": []}}}]);
+    }
+    card
+}
+
+fn skill(skill: &Skill) -> Value {
+    let mut about = skill.about.clone();
+    if about.is_empty() {
+        about.clone_from(&skill.name);
+    }
+    if let Takes::Tool(Language::Json, schema) = &skill.takes {
+        about = format!("{about} Takes JSON of this schema: {schema}");
+    }
+    let tag = if skill.kind.is_empty() {
+        "service"
+    } else {
+        &skill.kind
+    };
+    json!({
+        "id": skill.name,
+        "name": skill.name,
+        "description": about,
+        "tags": [tag],
+        "inputModes": skill.input_modes(),
+        "outputModes": [media_type(skill.says)],
+    })
+}
+
+/// The tag by which a caller knows a card again.
+pub(crate) fn tag(card: &[u8]) -> String {
+    let hash = digest(&SHA256, card);
+    let hash = hash.as_ref()[..16].iter();
+    let digits: String = hash.map(|byte| format!("{byte:02x}")).collect();
+    format!("\"{digits}\"")
+}

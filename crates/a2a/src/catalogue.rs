@@ -1,0 +1,206 @@
+//! The agents that callers may ask, as the DF tells of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sealbus::Aid;
+use sealbus::directory::{DfAgentDescription, ServiceDescription};
+use sealbus_callers::schema::Language;
+use sealbus_callers::shown;
+use sealbus_callers::tools::{LONGEST_DESCRIPTION, local_name, tools};
+use serde_json::Value;
+
+/// Most agents that are told of, and most skills of one.
+const MOST_AGENTS: usize = 4_096;
+const MOST_SKILLS: usize = 64;
+/// Longest name of a skill, in bytes.
+const LONGEST_NAME: usize = 256;
+/// The protocol of a service that answers requests.
+pub(crate) const PROTOCOL: &str = "fipa-request";
+
+/// What a skill takes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Takes {
+    /// A tool: a body of this language and schema.
+    Tool(Language, Value),
+    /// A service without a schema: any body.
+    Anything,
+}
+
+/// Something that an agent does.
+#[derive(Clone, Debug)]
+pub(crate) struct Skill {
+    /// Its name; harmless to show.
+    pub(crate) name: String,
+    pub(crate) about: String,
+    pub(crate) kind: String,
+    /// What a request for it names, if anything.
+    pub(crate) ontology: Option<String>,
+    pub(crate) takes: Takes,
+    /// The language of what it says.
+    pub(crate) says: Language,
+}
+
+/// An agent with a card.
+#[derive(Clone, Debug)]
+pub(crate) struct Exposed {
+    pub(crate) aid: Aid,
+    /// Its name without the platform's.
+    pub(crate) local: String,
+    pub(crate) platform: String,
+    pub(crate) skills: Vec<Skill>,
+}
+
+/// All agents that offer something, by their local names.
+#[derive(Debug, Default)]
+pub(crate) struct Catalogue {
+    agents: BTreeMap<String, Arc<Exposed>>,
+}
+
+impl Catalogue {
+    /// Takes news of the DF: each entry is an agent's whole entry now; without services, it is gone.
+    pub(crate) fn take(&mut self, entries: Vec<DfAgentDescription>, platform: &str) {
+        for entry in &entries {
+            let Some(aid) = &entry.name else { continue };
+            let local = local_name(&aid.name, platform);
+            self.agents.remove(local);
+            // Agents of other platforms have their own doors.
+            if local.len() == aid.name.len() || self.agents.len() >= MOST_AGENTS {
+                continue;
+            }
+            let skills = skills(entry, platform);
+            if !skills.is_empty() {
+                let exposed = Exposed {
+                    aid: aid.clone(),
+                    local: local.to_owned(),
+                    platform: platform.to_owned(),
+                    skills,
+                };
+                self.agents.insert(local.to_owned(), Arc::new(exposed));
+            }
+        }
+    }
+
+    /// The number of agents.
+    pub(crate) fn len(&self) -> usize {
+        self.agents.len()
+    }
+
+    pub(crate) fn get(&self, local: &str) -> Option<Arc<Exposed>> {
+        self.agents.get(local).cloned()
+    }
+}
+
+fn skills(entry: &DfAgentDescription, platform: &str) -> Vec<Skill> {
+    let mut skills: Vec<Skill> = Vec::new();
+    let mut add = |skill: Skill| {
+        let is_new = skills.iter().all(|it| it.name != skill.name);
+        if is_new && !skill.name.is_empty() && skills.len() < MOST_SKILLS {
+            skills.push(skill);
+        }
+    };
+    for tool in tools(entry, platform) {
+        add(Skill {
+            name: shown(&tool.name, LONGEST_NAME),
+            about: tool.about,
+            kind: "tool".to_owned(),
+            ontology: Some(tool.service),
+            says: tool.says,
+            takes: Takes::Tool(tool.language, tool.input),
+        });
+    }
+    for service in &entry.services {
+        if let Some(skill) = plain(service) {
+            add(skill);
+        }
+    }
+    skills
+}
+
+/// A service without a schema, whose agent says that it answers requests.
+fn plain(service: &ServiceDescription) -> Option<Skill> {
+    let answers = service.protocols.iter().any(|it| it == PROTOCOL);
+    let kind = service.service_type.as_deref().unwrap_or_default();
+    let name = service.name.as_deref().filter(|_| answers)?;
+    let about = sealbus_callers::tools::property(service, "description");
+    Some(Skill {
+        name: shown(name, LONGEST_NAME),
+        about: shown(about.unwrap_or_default(), LONGEST_DESCRIPTION),
+        kind: shown(kind, LONGEST_NAME),
+        ontology: service.ontologies.first().cloned(),
+        takes: Takes::Anything,
+        says: Language::Json,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus::acl::sl::Term;
+
+    use super::*;
+
+    fn entry(name: &str, services: Vec<ServiceDescription>) -> DfAgentDescription {
+        let mut entry = DfAgentDescription::of(Aid::new(name).unwrap());
+        entry.services = services;
+        entry
+    }
+
+    fn service(name: &str, answers: bool) -> ServiceDescription {
+        let mut service = ServiceDescription::new(name, name);
+        if answers {
+            service.protocols.push(PROTOCOL.to_owned());
+        }
+        service
+    }
+
+    fn tool(name: &str) -> ServiceDescription {
+        let schema = Term::Text(r#"{"type":"string"}"#.to_owned().into());
+        service(name, true).with_property("input", schema)
+    }
+
+    #[test]
+    fn agents_of_this_platform_that_answer_have_a_card() {
+        let mut catalogue = Catalogue::default();
+        let entries = vec![
+            entry(
+                "a@home",
+                vec![tool("brew"), service("trade", true), service("mute", false)],
+            ),
+            entry("b@home", vec![service("mute", false)]),
+            entry("c@away", vec![tool("brew")]),
+        ];
+        catalogue.take(entries, "home");
+        let skills = |name: &str| {
+            let agent = catalogue.get(name)?;
+            Some(
+                agent
+                    .skills
+                    .iter()
+                    .map(|it| it.name.clone())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(
+            skills("a"),
+            Some(vec!["brew".to_owned(), "trade".to_owned()])
+        );
+        assert_eq!(skills("b"), None);
+        assert_eq!(skills("c"), None);
+        assert_eq!(skills("c@away"), None);
+        catalogue.take(vec![entry("a@home", Vec::new())], "home");
+        assert!(catalogue.get("a").is_none());
+    }
+
+    #[test]
+    fn there_is_an_end_to_agents_and_skills() {
+        let mut catalogue = Catalogue::default();
+        let many = (0..MOST_SKILLS + 9)
+            .map(|it| tool(&format!("t{it}")))
+            .collect();
+        let rest = (0..MOST_AGENTS + 9).map(|it| entry(&format!("x{it}@home"), vec![tool("t")]));
+        let entries = std::iter::once(entry("a@home", many)).chain(rest);
+        catalogue.take(entries.collect(), "home");
+        assert_eq!(catalogue.len(), MOST_AGENTS);
+        assert_eq!(catalogue.get("a").unwrap().skills.len(), MOST_SKILLS);
+    }
+}

@@ -1,0 +1,45 @@
+//! Agents of the platform as servers of A2A 1.0, over JSON-RPC and REST.
+//!
+//! Each agent that offers a tool, or a service with the protocol fipa-request, has a card and an address of its own. Each caller
+//! is an agent of the platform (`sealbus_callers`). A task is a conversation: a `request` in the caller's name, whose state
+//! follows what the agent says.
+//!
+//! | question | place |
+//! |---|---|
+//! | What may a request say? | [`wire`], [`Fault`]: free of I/O |
+//! | Which agents are there, and what do they take? | `catalogue`, `card`, `input`: free of I/O |
+//! | What has become of a task? | `log`: free of I/O; `tasks` holds those of a caller |
+//! | What does an agent say to a task? | `work` |
+//! | How does an operation come in? | `rpc`, `rest`, `http`, `stream` |
+
+mod card;
+mod catalogue;
+mod fault;
+mod http;
+mod input;
+mod log;
+mod operations;
+mod rest;
+mod rpc;
+mod stream;
+mod tasks;
+pub mod wire;
+mod work;
+
+use sealbus::Platform;
+use sealbus_callers::ServeError;
+use sealbus_manifest::A2A_AGENT;
+use sealbus_manifest::callers::CallersEntry;
+
+pub use fault::Fault;
+use http::Http;
+
+/// Serves callers over HTTP until the program is told to stop. The platform must have placed the agents of
+/// [`CallersEntry::agents`] and the agent `a2a` in this process, or be an embedded one.
+///
+/// # Errors
+/// [`ServeError`]. After an error nothing is open.
+pub async fn serve(platform: &Platform, entry: CallersEntry) -> Result<(), ServeError> {
+    let has_anonymous = entry.anonymous.is_some();
+    sealbus_callers::serve(platform, entry, A2A_AGENT, Http::new(has_anonymous)).await
+}

@@ -1,0 +1,210 @@
+//! The operations of A2A (specification, section 3.1), whichever binding they come in.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::Fault;
+use crate::catalogue::Exposed;
+use crate::input::{Input, choose};
+use crate::log::{Head, State, View};
+use crate::stream::Stream;
+use crate::tasks::{Task, Tasks, new_id};
+use crate::wire::{Configuration, ListTasks, OneTask, SendMessage, history, read};
+use crate::work::Work;
+
+/// An operation, with its parameters.
+pub(crate) enum Operation {
+    Send(Value),
+    SendStreaming(Value),
+    Get(OneTask),
+    List(ListTasks),
+    Cancel(OneTask),
+    Subscribe(OneTask),
+    PushNotifications,
+    ExtendedCard,
+}
+
+/// What an operation gives.
+pub(crate) enum Outcome {
+    One(Box<RawValue>),
+    Stream(Stream),
+}
+
+/// A caller before an agent.
+pub(crate) struct Desk {
+    pub(crate) tasks: Arc<Tasks>,
+    pub(crate) agent: Arc<Exposed>,
+    /// The event after which a stream goes on.
+    pub(crate) after: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    tasks: Vec<Box<RawValue>>,
+    next_page_token: String,
+    page_size: usize,
+    total_size: usize,
+}
+
+impl Desk {
+    pub(crate) async fn run(&self, operation: Operation) -> Result<Outcome, Fault> {
+        match operation {
+            Operation::Send(params) => {
+                // Nothing of the request stays while the task is awaited.
+                let (task, configuration) = self.send(params)?;
+                if configuration.return_immediately != Some(true) {
+                    task.until(State::is_still).await;
+                }
+                let view = View::whole(history(configuration.history_length)?);
+                Ok(Outcome::One(task.read(|log| log.first(view))))
+            }
+            Operation::SendStreaming(params) => {
+                let (task, configuration) = self.send(params)?;
+                let view = View::whole(history(configuration.history_length)?);
+                Ok(Outcome::Stream(Stream::new(task, view, None)))
+            }
+            Operation::Get(one) => {
+                let view = View::whole(history(one.history_length)?);
+                let task = self.tasks.get(&self.agent.local, &one.id)?;
+                Ok(Outcome::One(task.read(|log| log.shown(view))))
+            }
+            Operation::List(list) => Ok(Outcome::One(self.list(&list)?)),
+            Operation::Cancel(one) => {
+                let task = self.tasks.get(&self.agent.local, &one.id)?;
+                if !self.tasks.enter(&task, State::Canceled, None) {
+                    return Err(Fault::TaskNotCancelable);
+                }
+                Ok(Outcome::One(task.read(|log| log.shown(View::whole(None)))))
+            }
+            Operation::Subscribe(one) => {
+                let task = self.tasks.get(&self.agent.local, &one.id)?;
+                // One who comes back for the rest gets it, also after the end.
+                if task.state().is_terminal() && self.after.is_none() {
+                    let why = "The task has ended: get it instead";
+                    return Err(Fault::UnsupportedOperation(why.to_owned()));
+                }
+                let view = View::whole(None);
+                Ok(Outcome::Stream(Stream::new(task, view, self.after)))
+            }
+            Operation::PushNotifications => Err(Fault::PushNotificationNotSupported),
+            Operation::ExtendedCard => {
+                let why = "There is no extended card: the card is made for its caller";
+                Err(Fault::UnsupportedOperation(why.to_owned()))
+            }
+        }
+    }
+
+    /// Begins a task, or goes on with one.
+    fn send(&self, params: Value) -> Result<(Arc<Task>, Configuration), Fault> {
+        let hash = digest(&SHA256, params.to_string().as_bytes());
+        let mut said = params.get("message").cloned().unwrap_or_default();
+        let request: SendMessage = read(params)?;
+        request.check()?;
+        if let Some(id) = request
+            .message
+            .task_id
+            .as_deref()
+            .filter(|id| !id.is_empty())
+        {
+            let task = self.tasks.get(&self.agent.local, id)?;
+            let (context, state) = task.read(|log| (log.head.context.clone(), log.state()));
+            let other = request.message.context_id.as_deref();
+            if other.is_some_and(|other| !other.is_empty() && other != context) {
+                let problem = "it is another than the task's";
+                return Err(Fault::member("message.contextId", problem));
+            }
+            if state.is_terminal() {
+                let why = "The task has ended: send a message without taskId";
+                return Err(Fault::UnsupportedOperation(why.to_owned()));
+            }
+            let input = Input::of(&request.message.parts)?;
+            let text = match input.body {
+                Value::String(text) => text,
+                other => other.to_string(),
+            };
+            said["contextId"] = context.into();
+            self.tasks.answer(&task, raw(&said)?, text)?;
+            return Ok((task, request.configuration.unwrap_or_default()));
+        }
+        let (skill, input) = choose(&self.agent, &request)?;
+        let id = new_id()?;
+        let context = request.message.context_id.clone();
+        let context = context.filter(|it| !it.is_empty());
+        let context = context.map_or_else(new_id, Ok)?;
+        said["taskId"] = id.as_str().into();
+        said["contextId"] = context.as_str().into();
+        let head = Head {
+            id,
+            context,
+            result: skill.name.clone(),
+        };
+        let mut opened_by = (request.message.message_id.clone(), [0; 32]);
+        opened_by.1.copy_from_slice(hash.as_ref());
+        let opened = self
+            .tasks
+            .open(&self.agent.local, opened_by, head, raw(&said)?);
+        let (task, hearing) = opened?;
+        if let Some(hearing) = hearing {
+            let work = Work {
+                tasks: self.tasks.clone(),
+                task: task.clone(),
+                hearing,
+            };
+            tokio::spawn(work.run(self.agent.clone(), skill.clone(), input));
+        }
+        Ok((task, request.configuration.unwrap_or_default()))
+    }
+
+    fn list(&self, list: &ListTasks) -> Result<Box<RawValue>, Fault> {
+        let (page, token, after) = (list.page()?, list.token()?, list.after()?);
+        let wanted = list.status.as_deref();
+        let wanted = wanted.filter(|it| !it.is_empty() && *it != "TASK_STATE_UNSPECIFIED");
+        // No task of this gateway waits for an authorization.
+        let is_state = |it: &str| State::read(it).is_some() || it == "TASK_STATE_AUTH_REQUIRED";
+        if wanted.is_some_and(|it| !is_state(it)) {
+            return Err(Fault::member("status", "it is a state of tasks"));
+        }
+        let context = list.context_id.as_deref().filter(|it| !it.is_empty());
+        let view = View {
+            history: history(list.history_length)?,
+            artifacts: list.include_artifacts.unwrap_or_default(),
+        };
+        let mut found = self.tasks.list(&self.agent.local);
+        found.retain(|(_, task)| {
+            task.read(|log| {
+                let at = OffsetDateTime::parse(log.timestamp(), &Rfc3339);
+                wanted.is_none_or(|state| log.state().as_str() == state)
+                    && context.is_none_or(|context| log.head.context == context)
+                    && after.is_none_or(|after| at.is_ok_and(|at| at >= after))
+            })
+        });
+        let total = found.len();
+        found.retain(|(change, _)| token.is_none_or(|token| *change < token));
+        let is_more = found.len() > page;
+        found.truncate(page);
+        let last = found.last().filter(|_| is_more);
+        let page = Page {
+            next_page_token: last
+                .map(|(change, _)| change.to_string())
+                .unwrap_or_default(),
+            page_size: page,
+            total_size: total,
+            tasks: found
+                .iter()
+                .map(|(_, task)| task.read(|log| log.shown(view)))
+                .collect(),
+        };
+        to_raw_value(&page).map_err(|_| Fault::Internal)
+    }
+}
+
+fn raw(value: &Value) -> Result<Box<RawValue>, Fault> {
+    to_raw_value(value).map_err(|_| Fault::Internal)
+}

@@ -1,0 +1,62 @@
+//! The binding to JSON-RPC (specification, section 9).
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use sealbus_callers::{Answer, text_answer};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::Fault;
+use crate::operations::{Desk, Operation, Outcome};
+use crate::wire::{Call, read};
+
+/// Answers a request.
+pub(crate) async fn answer(desk: &Desk, body: &[u8], version: Result<(), Fault>) -> Answer {
+    let call = match Call::read(body) {
+        Ok(call) => call,
+        Err((id, fault)) => return refused(&id, &fault),
+    };
+    let Call { id, method, params } = call;
+    let done = match version.and_then(|()| operation(&method, params)) {
+        Ok(operation) => desk.run(operation).await,
+        Err(fault) => Err(fault),
+    };
+    let id_text = id.to_string();
+    let wrap =
+        move |result: &RawValue| format!(r#"{{"jsonrpc":"2.0","id":{id_text},"result":{result}}}"#);
+    match done {
+        Ok(Outcome::One(result)) => json_answer(wrap(&result)),
+        Ok(Outcome::Stream(stream)) => stream.answer(wrap),
+        Err(fault) => refused(&id, &fault),
+    }
+}
+
+fn operation(method: &str, params: Value) -> Result<Operation, Fault> {
+    Ok(match method {
+        "SendMessage" => Operation::Send(params),
+        "SendStreamingMessage" => Operation::SendStreaming(params),
+        "GetTask" => Operation::Get(read(params)?),
+        "ListTasks" => Operation::List(read(params)?),
+        "CancelTask" => Operation::Cancel(read(params)?),
+        "SubscribeToTask" => Operation::Subscribe(read(params)?),
+        "CreateTaskPushNotificationConfig"
+        | "GetTaskPushNotificationConfig"
+        | "ListTaskPushNotificationConfigs"
+        | "DeleteTaskPushNotificationConfig" => Operation::PushNotifications,
+        "GetExtendedAgentCard" => Operation::ExtendedCard,
+        _ => return Err(Fault::NoMethod),
+    })
+}
+
+/// An answer with an error.
+pub(crate) fn refused(id: &Value, fault: &Fault) -> Answer {
+    json_answer(json!({"jsonrpc": "2.0", "id": id, "error": fault.to_rpc()}).to_string())
+}
+
+fn json_answer(body: impl Into<Bytes>) -> Answer {
+    let mut answer = text_answer(StatusCode::OK, body);
+    let json = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(CONTENT_TYPE, json);
+    answer
+}

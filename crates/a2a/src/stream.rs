@@ -1,0 +1,121 @@
+//! Streams of a task's events (SSE), with numbers by which a caller that was cut off goes on.
+//!
+//! A stream keeps nothing of its own: it reads the log from where it is. A slow reader costs one event.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
+use sealbus_callers::Answer;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use crate::log::View;
+use crate::tasks::Task;
+
+/// A comment goes out after so much silence, so that a caller that has gone is noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// A stream that has not begun.
+pub(crate) struct Stream {
+    task: Arc<Task>,
+    first: Box<RawValue>,
+    at: u64,
+    /// The task was over at the beginning, and this is the rest for one who was cut off.
+    is_rest: bool,
+}
+
+impl Stream {
+    /// The task as it is, and what becomes of it; for one who has seen a part, all that came after.
+    pub(crate) fn new(task: Arc<Task>, mut view: View, after: Option<u64>) -> Self {
+        view.artifacts = after.is_none();
+        let (first, at, is_rest) = task.read(|log| {
+            let at = after.unwrap_or(log.last());
+            (log.first(view), at, log.state().is_terminal())
+        });
+        Self {
+            task,
+            first,
+            at,
+            is_rest,
+        }
+    }
+
+    /// The answer. `wrap` puts an event into the binding's form.
+    pub(crate) fn answer(self, wrap: impl Fn(&RawValue) -> String + Send + 'static) -> Answer {
+        let (events, receiver) = mpsc::channel(1);
+        tokio::spawn(async move { self.run(&events, wrap).await });
+        let mut answer = Response::new(Events(receiver).boxed());
+        *answer.status_mut() = StatusCode::OK;
+        let headers = answer.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+        answer
+    }
+
+    /// Tells until the task ends or waits for its caller, or nobody reads any more.
+    async fn run(mut self, events: &mpsc::Sender<Bytes>, wrap: impl Fn(&RawValue) -> String) {
+        let mut changes = self.task.changes();
+        let first = event(self.at, &wrap(&self.first));
+        if events.send(first).await.is_err() {
+            return;
+        }
+        loop {
+            changes.mark_unchanged();
+            if let Some(next) = self.task.read(|log| log.after(self.at)) {
+                self.at = next.number;
+                let sent = events.send(event(next.number, &wrap(&next.told))).await;
+                if sent.is_err() || (next.is_last && self.ends()) {
+                    return;
+                }
+                continue;
+            }
+            if self.is_rest || self.task.state().is_terminal() {
+                return;
+            }
+            tokio::select! {
+                () = events.closed() => return,
+                changed = changes.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(KEEP_ALIVE) => {
+                    if events.send(Bytes::from_static(b": \n\n")).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the event that was told is the last for now. A question that was answered long ago is not.
+    fn ends(&self) -> bool {
+        self.task.state().is_still() && self.task.read(|log| log.after(self.at)).is_none()
+    }
+}
+
+fn event(number: u64, data: &str) -> Bytes {
+    // JSON has no line breaks of its own.
+    Bytes::from(format!("id: {number}\ndata: {data}\n\n"))
+}
+
+/// The body of a stream.
+struct Events(mpsc::Receiver<Bytes>);
+
+impl Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        waiting: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = self.0.poll_recv(waiting);
+        next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}

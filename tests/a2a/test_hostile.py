@@ -1,0 +1,178 @@
+"""Hostile callers: no key, wrong keys, the tasks of others, web pages, bytes, tasks and streams without end.
+
+They write raw HTTP and use nothing of Sealbus or of A2A's SDK. An honest caller goes on all the while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from conftest import Door
+from harness import DEADLINE, wait_for
+
+CARD = "/.well-known/agent-card.json"
+
+
+def message(text: str = "hi", **more: object) -> dict[str, object]:
+    return {"message": {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], **more}}
+
+
+def say(text: str = "hi", **more: object) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message(text, **more)}
+
+
+def memory(pid: int) -> int:
+    """The most memory that a process ever took, in MiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (peak,) = [line for line in lines if line.startswith("VmHWM")]
+    return int(peak.split()[1]) // 1024
+
+
+@contextlib.contextmanager
+def honest(door: Door, growth: int = 96) -> Iterator[None]:
+    """The gateway serves an honest caller afterwards, in the same process, which took at most `growth` MiB more."""
+    pid = door.pid()
+    before = memory(pid)
+    yield
+    task = door.call("echo", "SendMessage", message("honest"))["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert door.pid() == pid
+    assert memory(pid) - before <= growth
+
+
+def test_a_wrong_key_opens_nothing(door: Door) -> None:
+    key = door.keys["assistant"]
+    with honest(door):
+        for wrong in (f"Bearer {key[:-1]}", f"Bearer {key}x", f"Basic {key}", key, "Bearer ", "Bearer " + "x" * 10_000):
+            for path in ("/agents/echo", "/agents/echo/tasks", "/agents/echo" + CARD):
+                status, headers, _ = door.send("GET", path, caller=None, Authorization=wrong)
+                assert status == 401, (wrong, path)
+                assert headers["www-authenticate"].startswith("Bearer")
+    assert key not in door.factory.tell("logs", "a2a").stdout.decode()
+
+
+def test_web_pages_cannot_call(door: Door) -> None:
+    with honest(door):
+        for origin in ("https://evil.example", "http://127.0.0.1:1", "null"):
+            assert door.send("POST", "/agents/echo", say(), caller=None, Origin=origin)[0] == 403, origin
+            assert door.send("GET", "/agents/echo" + CARD, caller=None, Origin=origin)[0] == 403, origin
+        # A name that now leads to this machine.
+        for host in ("evil.example", "127.0.0.1.evil.example:80", "agents.example.evil"):
+            assert door.send("POST", "/agents/echo", say(), Host=host)[0] == 403, host
+
+
+def test_names_paths_and_members_of_strangers(door: Door) -> None:
+    huge = "ä\u202e\x1b[2J" * 50_000
+    with honest(door, 128):
+        for path in (
+            "/agents/", "/agents//", "/agents/../echo", "/agents/%2e%2e/echo", "/agents/echo%2Ftasks", "/agents/%ff", "/agents/" + "x" * 5_000,
+            "/agents/echo/tasks/" + "%2e%2e%2f" * 100, "/agents/echo/tasks/%ff:cancel", "/agents/echo/tasks/a:b:c",
+        ):  # fmt: skip
+            assert 400 <= door.send("GET", path)[0] < 500, path
+        for params in (
+            message(messageId=huge),
+            message(contextId=huge),
+            message(taskId=huge),
+            message(metadata={"skill": huge}),
+            message(parts=[{"text": "x"}] * 100_000),
+            {"message": huge},
+        ):
+            answer = door.send("POST", "/agents/clock/message:send", params)
+            assert 400 <= answer[0] < 500 and b"\x1b" not in answer[2], answer[0]
+        # A text may be long. It comes back as a text.
+        status, _, answer = door.send("POST", "/agents/echo/message:send", message(huge))
+        assert status == 200 and b"\x1b" not in answer
+        for body in (b"[" * 1_000_000, b'{"message":' * 100_000, b"[[],[],[]," * 300_000):
+            assert door.send("POST", "/agents/echo/message:send", body)[0] == 400
+        with contextlib.suppress(OSError):
+            assert door.send("POST", "/agents/echo", b"x" * (4 << 20) + b"x")[0] == 413
+
+
+def test_results_without_end_are_the_end_of_a_task(door: Door) -> None:
+    with honest(door, 128):
+        for _ in range(3):
+            task = door.call("flood", "SendMessage", message("go"), caller="auditor")["result"]["task"]
+            assert task["status"]["state"] == "TASK_STATE_FAILED"
+            assert "bytes" in task["status"]["message"]["parts"][0]["text"]
+
+
+def test_tasks_of_one_caller_have_an_end(door: Door) -> None:
+    waits = {"returnImmediately": True}
+    with honest(door, 128):
+        statuses = []
+        for _ in range(300):
+            status, _, _ = door.send("POST", "/agents/oracle/message:send", {**message(), "configuration": waits}, caller="auditor")
+            statuses.append(status)
+        assert set(statuses) == {200, 429}
+        # What ended makes room.
+        page = json.loads(door.send("GET", "/agents/oracle/tasks?pageSize=100", caller="auditor")[2])
+        for task in page["tasks"]:
+            door.send("POST", f"/agents/oracle/tasks/{task['id']}:cancel", caller="auditor")
+        body = {**message(), "configuration": waits}
+        assert door.send("POST", "/agents/oracle/message:send", body, caller="auditor")[0] == 200
+
+
+def test_long_messages_that_are_kept_make_room_for_others(door: Door) -> None:
+    with honest(door, 128):
+        for _ in range(30):
+            status = door.send("POST", "/agents/echo/message:send", message("x" * 2_000_000), caller="auditor")[0]
+            assert status in (200, 429)
+
+
+def test_many_streams_that_nobody_reads(door: Door) -> None:
+    endless = json.dumps(message(parts=[{"data": {"count": 1_000_000, "pause": 0.005}}], metadata={"skill": "slow"})).encode()
+    host, port = door.place
+    head = "\r\n".join([
+        "POST /agents/clock/{} HTTP/1.1", f"Host: {host}:{port}", f"Authorization: Bearer {door.keys['auditor']}",
+        "Content-Type: application/json", "A2A-Version: 1.0", "Content-Length: {}", "", "",
+    ])  # fmt: skip
+    streams = []
+    with honest(door, 128):
+        first = socket.create_connection(door.place, DEADLINE)
+        streams.append(first)
+        first.sendall(head.format("message:stream", len(endless)).encode() + endless)
+
+        def at_work() -> list[str]:
+            listed = json.loads(door.send("GET", "/agents/clock/tasks?status=TASK_STATE_WORKING", caller="auditor")[2])
+            return [task["id"] for task in listed["tasks"]]
+
+        (task,) = wait_for(at_work, "the task to be at work")
+        refused = 0
+        for _ in range(300):
+            stream = socket.create_connection(door.place, DEADLINE)
+            stream.sendall(head.format(f"tasks/{task}:subscribe", 0).encode())
+            streams.append(stream)
+            refused += stream.recv(12).endswith(b"429")
+        assert refused >= 40
+        # Another caller has places of its own.
+        assert door.send("GET", "/agents/clock/tasks")[0] == 200
+        for stream in streams:
+            stream.close()
+    # The places of those who went are free again.
+    cancel = ("POST", f"/agents/clock/tasks/{task}:cancel")
+    wait_for(lambda: door.send(*cancel, caller="auditor")[0] in (200, 400), "the places of streams that ended")
+
+
+def test_connections_that_say_nothing_keep_nobody_out(door: Door) -> None:
+    with honest(door):
+        silent = [socket.create_connection(door.place, DEADLINE) for _ in range(500)]
+        for stream in silent[::2]:
+            stream.sendall(b"POST /agents/echo HTTP/1.1\r\nHost: ")
+        assert door.send("GET", "/agents/echo/tasks")[0] == 200
+        for stream in silent:
+            stream.close()
+
+
+def test_a_revoked_caller_is_cut_off(door: Door) -> None:
+    def state() -> str:
+        return str(door.call("echo", "SendMessage", message(), caller="auditor")["result"]["task"]["status"]["state"])
+
+    assert state() == "TASK_STATE_COMPLETED"
+    with honest(door):
+        door.factory.tell("ca", "revoke", "auditor")
+        wait_for(lambda: state() == "TASK_STATE_FAILED", "the revoked caller to be refused")

@@ -1,0 +1,9 @@
+"""What docs/a2a.md tells to copy and paste works as it stands."""
+
+from harness import ROOT
+from pages import someone
+
+
+def test_a_client_asks_an_agent_in_ten_minutes() -> None:
+    with someone() as reader:
+        reader.read(ROOT / "docs" / "a2a.md")
