@@ -168,7 +168,11 @@ impl ManagedBroker {
                     None => broker.pid().is_none(),
                 };
                 if ended || Instant::now() > deadline {
-                    let why = broker.last_words();
+                    let problem = match ended {
+                        true => "it ended".to_owned(),
+                        false => format!("nothing listens at {at} after {} s", STARTING.as_secs()),
+                    };
+                    let why = format!("{problem}: {}", broker.last_words());
                     broker.stop().await;
                     return Err(BrokerError::NotStarted {
                         directory: broker.directory.clone(),
