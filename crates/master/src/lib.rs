@@ -20,6 +20,7 @@ mod enrolment;
 mod foundation;
 mod gateways;
 mod issuance_log;
+mod lasting_port;
 mod listing;
 mod operator;
 mod own_host;

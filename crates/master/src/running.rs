@@ -20,6 +20,7 @@ use super::backup::Backups;
 use super::desk::DeskHandle;
 use super::foundation::Foundation;
 use super::issuance_log::{self, Publisher};
+use super::lasting_port::lasting_address;
 use super::written::{ClockBehind, Written};
 use super::{
     Authorities, AuthoritiesError, Broker, BrokerStartError, FoundationError, HostedProcess,
@@ -192,8 +193,8 @@ impl Master {
         let authorities = Authorities::keep(&directory, &config.settings.name, time)?;
         let kept = kept_ports(&*store).await?;
         let port = |wish: u16, kept: u16| if wish == 0 { kept } else { wish };
-        let enrolment_at =
-            SocketAddr::new(config.address, port(config.enrolment_port, kept.enrolment));
+        let enrolment_port = port(config.enrolment_port, kept.enrolment);
+        let enrolment_at = lasting_address(config.address, enrolment_port);
         let server = bind(enrolment_at)
             .await
             .map_err(|error| MasterError::Listen {
@@ -438,16 +439,14 @@ async fn start_system(
 
 /// The address to listen on. It is checked, so that an error names it.
 async fn free_port(address: IpAddr, port: u16) -> Result<SocketAddr, MasterError> {
-    let at = SocketAddr::new(address, port);
-    if port != 0 {
-        let probe = bind(at).await;
-        probe.map_err(|error| MasterError::Listen {
-            what: "its agents",
-            address: at,
-            error,
-        })?;
-    }
-    Ok(at)
+    let at = lasting_address(address, port);
+    let probe = bind(at).await;
+    let failed = |error| MasterError::Listen {
+        what: "its agents",
+        address: at,
+        error,
+    };
+    probe.map(|_| at).map_err(failed)
 }
 
 async fn kept_ports(store: &dyn Store) -> Result<Ports, StoreError> {
