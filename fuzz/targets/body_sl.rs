@@ -40,7 +40,7 @@ impl Element for Sell {
 
 fn check<B: Body + PartialEq + std::fmt::Debug>(message: &AclMessage) {
     match message.body::<B>() {
-        // What cannot be written is told too: the names of an agent may be too long, its resolvers too deep.
+        // A body that cannot be written is an error too: the names of an agent may be too long, its resolvers too deep.
         Ok(body) => {
             if let Ok(again) = AclMessage::new(Performative::Request).with_body(&body) {
                 assert_eq!(again.body(), Ok(body));

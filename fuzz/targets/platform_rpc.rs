@@ -1,5 +1,5 @@
 //! Any bytes on a platform's own sockets, in two pieces: an error, or frames whose bodies are requests, answers, notices, or
-//! none of these. What is read is written so that it is read again as it was.
+//! none of these. A value that was read is written so that it is read again as it was.
 #![no_main]
 
 use std::fmt::Debug;

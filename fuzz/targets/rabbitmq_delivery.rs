@@ -1,5 +1,5 @@
-//! What a broker says of a message: its number, who sent it, whose queue it was in, and why it is dead. Any of it may be
-//! anybody's.
+//! A broker's facts about a message: its number, its sender, the owner of its queue, and the reason why it is dead.
+//! Anybody may have written any of these.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

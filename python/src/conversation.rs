@@ -37,7 +37,7 @@ impl PyOpenRequest {
         reply.map(|reply| PyMessage::make(py, reply)).transpose()
     }
 
-    /// The request has its answer. What else comes in its conversation goes to the mailbox.
+    /// The request has its answer. Further messages in its conversation go to the mailbox.
     fn answered(&self) -> PyResult<()> {
         if let Some(open) = self.0.get()?.lock().take() {
             open.answered();

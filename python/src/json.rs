@@ -193,7 +193,7 @@ impl PyObjectReader {
             arguments.set_item(&field.argument, argument)?;
         }
         let built = self.build.bind(py).call((), Some(&arguments));
-        // What the class itself checks.
+        // The class itself may refuse the values.
         built.map_err(|problem| match problem {
             problem
                 if problem.is_instance_of::<PyValueError>(py)

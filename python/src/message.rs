@@ -94,7 +94,7 @@ impl PyMessage {
     /// Says what `body` is from now on.
     #[pyo3(name = "_declare")]
     fn declare(&self, body: Option<Py<PyAny>>) {
-        // What was there may run code when it goes: not while it is locked.
+        // The former body may run code when it is dropped, so drop it without the lock.
         let before = std::mem::replace(&mut *self.body.lock(), body);
         drop(before);
     }

@@ -33,7 +33,7 @@ enum Side {
     Participant(Arc<Mutex<Participant>>),
 }
 
-/// What the machine of either role does.
+/// Applies an expression to the machine of either role.
 macro_rules! either {
     ($side:expr, $machine:ident => $does:expr) => {
         match &$side.0 {

@@ -18,7 +18,7 @@ const LONGEST_NAME: usize = 256;
 /// The protocol of a service that answers requests.
 pub(crate) const PROTOCOL: &str = "fipa-request";
 
-/// What a skill takes.
+/// The input of a skill.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Takes {
     /// A tool: a body of this language and schema.
@@ -34,10 +34,10 @@ pub(crate) struct Skill {
     pub(crate) name: String,
     pub(crate) about: String,
     pub(crate) kind: String,
-    /// What a request for it names, if anything.
+    /// The ontology that a request for the skill names, if any.
     pub(crate) ontology: Option<String>,
     pub(crate) takes: Takes,
-    /// The language of what it says.
+    /// The language of its answers.
     pub(crate) says: Language,
 }
 

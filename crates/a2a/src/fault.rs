@@ -16,7 +16,7 @@ pub enum Fault {
     BadMember {
         /// Its place, such as `message.parts`.
         field: String,
-        /// What is wrong.
+        /// The problem with it.
         problem: String,
     },
     /// The caller has no such task of this agent.

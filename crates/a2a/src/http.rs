@@ -73,7 +73,7 @@ impl Http {
     }
 }
 
-/// What is not there, and what the caller may not see.
+/// The answer for an agent that does not exist or that the caller may not see.
 fn nothing() -> Answer {
     let why = "there is no such agent: its card is at /agents/NAME/.well-known/agent-card.json";
     text_answer(StatusCode::NOT_FOUND, why)

@@ -1,4 +1,4 @@
-//! What a message says to an agent: which skill it means, and the body for it.
+//! The content of a message to an agent: the skill that it means, and the body for the skill.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -25,7 +25,7 @@ impl Input {
         Self { language, body }
     }
 
-    /// What the parts say together: their text, one value, or one file.
+    /// The body that the parts make together: their text, one value, or one file.
     pub(crate) fn of(parts: &[Part]) -> Result<Self, Fault> {
         let several = || {
             let problem = "they are texts, or one data part, or one raw part";
@@ -127,7 +127,7 @@ fn unfit(skills: &[Skill]) -> Fault {
     Fault::ContentTypeNotSupported(why)
 }
 
-/// What is said, as a skill takes it. None if it does not take such a thing.
+/// The input in the form that a skill takes. None if the skill takes no such input.
 fn fit(takes: &Takes, said: &Input) -> Option<Input> {
     let Takes::Tool(language, schema) = takes else {
         return Some(said.clone());

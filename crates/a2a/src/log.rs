@@ -1,4 +1,4 @@
-//! What has become of a task, as a log of numbered events: its state, its results, what was said. Free of I/O.
+//! The history of a task, as a log of numbered events: its state, its results, its messages. Free of I/O.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -68,7 +68,7 @@ impl Serialize for State {
     }
 }
 
-/// What stays the same.
+/// The facts about a task that never change.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     pub(crate) id: String,
@@ -164,7 +164,7 @@ pub(crate) struct Next {
     pub(crate) is_last: bool,
 }
 
-/// What is told of a task.
+/// The amount of a task that an answer contains.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) history: Option<usize>,
@@ -215,7 +215,7 @@ impl Log {
         self.last
     }
 
-    /// What it takes, about.
+    /// The memory that the log takes, in bytes, about.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

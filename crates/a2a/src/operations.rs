@@ -30,7 +30,7 @@ pub(crate) enum Operation {
     ExtendedCard,
 }
 
-/// What an operation gives.
+/// The result of an operation.
 pub(crate) enum Outcome {
     One(Box<RawValue>),
     Stream(Stream),

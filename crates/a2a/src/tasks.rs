@@ -29,13 +29,13 @@ pub(crate) struct Task {
     log: Mutex<Log>,
     /// Changes with the log.
     changed: watch::Sender<u64>,
-    /// What the caller answers to the agent's questions.
+    /// The caller's answers to the agent's questions.
     answers: mpsc::Sender<String>,
     /// The caller's name for the first message, and what it said.
     opened_by: (String, [u8; 32]),
 }
 
-/// What a task's work hears.
+/// The caller's messages to a task's work.
 pub(crate) struct Hearing {
     pub(crate) answers: mpsc::Receiver<String>,
 }

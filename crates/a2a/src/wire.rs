@@ -143,7 +143,7 @@ pub struct Message {
     pub task_id: Option<String>,
     /// The one who writes.
     pub role: Role,
-    /// What it says.
+    /// The content of the message.
     pub parts: Vec<Part>,
     /// Of no object of the protocol.
     pub metadata: Option<Map<String, Value>>,

@@ -148,7 +148,7 @@ fn failure(error: &ProtocolError) -> (State, String) {
     (state, shown(&text, LONGEST_TEXT))
 }
 
-/// What an agent says, as a part.
+/// The content of an agent's message, as a part.
 fn part_of(value: Value, language: Language) -> Value {
     let media_type = media_type(language);
     match (language, value) {

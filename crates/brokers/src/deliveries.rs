@@ -1,4 +1,4 @@
-//! What the broker delivers to one owner, over all connections: put in order, and acknowledged. No I/O.
+//! The broker's deliveries to one owner, over all connections: put in order, and acknowledged. No I/O.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::stamp::OrderStamp;
 /// A delivery: the number of its connection and its own number there, since numbers begin anew on each connection.
 pub(crate) type Tag = (u64, u64);
 
-/// What one delivery brought.
+/// The content of one delivery.
 #[derive(Debug)]
 pub(crate) struct Delivered<T> {
     pub(crate) tag: Tag,

@@ -89,7 +89,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever others wrote, a terminal gets one line in one direction, and the same text is not escaped twice.
+        /// For any text of others, a terminal gets one line in one direction, and the same text is not escaped twice.
         #[test]
         fn nothing_unsafe_is_left(text in any::<String>(), unsafe_ones in "[\u{0}-\u{1f}\u{7f}-\u{9f}\u{200b}\u{200e}\u{202a}-\u{202e}\u{2066}-\u{2069}\u{e0041}]*") {
             let hostile = format!("{unsafe_ones}{text}{unsafe_ones}");

@@ -1,4 +1,4 @@
-//! What the bus itself allocates for the messages between agents of one process: nothing for each.
+//! The bus itself allocates nothing for a message between agents of one process.
 
 #![allow(clippy::unwrap_used)]
 

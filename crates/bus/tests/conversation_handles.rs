@@ -75,7 +75,7 @@ async fn a_closed_mailbox_ends_the_wait_of_its_conversations() {
     sender.close(Closed::Gone);
     assert!(waiting.await.unwrap());
     assert_eq!(called.load(Ordering::Relaxed), 1);
-    // What it holds is still there.
+    // Its queued message is still there.
     assert_eq!(one.recv().await.map(|it| number(&it)), Some(1));
     assert!(one.recv().await.is_none() && one.is_closed());
 }

@@ -139,7 +139,7 @@ fn a_reader_that_waits_for_one_message_gets_it_in_its_turn() {
 }
 
 proptest! {
-    /// Whatever the steps: nothing is lost, and each sender's messages stay in order.
+    /// After any steps, nothing is lost, and each sender's messages stay in order.
     #[test]
     fn each_senders_messages_stay_in_order(steps in prop::collection::vec((0..8u8, 0..4u8, 1..60u64), 1..120)) {
         let (sender, mut reader) = mailbox(MailboxLimits::default());

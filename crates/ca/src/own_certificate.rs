@@ -10,7 +10,7 @@ use crate::CaService;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// How far the end of the CA's own certificate is. What it signs ends with it at the latest.
+/// The time until the CA's own certificate ends. Certificates that the CA signs end no later than its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outlook {
     /// More than 60 days.

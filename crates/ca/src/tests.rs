@@ -204,7 +204,8 @@ fn what_is_revoked_together_is_signed_once() {
     assert!(service.take_rows().is_empty());
 }
 
-/// However long the deny list is, a revocation writes and sends its own entry. What was written is the whole list.
+/// However long the deny list is, a revocation writes and sends its own entry. The rows written together are the whole
+/// list.
 #[test]
 fn a_revocation_costs_its_entry() {
     let root = root();

@@ -46,15 +46,15 @@ const REQUESTS: usize = 256;
 /// An answer to a request.
 pub type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// What a gateway does with the requests of its callers.
+/// A gateway's service for the requests of its callers.
 pub trait Service: Send + Sync + 'static {
-    /// What it keeps for one caller.
+    /// The state that the service keeps for one caller.
     type Seat: Send + Sync + 'static;
 
-    /// The seat of a caller, which there is once.
+    /// The seat of a caller. Each caller has one.
     fn seat(&self, caller: Caller) -> Self::Seat;
 
-    /// It listens now. Returns the address at which callers reach it.
+    /// The gateway listens now. Returns the address at which callers reach the service.
     fn opened(&self, address: SocketAddr) -> String;
 
     /// How many tools, or agents, it offers.
@@ -68,10 +68,10 @@ pub trait Service: Send + Sync + 'static {
     /// The services that [`news`](Self::news) are wanted of.
     fn wanted(&self) -> ServiceDescription;
 
-    /// What the DF tells, as [`follow`](crate::follow) has it.
+    /// Takes the DF's news, in the form that [`follow`](crate::follow) gives.
     fn news(&self, news: Option<Vec<DfAgentDescription>>, platform: &str);
 
-    /// What is answered whoever calls, if anything: to a path that leads nowhere, or to one without a key. `base` is the
+    /// The answer to a request without a key or on an unknown path, if the service has one for everybody. `base` is the
     /// beginning of URLs by which the caller reaches the gateway.
     fn public(&self, head: &Parts, base: &str) -> Option<Answer>;
 
@@ -93,7 +93,7 @@ pub trait Service: Send + Sync + 'static {
     ) -> impl Future<Output = Answer> + Send;
 }
 
-/// What one caller has: a seat at the service, and its share of the door.
+/// The place of one caller: a seat at the service, and a share of the door.
 struct Place<T> {
     seat: Arc<T>,
     name: String,

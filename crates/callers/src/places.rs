@@ -8,7 +8,7 @@ use sealbus_manifest::callers::CallersEntry;
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// What `Host` and `Origin` of a request may say.
+/// The values that `Host` and `Origin` of a request may have.
 #[derive(Debug)]
 pub(crate) struct Places {
     /// The names of proxies, perhaps with a port.

@@ -1,4 +1,4 @@
-//! What an agent says, as a JSON value.
+//! The content of an agent's message, as a JSON value.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::schema::Language;
 
-/// What an agent says, or is told.
+/// The content of a message from or to an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Said {
     value: Value,
@@ -31,7 +31,7 @@ impl Said {
         }
     }
 
-    /// What a message says.
+    /// The content of a message.
     pub fn in_message(message: &AclMessage) -> Self {
         let text = message.content.as_ref().and_then(Content::as_text);
         Self {

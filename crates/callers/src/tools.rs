@@ -22,9 +22,9 @@ pub struct Tool {
     pub local: String,
     /// Its name.
     pub name: String,
-    /// What a request for it names.
+    /// The service that a request for the tool names.
     pub service: String,
-    /// What it does, as its agent says. Harmless to show.
+    /// The description that the tool's agent gives. Harmless to show.
     pub about: String,
     /// The JSON schema of what it takes.
     pub input: Value,

@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(watch(&["ps"]), None);
         assert_eq!(watch(&["ps", "--watch"]), seconds(2));
         assert_eq!(watch(&["gateway", "list", "--watch=1m"]), seconds(60));
-        // What follows is the agent, not the time.
+        // The next argument is the agent, not the time.
         assert_eq!(watch(&["mailbox", "--watch", "buyer-1"]), seconds(2));
         assert!(Arguments::try_parse_from(["sealbus", "ps", "--watch=soon"]).is_err());
     }

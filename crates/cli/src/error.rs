@@ -118,7 +118,7 @@ impl CliError {
         }
     }
 
-    /// What to do about the error.
+    /// The advice for the user.
     fn help(&self) -> Option<&str> {
         match self {
             Self::NoPlatform { .. } => {

@@ -52,7 +52,7 @@ conversation! {
             /// Lifetime of the ticket in seconds.
             lifetime: u64,
         } -> IssuedSecret;
-        /// What putting a manifest in force would change.
+        /// The changes that a manifest would bring if it were put in force.
         Compare {
             /// The manifest.
             wanted: Box<Manifest>,
@@ -100,7 +100,7 @@ conversation! {
         } -> Mailbox;
         /// The kept events of persistent channels, on all nodes.
         ChannelLogs -> ChannelLogs;
-        /// What passes through the platform's processes.
+        /// The traffic through the platform's processes.
         Observe {
             /// The messages to watch.
             #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -413,10 +413,10 @@ pub struct PlatformStatus {
     /// When the CA's own certificate ends.
     #[serde(default)]
     pub ca_ends: UnixMillis,
-    /// What an operator must do soon. Each begins with the warning's name.
+    /// The tasks that an operator must do soon. Each text begins with the warning's name.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// What an operator must do at once. Each begins with the warning's name.
+    /// The tasks that an operator must do at once. Each text begins with the warning's name.
     #[serde(default)]
     pub alarms: Vec<String>,
 }

@@ -336,7 +336,7 @@ conversation! {
             /// Most bytes to return.
             limit: u32,
         } -> LogText;
-        /// What passes through the node's processes. Processes that do not answer in time are left out.
+        /// The traffic through the node's processes. Processes that do not answer in time are left out.
         Observe {
             /// The messages to watch.
             #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -415,7 +415,7 @@ pub enum LogPosition {
         /// Bytes since the beginning of the log.
         offset: u64,
     },
-    /// What was written in the last so many milliseconds, by the node's clock. The first lines may be a little older.
+    /// The lines of the last `ago` milliseconds, by the node's clock. The first lines may be a little older.
     Since {
         /// Milliseconds.
         ago: u64,

@@ -1,5 +1,4 @@
-//! What passes through the processes of a platform: counters at any time, and the heads of messages while somebody
-//! watches.
+//! Traffic through the processes of a platform: counters at any time, and the heads of messages while somebody watches.
 //!
 //! A reader asks the Master, the Master asks all nodes, and each node asks its processes. A process that nobody asks does
 //! nothing. A [`Watch`] lasts from one question to the next, for [`LEASE`] at most. Each level bounds what it passes on,
@@ -88,7 +87,7 @@ pub struct MessageHead {
     pub protocol: Option<String>,
     /// Bytes of the message.
     pub size: u64,
-    /// What is known of the sender, such as `proved` or `claimed`.
+    /// The platform's knowledge of the sender, such as `proved` or `claimed`.
     pub provenance: String,
 }
 
@@ -112,9 +111,9 @@ pub struct AgentTraffic {
 pub struct ChannelTraffic {
     /// The channel.
     pub channel: String,
-    /// What agents of the process put on it.
+    /// Events, messages and requests that agents of the process put on the channel.
     pub published: u64,
-    /// What came from other processes.
+    /// Those that came from other processes.
     pub received: u64,
     /// Best-effort events that were not sent to another process for want of room.
     pub dropped: u64,
@@ -133,7 +132,7 @@ pub struct LinkTraffic {
     pub unacknowledged: u64,
 }
 
-/// What passed through one process since it was started.
+/// The traffic through one process since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessTraffic {
     /// When the counters were read.
@@ -184,7 +183,7 @@ pub struct ProcessTraffic {
     pub skipped: u64,
 }
 
-/// What passes through the whole platform.
+/// The traffic through the whole platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// By node and process.

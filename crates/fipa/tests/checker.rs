@@ -11,7 +11,7 @@ use proptest::sample::Index;
 use sealbus_fipa::bitefficient::{Checker, EncodedMessage, encode};
 use sealbus_fipa::{AclMessage, Aid, Limits, Performative};
 
-/// What a reader without memory says of the same bytes.
+/// The result of a reader without memory for the same bytes.
 fn expected(bytes: &[u8], limits: &Limits) -> Result<(AclMessage, usize), String> {
     let message = EncodedMessage::new(bytes, limits).map_err(|error| error.to_string())?;
     Ok((message.message().to_owned(), message.length()))

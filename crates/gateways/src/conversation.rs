@@ -1,4 +1,4 @@
-//! What is said on one connection to another platform, in the words of its transport. Free of I/O.
+//! The conversation on one connection to another platform, in the words of its transport. Free of I/O.
 
 use crate::address::Address;
 use crate::queue::Verdict;
@@ -28,10 +28,10 @@ pub(crate) trait Conversation: Send {
         None
     }
 
-    /// Takes what has come.
+    /// Takes the bytes that have come.
     fn push(&mut self, bytes: &[u8]);
 
-    /// What the platform said next; `None` until more bytes come.
+    /// The platform's next words; `None` until more bytes come.
     ///
     /// # Errors
     /// The other side does not speak this transport, in words for people.

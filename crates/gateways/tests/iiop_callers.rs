@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    /// What the next reply says: the exception's name, or the bytes of the result.
+    /// The next reply: the exception's name, or the bytes of the result.
     async fn reply(&mut self) -> Result<Vec<u8>, String> {
         let whole = self.next().await.expect("a reply is due");
         match Message::decode(&whole.header, &whole.bytes).unwrap() {

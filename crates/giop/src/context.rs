@@ -15,8 +15,8 @@ pub struct TaggedData {
     pub data: Vec<u8>,
 }
 
-/// What an ORB tells beside a request or reply (CORBA 3.3 part 2, 9.7). None but [`CodeSets`](crate::CodeSets) is used
-/// here.
+/// Data that an ORB sends beside a request or reply (CORBA 3.3 part 2, 9.7). Sealbus uses only
+/// [`CodeSets`](crate::CodeSets).
 pub type ServiceContext = TaggedData;
 
 impl TaggedData {

@@ -35,7 +35,7 @@ pub struct IiopProfile {
     pub port: u16,
     /// The object's key there.
     pub key: Vec<u8>,
-    /// What else there is to know (1.1 and 1.2).
+    /// Further facts about the object (1.1 and 1.2).
     pub components: Vec<TaggedData>,
 }
 

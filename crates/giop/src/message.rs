@@ -15,7 +15,7 @@ pub struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// What is left to read is a body. In 1.2 it begins at a multiple of 8 (CORBA 3.3 part 2, 9.4.2).
+    /// Takes the unread bytes as a body. In 1.2 a body begins at a multiple of 8 (CORBA 3.3 part 2, 9.4.2).
     pub(crate) fn rest(
         whole: &'a [u8],
         version: Version,
@@ -31,12 +31,12 @@ impl<'a> Body<'a> {
         })
     }
 
-    /// Reads it.
+    /// A decoder at the first byte of the body.
     pub fn decoder(&self) -> Decoder<'a> {
         Decoder::new(self.whole, self.at, self.order)
     }
 
-    /// Its bytes.
+    /// The bytes of the body.
     pub fn bytes(&self) -> &'a [u8] {
         &self.whole[self.at..]
     }

@@ -30,7 +30,7 @@ pub struct Reply {
     pub id: u32,
     /// The kind of answer.
     pub status: ReplyStatus,
-    /// What the server's ORB tells beside.
+    /// Data that the server's ORB sends beside the reply.
     pub contexts: Vec<ServiceContext>,
 }
 

@@ -1,5 +1,5 @@
-//! Whatever is written is read back as itself, in every version and order, in any number of parts; and no bytes at all
-//! make a reader panic or take memory that they do not fill.
+//! Every written value is read back as itself, in every version and order, in any number of parts. No bytes make a
+//! reader panic or take memory that they do not fill.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,10 +1,10 @@
-//! What belongs to a program: the programs behind it, their libraries and packages.
+//! The files that belong to a program: the programs behind it, their libraries and packages.
 
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What belongs to an interpreter in the folder of its `bin`.
+/// The files that belong to an interpreter, in the folder of its `bin`.
 const BESIDE_BIN: [&str; 8] = [
     "pyvenv.cfg",
     "bin",
@@ -35,7 +35,7 @@ pub(crate) fn parts_of(program: &Path) -> Vec<PathBuf> {
     parts
 }
 
-/// What lies beside a program in a `bin` folder, or in a folder of shims.
+/// The files beside a program in a `bin` folder, or in a folder of shims.
 fn beside(program: &Path) -> Vec<PathBuf> {
     let folder = program.parent().unwrap_or(Path::new("/"));
     let name = folder.file_name().unwrap_or_default();

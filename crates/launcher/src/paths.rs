@@ -15,7 +15,7 @@ use sealbus_manifest::isolation::Isolation;
 use super::interpreter::parts_of;
 use super::plan::Plan;
 
-/// What a program may do with a file, or with all in a folder.
+/// A program's right to a file, or to everything in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Right {
     /// See the names in the folder and in those below it.
@@ -28,7 +28,7 @@ pub(crate) enum Right {
     Write,
 }
 
-/// What a program may touch.
+/// The paths that a program may touch.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     /// The rights, by path. The paths have no symbolic links in them.
@@ -49,7 +49,7 @@ const SYSTEM: [&str; 9] = [
     "/opt",
     "/nix/store",
 ];
-/// What the system says about itself. Of `/proc`, a program sees itself alone.
+/// The system's facts about itself. Of the processes in `/proc`, a program sees itself alone.
 const FACTS: [&str; 14] = [
     "/proc/self",
     "/proc/cpuinfo",
@@ -210,7 +210,7 @@ impl Paths {
         self.grant(path, Right::List);
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         for entry in entries {
-            // What a link leads to has rights of its own.
+            // The target of a link has rights of its own.
             if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
                 self.allow(&entry.path(), right, hidden);
             }
@@ -244,12 +244,12 @@ pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 /// The system's settings.
 const SETTINGS: &str = "/etc";
 
-/// What everybody may read of the system's settings. It takes some milliseconds.
+/// The system's settings that everybody may read. The search takes some milliseconds.
 pub fn public_settings() -> Vec<PathBuf> {
     public_parts(Path::new(SETTINGS))
 }
 
-/// What everybody may read in a folder. A folder in which all is public counts as one path.
+/// The paths in a folder that everybody may read. A folder in which all is public counts as one path.
 fn public_parts(folder: &Path) -> Vec<PathBuf> {
     match public_in(folder) {
         (_, true) => vec![folder.to_owned()],
@@ -257,7 +257,7 @@ fn public_parts(folder: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// What everybody may read in a folder, and whether that is all of it.
+/// The paths in a folder that everybody may read, and whether that is all of it.
 fn public_in(folder: &Path) -> (Vec<PathBuf>, bool) {
     let mut public = Vec::new();
     let mut is_all = true;

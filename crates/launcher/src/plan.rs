@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use sealbus_manifest::isolation::{Confinement, Isolation};
 use serde::{Deserialize, Serialize};
 
-/// What a launcher is to do.
+/// The task of a launcher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "kebab-case")]
 pub enum Order {
@@ -35,7 +35,8 @@ pub struct Plan {
     pub environment: BTreeMap<String, String>,
     /// The folder that belongs to it.
     pub work: PathBuf,
-    /// What everybody may read in `/etc`, if the node has looked. A program that stays root gets nothing else of it.
+    /// The paths in `/etc` that everybody may read, if the node has looked. A program that stays root gets nothing else
+    /// of `/etc`.
     #[serde(default)]
     pub public: Option<Vec<PathBuf>>,
     /// The folder of the node's socket, if the program attaches there.
@@ -44,7 +45,7 @@ pub struct Plan {
     pub hidden: Vec<PathBuf>,
     /// The home of the node's user. Of programs that lie directly in it, only their own files are readable.
     pub home: Option<PathBuf>,
-    /// What the manifest says.
+    /// The isolation that the manifest asks for, and its exceptions.
     pub confinement: Confinement,
     /// The user of the program's own, in the mode [`Isolation::Uid`].
     pub slot: Option<u32>,
@@ -120,7 +121,7 @@ impl fmt::Display for Step {
 pub struct NotSealed {
     /// The step that failed.
     pub step: Step,
-    /// What the system said, and about what.
+    /// The system's error, and its subject.
     pub cause: String,
     /// The system's number of the error, if the system refused.
     pub errno: Option<i32>,

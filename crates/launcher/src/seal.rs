@@ -225,7 +225,7 @@ impl Sealing<'_> {
             .map_err(|error| refused(&error))?
             .set_compatibility(CompatLevel::BestEffort);
         for (path, right) in &self.paths.rights {
-            // What its user cannot reach needs no rule.
+            // A path that the program's user cannot reach needs no rule.
             let Ok(opened) = PathFd::new(path) else {
                 continue;
             };
@@ -274,7 +274,7 @@ fn cover(path: &Path, options: &CStr) -> Result<(), Cause> {
         .map_err(|error| about(path)(error.into()))
 }
 
-/// What is to be put back is opened before anything covers it. What is gone meanwhile is not put back.
+/// Opens a path that is to be put back, before anything covers it. A path that is gone meanwhile is not put back.
 fn open_kept(change: &Mount) -> Result<Option<OwnedFd>, Cause> {
     let Mount::Keep(path) = change else {
         return Ok(None);

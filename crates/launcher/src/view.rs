@@ -1,5 +1,5 @@
 //! A program's own view of the file system: hidden folders are covered by empty ones, and so are folders that the
-//! program's user may not pass. What the program needs in them is put back in its place.
+//! program's user may not pass. The paths in them that the program needs are put back in their places.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -32,7 +32,7 @@ struct Waiting {
     next: u64,
 }
 
-/// What waits for a receiver.
+/// The messages that wait for a receiver.
 struct Queue {
     /// The messages behind the one that the task is sending, each with its length.
     messages: VecDeque<(usize, Arc<AclMessage>)>,
@@ -164,7 +164,7 @@ impl Waiting {
 /// The length of a message, with all that it repeats of its request.
 fn length(message: &AclMessage) -> usize {
     let mut bytes = Vec::new();
-    // What cannot be encoded is not sent either.
+    // A message that cannot be encoded is not sent either.
     let _ = bitefficient::encode(message, &mut bytes);
     MESSAGE_OVERHEAD + bytes.len()
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::isolation::Confinement;
 use super::{AgentEntry, ChannelEntry, Manifest, PlatformEntry, ProcessAgents};
 
-/// What must happen so that a running platform is as another manifest says.
+/// The changes that bring a running platform to the state of another manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// Processes to start, by name.
@@ -16,7 +16,7 @@ pub struct Difference {
     pub stop: Vec<String>,
     /// Processes to stop and to start again.
     pub restart: Vec<ChangedProcess>,
-    /// What changes while everything runs.
+    /// The changes made while everything runs.
     pub change: Vec<String>,
     /// The keys that cannot change while the platform runs.
     pub new_platform: Vec<String>,
@@ -325,7 +325,7 @@ mod tests {
             prop_assert_eq!(runs, goal);
         }
 
-        /// What is the same is left alone.
+        /// Equal entries are left alone.
         #[test]
         fn only_what_differs_is_touched(running in entries(), wanted in entries()) {
             let (running, wanted) = (whole(running), whole(wanted));

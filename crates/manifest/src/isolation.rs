@@ -92,7 +92,7 @@ pub(super) const KEYS: [&str; 7] = [
     "files",
 ];
 
-/// What `isolation` can be, for errors.
+/// The values of `isolation`, for errors.
 pub(super) const MODES: &str = "uid, namespace, landlock or none";
 
 #[cfg(test)]

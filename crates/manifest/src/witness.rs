@@ -76,7 +76,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Host and path of an address. What goes there is public and what comes back is signed, so it is plain HTTP.
+/// Host and path of an address. Requests are public and answers are signed, so plain HTTP is enough.
 fn place(url: &str) -> Option<(String, String)> {
     let rest = url.strip_prefix("http://")?;
     let (host, path) = match rest.find('/') {

@@ -28,7 +28,7 @@ const NODE_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 /// How far clocks may differ, in milliseconds. Certificates start a minute before they are made.
 const CLOCKS_APART: UnixMillis = 60_000;
 
-/// What strangers reach at the joining port.
+/// The service for strangers at the joining port.
 #[derive(Clone)]
 pub(crate) struct Door {
     pub(crate) desk: DeskHandle,

@@ -26,7 +26,7 @@ const LONGEST_ANSWER: usize = 4 << 20;
 /// Longest text of a notice of progress, in bytes.
 const LONGEST_NOTICE: usize = 4_096;
 
-/// Calls a tool. What the agent refuses or fails to do is an error of the tool, which a model may read.
+/// Calls a tool. If the agent refuses or fails, the tool returns an error, which a model may read.
 pub(crate) async fn call(
     voice: &Voice,
     offer: &Offer,

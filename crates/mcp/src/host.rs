@@ -1,4 +1,4 @@
-//! What a host has: its agent, and the channels it listens to.
+//! A host: its agent, and the channels it listens to.
 
 use sealbus_callers::Caller;
 

@@ -20,7 +20,7 @@ const PATH: &str = "/mcp";
 /// Sessions of one caller, in the protocol before 2026-07-28. A session that is idle for five minutes ends.
 const SESSIONS: usize = 64;
 
-/// What one caller is served by.
+/// The service for one caller.
 pub(crate) struct Seat {
     service: StreamableHttpService<Server, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,

@@ -40,7 +40,7 @@ struct Search {
 struct Send {
     /// The agent, such as seller-1
     to: String,
-    /// What is said
+    /// The content of the message
     content: String,
     /// The FIPA performative, such as inform, request or query-ref
     #[serde(default = "inform")]
@@ -57,7 +57,7 @@ struct Send {
 struct Request {
     /// The agent, such as seller-1
     to: String,
-    /// What it shall do
+    /// The task for the agent
     content: String,
     /// Seconds that the agent may be silent
     #[serde(default = "answer_time")]
@@ -77,7 +77,7 @@ struct ReadMailbox {
 struct Publish {
     /// The channel, such as /prices/tea
     channel: String,
-    /// What is told
+    /// The content of the event
     content: String,
 }
 

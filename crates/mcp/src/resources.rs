@@ -8,7 +8,7 @@ const CHANNEL: &str = "sealbus://channel";
 pub(crate) const AGENT_TEMPLATE: &str = "sealbus://agent/{name}";
 pub(crate) const CHANNEL_TEMPLATE: &str = "sealbus://channel/{+path}";
 
-/// What a URI names.
+/// The subject of a URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Agents,

@@ -1,4 +1,4 @@
-//! What a caller may ask of the platform: MCP's methods, in the name of the caller's agent.
+//! The requests that a caller may make of the platform: MCP's methods, in the name of the caller's agent.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Server {
         }
     }
 
-    /// The tool of this name, if the caller may write to its agent. What it may not see is not there.
+    /// The tool of this name, if the caller may write to its agent. Other tools do not exist for the caller.
     fn offer(&self, name: &str) -> Option<Arc<Offer>> {
         let offer = self.desk.catalogue.read().get(name)?;
         self.host

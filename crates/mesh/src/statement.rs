@@ -1,4 +1,4 @@
-//! What an author states of a message on the mesh.
+//! An author's statement about a message on the mesh.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use sealbus_proof::{Hash, Statement};
 
 /// The longest name that a target may have, in bytes: names of foreign agents are longer than those of the platform's.
 const LONGEST_NAME: usize = 1024;
-/// What is kept of a longer name. No agent has it.
+/// The replacement for a longer name. No agent has this name.
 const NOBODY: &str = "?";
 
 /// The name of a target as both sides keep it.

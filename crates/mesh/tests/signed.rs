@@ -1,5 +1,5 @@
-//! Level `signed`: what is delivered has its author's proof, which others can check. What has none, or a wrong one, is
-//! refused by name.
+//! Level `signed`: a delivered message has its author's proof, which others can check. A message without a proof, or
+//! with a wrong one, is refused by name.
 #![allow(clippy::unwrap_used)]
 
 mod intruder;
@@ -161,7 +161,7 @@ async fn a_message_without_a_proof_is_not_delivered() {
     intruder.message(0, 0, &message).await.unwrap();
     intruder.send(&Frame::Unbind { handle: 0 }).await.unwrap();
     intruder.until_end().await;
-    // What waits for proofs is bounded.
+    // The messages that wait for proofs are bounded.
     let mut intruder = scene.ready(&mallory).await;
     while intruder.message(0, 0, &message).await.is_ok() {}
     intruder.until_end().await;

@@ -14,7 +14,7 @@ const MOST_ROUNDS: usize = 100;
 /// Most generations between a program and the process that attaches for it.
 const MOST_ANCESTORS: usize = 64;
 
-/// What the system says about a process.
+/// The system's facts about a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stat {
     /// Whether it has ended, and merely waits for its parent to notice.
@@ -164,7 +164,7 @@ mod tests {
         end(program.id());
         program.wait().unwrap();
         for pid in started {
-            // Whoever adopts it may not have noticed its end yet.
+            // The process that adopts it may not have noticed its end yet.
             while stat(pid).is_some_and(|stat| !stat.has_ended) {
                 std::thread::yield_now();
             }

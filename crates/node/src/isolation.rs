@@ -59,7 +59,7 @@ pub async fn try_isolation(config: &IsolationConfig, directory: &Path) -> io::Re
     let trying = move || {
         let folder = work.join(PROBE);
         let probed = probe(&launcher, slot, &folder);
-        // What is left of it is in nobody's way.
+        // A remaining folder is in nobody's way.
         let _ = fs::remove_dir_all(folder);
         probed
     };
@@ -76,7 +76,7 @@ pub(crate) struct Sealing {
     hidden: Vec<PathBuf>,
     work: PathBuf,
     slots: Option<Slots>,
-    /// What everybody may read in `/etc`, and when the node looked.
+    /// The paths in `/etc` that everybody may read, and when the node looked.
     public: Mutex<Option<(Instant, Vec<PathBuf>)>>,
 }
 
@@ -233,8 +233,8 @@ impl Sealing {
         Ok(plan)
     }
 
-    /// What everybody may read in `/etc`, for a program that stays root. Programs that start soon after each other see the
-    /// same.
+    /// The paths in `/etc` that everybody may read, for a program that stays root. Programs that start soon after each
+    /// other get the same paths.
     fn public_settings(&self, mode: Isolation) -> Option<Vec<PathBuf>> {
         let stays_root = mode != Isolation::Uid && rustix::process::geteuid().is_root();
         stays_root.then(|| {

@@ -58,7 +58,7 @@ pub async fn end_left_behind(
     }
     if let Ok(launcher) = std::env::current_exe() {
         for uid in slots {
-            // What still runs is told below.
+            // The return value names the processes that still run.
             let _ = end_slot(&launcher, uid);
         }
     }

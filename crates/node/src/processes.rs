@@ -247,7 +247,7 @@ impl Processes {
         let _ = self.with(process, |entry| entry.certificates.insert(name, encoded));
     }
 
-    /// What the CA issued last to a process and to each of its agents that live.
+    /// The last certificates that the CA issued to a process and to each of its living agents.
     pub(crate) fn certificates(&self, process: &str) -> Result<Vec<Blob>, Fault> {
         self.with(process, |entry| {
             let lives = |name: &String| name.is_empty() || entry.agents.contains_key(name);

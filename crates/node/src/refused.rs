@@ -5,7 +5,7 @@ pub(crate) const LINES: u32 = 40;
 /// The longest path that is named.
 const LONGEST: usize = 4096;
 
-/// What the system says, in the words of C, Python, Rust, Java and JavaScript.
+/// The system's refusal, in the words of C, Python, Rust, Java and JavaScript.
 const REFUSALS: [&str; 4] = [
     "Permission denied",
     "PermissionDenied",

@@ -1,4 +1,4 @@
-//! What passes through the processes of this node, as each says of itself.
+//! The traffic through the processes of this node, as each process reports it.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ fn bounded(traffic: ProcessTraffic, platform: &str, node: &str, launch: Launch) 
     bounded
 }
 
-/// What one answer of the node has room for: each process gets the same share.
+/// Cuts the reports to the room in one answer of the node. Each process gets the same share.
 fn share(mut processes: Vec<ProcessTraffic>) -> Vec<ProcessTraffic> {
     let count = processes.len().max(1);
     let (agents, channels) = (MOST_AGENTS / count, MOST_CHANNELS / count);

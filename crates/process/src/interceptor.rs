@@ -1,4 +1,4 @@
-//! What comes between an agent and its outbox, in a test.
+//! A layer between an agent and its outbox, for tests.
 
 use std::sync::{Arc, OnceLock};
 

@@ -132,7 +132,7 @@ pub struct Stopping {
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
 
 impl Process {
-    /// What has passed through this process, and what a reader that watches has not seen yet.
+    /// The counters of this process, and the message heads that a watching reader has not seen yet.
     pub fn observe(&self, watch: Option<Watch>) -> ProcessTraffic {
         traffic::observe(&self.shared.bus, &self.shared.watches, watch)
     }

@@ -1,4 +1,4 @@
-//! What passes through this process: its counters, and the heads of messages for those who watch.
+//! Traffic through this process: its counters, and the heads of messages for readers that watch.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -137,7 +137,7 @@ impl Watches {
     }
 }
 
-/// What has passed through the process of this bus.
+/// The traffic through the process of this bus.
 pub(super) fn observe(bus: &Bus, watches: &Arc<Watches>, watch: Option<Watch>) -> ProcessTraffic {
     let (heads, skipped) = match watch {
         Some(watch) => watches.go_on(bus, watch, Instant::now()),
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(observe(&bus, &watches, Some(all.clone())).heads.len(), 2);
         assert!(observe(&bus, &watches, Some(all.clone())).heads.is_empty());
 
-        // What there is no room for is counted.
+        // Heads beyond the limit are counted.
         send(&ann, "ben@factory", Performative::Inform, MOST_HEADS + 5).await;
         let seen = observe(&bus, &watches, Some(all));
         assert_eq!((seen.heads.len(), seen.skipped), (MOST_HEADS, 5));

@@ -17,7 +17,7 @@ pub struct Author {
     pub chain: CertificateChain,
 }
 
-/// What a receiver keeps of messages that were proved together.
+/// The facts that a receiver keeps about messages that were proved together.
 #[derive(Debug)]
 struct Proved {
     author: Author,

@@ -10,7 +10,7 @@ const MESSAGE_CONTEXT: &[u8] = b"sealbus message v1\0";
 /// The first bytes of a batch's statement.
 const BATCH_CONTEXT: &[u8] = b"sealbus batch v1\0";
 
-/// What an author says: one message.
+/// An author's statement about one message.
 ///
 /// The author, its certificate, the platform, the level, the time and the message's number are the same for a whole
 /// [batch](crate::Batch) or follow from it. They are signed with the batch.
@@ -57,7 +57,7 @@ impl Statement<'_> {
     }
 }
 
-/// What one signature is made over: the root of a batch's tree, and the facts that all its messages share.
+/// The content of one signature: the root of a batch's tree, and the facts that all messages of the batch share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchStatement<'a> {
     pub(crate) platform: &'a PlatformName,

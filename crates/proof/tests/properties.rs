@@ -1,4 +1,4 @@
-//! What holds for every batch, every part of it, and every change to either.
+//! Properties of every batch, every part of a batch, and every change to either.
 #![allow(clippy::unwrap_used)]
 
 mod support;

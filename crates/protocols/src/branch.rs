@@ -39,7 +39,7 @@ pub struct Branch {
     cancelling: bool,
     cancel: Option<Expression>,
     answer_by: Option<i64>,
-    /// What the agent is told because a deadline passed.
+    /// The act that tells the agent that a deadline passed.
     notice: Option<Performative>,
 }
 

@@ -199,7 +199,7 @@ impl Protocol {
             .map(|row| row.2)
     }
 
-    /// What follows when the deadline passes, unless it is a time-out.
+    /// The effect of a passed deadline, unless that is a time-out.
     pub(crate) fn silence(&self, stage: Stage) -> Option<Effect> {
         self.rows()
             .find(|row| row.0 == stage && row.1 == Cause::Silence)

@@ -147,7 +147,8 @@ impl World {
         }
     }
 
-    /// What a side tries to say, until its protocol allows it: any act, or one of those by which conversations get on.
+    /// The messages that a side tries, until its protocol allows one: any act, or one of the acts that advance a
+    /// conversation.
     fn drafts(&self, usual: &[Performative], act: u8, reply_by: u8) -> Vec<AclMessage> {
         let act = usize::from(act);
         let all = &Performative::STANDARD;
@@ -243,7 +244,7 @@ impl World {
         }
     }
 
-    /// What the initiator tells of each participant is what the participant sent and got.
+    /// The initiator's account of each participant agrees with the messages that the participant sent and got.
     fn check_account(&self) {
         for branch in self.initiator.branches() {
             let name = &branch.agent().name;

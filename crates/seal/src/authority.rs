@@ -205,8 +205,8 @@ impl RootAuthority {
         IssuingAuthority::load(key, chain)
     }
 
-    /// The same issuing authority, with the same key, under a new certificate. What it signed before stays valid, and its
-    /// log goes on.
+    /// The same issuing authority, with the same key, under a new certificate. Former signatures of the authority stay
+    /// valid, and its log goes on.
     pub fn renew_authority(
         &self,
         authority: &IssuingAuthority,

@@ -312,7 +312,7 @@ impl DenyList {
     /// Returns the identities whose denials are new here.
     ///
     /// # Errors
-    /// [`DenyListError::Full`]. What was taken over until then stays.
+    /// [`DenyListError::Full`]. Entries taken over until then stay.
     pub fn take_over(
         &mut self,
         other: &Self,

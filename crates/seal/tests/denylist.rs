@@ -191,7 +191,7 @@ fn a_restarted_authority_goes_on_from_its_own_list() {
     let signed = list.sign(&platform.authority).unwrap().whole();
     let mut opened = platform.trust.open_deny_list(&signed, None, now).unwrap();
     assert_eq!(opened.digest(), list.digest());
-    // What is kept are the changes.
+    // From now on, only changes are kept.
     for number in 100..200 {
         let held = list.version();
         list.deny_serial(serial(number), now.plus(HOUR), denial(now))
@@ -379,7 +379,7 @@ proptest! {
             changes.push((list.version(), signed.since(before)));
             changes.push((list.version(), signed.since(before / 2)));
         }
-        // Whoever hears of all changes holds the list, also if some come twice or overlap.
+        // A follower that hears of all changes holds the list, also if some come twice or overlap.
         let follower = Trust::new(
             platform.name.clone(), &[platform.root.certificate().clone()], SKEW,
         ).unwrap();

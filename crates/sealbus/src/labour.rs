@@ -1,4 +1,4 @@
-//! What an agent does beside its hooks: its behaviours, its tools and its handlers, in tasks that end with it.
+//! An agent's work beside its hooks: behaviours, tools and handlers, in tasks that end with the agent.
 
 use std::any::Any;
 use std::collections::VecDeque;

@@ -45,7 +45,7 @@
 //! | neither | | an embedded platform |
 //! | `SEALBUS_LOG` | you | sets the log level or a filter, such as `info` or `sealbus=debug` |
 //!
-//! # What is promised
+//! # Guarantees
 //!
 //! A message that [`Voice::send`] accepted is delivered once, and in order per sender and receiver. Otherwise the
 //! sender is told that it was not delivered, and why. A full mailbox holds back only the agents that write to it. At

@@ -70,7 +70,7 @@ impl Failure {
     }
 }
 
-/// What follows an error of a handler, besides the answer; see [`Agent::supervise`](crate::Agent::supervise).
+/// The consequence of an error of a handler, besides the answer; see [`Agent::supervise`](crate::Agent::supervise).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Supervision {
     /// The agent goes on with the next message.
@@ -85,7 +85,7 @@ pub enum Supervision {
 /// An error of a handler, for [`Agent::supervise`](crate::Agent::supervise).
 #[derive(Debug)]
 pub struct HandlerError {
-    /// What was handled, such as `cfp from buyer@factory`.
+    /// The handled message or event, such as `cfp from buyer@factory`.
     pub handled: String,
     /// The error that the handler returned.
     pub error: Box<dyn Error + Send + Sync>,
@@ -105,7 +105,7 @@ const FAILED: &str = "the agent failed at this; its log says why";
 /// The longest reason in an answer, in characters.
 const REASON_LIMIT: usize = 1_000;
 
-/// Whose matter the error of a handler is.
+/// The party that must deal with the error of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The agent means to answer so.
@@ -116,7 +116,7 @@ pub(crate) enum Fault {
     Agent,
 }
 
-/// Whose matter an error is, and the act and the reason of the answer.
+/// The party that must deal with an error, and the act and the reason of the answer.
 pub(crate) fn judge(error: &(dyn Error + 'static)) -> (Fault, Performative, String) {
     if let Some(Refuse { reason }) = error.downcast_ref() {
         (Fault::Nobody, Performative::Refuse, reason.clone())

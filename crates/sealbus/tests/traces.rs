@@ -28,7 +28,7 @@ struct Buyer;
 
 impl Agent for Buyer {
     async fn setup(&mut self, context: &mut Context) -> AgentResult {
-        // What is sent outside of any span belongs to no trace.
+        // A message sent outside of any span belongs to no trace.
         let shop = context.peer("shop")?;
         for what in ["nothing", "tea", "gold", "a fall"] {
             let wish = about(Performative::Request, what).with_receiver(shop.clone());

@@ -21,7 +21,7 @@ const ROW: u8 = 1;
 const FILE: u8 = 2;
 const END: u8 = 3;
 
-/// What a backup holds.
+/// The description of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     /// The platform's name.
@@ -141,8 +141,8 @@ impl<W: Write> BackupWriter<W> {
     }
 }
 
-/// Reads a backup, part by part. What it returns is to be believed only after [`next_part`](Self::next_part) has
-/// returned `None`.
+/// Reads a backup, part by part. Trust the returned parts only after [`next_part`](Self::next_part) has returned
+/// `None`.
 pub struct BackupReader<R> {
     input: R,
     digest: Context,
@@ -184,7 +184,7 @@ impl<R: Read> BackupReader<R> {
         })
     }
 
-    /// What the backup holds.
+    /// The description at the beginning of the backup.
     pub fn description(&self) -> &Description {
         &self.description
     }

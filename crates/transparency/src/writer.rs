@@ -33,7 +33,7 @@ pub struct LogWriter {
     full: Vec<(LogFile, Vec<u8>)>,
     /// The tree at the end of the last full bundle.
     bundled: MerkleLog,
-    /// What is in files.
+    /// The part of the log that is in files.
     head: LogHead,
     /// Whether nobody ever writes files.
     has_no_files: bool,

@@ -1,4 +1,4 @@
-//! What the page may change, where the operator allowed it.
+//! The changes that the page may make, where the operator allowed them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) struct Confirmed {
     act: Act,
 }
 
-/// What is to be done to an agent.
+/// An act on an agent.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 enum Act {
@@ -32,7 +32,7 @@ enum Act {
     Revoke { agent: String, reason: String },
 }
 
-/// What was done.
+/// The outcome of an act.
 #[derive(Debug, Serialize)]
 pub(crate) struct Done {
     done: String,

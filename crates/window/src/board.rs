@@ -81,7 +81,7 @@ pub struct ProcessRow {
     pub refused: u64,
 }
 
-/// What happened between two looks.
+/// The activity between two looks.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
     /// The agents.
@@ -146,7 +146,7 @@ fn refused_by_name(records: &[RefusalRecord]) -> HashMap<&str, u64> {
 }
 
 impl Board {
-    /// What happened between two looks.
+    /// The activity between two looks.
     pub fn between(before: &Look, after: &Look) -> Self {
         let processes = before.traffic.processes.iter();
         let former: HashMap<&str, Former<'_>> = processes

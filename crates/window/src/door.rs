@@ -1,4 +1,4 @@
-//! What of a request's head is checked before anything else, so that no other page of the browser uses the window.
+//! The first checks of a request's head. They keep every other page of the browser from using the window.
 
 use hyper::header::{HOST, HeaderMap, HeaderName, ORIGIN};
 use hyper::http::request::Parts;

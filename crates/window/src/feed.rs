@@ -1,4 +1,4 @@
-//! What the page is told: first everything, then what changes.
+//! The stream of news to the page: first everything, then the changes.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -4,10 +4,11 @@
 //! Everything is read through an operator's connection to the Master that is narrowed to reading before anything else. Where
 //! the operator allows it, the page also kills, moves and revokes agents: each act has a connection of its own.
 //!
-//! The window is a process of its own. Its page is built from plain modules without a build step. It talks to this
-//! process over HTTP on loopback, beyond it over TLS: a link opens it once, a key in a header (never a cookie) stands for the session, and
-//! `Host` and `Origin` must be the window's own. What the page shows comes as one stream of JSON lines. A reader that
-//! is slow slows its own stream: nothing waits in a queue, and what passes in between is counted by the platform.
+//! The window is a process of its own. Its page is built from plain modules without a build step. The page talks to
+//! this process over HTTP on loopback and over TLS elsewhere. A link opens the page once. A key in a header (never a
+//! cookie) stands for the session. `Host` and `Origin` must be the window's own. The page's content comes as one stream
+//! of JSON lines. A slow reader slows only its own stream: nothing waits in a queue, and the platform counts the
+//! messages that pass in between.
 
 #![forbid(unsafe_code)]
 

@@ -35,8 +35,8 @@ files! {
     "/platform.js" is "text/javascript; charset=utf-8" from "platform.js";
 }
 
-/// What a browser may do with the page: load its own files, talk to its own origin, and nothing else. No script makes
-/// markup out of text.
+/// A browser's rights with the page: it may load the page's own files and talk to the page's own origin, and nothing
+/// else. No script makes markup out of text.
 pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      img-src 'self' data:; font-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'";

@@ -107,12 +107,12 @@ impl Place {
         self.tls.as_ref()
     }
 
-    /// What stands before the names in an address.
+    /// The scheme of the window's addresses.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// What browsers call the window at a port, the best name first.
+    /// The names by which browsers know the window at a port, the best name first.
     pub(crate) fn hosts(&self, port: u16) -> Vec<String> {
         let with_port = self.names.iter().map(|name| format!("{name}:{port}"));
         let bare = self.names.iter().filter(|_| self.is_usual(port)).cloned();

@@ -1,4 +1,4 @@
-//! What the page asks for when somebody looks at it, and the answers.
+//! The page's questions on behalf of a user, and the answers.
 
 use std::path::Path;
 
@@ -49,7 +49,7 @@ pub(crate) enum Answer {
         certificates: Vec<CertificateStatus>,
         events: Vec<CertificationEvent>,
         services: Vec<ServiceStatus>,
-        /// What it printed last; none if it prints elsewhere.
+        /// The last lines that the agent printed; none if it prints elsewhere.
         log: Option<String>,
     },
     Certificates {

@@ -1,4 +1,4 @@
-//! What an operator can do about a refusal.
+//! The operator's remedy for a refusal.
 
 use sealbus_bus::RefusalReason;
 use sealbus_control::RefusalRecord;

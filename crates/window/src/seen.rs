@@ -1,4 +1,4 @@
-//! What a watcher sees.
+//! The incidents that a watcher sees.
 
 use sealbus_control::RefusalRecord;
 use sealbus_control::traffic::MessageHead;
@@ -20,7 +20,7 @@ pub enum Seen {
 }
 
 impl Seen {
-    /// When it happened. What has no time of its own comes last.
+    /// When it happened. An incident without a time of its own comes last.
     pub fn at(&self) -> u64 {
         match self {
             Self::Message(head) => head.at,

@@ -59,7 +59,7 @@ const SESSION: HeaderName = HeaderName::from_static("sealbus-session");
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// What is watched.
+/// The source of a window's content.
 pub enum Source {
     /// The platform whose Master runs on this state directory.
     Platform {
@@ -68,7 +68,7 @@ pub enum Source {
         /// Whether the page may kill, move and revoke agents.
         operates: bool,
     },
-    /// What was recorded.
+    /// A recording.
     Recording(Arc<[Seen]>),
 }
 
@@ -233,7 +233,8 @@ impl Window {
         let admitted = self.door.admit(&head);
         admitted.map_err(|why| refused(StatusCode::FORBIDDEN, why))?;
         let path = head.uri.path();
-        // What a browser does by itself, for a link or an image, changes nothing and shows nothing of the platform.
+        // A request that a browser makes by itself, for a link or an image, changes nothing and shows nothing of the
+        // platform.
         if head.method == Method::GET {
             let file = FILES.iter().find(|file| file.path == path);
             let file =
@@ -342,7 +343,7 @@ impl Window {
     }
 }
 
-/// What went wrong, and what to do.
+/// The answer for a fault: its message and its advice.
 fn told(fault: Fault) -> Refused {
     let status = match fault.code {
         FaultCode::BadRequest => StatusCode::BAD_REQUEST,

@@ -97,7 +97,7 @@ impl Conversations {
 
 /// An open conversation: it owns the messages that belong to it, whatever else the agent receives meanwhile.
 ///
-/// Dropping it ends it. What becomes of late messages is a matter of [`set_late`](Self::set_late).
+/// Dropping it ends it. [`set_late`](Self::set_late) decides about late messages.
 pub struct Conversation {
     shared: Arc<Shared>,
     number: u64,
@@ -189,7 +189,7 @@ impl Conversation {
         self.len() == 0
     }
 
-    /// Whether the agent has left for good. What is in the queue can still be received.
+    /// Whether the agent has left for good. Messages in the queue can still be received.
     pub fn is_closed(&self) -> bool {
         self.with(|inner, _| {
             let is_over = inner.conversations.as_ref().is_none_or(|it| it.is_over);

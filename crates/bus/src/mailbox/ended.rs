@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 /// The ended names that are remembered.
 const REMEMBERED: usize = 1_024;
 
-/// What a name is for.
+/// The kind of a name.
 #[derive(Clone, Copy, Hash)]
 pub(super) enum Name {
     Conversation,

@@ -238,7 +238,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever came and went before, the index finds what a look at every message finds, and loses no other.
+        /// After any sequence of arrivals and removals, the index finds the same messages as a look at every message,
+        /// and loses none.
         #[test]
         fn the_index_finds_all_messages_of_a_name(
             steps in vec((0u8..6, 0u8..4, any::<prop::sample::Index>()), 1..80),

@@ -357,7 +357,7 @@ impl Table {
         self.queued = self.slots.values().map(|slot| slot.queue.len()).sum();
     }
 
-    /// Whoever waits for a message of a conversation, because nothing more comes or much has changed.
+    /// Wakes every reader of a conversation, because nothing more comes or much has changed.
     pub(super) fn wake_all(&mut self, wake: &mut Wake) {
         let slots = self.slots.values_mut();
         wake.more.extend(slots.flat_map(|slot| slot.alarms(true)));

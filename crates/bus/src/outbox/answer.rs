@@ -1,4 +1,4 @@
-//! Answers: who asked for them makes room for them, and holds up nobody who answers.
+//! Answers: an agent that asks must make room for the answers, and does not hold up the agents that answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const REGAINED: u32 = 10;
 /// The shortest wait. Many short ones would be one long wait.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// What is left of the time that answers may wait for one receiver.
+/// The time left for answers to wait for one receiver.
 #[derive(Debug)]
 pub(crate) struct Patience {
     spent: Duration,
@@ -49,8 +49,9 @@ impl Patience {
 }
 
 impl Outbox {
-    /// As [`send`](Self::send), for an answer. Whoever asks must make room for the answers: they wait for 10 seconds and a tenth
-    /// of the time since then, all waits of this process for that receiver together.
+    /// As [`send`](Self::send), for an answer. An agent that asks must make room for the answers. Answers of this
+    /// process wait for one receiver for 10 seconds in all. The time to wait grows again by a tenth of the time that
+    /// passes.
     ///
     /// # Errors
     /// [`SendError::AnswerNotTaken`] if the receiver makes no room meanwhile; otherwise as [`send`](Self::send).

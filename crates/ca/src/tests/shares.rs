@@ -26,7 +26,7 @@ fn a_process_that_asks_without_end_is_refused_and_keeps_nobody_else_out() {
     assert!(told[0].what.contains("in a row"), "{}", told[0].what);
     // The Master has the same agent run in another process.
     certified_at(&mut service, &node, "its next", NOW).unwrap();
-    // Whoever renews in time is never refused, and the greedy one gets a few in each lifetime.
+    // A process that renews in time is never refused, and the greedy one gets a few certificates in each lifetime.
     let mut later = NOW;
     for _ in 0..20 {
         later = later.plus(HOUR / 4);

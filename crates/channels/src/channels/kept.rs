@@ -65,8 +65,8 @@ impl Channels {
     }
 
     /// The subscriptions of an agent that moves hand out nothing from now on, and count nothing more as dealt with, until
-    /// the agent [goes on](Self::go_on) here, or leaves. Events wait. What is in the hands of a task of the agent is not
-    /// dealt with: it comes again, marked, if the agent goes on elsewhere.
+    /// the agent [goes on](Self::go_on) here, or leaves. Events wait. An event in the hands of a task of the agent is
+    /// not dealt with: it comes again, marked, if the agent goes on elsewhere.
     pub fn rest(&self, agent: &str) {
         self.shared
             .work(|exchange, _| exchange.set_resting(agent, true));

@@ -17,9 +17,9 @@ use crate::qos::{Qos, Reliability};
 /// How long the first best-effort publisher of a process waits for the announcements of other processes.
 const INTRODUCTION: Duration = Duration::from_secs(1);
 
-/// What an agent has put on a channel.
+/// An event or a request that an agent has put on a channel.
 pub(super) trait Put {
-    /// Where it was given to.
+    /// The receivers to which it was given.
     fn reach(&self) -> Reach;
 }
 

@@ -357,7 +357,7 @@ impl Consumer {
         let state = &mut *guard;
         state.ended.get_or_insert(why);
         let mut missed = 0;
-        // What is in hand was perhaps handled. The publisher's process gives it to another member, marked.
+        // Events in hand were perhaps handled. The publisher's process gives them to other members, marked.
         state.in_hand.clear();
         if why == Ended::Cancelled || self.options.group.is_some() || state.rests {
             for entry in state.queue.drain() {

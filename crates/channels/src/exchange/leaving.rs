@@ -1,4 +1,4 @@
-//! What an agent has published and nobody has yet. It can be lost if the agent leaves now.
+//! Events that an agent has published and nobody has yet. They can be lost if the agent leaves now.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,8 +33,8 @@ impl fmt::Display for Undelivered {
 }
 
 impl Exchange {
-    /// The events of an agent that no member of their group has, or that another process has not acknowledged. What a
-    /// member has is the member's to handle.
+    /// The events of an agent that no member of their group has, or that another process has not acknowledged. A member
+    /// that has an event must handle it.
     pub(crate) fn undelivered(&self, publisher: &str) -> Vec<Undelivered> {
         let mut counts: BTreeMap<(String, ChannelPath), (usize, bool)> = BTreeMap::new();
         for (group, has_members, held) in self.groups.waiting() {

@@ -6,13 +6,13 @@
 //! when it starts anew, and when it has given the other process up. Frames of a former epoch are recognised by their
 //! session and ignored. On a new session both processes announce their subscriptions anew.
 //!
-//! **Reliability** between processes is the transport's: a frame arrives once and in order, or it comes back. What comes
-//! back is sent again before everything else. Frames are numbered for each session, and taken in the order of their
-//! numbers. A frame that comes back after it has arrived is therefore taken once, and a frame that overtakes one on its
-//! way back is taken behind it. A process *acknowledges* what it has taken, for no transport knows that. Publishers wait
-//! for acknowledgements and have room by them. A frame that is not acknowledged within [`ExchangeConfig::absence`] is
-//! reported to its publisher, and the two processes begin anew. Best-effort events are sent once. They are neither kept
-//! nor reported.
+//! **Reliability** between processes is the transport's: a frame arrives once and in order, or it comes back. A frame
+//! that comes back is sent again before everything else. Frames are numbered for each session, and taken in the order
+//! of their numbers. A frame that comes back after it has arrived is therefore taken once, and a frame that overtakes
+//! one on its way back is taken behind it. A process *acknowledges* what it has taken, for no transport knows that.
+//! Publishers wait for acknowledgements and have room by them. A frame that is not acknowledged within
+//! [`ExchangeConfig::absence`] is reported to its publisher, and the two processes begin anew. Best-effort events are
+//! sent once. They are neither kept nor reported.
 //!
 //! **Unread events.** An acknowledged event still waits until its agent takes it. The acknowledgement therefore also says up to
 //! which frame all events have been read, and the publisher's process keeps the others, within the same limits. If the agent

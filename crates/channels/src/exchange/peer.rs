@@ -164,7 +164,7 @@ pub(super) struct Untold {
     pub(super) at: Option<Duration>,
 }
 
-/// What waits for the agents of a process that has taken a frame.
+/// A publisher or an event that waits for the agents of a process that has taken a frame.
 pub(super) enum Untaken {
     /// A publisher.
     Receipt(Arc<Receipt>),
@@ -290,7 +290,8 @@ impl Peer {
         self.outgoing.push(KeptFrame::new(parcel), now);
     }
 
-    /// As [`tell`](Self::tell), of a frame that was refused or not taken. What has come is acknowledged behind it.
+    /// As [`tell`](Self::tell), of a frame that was refused or not taken. The acknowledgement of arrived frames follows
+    /// behind.
     pub(super) fn report<'a>(&mut self, now: Duration, frame: impl FnOnce(Stamp) -> Frame<'a>) {
         self.last_report = self.outgoing.next();
         self.tell(None, now, frame);

@@ -26,7 +26,7 @@ const SUBSCRIPTIONS: usize = 10;
 /// How long a frame is under way.
 const WAY: Duration = Duration::from_millis(1);
 
-/// What happened in a part of the simulation.
+/// The events counted in a part of the simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     frames: u64,
@@ -157,7 +157,7 @@ impl Platform {
     fn run(&mut self, time: Duration) -> (Counts, Duration) {
         let began = self.now;
         let before = std::mem::take(&mut self.counts);
-        // What was put on the line before counts as well.
+        // Frames that were put on the line before count as well.
         self.counts.frames = before.frames;
         self.counts.bytes = before.bytes;
         let mut last = Duration::ZERO;

@@ -140,7 +140,7 @@ impl Exchange {
 
     /// Gives waiting events to the members that are free.
     pub(super) fn serve_groups(&mut self, now: Now) {
-        // What follows from giving an event is done by the outermost call.
+        // The outermost call does the work that follows from giving an event.
         if std::mem::replace(&mut self.is_serving, true) {
             return;
         }

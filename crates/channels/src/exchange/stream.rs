@@ -377,7 +377,7 @@ impl Incoming {
         number == due
     }
 
-    /// What has come is to be acknowledged, again if an acknowledgement came back.
+    /// Schedules the acknowledgement of arrived frames, a second time if an acknowledgement came back.
     pub(super) fn acknowledge_by(&mut self, at: Duration) {
         self.acknowledge_at = Some(self.acknowledge_at.map_or(at, |old| old.min(at)));
     }

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Most bytes of one answer.
 const MOST_BYTES: usize = 1 << 20;
 
-/// What was gathered.
+/// The events gathered from all nodes.
 pub(crate) struct Gathered {
     pub(crate) latest: Latest,
     /// The nodes that have not given all that they keep, and why.

@@ -107,7 +107,7 @@ impl Latest {
             }
             let next = of.next.entry(part.channel.clone()).or_default();
             *next = part.next.max(*next);
-            // What is damaged cannot be waited for.
+            // A damaged part never arrives, so nothing waits for it.
             if part.has_more && part.damage.is_none() {
                 of.behind.insert(part.channel);
             } else {

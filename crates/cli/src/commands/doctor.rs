@@ -39,7 +39,7 @@ struct Finding {
     subject: &'static str,
     verdict: Verdict,
     found: String,
-    /// What to do about it.
+    /// The advice for the operator.
     remedy: Option<String>,
 }
 
@@ -116,7 +116,7 @@ fn failed(message: String) -> CliError {
     }
 }
 
-/// What concerns the platform of the manifest: its state, and either its ports or, if it runs, its health.
+/// The findings about the manifest's platform: its state, and either its ports or, if it runs, its health.
 async fn of_manifest(general: &General, manifest: &Manifest) -> Result<Vec<Finding>, CliError> {
     let directory = directory_of(general, &manifest.platform.name)?;
     let mut findings = vec![machine::state(&directory), machine::disk(&directory)];

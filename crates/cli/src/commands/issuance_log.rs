@@ -35,7 +35,7 @@ struct Log {
     place: Place,
     trust: Trust,
     key: NoteKey,
-    /// What the witnesses of a running platform say against it.
+    /// The alarms that the witnesses of a running platform raise about the log.
     alarms: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ struct Cosignature {
     at: u64,
 }
 
-/// What `ca log verify` found.
+/// The result of `ca log verify`.
 #[derive(Serialize)]
 struct Verified {
     origin: String,

@@ -179,7 +179,7 @@ impl Tails {
         let place = self.tails.keys().position(|known| known == name);
         let colour = COLOURS[place.unwrap_or(0) % COLOURS.len()];
         let name = format!("{:width$} |", printable(name));
-        // Whatever style the line begins, it ends with the line.
+        // Any style that the line begins ends with the line.
         let end = if line.contains('\u{1b}') {
             "\u{1b}[0m"
         } else {

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(50);
 struct Whole {
     #[serde(flatten)]
     platform: PlatformStatus,
-    /// What a probe asked for and did not find.
+    /// The problems that the probe found.
     missing: Vec<String>,
 }
 

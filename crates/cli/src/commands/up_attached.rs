@@ -14,10 +14,10 @@ use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::shown;
 
-/// What marks a step of certification in a program's own log. `--log` shows the steps.
+/// The mark of a certification step in a program's own log. `--log` shows the steps.
 const STEP: &str = " INFO sealbus::certification: ";
 
-/// What the platform looked like the last time.
+/// The state of the platform at the last look.
 #[derive(Default)]
 struct Known {
     nodes: BTreeMap<String, &'static str>,

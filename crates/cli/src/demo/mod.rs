@@ -109,14 +109,14 @@ pub(crate) async fn run(demo: &Demo, output: Output) -> Result<ExitCode, CliErro
     })
 }
 
-/// What agents do at every level, and why.
+/// The agents' work at every level, and its reason.
 const TALK: &str = "  Ten agents find a partner in the yellow pages (DF) and write to it, 500 messages each, Rust and Python in turn.
   Each message must arrive once and in order.";
-/// What the attackers do, and why.
+/// The attackers' work, and its reason.
 const ATTACKS: &str = "  Now four programs attack the port of one agent: with a forged name, without a certificate, with one of another
   authority, and with a revoked one. None of their messages may arrive, and each refusal must say its reason.";
 
-/// What a level protects, and why it is shown.
+/// The protection that a level gives, and the reason to show the level.
 const fn meaning(level: SecurityLevel) -> &'static str {
     match level {
         SecurityLevel::None => {

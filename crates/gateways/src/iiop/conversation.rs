@@ -32,7 +32,7 @@ pub(crate) struct IiopConversation {
     next: u32,
     /// The numbers of the unanswered requests, in order.
     unanswered: VecDeque<u32>,
-    /// What came for others than the first of them: replies overtake each other.
+    /// The replies to requests behind the first unanswered one: replies overtake each other.
     early: HashMap<u32, Verdict>,
     strays: usize,
 }

@@ -1,4 +1,4 @@
-//! What the gateway's object answers on one connection. Free of I/O.
+//! The answers of the gateway's object on one connection. Free of I/O.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ const OBJECT: &[u8] = b"IDL:omg.org/CORBA/Object:1.0";
 /// A request's own fields, beside its message.
 const HEAD: usize = 8 << 10;
 
-/// What follows from a message of the other side.
+/// The consequence of a message of the other side.
 #[derive(Debug)]
 pub(super) enum Step {
     /// These bytes are the answer; perhaps there are none.
@@ -155,7 +155,7 @@ impl<'a> Serving<'a> {
                 Step::Answer(LocateReply { id, status }.encode(version, order))
             }
             Message::CloseConnection | Message::MessageError => Step::End(Vec::new(), None),
-            // What nobody asked for is no harm; calls are not waited for, so none can be cancelled.
+            // Unasked replies do no harm. No call is waited for, so none can be cancelled.
             Message::CancelRequest(_) | Message::Reply(..) | Message::LocateReply(_) => {
                 Step::Answer(Vec::new())
             }

@@ -314,7 +314,7 @@ fn piece(
     piece
 }
 
-/// What the subscription wants of an event.
+/// The wish of a subscription for an event.
 #[derive(PartialEq, Eq)]
 enum Wish {
     Nothing,
@@ -324,7 +324,8 @@ enum Wish {
     LastOf(String),
 }
 
-/// What the subscription wants of an event. Fails if the filter cannot be evaluated for the event, or it has no key.
+/// Decides which part of an event the subscription wants. Fails if the filter cannot be evaluated for the event, or if
+/// the event has no key.
 fn wish(wanted: &Wanted, record: &Record, now: Moment) -> Result<Wish, EvaluationError> {
     // Every reader reports that the event cannot be read.
     let unreadable = || {

@@ -10,7 +10,7 @@ use super::programs::ENDING;
 use crate::desk::Desk;
 
 impl Admin {
-    /// What putting a manifest in force would change.
+    /// The changes that a manifest would bring if it were put in force.
     ///
     /// # Errors
     /// If no manifest is in force yet, or if the difference needs a new platform.

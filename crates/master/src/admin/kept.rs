@@ -17,7 +17,7 @@ const LOG_PIECE: u32 = 64 * 1024;
 pub(super) const READING: Duration = Duration::from_secs(10);
 
 impl Admin {
-    /// What `take` finds in the answers of all nodes, and the nodes that did not answer.
+    /// The results of `take` for the answers of all nodes, and the nodes that did not answer.
     pub(super) async fn ask_all_nodes<A: Ask + Clone, T>(
         &self,
         ask: A,

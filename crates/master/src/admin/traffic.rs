@@ -1,4 +1,4 @@
-//! What passes through the platform.
+//! Traffic through the platform.
 
 use super::Admin;
 use sealbus_control::Fault;
@@ -20,7 +20,7 @@ impl Admin {
         Ok(Traffic { processes, silent })
     }
 
-    /// What passes through the Master's own processes.
+    /// The traffic through the Master's own processes.
     pub(super) fn observe_own(&self, watch: Option<Watch>) -> Vec<ProcessTraffic> {
         let (control, services) = (&self.system.control, &self.system.process);
         let mut own = vec![services];

@@ -68,7 +68,7 @@ async fn the_running_ca_is_renewed_under_its_key_and_its_deny_list_goes_on() {
         .unwrap();
     assert_eq!(before.0, Outlook::EndsSoon);
     assert_eq!(after.0, Outlook::Good);
-    // What is certified now outlives the former certificate of the CA.
+    // New certificates outlive the former certificate of the CA.
     assert!(chain.certificate().unwrap().not_after() > before.1);
     let kept = aged(directory.path(), 0);
     assert_eq!(kept.issuing.certificate().not_after(), after.1);

@@ -1,4 +1,4 @@
-//! What a Master hears again after its store was restored from an older copy.
+//! The facts that a Master hears again after its store was restored from an older copy.
 
 use std::collections::BTreeSet;
 

@@ -39,7 +39,7 @@ struct Written {
     authority: CertificateChain,
 }
 
-/// What was published.
+/// The result of a publication.
 struct Published {
     size: u64,
     /// How many nodes were asked to cosign.

@@ -186,7 +186,7 @@ pub struct MasterState {
     bars: Bars,
     /// Whether the state was ever restored from a backup.
     was_restored: bool,
-    /// What is known of the nodes' processes, in a state that was restored from a backup.
+    /// The known processes of the nodes, in a state that was restored from a backup.
     restored: Option<Restored>,
     /// The number of agents on each node.
     loads: Loads,

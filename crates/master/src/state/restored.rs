@@ -19,7 +19,7 @@ const MOST: Duration = Duration::from_secs(60);
 /// longer.
 const HEARD: &[u8] = b"heard";
 
-/// What is known so far.
+/// The facts known so far.
 pub(super) struct Restored {
     since: UnixMillis,
     /// The processes that run on each node that was heard.

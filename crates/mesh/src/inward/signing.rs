@@ -136,7 +136,7 @@ impl Inward {
         now: Timestamp,
     ) -> Result<(), Broken> {
         let sender = self.senders.get_mut(handle as usize);
-        // What was sent by nobody was refused when it came.
+        // Messages without a sender were refused when they came.
         let Some(sender) = sender.and_then(Option::as_mut) else {
             return Ok(());
         };

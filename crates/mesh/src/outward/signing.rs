@@ -10,7 +10,7 @@ use super::Outward;
 use crate::frame::Frame;
 use crate::statement::milliseconds;
 
-/// What an agent has to sign, and has signed.
+/// The statements that an agent has to sign, and the proofs that it has made.
 #[derive(Default)]
 pub(super) struct Signing {
     /// The statements of its messages in the session that it has not signed yet.

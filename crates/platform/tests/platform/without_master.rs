@@ -1,4 +1,4 @@
-//! What goes on while the Master is away, and what it knows afterwards.
+//! Agents go on while the Master is away, and the Master knows the outcome afterwards.
 
 use std::time::Duration;
 

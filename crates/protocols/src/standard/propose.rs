@@ -1,6 +1,6 @@
 //! Propose (FIPA SC00036): the initiator proposes to do something, and the participant accepts or rejects.
 //!
-//! What follows an acceptance lies outside the protocol.
+//! An answer ends the protocol: the proposed act itself lies outside it.
 
 use sealbus_fipa::Performative::{AcceptProposal, Propose, RejectProposal};
 

@@ -176,7 +176,7 @@ impl Drop for End {
     }
 }
 
-/// What a run of a step is given.
+/// The arguments of one run of a step.
 #[derive(Clone)]
 struct Run {
     voice: Voice,
@@ -189,7 +189,7 @@ impl Run {
         &self.voice.clock
     }
 
-    /// Runs a step once, when the agent is not about to move. False if that was an error.
+    /// Runs a step once, when the agent is not about to move. False if the step failed.
     async fn run(&self, step: &Step) -> bool {
         let _at_work = self.labour.work().await;
         self.clock().note();

@@ -1,4 +1,4 @@
-//! What a behaviour does, and steps that are made of others.
+//! The steps of behaviours, and steps that are made of others.
 
 use std::fmt;
 use std::future::Future;
@@ -13,8 +13,8 @@ use crate::supervision::AgentResult;
 
 type Running = Pin<Box<dyn Future<Output = AgentResult> + Send>>;
 
-/// What a behaviour does: a plain async function that takes the agent's [`Voice`], or several of them together. A closure
-/// brings what else it needs, such as state that it shares with the agent.
+/// The work of a behaviour: a plain async function that takes the agent's [`Voice`], or several of them together. A
+/// closure brings everything else that it needs, such as state that it shares with the agent.
 #[derive(Clone)]
 pub struct Step(Arc<dyn Fn(Run) -> Running + Send + Sync>);
 

@@ -57,7 +57,7 @@ pub trait Element: Serialize + DeserializeOwned {
 pub struct Action<T> {
     /// The agent that acts.
     pub agent: Aid,
-    /// What it does.
+    /// The act.
     pub act: T,
 }
 
@@ -69,12 +69,12 @@ pub struct Predicate<T>(pub T);
 #[derive(Debug, Clone, PartialEq)]
 pub struct Done<T>(pub Action<T>);
 
-/// `((result (action agent act) value))`: what came out of an action.
+/// `((result (action agent act) value))`: the result of an action.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome<T, V> {
     /// The action.
     pub action: Action<T>,
-    /// What came out of it.
+    /// The result of the action.
     pub value: V,
 }
 

@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 pub(crate) use still::{Hold, Still};
 
-/// The time that a wait may take is over.
+/// A wait has taken as long as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the time is over")]
 pub struct Elapsed;
 
-/// What an agent knows of the time. Its deadlines, time-outs and behaviours all go by the clock of its platform: that of the
-/// runtime and the system, or, in a test, the one of its [`TestBed`](crate::testing::TestBed).
+/// An agent's clock. The agent's deadlines, time-outs and behaviours all go by the clock of its platform: the clock of
+/// the runtime and the system, or, in a test, the clock of its [`TestBed`](crate::testing::TestBed).
 ///
 /// ```no_run
 /// # use std::time::Duration;

@@ -32,7 +32,7 @@ pub(super) async fn arrival(
     }
 }
 
-/// What takes messages beside the hooks.
+/// The takers of messages beside the hooks.
 #[derive(Clone, Copy)]
 pub(super) struct Beside<'a> {
     pub(super) tools: &'a Tools,

@@ -28,7 +28,8 @@ pub use error::{ReceiveError, RequestError};
 pub use voice::Voice;
 pub(crate) use voice::tell;
 
-/// What an agent can do, given to each of its hooks: all that a [`Voice`] can, to receive, and to leave.
+/// The means of an agent to act. Each hook gets it. It can do all that a [`Voice`] can, and it can receive messages and
+/// leave the platform.
 #[derive(Debug)]
 pub struct Context {
     pub(crate) handle: AgentHandle,

@@ -153,8 +153,8 @@ impl Voice {
 
     /// Answers a message in its conversation. The answer goes to the agent that the message names for replies.
     ///
-    /// Whoever asks must make room for the answers. If the asker's mailbox is full, answers wait for it for 10 seconds, and later
-    /// for a tenth of the time; then the error is [`SendError::AnswerNotTaken`].
+    /// An agent that asks must make room for the answers. If its mailbox is full, answers wait for it for 10 seconds,
+    /// and later for a tenth of the time. Then the error is [`SendError::AnswerNotTaken`].
     ///
     /// For an answer with more than a content, make one with [`AclMessage::create_reply`] and [`send`](Self::send) it.
     pub async fn reply(

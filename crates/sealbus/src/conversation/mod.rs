@@ -115,8 +115,8 @@ impl Conversation {
         &self.id
     }
 
-    /// Sends a message of this conversation. What is missing is filled in: `conversation-id`, `protocol`, `reply-with`, and
-    /// the receivers of the first message.
+    /// Sends a message of this conversation. It fills in missing parameters: `conversation-id`, `protocol`,
+    /// `reply-with`, and the receivers of the first message.
     pub async fn send(&self, mut message: AclMessage) -> Result<(), SendError> {
         message.conversation_id = Some(self.id.as_str().into());
         if message.protocol.is_none() {

@@ -99,7 +99,7 @@ impl OpenRequest {
         self.messages.is_closed()
     }
 
-    /// The request has its answer. What else comes in its conversation goes to the mailbox.
+    /// The request has its answer. Further messages in its conversation go to the mailbox.
     pub fn answered(mut self) {
         self.is_answered = true;
         self.messages.set_late(Late::Received);

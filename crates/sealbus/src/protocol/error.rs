@@ -34,7 +34,7 @@ pub enum ProtocolError {
     NotOpening {
         /// The message, such as `inform from buyer@factory`.
         message: String,
-        /// What is wrong with it.
+        /// The problem with the message.
         reason: String,
     },
     /// The agent has an open conversation of this name with the other side.

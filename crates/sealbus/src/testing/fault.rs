@@ -13,7 +13,7 @@ use sealbus_process::Interceptor;
 
 use crate::clock::Clock;
 
-/// What goes wrong between the agents of a test bed; see [`TestBed::faults`](super::TestBed::faults).
+/// A fault between the agents of a test bed; see [`TestBed::faults`](super::TestBed::faults).
 ///
 /// ```
 /// # async fn test(bed: &sealbus::testing::TestBed) {

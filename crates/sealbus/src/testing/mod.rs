@@ -124,7 +124,7 @@ impl TestBed {
         self.platform.clock.time()
     }
 
-    /// What goes wrong between the agents.
+    /// The faults between the agents.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }

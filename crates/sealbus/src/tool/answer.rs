@@ -120,7 +120,7 @@ impl Asking<'_> {
     }
 }
 
-/// What a tool says before its final reply; see [`Answer::step`].
+/// A message of a tool before its final reply; see [`Answer::step`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Step<C> {

@@ -113,7 +113,7 @@ const CONCURRENCY: usize = 100;
 pub struct Progress {
     /// The part that is done, from 0 to 1.
     pub done: f64,
-    /// What it does now, for people.
+    /// The present work of the tool, for people.
     pub text: String,
 }
 

@@ -19,22 +19,22 @@ use crate::conversation::new_conversation_id;
 use crate::message::Message;
 use crate::supervision::AgentResult;
 
-/// What goes out to one who asked.
+/// The messages of a tool to one requester.
 pub(super) struct Outgoing {
     pub(super) voice: Voice,
     pub(super) request: Message,
-    /// What its messages ask to be answered with, so that the platform's notices about them come to the conversation.
+    /// The `reply-with` of the messages, by which the platform's notices about them come to the conversation.
     pub(super) tag: String,
-    /// How many parts the one who asked takes ahead. None: only a final reply.
+    /// How many parts the requester takes ahead. None: only a final reply.
     window: Option<u64>,
     sent: AtomicU64,
     taken: AtomicU64,
     has_agreed: AtomicBool,
-    /// Something of the above has changed.
+    /// Signals a change of a field above.
     changed: Notify,
-    /// The one who asked takes nothing any more.
+    /// Signals that the requester takes nothing any more.
     pub(super) abandoned: Notify,
-    /// The parts for one who takes none, in JSON.
+    /// The parts for a requester that takes none, in JSON.
     kept: Mutex<Vec<String>>,
 }
 

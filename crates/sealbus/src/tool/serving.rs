@@ -173,7 +173,7 @@ impl Serving {
             }
             End::Declined | End::Cut => return,
         };
-        // What still comes in the conversation is nobody else's.
+        // Later messages in the conversation are still for this request.
         let rest = async {
             while (!answered || outgoing.is_awaited())
                 && let Ok(received) = self.voice.receive_in(&conversation, |_| true).await

@@ -3,11 +3,11 @@
 //! A message that belongs to a trace has it in the user-defined parameters `X-traceparent` and `X-tracestate`. It is the
 //! sender's word.
 //!
-//! With the feature `telemetry`, agents join the traces of the crate `opentelemetry`. What an agent sends while a span is
-//! current gets a span of its own, and the message carries that. A message that carries a context is handled in a span below
-//! it, which is current in the handler. Spans of the program's own join in, those of the crate `tracing` among them if
-//! `tracing-opentelemetry` exports them. The spans go where the program's global tracer provider sends them; without one,
-//! there are none.
+//! With the feature `telemetry`, agents join the traces of the crate `opentelemetry`. A message that an agent sends
+//! while a span is current gets a span of its own, and carries that span. A message that carries a context is handled
+//! in a span below it, which is current in the handler. Spans of the program's own join in, those of the crate
+//! `tracing` among them if `tracing-opentelemetry` exports them. The spans go where the program's global tracer
+//! provider sends them; without one, there are none.
 
 #[cfg(feature = "telemetry")]
 mod spans;

@@ -122,7 +122,7 @@ impl Drop for Handling {
     }
 }
 
-/// Notes in the current span that its handler returned an error. What a handler has to say is none.
+/// Notes in the current span that its handler returned an error. A refusal that the handler means is no error.
 pub(crate) fn failed(fault: Fault, act: &Performative, error: &(dyn Error + 'static)) {
     let current = Context::current();
     let span = current.span();

@@ -9,7 +9,7 @@ use sealbus_fipa::{AclMessage, Aid, Performative};
 use super::carried;
 use crate::supervision::Fault;
 
-/// What ends when a message is accepted: nothing.
+/// The span that ends when a message is accepted. Without the feature there is none.
 pub(crate) struct Sending;
 
 /// A message on its way to its receivers.

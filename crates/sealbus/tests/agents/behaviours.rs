@@ -1,4 +1,4 @@
-//! What agents do by themselves, by the clock of a test bed.
+//! Agents' work of their own, by the clock of a test bed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

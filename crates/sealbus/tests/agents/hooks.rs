@@ -1,4 +1,4 @@
-//! What hooks see, send and receive.
+//! Hooks: the messages that they see, send and receive.
 
 use std::time::Duration;
 

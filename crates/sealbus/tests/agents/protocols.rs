@@ -293,7 +293,7 @@ async fn an_offer_is_accepted_or_rejected() {
                     (accepted, 1 - accepted)
                 );
             }
-            // What opens no protocol is not understood.
+            // A message that opens no protocol is not understood.
             let chat = act(Performative::Inform, "hello").with_receiver(context.peer("judge")?);
             let reply = context.request(chat, LONG).await?;
             assert_eq!(reply.performative, Performative::NotUnderstood);

@@ -11,7 +11,7 @@ use crate::exchange::aftermath::PeerKey;
 /// The most of them. Beyond it the oldest request counts as declined.
 const OPEN_REQUESTS: usize = 4096;
 
-/// Whose request it is, and which.
+/// The process that a request came from, and the request's number.
 pub(super) type Asked = (Option<PeerKey>, RequestId);
 
 struct Open {

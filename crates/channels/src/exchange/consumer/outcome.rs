@@ -1,4 +1,4 @@
-//! What a consumer answers for an event.
+//! The answers of a consumer for an event.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ const MOST: QueueLimits = QueueLimits {
     events: 16_384,
     bytes: 8 << 20,
 };
-/// What a group may hold though all groups together hold too much.
+/// A group may hold this much even if all groups together hold too much.
 const AT_LEAST: QueueLimits = QueueLimits {
     events: 64,
     bytes: 64 << 10,
@@ -34,7 +34,7 @@ pub(super) const MOST_TRIES: u32 = 8;
 /// The most events that are looked at for one that a free member may have.
 const MOST_PARKED: usize = 64;
 
-/// What makes a group: its name, and what its members subscribe to.
+/// The key of a group: its name, and the pattern and filter of its members' subscriptions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::exchange) struct GroupKey {
     pub(in crate::exchange) name: Arc<str>,
@@ -281,7 +281,7 @@ impl Group {
         let terms = QueueTerms::new(&held.header, size);
         let mut lost = Vec::new();
         self.waiting.push_accepted(held, terms, now, &mut lost);
-        // What has expired comes out at the next look.
+        // Expired events come out at the next look.
         for (held, _) in lost {
             self.first.push_back(held);
         }

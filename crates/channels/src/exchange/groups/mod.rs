@@ -5,7 +5,7 @@
 //! one that has the fewest of its events. If the member leaves or is lost before, the event goes to another one, marked.
 //! A member has few events at a time, so an event waits here, where any member can get it, and not behind a slow one.
 //!
-//! What is held is bounded for each group and for all together, and publishers wait for room.
+//! The held events are bounded for each group and for all groups together. Publishers wait for room.
 
 mod group;
 

@@ -184,6 +184,6 @@ fn a_publisher_that_leaves_knows_which_events_nobody_has() {
     assert_eq!(left(&scene), waits(1, true));
     scene.leave(1, &member);
     scene.pass(Duration::from_secs(2));
-    // What the member had comes back, and nobody is there to get it.
+    // The member's event comes back, and nobody is there to get it.
     assert_eq!(left(&scene), waits(2, false));
 }

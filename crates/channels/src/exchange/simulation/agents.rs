@@ -1,4 +1,4 @@
-//! What the agents of the simulation do: subscribe, publish, ask, read, answer and leave.
+//! The agents' actions in the simulation: subscribe, publish, ask, read, answer and leave.
 
 use sealbus_bus::Acknowledgement;
 
@@ -355,7 +355,7 @@ impl World {
             return false;
         }
         let mut aftermath = Aftermath::default();
-        // Whoever asks for the next event has handled the one before.
+        // An agent that asks for the next event has handled the one before.
         let in_hand = std::mem::take(&mut seat.in_hand);
         if let Some(key) = groups::key_of(&seat.consumer) {
             self.shared.handle(&key, in_hand);

@@ -211,7 +211,8 @@ impl World {
         self.pump(from);
     }
 
-    /// Cuts two processes off from each other, or mends that. What was under way arrives then, or has come back.
+    /// Cuts two processes off from each other, or mends that. Frames that were under way arrive then, or have come
+    /// back.
     pub(super) fn cut_or_mend(&mut self, one: usize, other: usize) {
         let pair = (one.min(other), one.max(other));
         if self.carrier.cut.insert(pair) {

@@ -97,7 +97,7 @@ impl World {
                         .unwrap();
                 let text = message.content_text().unwrap_or_default().to_owned();
                 self.log(format!("{publisher} hears that {text} failed: {reason}"));
-                // Whatever comes back of a process in reach is sent again.
+                // Messages that come back from a process in reach are sent again.
                 let is_refused = matches!(reason, UndeliverableReason::Refused { .. })
                     || reason == UndeliverableReason::ReceiverGone;
                 assert!(is_refused || !self.is_in_reach, "{text} failed: {reason}");

@@ -1,4 +1,4 @@
-//! What can be seen without a running platform.
+//! Findings without a running platform.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt;

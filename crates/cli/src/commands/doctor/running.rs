@@ -1,4 +1,4 @@
-//! What a running platform tells.
+//! Findings about a running platform.
 
 use sealbus_control::AgentState;
 use sealbus_control::admin::{NodeState, ask};

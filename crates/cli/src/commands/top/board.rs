@@ -6,7 +6,7 @@ use sealbus_window::Board;
 
 use crate::arguments::{TopList, TopSort};
 
-/// What of the board is shown, and in which order.
+/// The part of the board that is shown, and its order.
 #[derive(Debug, Clone)]
 pub(super) struct Shown {
     pub(super) list: TopList,
@@ -132,7 +132,7 @@ pub(super) fn rows(board: &Board, shown: &Shown) -> (&'static [&'static str], Ve
     }
 }
 
-/// What a row is sorted by.
+/// The values by which a row is sorted.
 struct Rank<'a> {
     rate: f64,
     waiting: u64,

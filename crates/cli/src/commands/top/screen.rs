@@ -39,7 +39,7 @@ struct Screen {
     is_typing: bool,
 }
 
-/// What follows from a key.
+/// The consequence of a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Draw,

@@ -20,7 +20,7 @@ fn members<'t, 'a>(
     SeqDeserializer::new(terms.iter())
 }
 
-/// What a term is, for errors.
+/// The kind of a term, for errors.
 fn kind(term: &Term<'_>) -> Cow<'static, str> {
     match term {
         Term::Variable(_) => "a variable".into(),
@@ -254,7 +254,7 @@ impl<'de> VariantAccess<'de> for Variant<'_, '_> {
     }
 }
 
-/// What a variant holds: a struct, whose slots stand under the variant's name, or the only argument.
+/// The content of a variant: a struct, whose slots stand under the variant's name, or the only argument.
 struct Content<'t, 'a> {
     frame: &'t Term<'a>,
 }

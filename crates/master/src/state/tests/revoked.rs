@@ -176,7 +176,7 @@ fn reports_of_many_agents_write_their_group_now_and_then() {
     assert_eq!(written, 0);
     assert!(master.has_unsaved());
     assert_eq!(master.take_rows(1010).len(), 1);
-    // What no node knows is written at once.
+    // A change that no node knows is written at once.
     master.kill("a-0", Duration::from_secs(5), 1011).unwrap();
     assert!(!master.take_rows(1011).is_empty());
 }
