@@ -1,33 +1,25 @@
 //! HTTPS, with the gateway's certificate from this platform or with files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::ClientConfig;
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
-use rustls::{RootCertStore, crypto::CryptoProvider};
+use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sealbus_seal::Credential;
-use sealbus_seal::tls::{CertificateSource, provider};
+use sealbus_seal::tls::CertificateSource;
+use sealbus_web::trust::{FileError, certificates, roots, trusted, wide_provider};
 use thiserror::Error;
 
 use crate::config::TlsConfig;
-
-/// The file in which Debian and its kin keep the system's certificates.
-const SYSTEM_TRUST: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// HTTPS cannot be set up.
 #[derive(Debug, Error)]
 pub enum TlsSetupError {
     /// A file with certificates or a key.
-    #[error("{} cannot be used: {problem}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The mistake.
-        problem: String,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A platform that certifies nobody.
     #[error(
         "the gateway has no certificate of its own on a platform of this security level: name certificate and key"
@@ -46,21 +38,6 @@ pub(crate) struct Tls {
     pub(crate) own: Option<Arc<CertificateSource>>,
 }
 
-/// TLS 1.3, including the key exchanges of other platforms.
-fn wide_provider() -> Arc<CryptoProvider> {
-    let ours = provider();
-    let usual = rustls::crypto::aws_lc_rs::default_provider();
-    Arc::new(CryptoProvider {
-        kx_groups: ours
-            .kx_groups
-            .iter()
-            .chain(&usual.kx_groups)
-            .copied()
-            .collect(),
-        ..usual
-    })
-}
-
 impl Tls {
     pub(crate) fn new(
         config: Option<&TlsConfig>,
@@ -73,7 +50,8 @@ impl Tls {
         let given = match files {
             Some((certificate, key)) => {
                 let chain = certificates(certificate)?;
-                let key = PrivateKeyDer::from_pem_file(key).map_err(|error| file(key, &error))?;
+                let key = PrivateKeyDer::from_pem_file(key)
+                    .map_err(|error| FileError::new(key, &error))?;
                 Some((chain, key))
             }
             None => None,
@@ -98,7 +76,7 @@ impl Tls {
                         let verifier =
                             WebPkiClientVerifier::builder_with_provider(roots, wide_provider())
                                 .build()
-                                .map_err(|error| file(path, &error))?;
+                                .map_err(|error| FileError::new(path, &error))?;
                         builder.with_client_cert_verifier(verifier)
                     }
                 };
@@ -112,9 +90,7 @@ impl Tls {
                 Some(Arc::new(server))
             }
         };
-        let system = Path::new(SYSTEM_TRUST);
-        let trust = trust.or_else(|| system.exists().then_some(system));
-        let client = match trust {
+        let client = match trusted(trust) {
             None => None,
             Some(path) => {
                 let builder = ClientConfig::builder_with_provider(wide_provider())
@@ -137,31 +113,4 @@ impl Tls {
             own,
         })
     }
-}
-
-fn file(path: &Path, error: &dyn std::fmt::Display) -> TlsSetupError {
-    TlsSetupError::File {
-        path: path.to_owned(),
-        problem: error.to_string(),
-    }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
-    let found = CertificateDer::pem_file_iter(path).map_err(|error| file(path, &error))?;
-    let found: Vec<_> = found
-        .collect::<Result<_, _>>()
-        .map_err(|error| file(path, &error))?;
-    if found.is_empty() {
-        return Err(file(path, &"it holds no certificate in PEM"));
-    }
-    Ok(found)
-}
-
-fn roots(path: &Path) -> Result<RootCertStore, TlsSetupError> {
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(certificates(path)?);
-    if added == 0 {
-        return Err(file(path, &"none of its certificates can be read"));
-    }
-    Ok(roots)
 }

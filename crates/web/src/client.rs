@@ -1,0 +1,98 @@
+//! A client of servers of others.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::header::{HeaderValue, USER_AGENT};
+use hyper::{Request, Response};
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::client::ClientConfig;
+
+use crate::connect::{Connector, MayReach};
+use crate::error::{WebError, cause};
+
+/// Connections that wait for further requests: how long, and how many to one server.
+const IDLE: Duration = Duration::from_secs(60);
+const MOST_IDLE: usize = 16;
+/// Longest head of an answer, in bytes, and most of its headers.
+const LONGEST_HEAD: usize = 64 << 10;
+const MOST_HEADERS: usize = 64;
+
+/// Asks servers of others. Clones share their connections.
+#[derive(Clone)]
+pub struct Client {
+    http: legacy::Client<Connector, Full<Bytes>>,
+}
+
+impl Client {
+    /// A client that proves servers with `tls` ([`trust::client`](crate::trust::client)), and connects where `may_reach` lets
+    /// it.
+    pub fn new(tls: Option<Arc<ClientConfig>>, may_reach: MayReach) -> Self {
+        let http = legacy::Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(MOST_IDLE)
+            .pool_timer(TokioTimer::new())
+            .http1_max_buf_size(LONGEST_HEAD)
+            .http1_max_headers(MOST_HEADERS)
+            .build(Connector { tls, may_reach });
+        Self { http }
+    }
+
+    /// Sends a request, and returns the head of the answer with a body to read. A redirection is an answer like any other. The
+    /// answer's extensions hold the [`Server`](crate::Server) that gave it.
+    ///
+    /// # Errors
+    /// [`WebError`]; also if the head does not come within `time`.
+    pub async fn ask(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        time: Duration,
+    ) -> Result<Response<Incoming>, WebError> {
+        let agent = concat!("sealbus/", env!("CARGO_PKG_VERSION"));
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        let asking = tokio::time::timeout(time, self.http.request(request)).await;
+        let answer = asking.map_err(|_| WebError::Slow(time))?;
+        answer.map_err(|error| match cause(&error) {
+            Ok(WebError::Io(error)) => {
+                WebError::Io(std::io::Error::new(error.kind(), error.to_string()))
+            }
+            Ok(WebError::OutOfReach(why)) => WebError::OutOfReach(why.clone()),
+            Ok(WebError::Slow(time)) => WebError::Slow(*time),
+            Ok(WebError::Plain) => WebError::Plain,
+            Ok(WebError::NoTrust) => WebError::NoTrust,
+            Ok(WebError::Address) => WebError::Address,
+            Ok(other) => WebError::Broken(other.to_string()),
+            Err(text) => WebError::Broken(text),
+        })
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+/// The whole body of an answer, of `most` bytes at most, within `time`.
+///
+/// # Errors
+/// [`WebError::TooLong`], [`WebError::Slow`], or [`WebError::Broken`].
+pub async fn whole<B>(body: B, most: usize, time: Duration) -> Result<Bytes, WebError>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let reading = Limited::new(body, most).collect();
+    let read = tokio::time::timeout(time, reading).await;
+    match read.map_err(|_| WebError::Slow(time))? {
+        Ok(read) => Ok(read.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(WebError::TooLong(most)),
+        Err(error) => Err(WebError::Broken(error.to_string())),
+    }
+}

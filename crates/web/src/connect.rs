@@ -1,0 +1,189 @@
+//! Connections to servers of others.
+
+use std::fmt;
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use hyper::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use rustls::client::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tower_service::Service;
+
+use crate::error::WebError;
+
+/// How long a connection may take, its handshake included.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// A rule for addresses: what is wrong with one.
+pub type MayReach = Arc<dyn Fn(IpAddr) -> Result<(), String> + Send + Sync>;
+
+/// The server that answered, as its connection proved it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// The network address.
+    pub address: SocketAddr,
+    /// The name that its certificate proved. None without TLS.
+    pub name: Option<String>,
+    /// The SHA-256 fingerprint of its certificate, in lower-case hexadecimal.
+    pub certificate: Option<String>,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.name, &self.certificate) {
+            (Some(name), Some(certificate)) => write!(f, "TLS {name} sha256:{certificate}"),
+            _ => write!(f, "no TLS, {}", self.address),
+        }
+    }
+}
+
+/// Makes the connections of a client.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    pub(crate) may_reach: MayReach,
+}
+
+impl Service<Uri> for Connector {
+    type Response = Link;
+    type Error = WebError;
+    type Future = Pin<Box<dyn Future<Output = Result<Link, WebError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), WebError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connector = self.clone();
+        Box::pin(async move {
+            let connecting = tokio::time::timeout(CONNECT_TIME, connector.connect(&uri)).await;
+            connecting.unwrap_or(Err(WebError::Slow(CONNECT_TIME)))
+        })
+    }
+}
+
+impl Connector {
+    async fn connect(&self, uri: &Uri) -> Result<Link, WebError> {
+        let host = uri.host().ok_or(WebError::Address)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let is_secure = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        let stream = self.reach(host, port, is_secure).await?;
+        let _ = stream.set_nodelay(true);
+        let address = stream.peer_addr().map_err(WebError::Io)?;
+        if !is_secure {
+            let server = Server {
+                address,
+                name: None,
+                certificate: None,
+            };
+            return Ok(Link::new(stream, server));
+        }
+        let tls = self.tls.clone().ok_or(WebError::NoTrust)?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| WebError::Address)?;
+        let stream = TlsConnector::from(tls).connect(name, stream).await;
+        let stream = stream.map_err(WebError::Io)?;
+        let shown = stream.get_ref().1.peer_certificates();
+        let certificate = shown.and_then(|shown| shown.first()).map(|certificate| {
+            let hash = digest(&SHA256, certificate);
+            hash.as_ref().iter().map(|it| format!("{it:02x}")).collect()
+        });
+        let server = Server {
+            address,
+            name: Some(host.to_owned()),
+            certificate,
+        };
+        Ok(Link::new(stream, server))
+    }
+
+    /// Connects to the first network address of a host that may be reached and accepts.
+    async fn reach(&self, host: &str, port: u16, is_secure: bool) -> Result<TcpStream, WebError> {
+        let mut failed = WebError::Io(std::io::ErrorKind::NotFound.into());
+        let resolved = tokio::net::lookup_host((host, port)).await;
+        for address in resolved.map_err(WebError::Io)? {
+            if let Err(why) = (self.may_reach)(address.ip()) {
+                failed = WebError::OutOfReach(why);
+                continue;
+            }
+            if !is_secure && !address.ip().to_canonical().is_loopback() {
+                failed = WebError::Plain;
+                continue;
+            }
+            match TcpStream::connect(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = WebError::Io(error),
+            }
+        }
+        Err(failed)
+    }
+}
+
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
+
+/// A connection with what it proved of its server.
+pub(crate) struct Link {
+    io: TokioIo<Box<dyn Socket>>,
+    server: Server,
+}
+
+impl Link {
+    fn new(stream: impl Socket + 'static, server: Server) -> Self {
+        Self {
+            io: TokioIo::new(Box::new(stream)),
+            server,
+        }
+    }
+}
+
+impl Connection for Link {
+    fn connected(&self) -> Connected {
+        Connected::new().extra(self.server.clone())
+    }
+}
+
+impl Read for Link {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: ReadBufCursor<'_>,
+    ) -> Poll<Result<(), std::io::Error>> {
+        Pin::new(&mut self.io).poll_read(context, into)
+    }
+}
+
+impl Write for Link {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, std::io::Error>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), std::io::Error>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), std::io::Error>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,48 @@
+//! What can go wrong with a server of others.
+
+use std::error::Error;
+use std::time::Duration;
+
+/// A server of others did not answer, or not within the limits.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WebError {
+    /// The URL names no server.
+    #[error("its address names no server that can be asked over HTTP")]
+    Address,
+    /// The rule for addresses forbids it.
+    #[error("it may not be asked: {0}")]
+    OutOfReach(String),
+    /// A connection without TLS would leave this machine.
+    #[error("it would be asked without TLS beyond this machine: its address must begin with https")]
+    Plain,
+    /// No authority is trusted.
+    #[error("no authority is trusted that could prove its name: name a file with certificates")]
+    NoTrust,
+    /// The connection failed.
+    #[error("{0}")]
+    Io(std::io::Error),
+    /// It took too long.
+    #[error("no answer within {0:?}")]
+    Slow(Duration),
+    /// The answer is too long.
+    #[error("its answer has more than {0} bytes")]
+    TooLong(usize),
+    /// The answer is not HTTP, or was cut off.
+    #[error("its answer broke off or cannot be read: {0}")]
+    Broken(String),
+}
+
+/// The cause of a client's error that was found here, if any, and otherwise the innermost cause in words.
+pub(crate) fn cause<'a>(error: &'a (dyn Error + 'static)) -> Result<&'a WebError, String> {
+    let mut at = error;
+    loop {
+        if let Some(found) = at.downcast_ref::<WebError>() {
+            return Ok(found);
+        }
+        match at.source() {
+            Some(source) => at = source,
+            None => return Err(at.to_string()),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Requests to servers of others, over HTTP/1.1 and HTTPS.
+//!
+//! A server of others may be slow, endless or hostile, and its name may lead anywhere. So each connection goes through the
+//! caller's rule for addresses, after the name was resolved; redirections are not followed; each answer has a limit of time
+//! and of bytes; and an HTTP connection without TLS is made to this machine alone.
+//!
+//! | question | place |
+//! |---|---|
+//! | May it be at that address? | [`reach`], free of I/O |
+//! | Which certificates count? | [`trust`] |
+//! | How is it asked? | [`Client`] |
+//! | Which events does a stream bring? | [`events`], free of I/O |
+
+mod client;
+mod connect;
+mod error;
+pub mod events;
+pub mod reach;
+pub mod trust;
+
+pub use client::{Client, whole};
+pub use connect::{MayReach, Server};
+pub use error::WebError;

@@ -1,0 +1,24 @@
+//! Any stream of a server of others, in any pieces: the same events, never beyond the limit.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sealbus_web::events::Events;
+
+const MOST: usize = 4096;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&step, stream)) = bytes.split_first() else {
+        return;
+    };
+    let read = |step: usize| {
+        let (mut events, mut found) = (Events::new(MOST), Vec::new());
+        for piece in stream.chunks(step) {
+            events.push(piece, |event| found.push(event))?;
+        }
+        Ok::<_, sealbus_web::events::EventError>(found)
+    };
+    if let (Ok(whole), Ok(pieces)) = (read(stream.len().max(1)), read(usize::from(step).max(1))) {
+        assert_eq!(whole, pieces);
+        assert!(whole.iter().all(|event| event.data.len() <= MOST));
+    }
+});
