@@ -256,7 +256,7 @@ bench: $(STAMPS)/tools ## Figures beside their floors, in one run; report in ben
 	$(call say,Benchmark)
 	bench/run
 
-peers: ## What the papers' tables are measured against, into ~/.cache/sealbus/peers
+peers: ## The systems that the papers' tables compare, into ~/.cache/sealbus/peers
 	$(call say,Peers)
 	bench/peers/install
 

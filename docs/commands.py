@@ -14,7 +14,7 @@ Every command of `sealbus`, as its `--help` describes it. The tests compare this
 
 
 def told(sealbus: str, words: list[str]) -> str:
-    """What a command says of itself."""
+    """The help of a command."""
     environment = {"COLUMNS": "120", "NO_COLOR": "1", "HOME": "/"}
     command = [sealbus, *words, "--help"]
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout

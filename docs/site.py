@@ -1,4 +1,4 @@
-"""What the manual's generator does not do by itself."""
+"""The steps that the manual's generator does not take by itself."""
 
 import posixpath
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 REPOSITORY = "https://github.com/sealbus/sealbus/blob/main/"
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)\s]+)\)")
-#: What stands in a page for a list that is read from the code, and the script beside this one that reads it.
+#: The mark in a page for a list that is read from the code, and the script beside this one that reads the list.
 LISTS = {"<!-- the errors of the code -->": "errors.py", "<!-- the names of the crate -->": "rust_names.py"}
 ROLE = re.compile(r":(?:class|meth|func|attr|exc|mod):<code>~?([^<]*)</code>")
 

@@ -38,7 +38,7 @@ def free_port() -> int:
 
 
 def certificate_of(name: str) -> Values:
-    """What a client shows, and whom it believes."""
+    """The certificate that a client shows, and the authority that it believes."""
     return {
         "authority": str(PKI / "ca.pem"),
         "certificate": str(PKI / f"{name}.pem"),

@@ -49,7 +49,7 @@ class Mirror(Agent):
 
     @on(Performative.PROPOSE)
     async def tell_memory(self, message: Message) -> None:
-        """What is resident here."""
+        """Tells the resident memory of this process."""
         await self.reply(message, Performative.INFORM, str(resident()))
 
     @on(Performative.CFP)

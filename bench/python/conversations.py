@@ -1,4 +1,4 @@
-"""What typed bodies and protocol objects cost in Python: a bare request, the same with typed bodies and as a protocol object,
+"""The cost of typed bodies and protocol objects in Python: a bare request, the same with typed bodies and as a protocol object,
 in turns, and ten thousand conversations of one agent at once.
 
 ``python conversations.py [--json FILE]``: all agents are in one process, where nothing else hides the cost.

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Shape:
-    """What a round is."""
+    """The shape of a round."""
 
     title: str
     kind: Literal["stream", "round_trip"]
@@ -55,7 +55,7 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Figures:
-    """What came of a round."""
+    """The result of a round."""
 
     p50_ns: float
     per_s: float

@@ -1,4 +1,4 @@
-"""What watching costs: the messages a second of a busy pair with and without a window, in turns, and what the window takes.
+"""The cost of watching: the messages a second of a busy pair with and without a window, in turns, and the window's own use.
 
 ``python watched.py --sealbus PATH [--seconds N] [--turns N] [--json FILE]``: a real platform with two nodes at level ``auth``. `source`
 on the one writes to `sink` on the other as fast as it can. In every second turn a page's streams are open: one as for the overview, which
@@ -30,7 +30,7 @@ from sealbus import AclMessage, Agent, Message, Performative, run
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 300
 BATCH = 1_000
-#: What the page asks for on its overview, and on its map.
+#: The requests of the page for its overview, and for its map.
 LOOKS: dict[str, dict[str, object] | None] = {"counters": None, "messages": {"id": 7}}
 
 

@@ -1,4 +1,4 @@
-"""What the measured programs send each other, and how much memory they take."""
+"""The messages between the measured programs, and the programs' memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass
 class Order:
-    """What is asked."""
+    """The question."""
 
     article: str
     count: int
@@ -17,7 +17,7 @@ class Order:
 
 @dataclass
 class Receipt:
-    """What is answered."""
+    """The answer."""
 
     number: int
     total: float

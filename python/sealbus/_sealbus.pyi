@@ -40,10 +40,10 @@ class AID:
         """The globally unique name, such as ``seller-1@factory``."""
     @property
     def local_name(self) -> str:
-        """What stands before the last ``@``."""
+        """The part before the last ``@``."""
     @property
     def platform(self) -> str | None:
-        """The home platform, which stands after the last ``@``."""
+        """The home platform: the part after the last ``@``."""
     @property
     def addresses(self) -> tuple[str, ...]:
         """Transport addresses, the preferred one first."""
@@ -103,19 +103,19 @@ class AclMessage:
         :mod:`sealbus.body`."""
     @property
     def performative(self) -> Performative | str:
-        """What the message does; a plain ``str`` for an act that is not FIPA's."""
+        """The act of the message; a plain ``str`` for an act that is not FIPA's."""
     @property
     def sender(self) -> AID | None:
-        """Who sends it; the bus fills it in."""
+        """The sender; the bus fills it in."""
     @property
     def receivers(self) -> tuple[AID, ...]:
-        """Who is meant to receive it."""
+        """The intended receivers."""
     @property
     def reply_to(self) -> tuple[AID, ...]:
-        """Where answers go instead of to the sender."""
+        """The agents that answers go to instead of the sender."""
     @property
     def content(self) -> str | bytes | None:
-        """What is said, as its sender gave it: text or bytes."""
+        """The content as its sender gave it: text or bytes."""
     @property
     def content_text(self) -> str | None:
         """The content if it is text."""
@@ -130,7 +130,7 @@ class AclMessage:
         """The encoding of the content."""
     @property
     def ontology(self) -> Value | None:
-        """What the symbols in the content mean."""
+        """The ontology, which gives the symbols in the content their meaning."""
     @property
     def protocol(self) -> str | None:
         """The interaction protocol, such as ``fipa-contract-net``."""
@@ -209,7 +209,7 @@ class Message(AclMessage, Generic[BodyT_co]):
         """Which receiver did not get a message of this agent, and why, if that is what the platform says here."""
 
 class ChannelEvent(Message[BodyT_co]):
-    """What came on a channel: a :class:`Message` to read, and what the channel says of it.
+    """An event from a channel: a :class:`Message` to read, with the channel's own details.
 
     ``ChannelEvent[Reading]`` is one whose :attr:`body` is a ``Reading``.
     """
@@ -231,7 +231,7 @@ class ChannelEvent(Message[BodyT_co]):
         """The QoS it was published with."""
     @property
     def properties(self) -> dict[str, Value]:
-        """What it was published with, by the names that filters use: the user-defined parameters without their ``X-``."""
+        """The properties it was published with, by the names that filters use: the user-defined parameters without ``X-``."""
     @property
     def log(self) -> str | None:
         """The node from whose log it was read, if it was. With the node and the channel, ``number`` is its own for ever."""
@@ -246,9 +246,9 @@ class ChannelEvent(Message[BodyT_co]):
         """Says that this question will not be answered here, so that nobody waits for it."""
 
 class Filter:
-    """A condition on a message: what it takes, in which conversation, from whom.
+    """A condition on a message: its performative, its conversation, its sender.
 
-    Filters are joined with ``&``, ``|`` and ``~``. What a filter does not take stays in the mailbox, in its order.
+    Filters are joined with ``&``, ``|`` and ``~``. Other messages stay in the mailbox, in their order.
 
     >>> offers = Filter("propose", conversation_id="sale-7") | Filter("refuse")
     """
@@ -306,7 +306,7 @@ class ServiceDescription:
         """Content languages of the service."""
     @property
     def ownership(self) -> str | None:
-        """Who owns the service."""
+        """The owner of the service."""
     @property
     def properties(self) -> dict[str, str | int | float | bytes | None]:
         """Whatever else tells services of one type apart."""
@@ -330,7 +330,7 @@ class DfAgentDescription:
         """The agent; every entry has one."""
     @property
     def services(self) -> tuple[ServiceDescription, ...]:
-        """What it offers."""
+        """The services that the agent offers."""
     @property
     def protocols(self) -> tuple[str, ...]:
         """Interaction protocols it follows."""
@@ -360,7 +360,7 @@ class AmsAgentDescription:
         """The agent; every entry has one."""
     @property
     def ownership(self) -> str | None:
-        """Who owns the agent."""
+        """The owner of the agent."""
     @property
     def state(self) -> str | None:
         """Where it is in its life: ``initiated``, ``active``, ``suspended``, ``waiting`` or ``transit``."""
@@ -379,7 +379,7 @@ class Pump:
     def cancel(self, call: int) -> None: ...
 
 class Driver:
-    """What a loop's selector waits in."""
+    """The native half of a loop's selector: the selector waits in it."""
 
     def __new__(cls, epoll: int) -> Self: ...
     def attach(self, pump: Pump) -> None: ...

@@ -71,7 +71,7 @@ class ExplainedPiece:
     depth: int
     """How deep it is nested."""
     meaning: str
-    """What it is, and its value."""
+    """The meaning of these bytes, and their value."""
     reference: str
     """Which standard says so, and the name of the rule in it."""
 
@@ -83,7 +83,7 @@ class Explanation:
     encoding: str
     """The encoding, by FIPA's name."""
     pieces: list[ExplainedPiece]
-    """What each run of bytes is, in their order; white space of text encodings is left out."""
+    """The meaning of each run of bytes, in order, without the white space of text encodings."""
     error: DecodeError | None
     """Why it stops before the end, if it does."""
     text: str = field(repr=False)
@@ -96,7 +96,7 @@ class Explanation:
 def explain(data: bytes | bytearray, representation: str | None = None) -> Explanation:
     """Takes a message apart, byte by byte, with the rule of the standard for each.
 
-    What cannot be read is explained up to there. Without a representation it is known by how the bytes begin.
+    A message with an error is explained up to the error. Without a representation, the first bytes tell the encoding.
     """
     encoding, pieces, error, text = _sealbus.explain(bytes(data), representation)
     return Explanation(encoding, [ExplainedPiece(*piece) for piece in pieces], error, text)
@@ -111,7 +111,7 @@ class Finding:
     field: str
     """The parameter, such as ``receiver[0].name``."""
     message: str
-    """What about it, and what to do."""
+    """The problem with the field, and what to do."""
     reference: str
     """Which standard says so."""
 

@@ -113,8 +113,7 @@ class Agent(Initiates):
     (``class Seller(Agent, supervise="end")``) or of a handler, says what an exception leads to besides: nothing
     (``"ignore"``, the default); the agent begins anew: what runs beside its hooks is cancelled, and ``teardown`` and
     ``setup`` are called (``"restart"``; an agent that restarts more than five times in a minute ends); or it ends
-    (``"end"``). What
-    ``setup``, ``restore`` and ``teardown`` raise ends the agent, and no other.
+    (``"end"``). An exception in ``setup``, ``restore`` or ``teardown`` ends this agent and no other.
 
     Messages are taken out of the mailbox for hooks only if the class has handlers or its own ``on_message``;
     otherwise they wait for :meth:`receive`.
@@ -151,7 +150,7 @@ class Agent(Initiates):
         """Called once, when the agent has its certificate and can send and receive.
 
         It may take as long as it likes: an agent that only acts, and never waits to be asked, does all its work here
-        and ends with :meth:`stop`. What arrives meanwhile waits in the mailbox, in order.
+        and ends with :meth:`stop`. Messages that arrive meanwhile wait in the mailbox, in order.
         """
 
     async def on_message(self, message: Message) -> None:
@@ -342,7 +341,7 @@ class Agent(Initiates):
         return Answer(self._living, to, body, stream, tool, timeout, window)
 
     def tools(self) -> list[ServiceDescription]:
-        """What the agent's methods marked :func:`~sealbus.tool` offer, for ``df.register(*self.tools())``."""
+        """The services of the agent's methods marked :func:`~sealbus.tool`, for ``df.register(*self.tools())``."""
         return [each.service for each in self._tools]
 
     # ----- channels
@@ -356,10 +355,10 @@ class Agent(Initiates):
         `qos` lists what is wanted differently from the default, which is once, in order, and not kept:
         ``best-effort``, ``at-least-once`` or ``exactly-once``; ``ordered`` or ``unordered``; ``transient``,
         ``persistent`` or ``persistent=7d``; ``priority=0`` to ``9``; ``valid-from=`` and ``expiry=``, a length of time
-        or a FIPA date-time; ``level=``; ``ack=none``, ``process``, ``agent`` or ``disk``. What the platform cannot give
-        raises :class:`~sealbus.ChannelError`, by name.
+        or a FIPA date-time; ``level=``; ``ack=none``, ``process``, ``agent`` or ``disk``. A demand that the
+        platform cannot meet raises :class:`~sealbus.ChannelError`, which names the demand.
 
-        What is persistent is on a disk of the platform before anybody gets it. `retention` says how much of it is kept,
+        A persistent event is on a disk of the platform before anybody gets it. `retention` says how much is kept,
         on a platform inside the program; elsewhere the manifest says it.
         """
         channel = self._living.channels.open(address, qos)
@@ -443,8 +442,8 @@ class Agent(Initiates):
     def create_task(
         self, work: Coroutine[Any, Any, _T], *, supervise: Supervise = "end"
     ) -> asyncio.Task[_T]:
-        """Lets `work` run beside the hooks until it ends or the agent leaves. What it raises ends the agent, unless
-        `supervise` says otherwise."""
+        """Lets `work` run beside the hooks until it ends or the agent leaves. An exception in it ends the agent,
+        unless `supervise` says otherwise."""
         check(supervise)
         return self._living.tasks.create(work, supervise)
 

@@ -41,7 +41,7 @@ Step: TypeAlias = Callable[[], Awaitable[Any]]
 """Something to do: a method of an agent, or what :func:`sequence` and :func:`parallel` make of several."""
 
 State: TypeAlias = "Callable[[], Coroutine[Any, Any, State]] | None"
-"""What a state of a state machine returns: the next state, or None."""
+"""The value that a state of a state machine returns: the next state, or None."""
 
 LONGEST_SLEEP = 3600.0
 """Seconds after which a behaviour that waits for a time of day looks at the clock again, which may have been set."""

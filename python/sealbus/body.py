@@ -12,8 +12,8 @@ predicate of an :class:`~sealbus.ontology.Ontology`
 :class:`str`                                   none: the content as it is
 =============================================  ============================  ====================
 
-The language is set when a body is written and checked when it is read; a message without a language is believed. What
-does not fit raises :class:`~sealbus.BodyError` with the place::
+The language is set when a body is written and checked when it is read; a message without a language is
+taken to be in the expected one. A body of another shape raises :class:`~sealbus.BodyError` with the place::
 
     @dataclass
     class Task:
@@ -239,7 +239,7 @@ def _element_reader(kind: Any) -> Callable[[AclMessage], Any]:
     read_term = term_reader(kind, element.ontology)
 
     def read(message: AclMessage) -> Any:
-        # What follows, such as the reason in a refusal, is not read.
+        # Expressions after the first, such as the reason in a refusal, are not read.
         first = _read_sl(message).expressions[0]
         _check_ontology(message, element.ontology.name)
         if element.kind == "action":

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "ChannelSubscription", "LastEvents", "LogPlace", "Reach", "Replies", "Retention", "on_event", "on_question"]
 
 FlowPolicy = Literal["push-back", "drop-oldest", "drop-newest", "disconnect"]
-"""What happens when events come faster than a subscription takes them."""
+"""The policy when events come faster than a subscription takes them."""
 
 Keep = Literal["all", "latest"]
 """Which of the events that wait are kept for a subscription: all that have room, or the latest one alone."""
@@ -47,7 +47,7 @@ class LogPlace(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What became of an event."""
+    """How far an event came."""
 
     here: int
     """Subscriptions of this program that it was sent to."""
@@ -81,7 +81,7 @@ class Retention:
 
 
 class Counters(NamedTuple):
-    """What happened to a subscription so far."""
+    """The counters of a subscription since it began."""
 
     taken: int
     """Events put into its queue."""
@@ -95,7 +95,8 @@ class Counters(NamedTuple):
     """How often a publisher had to wait."""
     filter_errors: int
     """Events and questions that did not come because the filter could not be evaluated for them, such as one of
-    ``properties.price`` for an event without a price. Who publishes in another process says so within a second."""
+    ``properties.price`` for an event without a price. Publishers in other
+    processes report theirs within a second."""
     missed: int
     """Events that passed the subscription by: while its process was silent for more than half a minute, or after it had pushed
     back for as long without taking anything."""
@@ -109,7 +110,7 @@ class DamagedLog(NamedTuple):
     """The node that keeps it."""
     channel: str
     damage: str
-    """What is damaged, where, and what to do."""
+    """The damage, its place, and what to do."""
 
 
 def on_event(
@@ -201,7 +202,7 @@ class Channel:
 
     @property
     def qos(self) -> str:
-        """What holds for messages that do not say otherwise, such as ``exactly-once,priority=7``."""
+        """The QoS of messages that ask for no other, such as ``exactly-once,priority=7``."""
         return self._handle.qos
 
     @property
@@ -228,7 +229,7 @@ class Channel:
         from its channel, such as ``expiry=5s,ack=agent``.
 
         Waits while a subscription that pushes back has no room, and for the acknowledgement that the QoS asks for.
-        What goes wrong later comes as a ``failure`` message, unless the QoS is ``best-effort``.
+        A later problem comes as a ``failure`` message, unless the QoS is ``best-effort``.
         """
         sent = _message(message, properties)
         life = self._life
@@ -402,7 +403,7 @@ class Replies:
 
 
 class ChannelSubscription:
-    """What an agent gets from channels: an asynchronous iterator over events.
+    """A subscription of an agent to channels: an asynchronous iterator over events.
 
     It ends with :meth:`cancel`, at the end of ``async with``, and when the agent leaves or moves.
     """
@@ -464,7 +465,7 @@ class ChannelSubscription:
 
     @property
     def counters(self) -> Counters | None:
-        """What happened so far; None once it is cancelled."""
+        """The counters so far; None once it is cancelled."""
         counters = self._handle.counters()
         return None if counters is None else Counters(*counters)
 

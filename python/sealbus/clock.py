@@ -20,7 +20,7 @@ class Timer(Protocol):
 
 
 class Clock:
-    """What agents know of the time: their time-outs, behaviours and expiries all go by the clock of their platform.
+    """The agents' time: their time-outs, behaviours and expiries all go by the clock of their platform.
 
     A clock derived from this one says what time it is and makes calls later; the rest follows. ``Platform(clock=…)`` takes
     it, so that a test can let a day pass in no time.

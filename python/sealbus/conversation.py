@@ -1,8 +1,8 @@
 """Conversations: each follows an interaction protocol, owns its messages, and keeps its deadlines.
 
 The rules of the protocols are those of the native half (:class:`sealbus._sealbus.Initiator` and
-:class:`~sealbus._sealbus.Participant`). What is here connects them with an agent: it sends what they say, gives them what
-arrives, and lets time pass.
+:class:`~sealbus._sealbus.Participant`). This module connects them with an agent: it sends their messages, gives
+them those that arrive, and lets time pass.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def draft(act: Performative, body: object = None) -> AclMessage:
 
 
 def value_of(found: _T | Exception) -> _T:
-    """What was found, or the exception raised."""
+    """Returns the value found, or raises the exception found."""
     if isinstance(found, Exception):
         raise found
     return found
 
 
 class Conversation:
-    """What initiators and participants have in common."""
+    """The common part of initiators and participants."""
 
     def __init__(self, life: Life) -> None:
         self._life = life
@@ -69,7 +69,7 @@ class Conversation:
         self.refused_messages = 0
         """Messages that came in the conversation and that its protocol does not allow, such as late ones."""
         self.late: Callable[[Message], Coroutine[Any, Any, None]] | None = None
-        """What gets the messages that come after the conversation with their sender has ended. Without it they are counted and
+        """Called with messages that come after the conversation with their sender has ended. Without it they are counted and
         dropped."""
 
     # ----- the machine
@@ -118,12 +118,13 @@ class Conversation:
                 else:
                     self._lost(lost[0])
         except SealbusError as problem:
-            # The agent has left. What waits learns it.
+            # The agent has left. Tasks that wait for the conversation learn it.
             log.debug("%s: a conversation ends: %s", self._life.name, problem)
         self._note_change()
 
     def _judge(self, received: str | _sealbus.Refused, message: Message) -> str | None:
-        """What a message means to the protocol; None if it does not allow it. It is answered then, if the standard says so."""
+        """The meaning of a message in the protocol; None if the protocol does not allow it. Then it is answered, if the
+        standard says so."""
         if isinstance(received, str):
             return received
         self.refused_messages += 1
@@ -472,7 +473,7 @@ class ParticipantConversation(Conversation):
         return found
 
     async def next(self, timeout: float) -> Message | None:
-        """What the initiator says next; None when the conversation has ended, such as after so many seconds of silence."""
+        """The initiator's next message; None when the conversation has ended, such as after so many seconds of silence."""
 
         def look() -> tuple[Message | None] | None:
             if self._waiting:

@@ -22,7 +22,7 @@ def in_json(value: Any) -> str:
 
 @dataclass
 class Sent:
-    """What a sender did."""
+    """The numbers of a sender."""
 
     sent: int = 0
     began: int = 0
@@ -55,7 +55,7 @@ class Sender(Agent):
 
 @dataclass
 class Received:
-    """What a receiver got in one conversation."""
+    """The numbers of a receiver in one conversation."""
 
     received: int = 0
     disordered: int = 0

@@ -62,7 +62,7 @@ class BodyError(ContentError):
     place: str
     """Where the mistake is, such as ``$.bids[2].cost``; ``$`` is the whole body."""
     problem: str
-    """What is wrong there, such as ``expected float, got str``."""
+    """The mistake, such as ``expected float, got str``."""
 
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(place, problem)
@@ -77,7 +77,7 @@ class BodyError(ContentError):
 
 
 class NegativeAnswer(SealbusError):
-    """What a handler raises to say no: the one who asked gets this answer, and the agent goes on."""
+    """A handler raises one of these to say no: the initiator gets this answer, and the agent goes on."""
 
     performative: ClassVar[Performative]
     """The performative of the answer."""
@@ -132,7 +132,7 @@ class AgentError(SealbusError):
 
 
 class AgentFailed(AgentError):
-    """What a hook raised has ended its agent; it is the ``__cause__``."""
+    """An exception in a hook has ended its agent; it is the ``__cause__``."""
 
 
 class AgentStopped(AgentError):
@@ -176,7 +176,7 @@ class ConversationError(AgentError):
     outcome: str
     """How it ended, such as ``refused``, ``failed``, ``not-understood`` or ``undeliverable``."""
     message: AclMessage | None
-    """What the other side said, if it said something."""
+    """The other side's message, if there was one."""
 
     def __init__(self, agent: str, cause: str, outcome: str, message: AclMessage | None = None) -> None:
         super().__init__(agent, cause)

@@ -109,7 +109,7 @@ class Handlers:
     # ----- messages
 
     def awaited(self) -> list[Filter]:
-        """What handlers take out of the mailbox by themselves."""
+        """The filters by which handlers take messages out of the mailbox themselves."""
         return [taker.takes for taker in self._takers]
 
     def open(self) -> None:
@@ -231,7 +231,7 @@ class Handlers:
         method: Callable[[Message], Awaitable[None]] = getattr(self._life.agent, handler.attribute)
         opens: Callable[[Message], Callable[[Message], Awaitable[None]]] | None = getattr(method, "open", None)
         if opens is not None:
-            # What follows the message is the conversation's from now on.
+            # Messages after this one belong to the conversation from now on.
             method = opens(message)
         task = self._life.loop.create_task(self._call(handler, message, method))
         handler.running.add(task)

@@ -144,7 +144,7 @@ class Stream(Block, Generic[_B]):
         return self._end() if self._opened.has_ended else None
 
     def _end(self) -> Exception:
-        """What the loop ends with."""
+        """The exception that ends the loop."""
         return StopAsyncIteration()
 
 
@@ -178,7 +178,8 @@ class Subscribed(Stream[_B]):
         return await self._following()
 
     async def cancel(self, *, timeout: float = 5.0) -> None:
-        """Ends the subscription, and waits until the others have confirmed it. What comes before that can still be read."""
+        """Ends the subscription, and waits until the others have confirmed it. Messages from before that
+        can still be read."""
         await self._say(Performative.CANCEL, timeout=timeout)
         await self._until(lambda: self._opened.has_ended or None)
 
@@ -223,7 +224,7 @@ class Answers(Stream[_B]):
 
 
 class Initiates:
-    """What an agent begins with others: the methods of :class:`sealbus.Agent` for the interaction protocols of FIPA.
+    """The initiator's half of FIPA's interaction protocols: methods of :class:`sealbus.Agent`.
 
     `to` names the agents: one, several, or, by a :class:`~sealbus.ServiceDescription`, all that the DF knows. `body` is the
     content (:mod:`sealbus.body`), or an :class:`~sealbus.AclMessage` that has it. With `reply` the answers' bodies are of this
@@ -252,8 +253,8 @@ class Initiates:
                 best = min(auction.proposals, key=lambda proposal: proposal.body.cost)
                 done = await best.accept(timeout=60)
 
-        Who gave no proposal is in ``refused``, ``failed``, ``silent`` and ``undelivered``. Leaving the block rejects the
-        proposals that were not accepted.
+        The agents without a proposal are in ``refused``, ``failed``, ``silent`` and ``undelivered``. Leaving the block
+        rejects the proposals that were not accepted.
         """
         return ContractNet(self._living, call, to, reply, timeout)
 

@@ -38,7 +38,7 @@ TURN = 256
 
 
 class Life:
-    """What the package knows of an agent that is on a platform."""
+    """The package's side of an agent that is on a platform."""
 
     def __init__(self, agent: Agent, handle: AgentHandle, platform: Platform) -> None:
         self.agent = agent
@@ -49,11 +49,11 @@ class Life:
         self.df = Df(self)
         self.ams = Ams(self)
         self.turn = TURN
-        """What is left of this agent's turn."""
+        """Messages left of this agent's turn."""
         self.moving: asyncio.Future[None] | None = None
         """While the agent's state is handed over: done when it is known where the agent goes on."""
         self.failure: AgentFailed | None = None
-        """What ended the agent, unless it left by its own or the platform's wish."""
+        """The exception that ended the agent, unless it left by its own or the platform's wish."""
         self.loop = platform.loop
         self.clock = platform.clock
         self.pump = platform.pump
@@ -334,7 +334,7 @@ class Life:
             self.moving.set_result(None)
             self.moving = None
         if not self._moved:
-            # What came meanwhile.
+            # Messages and news from meanwhile.
             self._open()
             self._news()
             self.mailbox.wake()

@@ -61,7 +61,7 @@ class Selector(selectors.BaseSelector):
         return self._descriptors.modify(fileobj, events, data)
 
     def get_map(self) -> Mapping[FileDescriptorLike, SelectorKey]:
-        """What is watched."""
+        """The descriptors that are watched."""
         return self._descriptors.get_map()
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:

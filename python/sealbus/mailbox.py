@@ -50,7 +50,7 @@ class _Waiter:
 
 
 class Mailbox:
-    """What an agent receives, and who of its hooks and tasks gets it."""
+    """The messages that an agent receives, and the hooks and tasks that get them."""
 
     def __init__(self, life: Life) -> None:
         self._life = life

@@ -1,4 +1,4 @@
-"""What decorators note on an agent's methods."""
+"""Marks that decorators leave on an agent's methods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MARKS = "__sealbus_marks__"
 """The attribute that holds a method's marks."""
 
 Supervise = Literal["ignore", "restart", "end"]
-"""What an exception in a method of an agent leads to, besides the answer and the log: nothing (``ignore``), the agent begins
+"""The effect of an exception in a method of an agent, besides the answer and the log: nothing (``ignore``), the agent begins
 anew with ``teardown`` and ``setup`` (``restart``), or it ends (``end``)."""
 
 
@@ -32,7 +32,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Mark:
-    """What calls a method of an agent, and how."""
+    """The occasion on which a method of an agent is called, and how it is called."""
 
     takes: Filter | Listening | Schedule
     concurrency: int = 1

@@ -76,7 +76,7 @@ def service_of(tool: types.Tool) -> ServiceDescription:
 
 
 def result_of(result: types.CallToolResult) -> Any:
-    """What a result says: its structure, or else its text."""
+    """The value of a result: its structure, or else its text."""
     texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
     if result.is_error:
         raise Failure("\n".join(texts) or "the tool failed and said nothing")

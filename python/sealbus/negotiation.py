@@ -21,7 +21,7 @@ _B = TypeVar("_B")
 
 
 class Proposal(Generic[_B]):
-    """What an agent proposes."""
+    """A proposal of an agent."""
 
     def __init__(self, net: Negotiation[_B], message: Message[_B], agent: AID) -> None:
         self._net = net
@@ -52,7 +52,7 @@ class Proposal(Generic[_B]):
 
 
 class Negotiation(Block, Generic[_B]):
-    """What contract nets and auctions have in common."""
+    """The common part of contract nets and auctions."""
 
     def __init__(
         self, life: Life, act: Performative, body: object, to: Others, reply: Any, timeout: float
@@ -149,7 +149,7 @@ class IteratedContractNet(ContractNet[_B]):
 
 
 class _Auction(Negotiation[_B]):
-    """What both auctions have in common: an announcement, rounds, and the end for all."""
+    """The common part of both auctions: an announcement, rounds, and the end for all."""
 
     def __init__(self, life: Life, body: object, to: Others, reply: Any, timeout: float) -> None:
         super().__init__(life, Performative.INFORM, body, to, reply, timeout)

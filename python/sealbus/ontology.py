@@ -122,7 +122,8 @@ class Ontology:
     The decorators :func:`concept`, :func:`action` and :func:`predicate` make dataclasses of classes, and give them a
     meaning in SL. The symbol is the class's name, or the decorator's `name`; slots stand in the order of the fields, and
     one that is None is left out; ``field(metadata={"name": "unit-price"})`` names a slot. A JADE agent reads it with an
-    ``Ontology`` of the same name and schemas. What it writes is read whether its slots come by name or by position.
+    ``Ontology`` of the same name and schemas. Slots
+    in a JADE agent's answer are read by name or by position.
     """
 
     def __init__(self, name: str) -> None:
@@ -196,7 +197,7 @@ def predicate(ontology: Ontology, *, name: str | None = None) -> Callable[[type[
 
 
 def element_of(cls: Any) -> Element | None:
-    """What a class is in an ontology. Classes derived from it are not, unless they are marked as well."""
+    """The element of an ontology that a class is, or None. Classes derived from it are none, unless they are marked as well."""
     element = vars(cls).get(_ELEMENT) if isinstance(cls, type) else None
     return element if isinstance(element, Element) else None
 

@@ -1,4 +1,4 @@
-"""What a program tells a collector over OTLP: its spans, its metrics and its log. What waits is sent when the program ends.
+"""The spans, metrics and log that a program sends to a collector over OTLP. The rest is sent when the program ends.
 
 Each kind goes out unless the program has a provider of its own for it, or the standard variable (``OTEL_TRACES_EXPORTER``,
 ``OTEL_METRICS_EXPORTER``, ``OTEL_LOGS_EXPORTER``) names another exporter, such as ``none``.

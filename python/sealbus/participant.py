@@ -239,7 +239,7 @@ class Options(TypedDict, total=False):
     timeout: float
     """Seconds that it waits for the initiator's next message, by default 60."""
     supervise: Supervise | None
-    """What an exception leads to, see :class:`~sealbus.Agent`."""
+    """The effect of an exception, see :class:`~sealbus.Agent`."""
 
 
 _Decorator = Callable[[Callable[..., Any]], Participates]

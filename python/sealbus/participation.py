@@ -33,7 +33,7 @@ class Order(Generic[_T]):
     call: Message[Any]
     """The call for proposals."""
     offer: _T
-    """What the agent proposed."""
+    """The agent's proposal."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Participates:
             life.handlers.note_answer(message, Performative.NOT_UNDERSTOOD)
             raise
         except Exception:
-            # It is answered. What is left is the log.
+            # It is answered. Only the log is left.
             talk.decline(Performative.FAILURE, FAILED)
             life.handlers.note_answer(message, Performative.FAILURE)
             raise

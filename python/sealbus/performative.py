@@ -12,7 +12,7 @@ class OwnPerformative(str):
 
 
 class Performative(StrEnum):
-    """What a message does: one of the 22 communicative acts of FIPA00037.
+    """The act of a message: one of the 22 communicative acts of FIPA00037.
 
     A member is also the string that stands in the message, so ``message.performative == "cfp"`` and
     ``message.performative is Performative.CFP`` say the same. A message with a performative of its own, which FIPA
@@ -28,9 +28,9 @@ class Performative(StrEnum):
     CFP = "cfp"
     """Who proposes to do this?"""
     CONFIRM = "confirm"
-    """What you doubted is true."""
+    """It is true; you doubted it."""
     DISCONFIRM = "disconfirm"
-    """What you believed is false."""
+    """It is false; you believed it."""
     FAILURE = "failure"
     """I tried, and it did not work."""
     INFORM = "inform"

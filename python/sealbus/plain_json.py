@@ -17,7 +17,7 @@ __all__ = ["field_name", "fields", "plain"]
 
 
 def plain(value: Any) -> object:
-    """What JSON knows in place of a value, other than a dataclass, that it does not know."""
+    """The JSON value that stands for a value without one of its own, other than a dataclass."""
     match value:
         case enum.Enum():
             return value.value

@@ -123,7 +123,7 @@ class Platform:
             for task in self._lives:
                 task.cancel()
             if self._lives:
-                # What does not let itself be cancelled is left behind.
+                # A task that cannot be cancelled is left behind.
                 await asyncio.wait(self._lives.copy(), timeout=MARGIN)
             await self.pump.call(self._joined.close)
             self.pump.close()

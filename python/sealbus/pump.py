@@ -1,4 +1,4 @@
-"""What connects the native half to one asyncio loop."""
+"""The connection of the native half to one asyncio loop."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class Done(_Node):
 
 @dataclass(frozen=True)
 class Content(_Node):
-    """What a message says: one or more expressions."""
+    """The content of a message: one or more expressions."""
 
     expressions: tuple[Expression, ...]
 

@@ -148,7 +148,7 @@ class VirtualClock(Clock):
                 else:
                     # Something outside the agents, such as the platform's end, takes real time.
                     await asyncio.wait([task], timeout=0.001)
-            # What took real time may still come.
+            # Work that took real time may still come in.
             await asyncio.wait([task], timeout=0.05)
             await self.settle()
             if task.done():
@@ -216,7 +216,7 @@ class Rule:
 
 
 class Faults:
-    """What goes wrong between the agents of a test bed: :attr:`TestBed.faults`."""
+    """The faults between the agents of a test bed: :attr:`TestBed.faults`."""
 
     def __init__(self, clock: VirtualClock, seed: int) -> None:
         self.clock = clock
@@ -381,7 +381,7 @@ class TestBed(Platform):
         super().__init__(name=name, clock=virtual)
         self.seed = seed
         self.faults = Faults(virtual, seed)
-        """What goes wrong."""
+        """The faults between its agents."""
 
     async def open(self) -> Self:
         """Starts the platform."""

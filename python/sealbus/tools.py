@@ -72,7 +72,7 @@ class Progress:
     done: float
     """The part that is done, from 0 to 1."""
     text: str = ""
-    """What it does now, for people."""
+    """The present step, for people."""
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
@@ -101,7 +101,7 @@ class Tool(Participates):
         if takes is None:
             raise TypeError(f"the tool {self.name} needs a parameter with a type, which is what it is asked")
         if isinstance(get_origin(gives), type) and issubclass(get_origin(gives), AsyncIterator):
-            # What it says of its progress is no part of the answer.
+            # Reports of progress are no part of the answer.
             parts = [each for each in _members(get_args(gives)[0]) if each is not Progress]
             return takes, Union[tuple(parts)] if parts else None, True  # noqa: UP007
         return takes, gives, False

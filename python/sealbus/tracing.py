@@ -30,7 +30,7 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 """The variables that name a collector."""
 
 COUNTED = ("messaging.system", "messaging.operation.name", "messaging.client.id")
-"""What metrics tell about a message."""
+"""The attributes of a message that metrics tell."""
 
 LONGEST_STATE = 512
 """A longer ``tracestate`` is left out. W3C wants no more to be passed on."""
@@ -179,7 +179,7 @@ class TracedChannel:
     def try_publish(self, message: AclMessage, qos: str) -> tuple[int, int, tuple[str, int] | None, int] | None:
         traced, span = self._tracing.sending(message, "publish", self._handle.path)
         reach = self._handle.try_publish(traced, qos)
-        # What is not published at once is published once more, with a new span. A span that never ends is never told.
+        # An event that is not published at once is published once more, with a new span. A span that never ends is never told.
         if reach is not None:
             span.end()
         return reach

@@ -1,6 +1,6 @@
 """JSON values of declared types: what a parser gave becomes a dataclass.
 
-A type is looked at once. What stays is a function that checks a value and builds it.
+Each type is looked at once, and becomes a function that checks a value and builds it.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ _DICTIONARIES = (dict, Mapping)
 
 
 def _shape(kind: Any) -> Literal["object", "list", "other"]:
-    """What a value of this type is in JSON."""
+    """The kind of JSON value for this type."""
     container = get_origin(kind) or kind
     if container in _LISTS:
         return "list"

@@ -27,7 +27,7 @@ STATE = TaskState.Name
 
 
 async def heard(client: Client, request: SendMessageRequest) -> list[tuple[str, Any]]:
-    """What comes back for a message: each event's kind and content."""
+    """The answer to a message: each event's kind and content."""
     events = []
     async for event in client.send_message(request):
         kind = event.WhichOneof("payload")

@@ -109,7 +109,7 @@ def test_tasks_of_one_caller_have_an_end(door: Door) -> None:
             status, _, _ = door.send("POST", "/agents/oracle/message:send", {**message(), "configuration": waits}, caller="auditor")
             statuses.append(status)
         assert set(statuses) == {200, 429}
-        # What ended makes room.
+        # Tasks that have ended make room.
         page = json.loads(door.send("GET", "/agents/oracle/tasks?pageSize=100", caller="auditor")[2])
         for task in page["tasks"]:
             door.send("POST", f"/agents/oracle/tasks/{task['id']}:cancel", caller="auditor")

@@ -1,4 +1,4 @@
-"""What docs/a2a.md tells to copy and paste works as it stands."""
+"""The commands and programs in docs/a2a.md work as they stand."""
 
 from harness import ROOT
 from pages import someone

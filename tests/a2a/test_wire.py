@@ -1,4 +1,4 @@
-"""What the bytes say: cards, errors of both bindings, versions, streams with numbers, messages sent twice."""
+"""The bytes on the wire: cards, errors of both bindings, versions, streams with numbers, messages sent twice."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_bodies_that_are_no_requests(door: Door) -> None:
     for body, code in ((b"{", -32700), (b"[]", -32600), (b"{}", -32600), (b'{"jsonrpc":"2.0","id":[],"method":"x"}', -32600)):
         answer = json.loads(door.send("POST", "/agents/echo", body)[2])
         assert answer["error"]["code"] == code and answer["id"] is None
-    # What a web page may send without asking.
+    # A web page may send this type of content without asking.
     plain = door.send("POST", "/agents/echo", message(), Content_Type="text/plain")
     assert json.loads(plain[2])["error"]["code"] in (-32005, -32600)
 

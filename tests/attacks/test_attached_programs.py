@@ -48,7 +48,7 @@ def socket_of_node(factory, pair):
 def test_silent_connections_to_the_nodes_socket_keep_no_newcomer_out(factory, pair, socket_of_node):
     """Even if they are more than the node may have files open."""
     with pair.talking(), crowd(lambda: over_unix(socket_of_node), 2 * FILES):
-        # What the node starts itself comes by that socket.
+        # Processes that the node starts itself come by that socket.
         factory.tell("kill", "late")
         factory.tell("start", "late")
         factory.active("late")

@@ -16,7 +16,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can act as anot
 
 
 def open_to_others(folder: Path) -> list[str]:
-    """What in and under a folder others may read, write or enter."""
+    """The files in and under a folder that others may read, write or enter."""
     found = []
     for path in [folder, *folder.rglob("*")]:
         mode = path.lstat().st_mode

@@ -8,10 +8,10 @@ from harness import Platform, alive, sealbus, wait_for
 
 HOSTILE = Path(__file__).resolve().parent / "programs" / "hostile.py"
 
-#: What the hostile program makes where every program of the machine may.
+#: A file of the hostile program, where every program of the machine may write.
 COMMON = Path("/tmp/sealbus-hostile")
 
-#: For each mode, the attacks that succeed. What is not isolated succeeds with all that need no help of the machine.
+#: For each mode, the attacks that succeed. Without isolation, all attacks succeed that need no help of the machine.
 SUCCEED: dict[str, set[str]] = {
     "none": {
         "read the node's key",

@@ -185,7 +185,7 @@ def test_an_agent_that_registers_as_a_df_is_not_asked(factory, pair, attacker):
     link.message(0, 0, management(attacker.name, "df@factory", entry, reply_with="r1"))
     assert b"done" in answered(link, 1)
     assert json.loads(factory.send("victim", '["search", "false-service"]')) == []
-    # What the DF had written to it would be here before the answer to this.
+    # A message of the DF to the attacker would be here before the answer to this.
     link.message(0, 0, management(attacker.name, "df@factory", SEARCH, reply_with="r2"))
     assert word_of(link.take_message(), "in_reply_to") == "r2"
     pair.talks()

@@ -1,4 +1,4 @@
-"""What watches a platform changes nothing, and is not misled by those it watches."""
+"""Programs that watch a platform change nothing, and the agents that they watch do not mislead them."""
 
 import base64
 import hashlib

@@ -41,7 +41,7 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def pattern(output: str) -> re.Pattern[str]:
-    """What matches the output that a page shows. White space may be of another width, since it aligns columns."""
+    """A pattern of the output that a page shows. White space may be of another width, since it aligns columns."""
     lines = [r"\s+".join(map(re.escape, line.split())) for line in output.strip().splitlines()]
     text = r"\s*\n\s*".join(lines)
     return re.compile(text.replace("…", ".*?"), re.DOTALL)
@@ -83,7 +83,7 @@ class Reader:
         assert pattern(output).search(printed), f"$ {command}\n{printed}\n--- the page shows\n{output}"
 
     def run(self, command: str, expect: int | None) -> str:
-        """What a command prints."""
+        """Runs a command, and returns its output."""
         done = subprocess.run(
             ["bash", "-c", command],
             stdin=subprocess.DEVNULL,
@@ -106,7 +106,7 @@ class Reader:
 
 @contextmanager
 def someone() -> Iterator[Reader]:
-    """A reader in a new folder. What runs there is ended with the block."""
+    """A reader in a new folder. Programs that run there are ended with the block."""
     # The path of a Unix socket has a hundred bytes: pytest's own folders leave too few.
     with tempfile.TemporaryDirectory(prefix="page-") as folder:
         reader = Reader(Path(folder))

@@ -1,4 +1,4 @@
-"""What two shops and the command line do on channels, whatever carries them."""
+"""The work of two shops and the command line on channels, whatever carries them."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_a_killed_listener_holds_nobody_up(platform, tmp_path):
     scene.hears_more("listener")
     scene.hears_more("latecomer")
     before = scene.factory.agents()["latecomer"]["pid"]
-    # What it has not heard is lost with it; its successor begins anew, in a file of its own.
+    # Events that it has not heard are lost with it; its successor begins anew, in a file of its own.
     os.kill(before, signal.SIGSTOP)
     (scene.notes / "latecomer-heard").unlink()
     (scene.notes / "latecomer-subscribed").unlink()

@@ -1,4 +1,4 @@
-"""What docs/channels.md tells to copy and paste works as it stands."""
+"""The commands and programs in docs/channels.md work as they stand."""
 
 import re
 import shlex
@@ -48,7 +48,7 @@ def test_the_programs_say_what_they_should(text, said, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    # Who answers first is not said.
+    # Either agent may answer first.
     assert sorted(done.stdout.splitlines()) == sorted(said), done.stdout + done.stderr
 
 

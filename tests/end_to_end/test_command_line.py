@@ -47,7 +47,7 @@ def test_completion_for_each_shell(shell):
 
 
 def completed(*words, environment=None):
-    """What a shell offers for the last of the words, as the bash script asks for it."""
+    """The completions of the last of the words, as the bash script asks for them."""
     asking = {
         "SEALBUS_COMPLETE": "bash",
         "_CLAP_COMPLETE_INDEX": str(len(words)),

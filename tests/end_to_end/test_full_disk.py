@@ -77,7 +77,7 @@ def test_the_senders_disk_is_full(platform, tmp_path):
     for number in range(3, 6):
         refused = scene.post(number)
         assert "no room on the disk" in refused and "writing goes on once there is room" in refused
-    # What needs no disk goes on: the order came by a message.
+    # Work that needs no disk goes on: the order came by a message.
     scene.make_room("node-1")
     assert [scene.post(number) for number in range(6, 9)] == ["accepted"] * 3
     scene.arrived([0, 1, 2, 6, 7, 8])
@@ -85,7 +85,7 @@ def test_the_senders_disk_is_full(platform, tmp_path):
 
 
 def test_the_receivers_disk_is_full(platform, tmp_path):
-    """What its sender's node has accepted waits there."""
+    """Messages that the sender's node has accepted wait there."""
     scene = Scene(platform, tmp_path)
     assert scene.post(0) == "accepted"
     scene.arrived([0])

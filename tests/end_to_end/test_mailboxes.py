@@ -52,7 +52,7 @@ class Scene:
             return []
 
     def noted(self, agent="sink"):
-        """What an agent was sent persistently: number, whether again, sender, text."""
+        """The persistent messages to an agent: number, whether again, sender, text."""
         parts = [line.split(" ", 4) for line in self.lines(agent)]
         return [(int(number), again, sender, text) for _, number, again, sender, text in parts]
 
@@ -298,7 +298,7 @@ def test_a_full_mailbox_on_another_node_is_an_error_for_the_sender_and_loses_not
 
     answer = wait_for(refused, "both nodes to be full", 300, also=scene.why)
     assert 10 < accepted < 40
-    # What happened, to whom, and what to do.
+    # The error says what happened, to which agent, and what to do.
     assert "the mailbox of sink on node-1 is full" in answer and "send again" in answer, answer
     assert "the mailbox of sink on node-2 is full" in answer, answer
     waiting = scene.waiting()

@@ -142,6 +142,6 @@ def test_work_side_by_side_is_done_before_the_agent_moves(platform):
     assert factory.active("office")["office"]["node"] == goal
     after = report()
     assert (after["working"], after["done"]) == (0, [2, 2.1, 2.2])
-    # What it does by itself goes on where it is.
+    # Its own work goes on where it is.
     assert after["ticks"] > ticks
     wait_for(lambda: report()["ticks"] > after["ticks"], "the clock to tick", also=factory.logs)

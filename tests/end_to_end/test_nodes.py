@@ -28,7 +28,7 @@ def test_a_token_works_once(platform):
     )
     assert second.wait() == 5
     assert "token" in second.output() and "used" in second.output()
-    # What runs goes on.
+    # The node that runs goes on.
     assert first.process.poll() is None
     assert factory.nodes()["node-2"]["state"] == "alive"
 

@@ -1,4 +1,4 @@
-"""What a release is made of: the list of dependencies, the Debian package, the container and its descriptions."""
+"""The parts of a release: the list of dependencies, the Debian package, the container and its descriptions."""
 
 import gzip
 import json

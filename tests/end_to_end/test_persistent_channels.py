@@ -60,7 +60,7 @@ class Scene:
         return [int(line) for line in self.lines("writer-acknowledged")]
 
     def seen(self):
-        """What the reader has noted: number, log, whether again, missed, publisher, text."""
+        """The notes of the reader: number, log, whether again, missed, publisher, text."""
         parts = [line.split(" ", 5) for line in self.lines("reader")]
         return [(int(number), log, again, int(missed), sender, int(text)) for number, log, again, missed, sender, text in parts]
 
@@ -247,7 +247,7 @@ def test_retention_of_the_manifest_is_kept_to_and_a_gap_is_said(platform, tmp_pa
     following, gaps = None, 0
     for number, _, again, missed, _, _ in scene.seen():
         if following is not None and again == "new":
-            # What it had in hand when it was killed may be among the missed.
+            # The event that it had in hand when it was killed may be among the missed.
             assert number <= following + missed, f"a gap is not said\n{scene.why()}"
         following = max(following or 0, number + 1)
         gaps += missed

@@ -85,7 +85,7 @@ def test_a_platform_whose_master_lost_its_disk_goes_on_from_a_backup(platform):
     assert {node["state"] for node in factory.nodes().values()} == {"alive"}
     assert {name: factory.send(name, '["where"]') for name in places} == places
 
-    # What was on its way arrived, and what the restored Master adopted can be written to, and revoked.
+    # Messages on their way arrived. Agents that the restored Master adopted can be written to, and revoked.
     def heard(name):
         return json.loads(factory.send(name, '["heard"]'))
 

@@ -63,7 +63,7 @@ def get(url: str) -> str:
 
 
 def scraped(port: int) -> dict[tuple[str, frozenset], float]:
-    """What a Master or node tells, read by the official parser."""
+    """The metrics of a Master or node, read by the official parser."""
     families = text_string_to_metric_families(get(f"http://127.0.0.1:{port}/metrics"))
     return {(it.name, frozenset(it.labels.items())): it.value for family in families for it in family.samples}
 
@@ -149,12 +149,12 @@ KINDS = {
     "/v1/metrics": (ExportMetricsServiceRequest, "metrics"),
     "/v1/logs": (ExportLogsServiceRequest, "log_records"),
 }
-"""What is sent to a collector, by the path."""
+"""The kinds of requests to a collector, by the path."""
 
 
 @dataclass
 class Got:
-    """What a collector got: (service, span), (service, metric), (service, record)."""
+    """A collector's intake: (service, span), (service, metric), (service, record)."""
 
     port: int
     spans: list = field(default_factory=list)

@@ -142,7 +142,7 @@ def test_logs_of_all_agents_begin_with_their_names(pair):
     told = [json.loads(line) for line in pair.tell("logs", "--grep", "^hello", "--json").stdout.splitlines()]
     assert told == [{"agent": name, "line": f"hello from {name}"} for name in ("ann", "ben")]
     assert b"regex" in pair.tell("logs", "--grep", "(", expect=2).stderr
-    # What is older than the time asked for is left out, as soon as it is.
+    # Lines older than the time asked for are left out, as soon as they are.
     assert "ann is set up" in shown("ann", "--since", "1d")
     assert set(both) <= set(shown("--since", "1d"))
     wait_for(lambda: shown("ann", "ben", "--since", "2s") == [], "what was printed to be older than that")

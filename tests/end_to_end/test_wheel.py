@@ -1,4 +1,4 @@
-"""What `make wheel` and `make reproducible` rest on, without their long builds."""
+"""The parts of `make wheel` and `make reproducible`, without their long builds."""
 
 import os
 import runpy

@@ -26,7 +26,7 @@ def history(file: Path) -> list[Event]:
 
 @dataclass
 class Verdict:
-    """What one sender and one receiver show, for each number that was sent."""
+    """The verdict on one sender and one receiver, for each number that was sent."""
 
     accepted: set[int] = field(default_factory=set)
     heard: set[int] = field(default_factory=set)
@@ -64,7 +64,7 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
     """
     verdict = Verdict()
     begun: set[int] = set()
-    #: What each life that was killed had accepted. The last one may still be told.
+    #: The numbers that each killed life had accepted. The last life may still be told.
     killed: list[set[int]] = []
     last_life = None
     for life in lives(sent):
@@ -82,12 +82,12 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
         verdict.accepted |= accepted
         if last_life is not None:
             killed.append(last_life)
-        # What was under way when the life was saved may be noted after that.
+        # Numbers under way when the life was saved may be noted after that.
         was_moved = any(event[0] == "saved" for event in life[-4:])
         last_life = None if was_moved else accepted
     last: dict[int, int] = {}
     gaps = 0
-    #: What each life of the receiver that was killed may have had in hand.
+    #: The number that each killed life of the receiver may have had in hand.
     in_hand: set[int] = set()
     #: The last number heard before each move of the receiver, and the first one after it.
     moves: list[tuple[int, int]] = []

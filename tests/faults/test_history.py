@@ -53,7 +53,7 @@ def test_events_that_a_move_left_behind_are_excused_if_their_sender_was_killed_s
     # Whoever goes on for long has been told.
     killed = [*accepted(*range(1000)), SECOND, *accepted(*later(0))]
     assert verdict(killed, received, "channel").lost == {2, 3}
-    # What was heard on both sides of a gap without a move is no excuse.
+    # Numbers heard on both sides of a gap are no excuse without a move.
     assert verdict([*sent, SECOND, *accepted(*later(0))], heard(0, 1, 4, 5, *later(0)), "channel").lost == {2, 3}
 
 

@@ -200,7 +200,7 @@ class Walk:
         (self.notes / "talk").unlink()
 
         def silent() -> bool:
-            # What was accepted before may come back after that.
+            # Messages accepted before may come back after that.
             said = [event[0] for event in history(self.notes / "source") if event[0] != "told"]
             return said[-1] == "silent"
 

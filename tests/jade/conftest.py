@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 PEERS = Path(os.environ.get("SEALBUS_PEERS") or CACHE / "sealbus/peers")
 JARS = PEERS / "java/jade"
-# What became of the object request broker in older Java. JADE's IIOP runs on no other.
+# The successor of the object request broker in older Java. JADE's IIOP runs on no other.
 ORB_JARS = PEERS / "java/orb"
 GLASSFISH = [
     "-Dorg.omg.CORBA.ORBClass=com.sun.corba.ee.impl.orb.ORBImpl",

@@ -1,4 +1,4 @@
-"""What docs/jade.md tells to copy and paste works as it stands, but for ports and patience."""
+"""The commands and programs in docs/jade.md work as they stand, but for ports and patience."""
 
 from __future__ import annotations
 
@@ -73,6 +73,6 @@ def test_the_ten_minutes(jade: Callable[..., Jade], program: Callable[..., Progr
     says(asker, "Hello, hello@plat1")
     says(greeter, "hello@plat1 says hello (foreign)")
 
-    # What an agent says outside as it leaves is still carried: it takes its entry out of JADE's DF.
+    # Messages of a leaving agent to the outside are still carried: it takes its entry out of JADE's DF.
     greeter.process.send_signal(signal.SIGINT)
     assert greeter.wait(LIMIT) == 0, greeter.output()

@@ -253,5 +253,5 @@ async def test_jade_and_we_prove_ourselves_to_each_other(
             await visitor.send(AclMessage("inform", partner, str(number)))
         for number in range(100):
             assert (await visitor.receive(timeout=LIMIT)).content_text == str(number)
-    # Who shows no certificate is not let in by JADE either, so that was ours it took.
+    # JADE lets in no client without a certificate either, so it took our certificate.
     curl("--insecure", plat1.address, expect=56)

@@ -55,7 +55,7 @@ async def test_jade_answers_over_iiop(
         ping = AclMessage("request", plat1.aid("partner"), "x" * length)
         pong = await pinger.request(ping, timeout=LIMIT)
         assert (pong.content_text, pong.provenance) == ("x" * length, "foreign")
-        # What JADE says of itself is an address, too.
+        # JADE's own address is there, too.
         assert pong.sender is not None and plat1.address in pong.sender.addresses
         again = await pinger.request(pong.create_reply("request", "again"), timeout=LIMIT)
         assert again.content_text == "again"

@@ -29,7 +29,7 @@ EXPECTED = {
 """The spans, each with the one above it."""
 
 CALLER = SpanContext(7, 8, True, TraceFlags(TraceFlags.SAMPLED), TraceState([("vendor", "1")]))
-"""What the trace began with, elsewhere."""
+"""The first span of the trace, which began elsewhere."""
 
 
 class Shop(Agent):

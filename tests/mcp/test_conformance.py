@@ -1,7 +1,7 @@
 """The official conformance kit of MCP 2026-07-28 against a platform.
 
-Many of its scenarios want a server with tools, prompts and resources of the kit's own names, and are about those. What
-stands here is what every server must do.
+Many of its scenarios want a server with tools, prompts and resources of the kit's own names. The scenarios here hold for
+every server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What docs/mcp.md tells to copy and paste works as it stands."""
+"""The commands and programs in docs/mcp.md work as they stand."""
 
 from harness import ROOT
 from pages import someone

@@ -132,7 +132,7 @@ def test_a_performative_of_ones_own_is_on_purpose() -> None:
         assert not isinstance(message.performative, Performative)
         received = acl.decode(acl.encode(message))
         assert received.performative == own
-        # What was received can be said again, whatever it is.
+        # Any performative that was received can be sent again.
         assert received.create_reply(received.performative).performative == own
         assert received.replace(performative=received.performative) == message
         assert Filter(received.performative).takes(message)

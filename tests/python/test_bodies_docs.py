@@ -1,4 +1,4 @@
-"""What docs/bodies.md shows works as it stands."""
+"""The programs in docs/bodies.md work as they stand."""
 
 from __future__ import annotations
 

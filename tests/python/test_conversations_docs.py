@@ -1,4 +1,4 @@
-"""What docs/conversations.md shows works as it stands."""
+"""The programs in docs/conversations.md work as they stand."""
 
 from __future__ import annotations
 

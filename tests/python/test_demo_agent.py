@@ -39,7 +39,7 @@ async def test_the_demo_agents_do_their_task_and_account_for_it() -> None:
         assert isinstance(received["last"], int)
         assert received["last"] >= sent["began"]
 
-        # What was not sent by the sender is counted all the same, and what is wrong is told apart.
+        # Messages of another sender are counted all the same, and wrong ones are told apart.
         receiver = demo.peer("python-receiver-1")
         for content in ("2000", "1000", "not a time"):
             await demo.send(AclMessage("inform", receiver, content, conversation_id="attack"))

@@ -49,7 +49,7 @@ async def test_a_busy_member_holds_up_no_other(platform: Platform) -> None:
     assert sorted([held.text, *(event.text for event in others)]) == [str(number) for number in range(10)]
     assert not any(event.may_be_again for event in others)
     at_quick.settle()
-    # What the slow one leaves is for the other, and says so.
+    # The other member gets the event that the slow one leaves, and the event says so.
     at_slow.cancel()
     again = await at_quick.next()
     assert (again.text, again.may_be_again) == (held.text, True)

@@ -1,4 +1,4 @@
-"""What handlers raise, how many run at once, and what becomes of them when their agent ends or moves."""
+"""Handlers: their exceptions, how many run at once, and their end when their agent ends or moves."""
 
 import asyncio
 import logging

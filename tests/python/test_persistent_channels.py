@@ -102,7 +102,7 @@ async def test_who_listens_now_gets_kept_events_once(platform: Platform) -> None
         assert reach.kept is not None and reach.kept.number == number + 1
     assert [(await live.next()).text for _ in range(20)] == [str(number) for number in range(20)]
     assert [(await durable.next()).text for _ in range(20)] == [str(number) for number in range(20)]
-    # What is not kept comes to both as it is published.
+    # Events that are not kept come to both as they are published.
     assert (await channel.publish("now", qos="transient,ack=none")).kept is None
     for each in (live, durable):
         event = await each.next()

@@ -638,7 +638,7 @@ async def test_late_answers_go_to_who_wants_them(platform: Platform) -> None:
     # The latest conversations alone are remembered so.
     buyer._living.mailbox._lingering[0].forget()
     await bidders[0].send(AclMessage("inform", buyer.aid, conversation_id=net.id))
-    # What the bidders say to their rejections may come now, too.
+    # The bidders' answers to their rejections may come now, too.
     await settled(lambda: buyer.late_messages >= 1)
     assert len(late) == 2
 

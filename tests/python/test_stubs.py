@@ -12,7 +12,7 @@ from sealbus import _sealbus
 
 STUB = ast.parse((Path(sealbus.__file__).parent / "_sealbus.pyi").read_text())
 
-# What every object has, or what a type checker need not know.
+# Names that every object has, or that a type checker need not know.
 UNTOLD = {"__doc__", "__module__", "__hash__", "__repr__", "__str__", "__reduce__", "__ne__", "__ge__", "__gt__",
           "__le__", "__lt__", "__dict__", "__weakref__", "__class_getitem__"}  # fmt: skip
 

@@ -210,7 +210,7 @@ async def test_an_asker_that_dies_cancels_the_work(platform: Platform, writer: W
     leaver.stop()
     await asyncio.sleep(0)
     await until(lambda: writer.given >= 4)
-    # What it takes no more comes back, or it said so itself.
+    # Messages to an agent that takes no more come back, or the agent said so itself.
     reader = await platform.start(Asker("reader"))
     async with reader.ask("writer", Prompt("a"), stream=Chunk, tool="write") as other:
         assert [chunk.word async for chunk in other] == ["a"]

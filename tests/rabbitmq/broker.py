@@ -74,7 +74,7 @@ class Broker:
         return {queue["name"] for queue in self.ask("queues/factory?columns=name")}
 
     def control(self, *arguments: str) -> str:
-        """What `rabbitmqctl` says."""
+        """The output of `rabbitmqctl`."""
         environment = {
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",

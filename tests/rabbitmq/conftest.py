@@ -24,7 +24,7 @@ REST = f"""
 
 @pytest.fixture(scope="session", autouse=True)
 def programs() -> None:
-    """What the tests cannot do without."""
+    """Checks for the programs that the tests need."""
     if not SEALBUS.exists():
         pytest.exit(f"{SEALBUS} is missing: run `make build`, or set SEALBUS_BINARY", returncode=1)
     if not Path("/usr/lib/rabbitmq/bin/rabbitmq-server").exists() and not shutil.which("rabbitmq-server"):

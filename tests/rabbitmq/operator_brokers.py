@@ -53,10 +53,10 @@ class OperatorBroker:
             "LANG": "C.UTF-8",
             # The cookie lies there.
             "HOME": str(at),
-            # What the written instructions say.
+            # From the written instructions.
             "RABBITMQ_CONFIG_FILE": str(self.config / "rabbitmq.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.config / "enabled_plugins"),
-            # What a broker of its own machine has already: a name, and places to write to.
+            # On a machine of its own, a broker has these already: a name, and places to write to.
             "RABBITMQ_NODENAME": self.node,
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
             "RABBITMQ_MNESIA_BASE": str(at / "data"),
@@ -124,7 +124,7 @@ class OperatorBroker:
         file.chmod(0o400)
 
     def control(self, *arguments: str) -> str:
-        """What `rabbitmqctl` says."""
+        """The output of `rabbitmqctl`."""
         environment = self.environment() | {"RABBITMQ_CTL_ERL_ARGS": PATIENT}
         done = subprocess.run(
             [program("rabbitmqctl"), "--quiet", *arguments],

@@ -103,7 +103,7 @@ def published(
     properties: pika.BasicProperties,
     refused: Callable[[dict[str, Any]], bool],
 ) -> None:
-    """What is published for bob's process is refused there."""
+    """Events for bob's process are refused there."""
 
     def count() -> int:
         return sum(record["count"] for record in platform.refusals() if refused(record))

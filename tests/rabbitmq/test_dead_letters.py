@@ -1,4 +1,4 @@
-"""What is not delivered comes back to its sender and is shown to the operator; an alarm is reported."""
+"""Undelivered messages come back to their senders and are shown to the operator; an alarm is reported."""
 
 from __future__ import annotations
 

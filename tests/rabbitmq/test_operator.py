@@ -66,7 +66,7 @@ def test_a_broker_from_written_files(tmp_path: Path, broker: OperatorBroker) -> 
 
 
 def stay_while_it_is_away(platform: Platform, broker: OperatorBroker) -> None:
-    """What is silent because the broker is away is not dead: the same processes go on where they were."""
+    """Processes that are silent because the broker is away are not dead: they go on where they were."""
 
     def placed() -> dict[str, tuple[int, str]]:
         agents = platform.agents()

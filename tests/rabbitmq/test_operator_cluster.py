@@ -98,7 +98,7 @@ class Cluster:
         wait_for(look, "all copies of all queues", LONG, also=self.platform.logs)
 
     def members(self) -> dict[str, bool]:
-        """Who runs, as `sealbus broker status` shows it."""
+        """The members that run, as `sealbus broker status` shows them."""
         done = self.platform.tell("broker", "status", "--json", expect=None)
         if done.returncode:
             return {}
@@ -168,7 +168,7 @@ class News:
         wait_for(look, f"{number} events to be heard or to come back", LONG, also=self.platform.logs)
 
     def goes_on(self) -> None:
-        """What is published from now on is heard as well, and nothing was lost meanwhile."""
+        """Events from now on are heard as well, and nothing was lost meanwhile."""
         self.reach(len(self.heard()) + 100)
         assert self.lost() == []
 

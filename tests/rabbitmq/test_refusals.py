@@ -1,4 +1,4 @@
-"""What the broker refuses, and what the receiving side refuses, tried with pika.
+"""Refusals by the broker and by the receiving side, tried with pika.
 
 The attacker has an agent's own certificate and key, as a program has that was taken over.
 """

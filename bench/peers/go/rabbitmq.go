@@ -23,7 +23,7 @@ type rabbitSettings struct {
 	Key         string `json:"key"`
 	// With a certificate the broker checks that the sender named in a message is the one who is logged in.
 	User string `json:"user"`
-	// What differs between those who send and those who receive.
+	// Senders and receivers differ in these.
 	Sides map[string]json.RawMessage `json:"sides"`
 }
 

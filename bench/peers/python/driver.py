@@ -45,7 +45,7 @@ class Times:
 
 
 class Tally:
-    """What the receivers of this process have got in a round. Clients may call from their own threads."""
+    """The messages that the receivers of this process have got in a round. Clients may call from their own threads."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -114,10 +114,10 @@ class Peer(Protocol):
         """Makes the agents of one side, and gives those that send."""
 
     def here(self) -> Any:
-        """What the other side needs to know."""
+        """The details that the other side needs."""
 
     async def meet(self, there: Any) -> None:
-        """What the other side says."""
+        """Takes the details of the other side."""
 
     async def leave(self) -> None:
         """The end."""
@@ -242,7 +242,7 @@ async def serve(
 
 async def main(name: str) -> None:
     """Reads the standard input from a thread."""
-    # What libraries print is not an answer.
+    # Lines that libraries print are not answers.
     out, sys.stdout = sys.stdout, sys.stderr
     lines: asyncio.Queue[str | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()

@@ -24,8 +24,8 @@
     spade.run(main())
 
 ``a@localhost`` is the agent ``a`` of the program's platform: the domain of a program's JIDs stands for its platform. The platform
-certifies each agent, so passwords are ignored. What needs an XMPP server or a web server raises :class:`NotOffered`, which says
-what to use.
+certifies each agent, so passwords are ignored. Anything that needs an XMPP server or a web server raises
+:class:`NotOffered`, which says what to use instead.
 """
 
 from __future__ import annotations

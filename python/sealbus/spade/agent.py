@@ -113,7 +113,7 @@ class Agent:
         self._values[name] = value
 
     def get(self, name: str) -> Any:
-        """What was noted under this name, or None."""
+        """The value noted under this name, or None."""
         return self._values.get(name)
 
     # ----- behaviours

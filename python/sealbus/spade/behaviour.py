@@ -48,7 +48,7 @@ class NotValidTransition(Exception):
 
 
 class CyclicBehaviour(ABC):
-    """Runs again and again, until it is killed. What :meth:`run` raises kills it and is its exit code."""
+    """Runs again and again, until it is killed. An exception in :meth:`run` kills it and is its exit code."""
 
     agent: Any = None
     """The agent, of the program's own class with attributes of its own."""
@@ -70,7 +70,7 @@ class CyclicBehaviour(ABC):
 
     @abstractmethod
     async def run(self) -> None:
-        """What it does."""
+        """The work of one run."""
 
     async def on_end(self) -> None:
         """Called after the last run."""
@@ -100,7 +100,7 @@ class CyclicBehaviour(ABC):
         self.agent.set(name, value)
 
     def get(self, name: str) -> Any:
-        """What was noted in the agent under this name, or None."""
+        """The value noted in the agent under this name, or None."""
         return self.agent.get(name)
 
     def kill(self, exit_code: Any = None) -> None:
@@ -119,7 +119,7 @@ class CyclicBehaviour(ABC):
 
     @property
     def exit_code(self) -> Any:
-        """What :meth:`kill` was called with, or the exception that ended it; 0 otherwise."""
+        """The argument of :meth:`kill`, or the exception that ended the behaviour; 0 otherwise."""
         if self._done() or self._is_killed:
             return self._exit_code
         raise BehaviourNotFinishedException(f"{self} has not ended, so it has no exit code")
@@ -177,7 +177,7 @@ class CyclicBehaviour(ABC):
             self.agent._forget(self)
 
     async def _guard(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        """Calls a method. What it raises kills the behaviour."""
+        """Calls a method. An exception in it kills the behaviour."""
         try:
             await work()
         except asyncio.CancelledError:

@@ -180,8 +180,8 @@ def run(
 ) -> None:
     """Runs the main coroutine of a program, then stops its agents.
 
-    What the coroutine raises is raised. Ctrl-C stops the agents, and the program ends. `embedded_xmpp_server` has no effect: the
-    platform is inside the program, or the one that started it.
+    An exception in the coroutine is raised again here. Ctrl-C stops the agents, and the program ends. `embedded_xmpp_server`
+    has no effect: the platform is inside the program, or is the one that started it.
     """
 
     async def main() -> None:

@@ -156,7 +156,7 @@ class FIPAMessageParser:
         self.metadata = message.metadata
 
     def get_performative(self) -> str:
-        """What the message does, or ``unknown``."""
+        """The performative, or ``unknown``."""
         return self.metadata.get("performative", UNKNOWN)
 
     def get_conversation_id(self) -> str:
@@ -176,7 +176,7 @@ class FIPAMessageParser:
         return self.metadata.get("protocol", UNKNOWN)
 
     def get_reply_with(self) -> str:
-        """What an answer repeats, or nothing."""
+        """The word that an answer repeats, or nothing."""
         return self.metadata.get("reply-with", "")
 
     def get_custom_metadata(self, key: str, default: Any = None) -> Any:

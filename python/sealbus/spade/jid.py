@@ -23,17 +23,17 @@ class JID:
 
     @property
     def node(self) -> str:
-        """What stands before the ``@``: the agent's local name."""
+        """The part before the ``@``: the agent's local name."""
         return self._node
 
     @property
     def domain(self) -> str:
-        """What stands after the ``@``: the platform."""
+        """The part after the ``@``: the platform."""
         return self._domain
 
     @property
     def resource(self) -> str:
-        """What stands after the ``/``. Sealbus has no resources, so messages do not carry it."""
+        """The part after the ``/``. Sealbus has no resources, so messages do not carry it."""
         return self._resource
 
     @property

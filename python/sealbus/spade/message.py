@@ -36,7 +36,7 @@ WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
 
 class MessageBase:
-    """What messages and templates share: receiver, sender, body, thread and metadata."""
+    """The common part of messages and templates: receiver, sender, body, thread and metadata."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class MessageBase:
 
     @property
     def body(self) -> str | None:
-        """What is said."""
+        """The text of the message."""
         return self._body
 
     @body.setter

@@ -1,4 +1,4 @@
-"""Who is there: SPADE's presence between agents on Sealbus.
+"""SPADE's presence between agents on Sealbus.
 
 Agents tell each other of subscriptions by messages that the platform keeps for an agent that is not there yet. An agent is
 available as long as the AMS knows it, unless it says something else. Contacts last as long as their agent runs.
@@ -54,7 +54,7 @@ class PresenceNotFound(Exception):
 
 
 class PresenceShow(Enum):
-    """What an available agent does."""
+    """The activity of an available agent."""
 
     EXTENDED_AWAY = "xa"
     AWAY = "away"
@@ -64,7 +64,7 @@ class PresenceShow(Enum):
 
 
 class PresenceType(Enum):
-    """What is said about a presence."""
+    """The kind of a stanza about presence."""
 
     AVAILABLE = "available"
     UNAVAILABLE = "unavailable"
@@ -102,7 +102,7 @@ class PresenceInfo:
 
 @dataclass(frozen=True)
 class Stanza:
-    """What an agent says to another one about presence."""
+    """A message of one agent to another about presence."""
 
     type: PresenceType
     show: PresenceShow = PresenceShow.NONE
@@ -113,7 +113,7 @@ class Stanza:
 
 
 class Presence(dict[str, Any]):
-    """What :attr:`PresenceManager.on_presence_received` is called with: ``from``, ``type``, ``show``, ``status``, ``priority``."""
+    """The argument of :attr:`PresenceManager.on_presence_received`: ``from``, ``type``, ``show``, ``status``, ``priority``."""
 
 
 class Contact:
@@ -166,7 +166,7 @@ class Contact:
 
 
 def _nothing(*_: object) -> None:
-    """What a program does that sets no function of its own."""
+    """Stands for a function that the program has not set."""
 
 
 WITH_TO = {"none": "to", "from": "both"}
@@ -210,11 +210,11 @@ class PresenceManager:
         return self.current_presence is not None and self.current_presence.is_available()
 
     def get_presence(self) -> PresenceInfo | None:
-        """What the agent has said."""
+        """The presence that the agent has announced."""
         return self.current_presence
 
     def get_show(self) -> PresenceShow:
-        """What it does."""
+        """The agent's activity."""
         return self.current_presence.show if self.current_presence else PresenceShow.NONE
 
     def get_status(self) -> str | None:

@@ -1,4 +1,4 @@
-"""What SPADE has and Sealbus does not, and what to use for it."""
+"""The parts of SPADE that Sealbus does not have, and what to use instead."""
 
 from __future__ import annotations
 

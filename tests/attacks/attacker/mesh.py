@@ -150,7 +150,7 @@ class Link:
             self.send(CONTINUE, struct.pack("<I", target) + payload[start : start + PIECE])
 
     def next(self) -> tuple[int, bytes] | None:
-        """The next frame; None when the other side has ended the connection. What keeps a connection alive is answered here."""
+        """The next frame; None when the other side has ended the connection. Frames that keep it alive are answered here."""
         while True:
             if not self.greeted and len(self.inbox) >= len(PREFACE):
                 assert self.inbox.startswith(PREFACE), self.inbox

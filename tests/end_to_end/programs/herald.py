@@ -3,7 +3,8 @@ directed while the platform is dead.
 
 While `NAME-publishes` is there it publishes numbers, one after the other; from when `NAME-listens` is there it
 subscribes and notes what it hears in `NAME-heard`, a line each: who published, and the number. How many were
-accepted is in `NAME-published`, which is written when it stops. What comes back to it is a line in `NAME-lost`.
+accepted is in `NAME-published`, which is written when it stops. Each message that comes back to it is a line
+in `NAME-lost`.
 """
 
 import asyncio

@@ -8,7 +8,7 @@
 ["where"]                           answers its process id
 ==================================  =======================================================
 
-What it is sent persistently it notes in the file of its name in the directory NOTES, a line each: when, the number it was
+It notes each persistent message in the file of its name in the directory NOTES, a line each: when, the number it was
 kept under, whether it may be there again, who sent it, the text. While NOTES holds a file `NAME-down` it does not start.
 """
 

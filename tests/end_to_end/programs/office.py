@@ -5,7 +5,7 @@
 ["report"]       answers what was done, how much is being done, and how often the clock ticked
 ===============  ==============================================================================
 
-What was done, and the ticks, move with it.
+The list of work done and the ticks move with it.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-/* Preloaded, it makes a program's clock wrong by SHIFT seconds. What only measures time goes on as it is. */
+/* Preloaded, it makes a program's clock wrong by SHIFT seconds. Clocks that only measure time go on as they are. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>

@@ -12,7 +12,7 @@
 ["crash"]                    ends the process at once
 ===========================  ==============================================================
 
-What it heard moves with it. While a file named by SLOW exists, it reads nothing.
+The messages that it heard move with it. While a file named by SLOW exists, it reads nothing.
 """
 
 import asyncio

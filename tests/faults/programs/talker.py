@@ -71,7 +71,7 @@ class Talker(Agent):
         await self.setup()
 
     async def live(self) -> None:
-        """What it does besides reading its mail."""
+        """Its work besides reading its mail."""
 
 
 class Hearer(Talker):

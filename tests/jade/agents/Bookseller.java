@@ -6,7 +6,7 @@ import jade.core.behaviours.CyclicBehaviour;
 import jade.lang.acl.ACLMessage;
 
 /**
- * Sells each book for twice its price, and says who owns it then. What is asked by query-if it reads, and writes again
+ * Sells each book for twice its price, and says who owns it then. It reads the content of a query-if, and writes it again
  * as JADE writes it.
  */
 public class Bookseller extends Agent {

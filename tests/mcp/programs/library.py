@@ -40,7 +40,7 @@ def lend(book: str) -> str:
 
 @server.tool()
 def surroundings() -> list[str]:
-    """What the server finds in its environment."""
+    """Lists the variables in the server's environment."""
     return sorted(name for name in os.environ if name.startswith(("SEALBUS_", "COLOUR")))
 
 

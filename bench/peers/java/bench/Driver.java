@@ -108,7 +108,7 @@ public final class Driver implements Peer.Receiver {
         return scenario.getString("kind").equals("stream");
     }
 
-    /** What one sender did. */
+    /** The numbers of one sender. */
     private static final class Played {
         long sent;
         long answered;

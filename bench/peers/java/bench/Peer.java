@@ -11,7 +11,7 @@ public interface Peer {
     /** Makes the agents of one side (role: send, receive, both) and gives those that send. */
     List<Sender> connect(JSONObject order, Receiver receiver) throws Exception;
 
-    /** What the other side needs to know. */
+    /** The details that the other side needs. */
     default Object here() {
         return JSONObject.NULL;
     }

@@ -1,6 +1,6 @@
 package bench;
 
-/** What one receiver has got in a round. */
+/** The messages that one receiver has got in a round. */
 final class Tally {
     long received;
     long duplicated;

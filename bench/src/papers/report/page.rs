@@ -183,7 +183,7 @@ fn draw_costs(page: &mut String, costs: &[Cost]) {
         return;
     }
     page.push_str(
-        "<h2>What security costs Sealbus</h2>\n<p>The most secure level beside none; negative: the secure one was faster. \
+        "<h2>The cost of security to Sealbus</h2>\n<p>The most secure level beside none; negative: the secure one was faster. \
          The systems of Costa et al. lost 51 to 91 % of their throughput.</p>\n<table>\n",
     );
     for Cost { what, share, .. } in costs {
@@ -224,7 +224,7 @@ const FAIRNESS: [&str; 9] = [
     "The content is the same for all, to the byte; nothing is kept on disk. Kafka alone cannot be told so: it writes its log without waiting for the disk.",
     "Every message is numbered and checked. One that is lost, repeated or damaged fails its cell.",
     "Systems take turns, repetition after repetition, so that what disturbs the machine disturbs all. Where a table says so, the same processes play several rounds, and each of them must have all its messages. Where code is compiled while it runs, four rounds go before the one that counts.",
-    "“secure” holds against whatever promises at least encryption. What each row proves stands beside it: Sealbus’s proves the sender of every message, most peers’ rows only the two ends of a connection.",
+    "“secure” holds against whatever promises at least encryption. Each row says what it proves: Sealbus’s proves the sender of every message, most peers’ rows only the two ends of a connection.",
     "Each system is driven by its own makers’ client, in the language beside its name. A client in Python costs more than one in Rust: Sealbus in Rust is held against all, Sealbus in Python against Python only.",
     "Where the machine allows it, its processors are not halted while they wait, for all systems alike: waking a virtual one takes longer than a message.",
     "Rows of different encodings are not held against each other.",
@@ -232,7 +232,7 @@ const FAIRNESS: [&str; 9] = [
 ];
 
 fn draw_fairness(page: &mut String) {
-    page.push_str("<h2>What is equal and what is not</h2>\n<ul>\n");
+    page.push_str("<h2>Equal and unequal conditions</h2>\n<ul>\n");
     for it in FAIRNESS {
         let _ = writeln!(page, "<li>{it}</li>");
     }

@@ -193,7 +193,7 @@ public final class Corba implements Peer {
 
     @Override
     public void leave() {
-        // What was opened last is closed first.
+        // The newest connection is closed first.
         Collections.reverse(farewells);
         farewells.forEach(Runnable::run);
         orb.shutdown(false);

@@ -54,7 +54,7 @@ public final class Kafka implements Peer {
 
     private KafkaProducer<byte[], byte[]> producer(String role) {
         Properties properties = common(role);
-        // What its documentation names for low latency: no lingering, one acknowledgement.
+        // For low latency, as its documentation advises: no lingering, one acknowledgement.
         properties.put("linger.ms", "0");
         properties.put("acks", "1");
         properties.put("enable.idempotence", "false");

@@ -36,7 +36,7 @@ record Binding(byte[] exporter, boolean isClient) {
         }
     }
 
-    /** What proofs on a connection are bound to, after its handshake. */
+    /** The value to which proofs on a connection are bound, after its handshake. */
     static Binding of(SSLSocket tls, boolean isClient) throws IOException {
         try {
             Object exporter = ExtendedSSLSession.class

@@ -22,7 +22,7 @@ final class DenyList {
     private static final HexFormat HEX = HexFormat.of();
 
     /**
-     * What is denied to a serial number or an identity.
+     * The entry of a serial number or an identity.
      *
      * @param before      certificates of an identity that start before this second are denied; not used for serial numbers
      * @param forgetAfter the second after which the list forgets the entry

@@ -69,7 +69,7 @@ record Frame(int kind, int flags, int sequence, byte[] body) {
         return new Frame(kind, flags, header.getInt(), exactly(in, length));
     }
 
-    /** What each side begins with. */
+    /** The first bytes of each side. */
     static byte[] preface() {
         return PREFACE.clone();
     }
@@ -200,7 +200,7 @@ record Frame(int kind, int flags, int sequence, byte[] body) {
         }
     }
 
-    /** What the rest of a goodbye says. */
+    /** The text of a goodbye, from the rest of its frame. */
     static String goodbye(ByteBuffer body) {
         body.get();
         return text(body);

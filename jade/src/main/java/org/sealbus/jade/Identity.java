@@ -8,7 +8,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * What a certificate speaks for: a SPIFFE URI such as {@code spiffe://factory/agent/seller-3}.
+ * The subject of a certificate: a SPIFFE URI such as {@code spiffe://factory/agent/seller-3}.
  *
  * <p>The order is that of the entries of a deny list: agents, nodes, processes, authorities, and then by their parts.
  */

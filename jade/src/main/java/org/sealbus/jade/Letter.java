@@ -8,10 +8,10 @@ package org.sealbus.jade;
  * @param payload  the message in the bit-efficient encoding
  */
 record Letter(String sender, String receiver, byte[] payload) {
-    /** What a message costs of its receiver's credit beside its bytes. */
+    /** The part of its receiver's credit that a message costs beside its bytes. */
     private static final int OVERHEAD = 64;
 
-    /** What a message of so many bytes costs of its receiver's credit. */
+    /** The cost of a message of so many bytes, in its receiver's credit. */
     static long cost(int length) {
         return (long) length + OVERHEAD;
     }

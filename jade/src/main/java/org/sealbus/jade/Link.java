@@ -10,7 +10,7 @@ import javax.net.ssl.SSLSocket;
 /** A connection between two containers that both have shown their certificates. It carries one command at a time. */
 final class Link implements AutoCloseable {
     static final String PROTOCOL = "sealbus-jade/1";
-    /** What the accepting end writes once it has let the other in. */
+    /** The accepting end writes this byte once it has let the other in. */
     private static final byte LET_IN = 1;
     /** The longest command or answer, in bytes. */
     private static final int MAX_FRAME = 64 * 1024 * 1024;

@@ -63,7 +63,7 @@ final class Membership implements AutoCloseable {
     private final Object welcome;
     private volatile Attachment attachment;
     private final Map<String, Held> held = new ConcurrentHashMap<>();
-    /** What the process is called among those that {@link #held} has; no agent has this name. */
+    /** The name of the process itself in {@link #held}; no agent has this name. */
     private static final String PROCESS = "";
     private volatile boolean over;
     /** The secret with which to attach again. Only the worker changes it. */
@@ -72,7 +72,7 @@ final class Membership implements AutoCloseable {
     private Membership(Ticket ticket, Listener listener) throws IOException, GeneralSecurityException {
         this.ticket = ticket;
         this.listener = listener;
-        // What the node says before the container has joined waits.
+        // The node's words wait until the container has joined.
         CountDownLatch joined = new CountDownLatch(1);
         worker.submit(() -> {
             joined.await();
@@ -130,7 +130,7 @@ final class Membership implements AutoCloseable {
         return held.get(PROCESS);
     }
 
-    /** What the node said when the container joined. */
+    /** The node's answer when the container joined. */
     Object welcome() {
         return welcome;
     }

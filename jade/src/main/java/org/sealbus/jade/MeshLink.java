@@ -120,7 +120,7 @@ final class MeshLink {
                 mesh.own.toString(), mesh.address);
     }
 
-    /** What this process says first on a connection that it opens. */
+    /** The first frame of this process on a connection that it opens. */
     Frame.Hello dial() {
         lastNumber++;
         return hello(false, lastNumber);
@@ -380,7 +380,7 @@ final class MeshLink {
         });
     }
 
-    /** Sends no more to the receiver of a route. What it did not get comes back. */
+    /** Sends no more to the receiver of a route. Messages that it did not get come back. */
     void startClosing(Route route) {
         if (route.state == Route.State.OPENING || route.state == Route.State.OPEN) {
             route.state = Route.State.CLOSING;

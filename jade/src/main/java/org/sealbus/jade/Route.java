@@ -56,7 +56,7 @@ final class Route {
         return letter;
     }
 
-    /** Begins to look for the receiver again. What came back goes first. */
+    /** Begins to look for the receiver again. Messages that came back go first. */
     void lookAgain() {
         while (!returned.isEmpty()) {
             Letter letter = returned.pollLast();

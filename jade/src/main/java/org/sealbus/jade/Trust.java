@@ -21,7 +21,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.Collectors;
 
-/** What this container believes: the platform's roots, and the deny lists in force. */
+/** The roots of the platform, and the deny lists in force. */
 final class Trust {
     /** How far the clocks of two machines may be apart, in seconds. */
     private static final long CLOCK_SKEW = 10;

@@ -96,7 +96,7 @@ final class Platform implements AutoCloseable {
         return program;
     }
 
-    /** What a command prints as JSON; what it complains of, if it fails. */
+    /** A command's output as JSON; its complaint, if it fails. */
     String run(String... arguments) {
         List<String> command = new ArrayList<>(List.of(SEALBUS.toString()));
         Collections.addAll(command, arguments);

@@ -19,7 +19,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What comes to a container's port and is no container. After each attack the container still answers. */
+/** Strangers that come to a container's port. After each attack the container still answers. */
 class StrangersTest {
     @TempDir
     static Path folder;
