@@ -1,6 +1,6 @@
-//! The AgentBus beside the mesh that carries it and the sockets below, measured in turns in one run. The tables and the
-//! methods are those of the papers' benchmark. In addition, messages are also sent without a pause here, and the
-//! figures are compared with each other repetition by repetition.
+//! The AgentBus compared with the mesh that carries it and the sockets below, measured in turns in one run. The tables
+//! and the methods are those of the papers' benchmark. In addition, messages are also sent without a pause here, and
+//! the figures are compared with each other repetition by repetition.
 
 mod records;
 mod report;

@@ -1,5 +1,5 @@
-//! Conversations in the SDK: what a protocol object costs beside a bare request, in turns, and ten thousand conversations of
-//! one agent at once. All agents are in one process, where nothing else hides the cost.
+//! Conversations in the SDK: the cost of a protocol object compared with a bare request, in turns, and ten thousand
+//! conversations of one agent at once. All agents are in one process, where nothing else hides the cost.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Agent for Echo {
     }
 }
 
-/// Answers when everybody has asked; the answer is what is resident by then.
+/// Answers when everybody has asked. The answer is the resident memory by then.
 struct Keeper {
     wanted: usize,
     kept: Vec<Message>,

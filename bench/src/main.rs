@@ -1,5 +1,5 @@
-//! Figures of Sealbus beside their floors and beside other systems. The ratios within one run are what matters: all
-//! figures in a table are measured in turns, on one machine, and in one process where possible.
+//! Figures of Sealbus beside their floors and beside other systems. Compare the ratios within one run: all figures in a
+//! table are measured in turns, on one machine, and in one process where possible.
 
 // `count_allocations` is for the program beside this one.
 #[allow(dead_code)]

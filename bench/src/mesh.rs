@@ -1,5 +1,5 @@
-//! The mesh beside raw TCP and raw mutual TLS: round trips and streams between two processes, measured in turns in one
-//! run, and the cost of agents of one process.
+//! The mesh compared with raw TCP and raw mutual TLS: round trips and streams between two processes, measured in turns
+//! in one run, and the cost of agents of one process.
 
 mod agents;
 pub(crate) mod credentials;

@@ -1,4 +1,5 @@
-//! Proofs of authorship: what a message costs its author and its receiver, alone and in batches, beside one signature.
+//! Proofs of authorship: the cost of a message to its author and its receiver, alone and in batches, compared with one
+//! signature.
 
 use std::error::Error;
 use std::hint::black_box;

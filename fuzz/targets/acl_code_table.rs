@@ -1,5 +1,4 @@
-//! Any series of messages, each behind its length in two bytes: what one table writes, the other
-//! reads.
+//! Any series of messages, each behind its length in two bytes: one table reads everything that the other writes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Any bytes as a segment file of a journal: what is whole in it is found, and is found again without what follows.
+//! Any bytes as a segment file of a journal: the whole records in it are found, and are found again without the bytes
+//! behind.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

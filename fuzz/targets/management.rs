@@ -1,4 +1,4 @@
-//! Any content: what AMS and DF take from it they write, read back, and match with itself.
+//! Any content: AMS and DF write each object that they read from it, read it back, and match it with itself.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Any bytes as a file of `sniff --record`: errors, or what was seen, which is written so that it is read again as it was.
+//! Any bytes as a file of `sniff --record`: errors, or incidents, which are written so that they are read again as they
+//! were.
 #![no_main]
 
 use std::path::Path;

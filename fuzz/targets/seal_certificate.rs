@@ -1,4 +1,4 @@
-//! Any bytes, as a certificate and as a chain of them: an error, or what is written back as it was.
+//! Any bytes, as a certificate and as a chain of them: an error, or a value that is written back as the same bytes.
 //! Nothing that did not come from the one trusted root is believed.
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Any text as a signed note, a checkpoint, a key and a witness's request: an error, or what is written and read back as itself.
+//! Any text as a signed note, a checkpoint, a key and a witness's request: an error, or a value that is written and
+//! read back as itself.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

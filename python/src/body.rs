@@ -8,7 +8,7 @@ use sealbus_fipa::{AclMessage, Content};
 
 use crate::write_json::write_json;
 
-/// Makes `body` what the message says.
+/// Makes `body` the content of the message.
 pub(crate) fn put(message: &mut AclMessage, body: &Bound<'_, PyAny>) -> PyResult<()> {
     static IS_JSON: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static WRITE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();

@@ -49,7 +49,7 @@ impl PyOpenRequest {
     fn close(&self) -> PyResult<()> {
         let open = self.0.get()?.lock().take();
         let runtime = runtime::handle();
-        // A task of the runtime sends what has to wait.
+        // A task of the runtime sends the messages that have to wait.
         let _entered = runtime.as_ref().map(|runtime| runtime.enter());
         drop(open);
         Ok(())

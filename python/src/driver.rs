@@ -147,7 +147,7 @@ fn watch(descriptor: i32) -> io::Result<AsyncFd<OwnedFd>> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: it is not -1, and borrowed for no longer than it takes to duplicate it; its owner, the selector that
-    // calls, is alive. Should the number be wrong after all, duplicating it fails or duplicates what it stands for.
+    // calls, is alive. If the number is wrong after all, duplicating it fails or duplicates another file.
     let own = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
     // SAFETY: an `OwnedFd` is the same descriptor, and open, as long as it lives, and nobody can reach it in there.
     Ok(unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?)

@@ -49,7 +49,7 @@ pub(crate) fn unwritable(field: &str, problem: impl ToString) -> PyErr {
     exceptions::EncodeError::new_err((problem.to_string(), field.to_owned()))
 }
 
-/// A message does not say what was declared.
+/// The content of a message differs from the declared type.
 pub(crate) fn body(error: &BodyError) -> PyErr {
     match error {
         BodyError::Misfit { place, problem } => misfit(place, problem),
@@ -58,7 +58,7 @@ pub(crate) fn body(error: &BodyError) -> PyErr {
     }
 }
 
-/// Something at a place in a body is not what was declared.
+/// A value at a place in a body differs from the declared type.
 pub(crate) fn misfit(place: &str, problem: &str) -> PyErr {
     exceptions::BodyError::new_err((place.to_owned(), problem.to_owned()))
 }

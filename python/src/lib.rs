@@ -1,4 +1,4 @@
-//! The native half of the Python package `sealbus`: messages, and the access to the bus.
+//! The native half of the Python package `sealbus`: messages, and access to the bus.
 
 use mimalloc::MiMalloc;
 

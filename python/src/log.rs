@@ -108,7 +108,7 @@ impl Visit for Text {
     }
 }
 
-/// From now on what `filter` lets pass goes to `take_log`. False if this process logs in another way already.
+/// From now on, all events that pass `filter` go to `take_log`. False if this process logs in another way already.
 #[pyfunction]
 pub(crate) fn forward_log(filter: &str) -> PyResult<bool> {
     let filter = EnvFilter::try_new(filter)

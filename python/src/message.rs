@@ -91,7 +91,7 @@ impl PyMessage {
         body::read(slf.as_any(), Some(kind))
     }
 
-    /// Says what `body` is from now on.
+    /// Sets `body` from now on.
     #[pyo3(name = "_declare")]
     fn declare(&self, body: Option<Py<PyAny>>) {
         // The former body may run code when it is dropped, so drop it without the lock.

@@ -210,7 +210,7 @@ impl<'py> Tree<'py> {
     }
 }
 
-/// The deepest nesting of what Python gives.
+/// The deepest nesting of Python's values.
 const DEPTH: usize = 128;
 
 /// Makes a tree of Python's values.

@@ -75,8 +75,8 @@ impl Round {
     }
 }
 
-/// The rounds that count, one after another in the same processes, and the cost of all of them. After a round whose
-/// counts disagree there is no other.
+/// The rounds that count, one after another in the same processes, and the cost of all of them. No round follows a
+/// round whose counts disagree.
 pub(crate) struct Rounds {
     pub(crate) played: Vec<Round>,
     pub(crate) before: Cost,

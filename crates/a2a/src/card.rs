@@ -16,7 +16,7 @@ const TEXT: &str = "text/plain";
 const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 
-/// The media type of what is said in a language.
+/// The media type of content in a language.
 pub(crate) fn media_type(language: Language) -> &'static str {
     match language {
         Language::Text => TEXT,

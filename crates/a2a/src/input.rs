@@ -78,7 +78,7 @@ fn whole_numbers(value: Value) -> Value {
     }
 }
 
-/// The skill that a message means, and what it says to it.
+/// The skill that a message means, and the input for the skill.
 pub(crate) fn choose<'a>(
     agent: &'a Exposed,
     request: &SendMessage,

@@ -1,14 +1,14 @@
 //! Agents of the platform as servers of A2A 1.0, over JSON-RPC and REST.
 //!
 //! Each agent that offers a tool, or a service with the protocol fipa-request, has a card and an address of its own. Each caller
-//! is an agent of the platform (`sealbus_callers`). A task is a conversation: a `request` in the caller's name, whose state
-//! follows what the agent says.
+//! is an agent of the platform (`sealbus_callers`). A task is a conversation: a `request` in the caller's name, whose
+//! state follows the agent's messages.
 //!
 //! | question | place |
 //! |---|---|
 //! | What may a request say? | [`wire`], [`Fault`]: free of I/O |
 //! | Which agents are there, and what do they take? | `catalogue`, `card`, `input`: free of I/O |
-//! | What has become of a task? | `log`: free of I/O; `tasks` holds those of a caller |
+//! | What has become of a task? | `log`: free of I/O; `tasks` holds the tasks of a caller |
 //! | What does an agent say to a task? | `work` |
 //! | How does an operation come in? | `rpc`, `rest`, `http`, `stream` |
 

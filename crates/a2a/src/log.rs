@@ -231,7 +231,7 @@ impl Log {
         }
     }
 
-    /// Says who answered.
+    /// Notes the agent that answered.
     pub(crate) fn tell_about(&mut self, about: Map<String, Value>) {
         self.about = about;
     }

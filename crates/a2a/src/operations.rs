@@ -1,4 +1,4 @@
-//! The operations of A2A (specification, section 3.1), whichever binding they come in.
+//! The operations of A2A (specification, section 3.1), for every binding.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Desk {
             }
             Operation::Subscribe(one) => {
                 let task = self.tasks.get(&self.agent.local, &one.id)?;
-                // One who comes back for the rest gets it, also after the end.
+                // A caller that comes back for the rest gets it, even after the end.
                 if task.state().is_terminal() && self.after.is_none() {
                     let why = "The task has ended: get it instead";
                     return Err(Fault::UnsupportedOperation(why.to_owned()));

@@ -28,12 +28,12 @@ pub(crate) struct Stream {
     task: Arc<Task>,
     first: Box<RawValue>,
     at: u64,
-    /// The task was over at the beginning, and this is the rest for one who was cut off.
+    /// The task was over at the beginning, and this is the rest for a caller that was cut off.
     is_rest: bool,
 }
 
 impl Stream {
-    /// The task as it is, and what becomes of it; for one who has seen a part, all that came after.
+    /// The task as it is, and its later events. A caller that has seen a part gets all later events.
     pub(crate) fn new(task: Arc<Task>, mut view: View, after: Option<u64>) -> Self {
         view.artifacts = after.is_none();
         let (first, at, is_rest) = task.read(|log| {

@@ -31,7 +31,7 @@ pub(crate) struct Task {
     changed: watch::Sender<u64>,
     /// The caller's answers to the agent's questions.
     answers: mpsc::Sender<String>,
-    /// The caller's name for the first message, and what it said.
+    /// The caller's name for the first message, and the hash of the message.
     opened_by: (String, [u8; 32]),
 }
 
@@ -145,7 +145,7 @@ impl Tasks {
 
     /// Changes a task. False if it has ended: nothing becomes of it then.
     fn change(&self, task: &Arc<Task>, change: impl FnOnce(&mut Log) -> bool) -> bool {
-        // One lock at a time for readers; who changes holds both, in this order.
+        // A reader holds one lock at a time. A writer holds both, in this order.
         let mut held = self.held.lock();
         let mut log = task.log.lock();
         let (before, state) = (log.bytes(), log.state());
@@ -208,7 +208,7 @@ impl Tasks {
             }
             is_asked
         });
-        // The work takes what was said before it asks, so there is room.
+        // The work takes earlier messages before it asks, so there is room.
         if is_asked && task.answers.try_send(text).is_ok() {
             return Ok(());
         }

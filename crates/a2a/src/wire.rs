@@ -141,7 +141,7 @@ pub struct Message {
     pub context_id: Option<String>,
     /// The task that goes on.
     pub task_id: Option<String>,
-    /// The one who writes.
+    /// The writer of the message.
     pub role: Role,
     /// The content of the message.
     pub parts: Vec<Part>,
@@ -180,7 +180,7 @@ fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D
 }
 
 impl SendMessage {
-    /// Checks what the types do not.
+    /// Checks everything that the types do not.
     ///
     /// # Errors
     /// [`Fault`].

@@ -22,7 +22,7 @@ const SILENCE: Duration = Duration::from_secs(3_600);
 /// Longest text of a state, in bytes.
 const LONGEST_TEXT: usize = 4_096;
 
-/// A task and what belongs to its work.
+/// A task and the parts of its work.
 pub(crate) struct Work {
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) task: Arc<Task>,
@@ -30,7 +30,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Asks the agent, and follows what it says, until the task ends.
+    /// Asks the agent, and follows its messages until the task ends.
     pub(crate) async fn run(mut self, agent: Arc<Exposed>, skill: Skill, input: Input) {
         let (task, tasks) = (self.task.clone(), self.tasks.clone());
         let work = self.ask(&agent, &skill, input);

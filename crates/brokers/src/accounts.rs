@@ -167,7 +167,7 @@ impl Accounts {
                 Receiver::Agent(agent) => {
                     is_more |= self.close(agent, &queue, &mut emptied).await?
                 }
-                // The directory reports the end of a process to those who wrote to it.
+                // The directory reports the end of a process to the processes that wrote to it.
                 Receiver::Process(_) => self.administration.remove_queue(&queue).await?,
             }
         }

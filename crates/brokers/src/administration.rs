@@ -70,7 +70,7 @@ pub struct WaitingCounts {
     pub dead_letters: u64,
 }
 
-/// The answer to what the Master asked.
+/// The answer to a request of the Master.
 type Asked<'a, T> = BoxFuture<'a, Result<T, BrokerFailure>>;
 
 /// The Master's administration of a broker. Every call may be repeated. A thing that is already there, or already gone,
@@ -103,7 +103,7 @@ pub trait Administration: Send + Sync + 'static {
     /// The number of messages in a queue, including those that a reader holds; `None` if there is no such queue.
     fn depth<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, Option<u64>>;
 
-    /// Removes a queue and what is in it.
+    /// Removes a queue and its messages.
     fn remove_queue<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, ()>;
 
     /// Moves some messages from the queue of an ended agent to the dead letters, and returns their number.

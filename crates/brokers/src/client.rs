@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::envelope::{Delivery, Envelope, Receiver};
 
-/// A broker did not do what it was asked, and why.
+/// The reason why a broker did not carry out a request.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct BrokerFailure(Box<dyn std::error::Error + Send + Sync>);
@@ -61,7 +61,7 @@ pub trait Client: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Box<dyn Receiving>, BrokerFailure>>;
 }
 
-/// The broker's answer to what was published.
+/// The broker's answer to a published message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The broker has it.

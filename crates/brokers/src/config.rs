@@ -62,7 +62,7 @@ pub struct BrokerConfig {
     pub platform: PlatformName,
     /// The brokers of the cluster, as `HOST:PORT`. They are tried in turn, and each agent begins at another one.
     pub addresses: Vec<String>,
-    /// Level, and what belongs to it.
+    /// The level, and the credentials that it needs.
     pub security: BrokerSecurity,
     /// The process. Without it, this bus sends nothing to the buses of other processes, and channels do not leave this
     /// process.

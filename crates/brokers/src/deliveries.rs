@@ -46,7 +46,7 @@ impl<T> Deliveries<T> {
         self.incoming.connected(now);
     }
 
-    /// The connection is gone. The broker repeats what was not acknowledged on it.
+    /// The connection is gone. The broker repeats the deliveries that were not acknowledged on it.
     pub(crate) fn disconnected(&mut self) {
         self.acks = Acks::default();
         self.connection += 1;
@@ -90,7 +90,7 @@ impl<T> Deliveries<T> {
         self.incoming.deadline()
     }
 
-    /// Hands out what has waited too long for an earlier delivery.
+    /// Hands out deliveries that have waited too long for an earlier one.
     pub(crate) fn overdue(&mut self, now: Instant) -> Vec<Delivered<T>> {
         self.incoming.overdue(now)
     }

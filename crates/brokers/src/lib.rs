@@ -1,24 +1,24 @@
 //! Message brokers as the Message Transport Service.
 //!
 //! With a broker, the agents' processes do not talk to each other. Each process talks to the broker. The broker keeps
-//! each accepted message until its receiver has taken it. Above the [`Transport`](sealbus_bus::Transport) trait nothing
-//! differs from the mesh.
+//! each accepted message until its receiver has taken it. Code above the [`Transport`](sealbus_bus::Transport) trait
+//! works as over the mesh.
 //!
-//! This crate delivers once and in order over any broker that implements two contracts:
+//! This crate delivers once and in order over any broker with implementations of two traits:
 //!
 //! - [`Client`] connects agents and processes: it opens a connection that [publishes](Sending) or one that
 //!   [receives](Receiving).
 //! - [`Administration`] is the Master's side: it makes and removes queues and logins, and hands over dead letters.
 //!
-//! Each broker is a module and a cargo feature of its own. A message is accepted once it waits in this process. It is
-//! confirmed once the broker has it. It is published again if a connection breaks before that. The receiver drops
-//! repeated messages, restores the order by the [`OrderStamp`], and acknowledges each message that the agent has taken out
-//! of its mailbox.
+//! Each broker is a module and a cargo feature of its own. A message is accepted once it waits in this process, and
+//! confirmed once it is at the broker. If a connection breaks before the confirmation, this crate publishes the message
+//! again. The receiver drops repeated messages, restores the order by the [`OrderStamp`], and acknowledges each message
+//! that the agent has taken out of its mailbox.
 //!
 //! Each agent has a queue and logs in on connections of its own: one to receive, and one to send from its first message
 //! on. The two are separate because a broker that is short of memory stops reading from connections that publish, and
 //! acknowledgements must still get through. Each process also has a queue and a login, for the frames that channels
-//! need. The broker proves the process, and a signature proves that an agent speaks through it.
+//! need. The broker proves the process, and a signature proves that an agent uses this process.
 
 #![forbid(unsafe_code)]
 

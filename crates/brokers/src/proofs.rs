@@ -12,7 +12,7 @@ use sealbus_bus::LocalAgent;
 use sealbus_seal::binding::{Binding, BindingError, Channel, Role};
 use sealbus_seal::{Fingerprint, Identity, SecurityLevel, Timestamp, Trust, VerifiedIdentity};
 
-/// The version of what is signed.
+/// The version of the signed bytes.
 const VERSION: u16 = 1;
 /// Makes sure that the signed bytes stand for a process on a broker, and for nothing else.
 const CONTEXT: &[u8] = b"sealbus broker process v1\0";
@@ -38,7 +38,7 @@ pub(crate) fn verify(
     Binding::decode(proof)?.verify(&channel(process, level), Role::Client, trust, now)
 }
 
-/// An agent's proof, and who has it.
+/// An agent's proof, and the processes that have it.
 struct Made {
     /// The certificate it was made with.
     leaf: Fingerprint,

@@ -113,7 +113,7 @@ pub(crate) fn publish<L: Sends>(link: &L) {
     }
 }
 
-/// Publishes some of what waits.
+/// Publishes some of the waiting messages.
 fn publish_some<L: Sends>(open: &mut Open, link: &L) {
     for _ in 0..AT_ONCE {
         let publication = link.wire().unconfirmed.lock().publish();

@@ -1,8 +1,8 @@
 //! Messages that one agent or one process has sent and the broker has not confirmed yet. No I/O.
 //!
 //! The first message to a receiver goes alone: the next ones follow when the broker has it. A receiver that has heard
-//! nothing of a sender takes whatever comes first as the beginning, and the broker may refuse one message and take the
-//! next.
+//! nothing of a sender takes the first message that comes as the beginning, and the broker may refuse one message and
+//! take the next.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -351,7 +351,7 @@ impl<T: Clone> Unconfirmed<T> {
         })
     }
 
-    /// The bus has what came back from `receiver`.
+    /// The bus has the messages that came back from `receiver`.
     pub(crate) fn settled(&mut self, receiver: &str) {
         if let Some(line) = self.lines.get_mut(receiver) {
             line.returned = None;

@@ -59,7 +59,7 @@ pub(crate) trait Sends: Send + Sync + 'static {
     /// Tells the bus about undelivered messages.
     fn tell(&self, outcomes: Vec<Outcome<Self::Note>>);
 
-    /// Lets those who wait go on, if there is room.
+    /// Lets waiting writers go on, if there is room.
     fn open_gate(&self);
 }
 

@@ -44,7 +44,7 @@ async fn messages_held_for_a_receiver_outlive_their_sender_and_fail_nobody_elses
     let (from_bob, mut at_bob) = attach(&there, "bob@factory").await;
     let (from_gone, _at_gone) = attach(&here, "gone@factory").await;
     let (from_alice, _at_alice) = attach(&here, "alice@factory").await;
-    // Bob is moving: what is sent to him waits.
+    // Bob is moving: messages to him wait.
     let locate = |location| {
         directory
             .0

@@ -301,7 +301,7 @@ impl Bus {
         &self.inner.refusals
     }
 
-    /// The tap, for those who watch what arrives.
+    /// The tap, for watchers of arriving messages.
     pub fn tap(&self) -> &Arc<Tap> {
         &self.inner.tap
     }
@@ -451,7 +451,7 @@ impl Bus {
         }
     }
 
-    /// Whether agents sign what they send to other processes: the platform's level is `signed` or above.
+    /// Whether agents sign their messages to other processes: the platform's level is `signed` or above.
     pub fn signs(&self) -> bool {
         self.inner.signs.load(Ordering::Relaxed)
     }

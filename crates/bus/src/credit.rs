@@ -1,4 +1,4 @@
-//! The one rule by which a writer's allowance grows again as its reader takes what was written.
+//! The one rule by which a writer's allowance grows again as its reader takes messages.
 
 /// A writer's allowance in all, and the progress of its reader.
 ///

@@ -61,8 +61,8 @@ impl OutgoingFrame<'_> {
 
 /// The way to the bus of another process. Calls do not wait.
 ///
-/// The other process [takes](FrameInlet::take) the accepted frames once and in the order of acceptance, whatever their
-/// writers, or they come back through [`FrameInlet::lost`]. The way has room of its own: an inlet that gives no credit
+/// The other process [takes](FrameInlet::take) the accepted frames of all writers once and in the order of acceptance,
+/// or the frames come back through [`FrameInlet::lost`]. The way has room of its own: an inlet that gives no credit
 /// holds up no agent's messages.
 pub trait ProcessDestination: Send + Sync {
     /// Accepts the frame for delivery in order, or says why not.
@@ -170,8 +170,8 @@ pub trait FrameInlet: Any + Send + Sync {
     /// A process has ended. Nothing sent to it arrives, and it never comes back under this identity.
     fn process_left(&self, process: &Identity);
 
-    /// The platform has given up this process. Nothing more goes out: what other processes have not confirmed is reported
-    /// with this reason.
+    /// The platform has given up this process. Nothing more goes out: frames that other processes have not confirmed
+    /// are reported with this reason.
     fn given_up(&self, _reason: &UndeliverableReason) {}
 
     /// An agent of this process was [detached](crate::Bus::detach).

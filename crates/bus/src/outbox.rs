@@ -348,7 +348,7 @@ impl Outbox {
         }
     }
 
-    /// Checks what a message says of its sender, and how many agents it names.
+    /// Checks the sender that a message claims, and the number of agents that it names.
     #[inline]
     fn check(&self, message: &AclMessage) -> Result<(), SendError> {
         let is_own = |sender: &Aid| *sender.name == **self.agent.name();

@@ -1,4 +1,4 @@
-//! Permissions between agents. One place decides, whatever way a message goes.
+//! Permissions between agents. One place decides for every way that a message can go.
 
 use std::fmt;
 use std::sync::Arc;

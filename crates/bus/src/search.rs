@@ -94,7 +94,7 @@ impl Search {
         }
     }
 
-    /// Looks once, and sends if the receiver was found. `Err` says what was learnt; look again later.
+    /// Looks once, and sends if the receiver was found. `Err` gives the reason to look again later.
     async fn step(&self, bus: &Bus, route: &Arc<Route>) -> Result<(), String> {
         if let State::Held(held) = &*route.state.lock()
             && held.awaiting_return

@@ -12,7 +12,7 @@ use crate::message::ReceivedMessage;
 /// A message that has just arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The message, with what is known of its sender.
+    /// The message, with the known facts about its sender.
     pub message: &'a ReceivedMessage,
     /// The AID name of the agent that gets it.
     pub receiver: &'a str,
@@ -40,7 +40,7 @@ impl Tap {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Lets this watcher see what arrives from now on, in place of the former one.
+    /// Lets this watcher see the messages that arrive from now on, in place of the former one.
     pub fn open(&self, watcher: Arc<dyn Watcher>) {
         *self.watcher.write() = Some(watcher);
         self.is_open.store(true, Ordering::Relaxed);

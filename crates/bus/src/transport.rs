@@ -164,7 +164,7 @@ pub trait Destination: Send + Sync {
     fn recall(&self);
 }
 
-/// A transport cannot do what is asked.
+/// A transport cannot carry out a request.
 #[derive(Clone, Debug, Error)]
 pub enum TransportError {
     /// An agent without certificate at a level that demands one.

@@ -1,4 +1,4 @@
-//! Waiting for the messages of conversations, and what their writers hear.
+//! Waiting for the messages of conversations, and the notices to their writers.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Conversations: each message goes to exactly one queue, in order, whatever is opened, ended and received meanwhile.
+//! Conversations: each message goes to exactly one queue, in order, while others are opened, ended and received.
 
 #![allow(clippy::unwrap_used)]
 

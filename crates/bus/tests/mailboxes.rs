@@ -44,7 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// A mailbox behaves as a plain queue of bounded length does, whatever the steps.
+    /// A mailbox behaves as a plain queue of bounded length does, after any steps.
     #[test]
     fn it_behaves_as_a_bounded_queue(steps in prop::collection::vec(step(), 1..200)) {
         let limits = MailboxLimits { messages: 10, bytes: 1 << 20 };

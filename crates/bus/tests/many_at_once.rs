@@ -1,4 +1,4 @@
-//! Many messages at a time: what [`Outbox::send_many`](sealbus_bus::Outbox::send_many) promises of each.
+//! Many messages at a time: the promises of [`Outbox::send_many`](sealbus_bus::Outbox::send_many) for each.
 
 #![allow(clippy::unwrap_used)]
 

@@ -202,7 +202,7 @@ async fn a_detached_agent_cannot_send() {
     ));
 }
 
-/// An asker reads none of its answers: whoever answers waits for it for a while, and from then on no longer.
+/// An asker reads none of its answers: the answering agent waits for it for a while, and from then on no longer.
 #[tokio::test]
 async fn an_asker_that_reads_no_answers_holds_up_nobody_for_long() {
     let bus = bus();

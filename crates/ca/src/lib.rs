@@ -125,7 +125,7 @@ pub enum CaServiceError {
         /// The fault.
         error: String,
     },
-    /// The files of the issuance log are not what the log was.
+    /// The files of the issuance log differ from the log.
     #[error("the issuance log is damaged: {0}")]
     Log(#[from] LogError),
     /// Leaves are missing from the issuance log.

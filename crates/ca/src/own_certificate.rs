@@ -72,8 +72,8 @@ impl CaService {
         Ending(Outlook::of(not_after, now), not_after)
     }
 
-    /// Signs with a renewed certificate from now on. The deny list is signed anew at once: who hears of it needs the
-    /// authority's certificate to be valid.
+    /// Signs with a renewed certificate from now on. The deny list is signed again at once: a receiver of the list
+    /// needs the authority's certificate to be valid.
     ///
     /// # Errors
     /// If the authority bears another name, or cannot sign.

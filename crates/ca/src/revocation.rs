@@ -212,9 +212,9 @@ impl CaService {
         Ok(())
     }
 
-    /// Takes back a signed deny list that was given out earlier, and puts in force again what this CA has lost of it: its
-    /// store is then an older copy. Returns the agents whose revocation by an operator was lost, with the time of the
-    /// revocation.
+    /// Takes back a signed deny list that was given out earlier, and puts its entries that this CA has lost in force
+    /// again. The CA has lost entries if its store is an older copy. Returns the agents whose revocation by an operator
+    /// was lost, with the time of the revocation.
     ///
     /// # Errors
     /// [`FaultCode::BadRequest`] if it is no list of this CA; [`FaultCode::Full`] if the deny list is full.

@@ -1,7 +1,8 @@
-//! Callers from outside the platform, over HTTP: what the gateways of the Model Context Protocol and of A2A share.
+//! Callers from outside the platform, over HTTP: the shared part of the gateways for the Model Context Protocol and
+//! A2A.
 //!
-//! Each caller is an agent of the platform, with its own certificate, mailbox and rights, in the gateway's process. A gateway
-//! implements [`Service`] and is run by [`serve`].
+//! Each caller is an agent of the platform, with its own certificate, mailbox and rights, in the gateway's process. A
+//! gateway implements [`Service`], and [`serve`] runs it.
 //!
 //! | question | place |
 //! |---|---|

@@ -151,8 +151,8 @@ async fn tell<S: Service>(context: &mut Context, door: &Door<S>, reached: &str) 
     }
 }
 
-/// Hands on what the DF tells of such services, for ever. Each entry is an agent's whole entry now; without services, it is
-/// gone. None: what was told before counts no more.
+/// Hands on the DF's news about such services, for ever. Each entry is an agent's whole entry now; without services, it
+/// is gone. None: earlier news no longer count.
 pub async fn follow(
     voice: &Voice,
     wanted: ServiceDescription,

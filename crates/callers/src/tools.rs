@@ -26,11 +26,11 @@ pub struct Tool {
     pub service: String,
     /// The description that the tool's agent gives. Harmless to show.
     pub about: String,
-    /// The JSON schema of what it takes.
+    /// The JSON schema of its input.
     pub input: Value,
     /// The JSON schema of its result, or of its parts.
     pub output: Option<Value>,
-    /// The language of what it takes.
+    /// The language of its input.
     pub language: Language,
     /// The language of its results, or of their parts.
     pub says: Language,
@@ -38,7 +38,7 @@ pub struct Tool {
     pub streams: bool,
 }
 
-/// The tools of an agent's entry: the services that say what they take.
+/// The tools of an agent's entry: the services that describe their input.
 pub fn tools<'a>(
     entry: &'a DfAgentDescription,
     platform: &'a str,

@@ -143,7 +143,7 @@ pub struct ReceivedEvent(Arc<EventParts>);
 pub struct EventParts {
     /// The header.
     pub header: ChannelHeader,
-    /// The ACL message, with what is known about its sender.
+    /// The ACL message, with the known facts about its sender.
     pub message: ReceivedMessage,
 }
 

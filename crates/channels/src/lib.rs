@@ -1,10 +1,10 @@
 //! The AgentBus: channels by topic, for events, directed messages and questions to everyone.
 //!
-//! Agents seldom know each other, but they know their interests. A channel is a [path](ChannelPath) such as
+//! An agent seldom knows the other agents, but it knows its interests. A channel is a [path](ChannelPath) such as
 //! `/dates/business`. Each channel has three [mechanisms](Mechanism): an *event*, which every consumer gets; a
-//! *message* to one named agent on the channel; and a *request* to all agents, whose answers all come back. Each
-//! carries an ordinary ACL message, so that content, performative and the proved `:sender` have their usual meaning. A
-//! small [`ChannelHeader`] goes with it.
+//! *message* to one named agent on the channel; and a *request* to all agents, which returns all answers. Each
+//! mechanism carries an ordinary ACL message, so that content, performative and the proved `:sender` have their usual
+//! meaning. A small [`ChannelHeader`] goes with the message.
 //!
 //! The model is the AgentBus of F. Kargl, T. Illmann and M. Weber, "Evaluation of Java Messaging Middleware as a
 //! Platform for Software Agent Communication".
@@ -12,7 +12,7 @@
 //! Processes tell each other their subscriptions and send each other published messages in [frames](frame). A transport
 //! carries the frames ([`ProcessDestination`](sealbus_bus::ProcessDestination)) and hands them in
 //! ([`Bus::take_frames`](sealbus_bus::Bus::take_frames)). [`Channels`] is the interface for the agents of a process.
-//! The other parts do no I/O and read no clock: they are given the time as a [`Moment`].
+//! The other parts do no I/O and read no clock: they get the time as a [`Moment`].
 
 mod address;
 mod channels;

@@ -122,7 +122,7 @@ pub(super) fn check(text: &str, is_pattern: bool) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Checks one level; the error is where and what.
+/// Checks one level. The error names the place and the problem.
 pub(super) fn check_level(level: &str, is_pattern: bool) -> Result<(), (usize, PathProblem)> {
     match level {
         "" => return Err((0, PathProblem::EmptyLevel)),

@@ -17,7 +17,7 @@ pub use text::{MAX_QOS_LENGTH, QosError, QosProblem};
 /// How hard the bus tries to deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reliability {
-    /// At most once: what is lost or finds no room is lost.
+    /// At most once: an event that gets lost or finds no room is not sent again.
     BestEffort,
     /// Sent again until taken; may arrive more than once.
     AtLeastOnce,
@@ -93,7 +93,7 @@ impl fmt::Display for Priority {
     }
 }
 
-/// Whether events are kept for those who come later.
+/// Whether events are kept for later subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Persistence {
     /// They are not.

@@ -170,7 +170,7 @@ impl<T> SubscriptionQueue<T> {
         }
     }
 
-    /// Takes an item, or does what the policy says.
+    /// Takes an item, or follows the policy.
     pub fn push(
         &mut self,
         item: T,

@@ -1,4 +1,4 @@
-//! The sealbus command line: thin commands over the platform, the language and the demo.
+//! The command line `sealbus`: thin commands over the platform, the language and the demo.
 
 mod arguments;
 mod candidates;

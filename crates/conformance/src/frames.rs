@@ -17,7 +17,7 @@ use sealbus_bus::{
 };
 use sealbus_bus::{Rejected, TransportError};
 
-/// Keeps what arrives.
+/// Keeps the frames that arrive.
 #[derive(Default)]
 struct Inlet {
     arrived: Mutex<Vec<ArrivedFrame>>,

@@ -42,7 +42,7 @@ impl Handled {
     }
 }
 
-/// Takes what comes to any of these, until all events have come.
+/// Takes the events that come to any of these, until all have come.
 async fn share_out(workers: &mut [Subscription], handled: &mut Handled) -> Outcome {
     let mut idle = Duration::ZERO;
     while !handled.is_complete() {

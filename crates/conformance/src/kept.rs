@@ -1,4 +1,4 @@
-//! Persistent channels: the events that nodes keep, whatever transport carries the rest.
+//! Persistent channels: the events that nodes keep, over any transport for the rest.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -166,8 +166,8 @@ async fn replay(world: &dyn KeepingWorld) -> Outcome {
     Ok(())
 }
 
-/// A late subscriber gets the last event of each key, from whichever node, and then every new event. One question brings
-/// the same events. A channel that keeps nothing is refused by name.
+/// A late subscriber gets the last event of each key, from any node, and then every new event. One question brings the
+/// same events. A channel that keeps nothing is refused by name.
 async fn last_per_key(world: &dyn KeepingWorld) -> Outcome {
     let sensors = ["red", "green", "blue"];
     let publishers = [

@@ -1,8 +1,8 @@
 //! One suite for every transport: it tests the promises of the bus with real messages.
 //!
 //! A transport's tests say how to [open](Setting::open) a platform of several processes over it, and which promises it
-//! cannot keep. Each [`Promise`] is then a case. Either the transport keeps the promise, or it does not claim the
-//! promise and says so when asked. Any other outcome is a failure. The outcomes make a [`Column`] of the table in
+//! cannot keep. Each [`Promise`] is a case. Either the transport keeps the promise, or it does not claim the promise
+//! and says so when asked. Any other outcome is a failure. The outcomes make a [`Column`] of the table in
 //! `docs/transports.md`.
 //!
 //! ```text
@@ -11,7 +11,8 @@
 //!
 //! This macro makes a test of each promise, for a value that implements [`Setting`].
 //!
-//! The crate above promises that nodes keep events. Its tests run those cases with [`run_kept`].
+//! Only a whole platform can promise that nodes keep events. The tests of the crate `sealbus-platform` run those cases
+//! with [`run_kept`].
 
 mod channels;
 mod direct;
@@ -101,7 +102,7 @@ pub enum Verdict {
     NotGiven(String),
 }
 
-/// A case failed: what happened, and what should have.
+/// A failed case: the observed outcome, and the right one.
 #[derive(Clone, Debug)]
 pub struct Failure(String);
 
@@ -128,7 +129,7 @@ type Outcome = Result<(), Failure>;
 /// Runs one case.
 ///
 /// # Errors
-/// [`Failure`]: the promise is broken, or the transport claims what it cannot do.
+/// [`Failure`]: the promise is broken, or the transport claims a promise that it cannot keep.
 pub async fn run(setting: &dyn Setting, promise: Promise) -> Result<Verdict, Failure> {
     let case = async {
         let world = setting.open(PROCESSES).await;
@@ -236,7 +237,7 @@ fn not_claimed(world: &dyn World, promise: Promise) -> Outcome {
     Ok(())
 }
 
-// ---- what the cases have in common ----
+// ---- the common part of the cases ----
 
 /// Waits for something that has to happen.
 async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> Result<T, Failure> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The promises of the bus, whatever carries it.
+/// The promises of the bus over any transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Promise {
     /// Messages from one agent to another, short and long, arrive in the order in which they were sent.
@@ -11,7 +11,7 @@ pub enum Promise {
     Receivers,
     /// Messages arrive once and in order even if connections break under way.
     Resume,
-    /// A full mailbox holds back those who write to it.
+    /// A full mailbox holds back the agents that write to it.
     PushBack,
     /// A full mailbox holds back no other agents.
     PushBackAlone,

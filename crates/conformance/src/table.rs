@@ -18,7 +18,7 @@ pub struct Column {
     name: String,
 }
 
-/// The table says something else than what came out.
+/// The table disagrees with the outcomes.
 #[derive(Debug, Error)]
 pub enum StaleColumn {
     /// Another verdict.

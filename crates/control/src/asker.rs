@@ -1,4 +1,4 @@
-//! The asking side of a conversation, whatever carries it: it numbers requests, and gives each its answer.
+//! The asking side of a conversation over any transport: it numbers requests, and gives each its answer.
 
 use std::collections::HashMap;
 use std::sync::Arc;

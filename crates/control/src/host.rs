@@ -81,7 +81,7 @@ pub enum Command {
     /// All present processes. Other known processes have ended. `None` means that the platform does not know at
     /// present.
     ProcessesAre(Option<Vec<ProcessContact>>),
-    /// Say what passes through the process, and watch it for a while if asked to.
+    /// Report the traffic through the process, and watch it for a while if asked to.
     Observe {
         /// The watch.
         watch: Option<Watch>,

@@ -1,16 +1,16 @@
-//! The conversations that hold a platform together: their messages, as serde types, and their transports.
+//! The control conversations inside a platform: their messages, as serde types, and their transports.
 //!
 //! - [`enrolment`]: a node or a program joins over TLS, with a one-time token or ticket;
 //! - [`attachment`]: an agent process and its node;
 //! - [`node`]: a node and the Master or the CA, as the content of ACL messages;
 //! - [`admin`]: the command line and the Master.
 //!
-//! A request is a type that names its answer: see [`ask`]. [`rpc`] carries them over a byte stream, [`correspondence`] as
-//! ACL messages over the bus. An agent process sees its platform only through [`host::Host`]. [`directory`] has the places of agents: the Master keeps the original, and
-//! nodes follow it.
+//! A request is a type that names its answer: see [`ask`]. [`rpc`] carries requests over a byte stream, and
+//! [`correspondence`] carries them as ACL messages over the bus. An agent process sees its platform only through
+//! [`host::Host`]. [`directory`] contains the places of agents: the Master keeps the original, and nodes follow it.
 //!
-//! The JSON spells names as they are here, in kebab-case. Unknown members are ignored, so that a newer peer may say
-//! more. Instants are milliseconds since the Unix epoch.
+//! The JSON has the same names as the types here, in kebab-case. Readers ignore unknown members, so that a newer peer
+//! may add some. Instants are milliseconds since the Unix epoch.
 
 pub mod admin;
 pub mod ask;
@@ -263,8 +263,8 @@ pub enum WaitingProvenance {
         /// The certificate's serial number, hexadecimal.
         serial: String,
     },
-    /// The message came from another platform, through the gateway. The message itself says what is known of its
-    /// origin.
+    /// The message came from another platform, through the gateway. The message itself contains the known facts about
+    /// its origin.
     Foreign,
     /// Nothing was proved (levels `none` and `tls`).
     Claimed,

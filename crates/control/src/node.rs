@@ -376,7 +376,7 @@ pub enum Cosigning {
         /// Entries.
         size: u64,
     },
-    /// The log does not continue what the node saw. The reason is for people.
+    /// The log does not continue the one that the node saw. The reason is for people.
     Alarm {
         /// The reason.
         why: String,

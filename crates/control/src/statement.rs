@@ -1,6 +1,5 @@
 //! A node's signed statement: for the signing request of one of its processes, or for itself when it comes back. It is
-//! signed with the node's own key, so it is valid whatever carried it, at every security level and over every
-//! transport.
+//! signed with the node's own key, so it is valid at every security level and over every transport.
 
 use sealbus_seal::{
     CertificateChain, CertificateError, Credential, KeyError, Signature, Timestamp, Trust,

@@ -1,8 +1,8 @@
 //! Traffic through the processes of a platform: counters at any time, and the heads of messages while somebody watches.
 //!
 //! A reader asks the Master, the Master asks all nodes, and each node asks its processes. A process that nobody asks does
-//! nothing. A [`Watch`] lasts from one question to the next, for [`LEASE`] at most. Each level bounds what it passes on,
-//! and counts what it leaves out.
+//! nothing. A [`Watch`] lasts from one question to the next, for [`LEASE`] at most. Each level bounds its answer, and
+//! counts the parts that it leaves out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -113,7 +113,7 @@ pub struct ChannelTraffic {
     pub channel: String,
     /// Events, messages and requests that agents of the process put on the channel.
     pub published: u64,
-    /// Those that came from other processes.
+    /// Events, messages and requests that came from other processes.
     pub received: u64,
     /// Best-effort events that were not sent to another process for want of room.
     pub dropped: u64,

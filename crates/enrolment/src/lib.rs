@@ -1,5 +1,5 @@
-//! The platform's port for strangers, over TLS. The server shows its root certificate, whose fingerprint the other end
-//! has from a token. Newcomers join here, and anyone reads the issuance logs.
+//! The platform's port for strangers, over TLS. The server shows its root certificate. A token tells the other end the
+//! fingerprint of that certificate. Newcomers join here, and anyone can read the issuance logs.
 
 mod client;
 mod http;

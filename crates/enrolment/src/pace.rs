@@ -14,7 +14,7 @@ const ADDRESSES: usize = 4096;
 /// The time that each address has used up.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// When the address has no debt any more. Those whose time has passed are forgotten.
+    /// When the address has no debt any more. Entries whose time has passed are forgotten.
     even: HashMap<IpAddr, Instant>,
 }
 

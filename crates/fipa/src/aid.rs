@@ -103,7 +103,7 @@ impl Aid {
         self
     }
 
-    /// Whether both AIDs name the same agent: their names are equal, whatever their addresses (FIPA00023).
+    /// Whether both AIDs name the same agent: their names are equal. Addresses may differ (FIPA00023).
     pub fn names_same_agent(&self, other: &Aid) -> bool {
         self.name == other.name
     }

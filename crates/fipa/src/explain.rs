@@ -23,7 +23,7 @@ pub struct Explanation {
     pub error: Option<DecodeError>,
 }
 
-/// A run of bytes and what it is.
+/// A run of bytes and its meaning.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedPiece {

@@ -1,4 +1,4 @@
-//! A [`Checker`] that remembers a beginning accepts, refuses and finds exactly what a reader without memory does.
+//! A [`Checker`] that remembers a beginning accepts, refuses and finds exactly the same as a reader without memory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,8 +21,8 @@ fn sender(message: &AclMessage) -> Option<&Aid> {
     message.sender.as_ref()
 }
 
-/// Checks messages in a row, and compares each with what a reader without memory says. Returns how often the checker
-/// knew the sender.
+/// Checks messages in a row, and compares each result with that of a reader without memory. Returns how often the
+/// checker knew the sender.
 fn check_all(limits: Limits, messages: &[Vec<u8>]) -> usize {
     let mut checker = Checker::new(limits);
     let mut last: Option<AclMessage> = None;

@@ -205,7 +205,7 @@ fn both_forms_of_text_that_rock_is_given_are_read_as_the_same() {
     }
 }
 
-/// Leaves out what JADE's XML codec does not write.
+/// Leaves out the parts that JADE's XML codec does not write.
 fn without_what_xml_drops(mut message: AclMessage) -> AclMessage {
     let forget = |aid: &mut Aid| {
         aid.resolvers.clear();

@@ -213,7 +213,7 @@ impl Shared {
         }
     }
 
-    /// Counts what was turned away, and reports an offence to the operators.
+    /// Counts a message that was turned away, and reports an offence to the operators.
     pub(crate) fn turn_away(&self, turned: &TurnedAway, from: IpAddr) {
         self.counts.turned(turned.what);
         let reason = match turned.what {

@@ -1,11 +1,11 @@
 //! Doors to other agent platforms: the FIPA message transports over HTTP (FIPA00084) and over IIOP (FIPA00075), as JADE
 //! and other platforms speak them.
 //!
-//! A [`Gateway`] is opened for the agent `gateway` of a platform. From then on, an agent of another platform is a
-//! receiver like any other if its identifier names an `http://`, `https://`, `IOR:` or `corbaloc:` address. Permitted
-//! messages from other platforms are delivered with [`Provenance::Foreign`](sealbus_bus::Provenance::Foreign). [`http`]
-//! and [`iiop`] are the two transports. Everything else is the same for both: the rules ([`GatewayPolicy`]), the limits,
-//! the counters, the queues to other platforms.
+//! The agent `gateway` of a platform opens a [`Gateway`]. From then on, an agent of another platform is a receiver like
+//! any other if its identifier names an `http://`, `https://`, `IOR:` or `corbaloc:` address. Permitted messages from
+//! other platforms arrive with [`Provenance::Foreign`](sealbus_bus::Provenance::Foreign). [`http`] and [`iiop`] are the
+//! two transports. Everything else is the same for both: the rules ([`GatewayPolicy`]), the limits, the counters, the
+//! queues to other platforms.
 
 mod address;
 mod arrival;

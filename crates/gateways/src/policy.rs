@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// Most rules.
 const MOST_RULES: usize = 1024;
-/// The platform's own services. No message from outside reaches them, whatever the rules say.
+/// The platform's own services. No message from outside reaches them, even if the rules allow it.
 const CLOSED: [&str; 4] = ["master", "ca", "operator", sealbus_bus::GATEWAY];
 
 /// The rules. A message passes if any of them allows it.

@@ -224,7 +224,7 @@ impl<T> OutgoingQueue<T> {
         expired
     }
 
-    /// When the first of what is not written expires.
+    /// When the first unwritten message expires.
     pub fn next_expiry(&self) -> Option<Instant> {
         let waiting = self.items.iter().skip(self.written);
         let aside = self.aside.values().flat_map(|aside| &aside.items);
@@ -314,8 +314,8 @@ mod tests {
     }
 
     proptest! {
-        /// No request is lost, or sent again after its answer. The order for each receiver is kept, whatever is put off
-        /// and however often the connection is lost. Requests for other receivers continue.
+        /// No request is lost, or sent again after its answer. The order for each receiver is kept, even if messages
+        /// are put off and the connection is lost often. Requests for other receivers continue.
         #[test]
         fn nothing_is_lost_and_order_is_kept(
             steps in prop::collection::vec(step(), 1..300),

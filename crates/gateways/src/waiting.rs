@@ -10,7 +10,7 @@ use sealbus_fipa::AclMessage;
 /// A line takes no more than the whole divided by this number, unless the line is empty.
 const SHARE: usize = 4;
 
-/// The lines. `T` is what waits.
+/// The lines. `T` is the type of the waiting messages.
 pub(crate) struct Lines<T> {
     lines: HashMap<String, Line<T>>,
     /// Bytes of all that waits or is in hand.
@@ -21,7 +21,7 @@ pub(crate) struct Lines<T> {
 struct Line<T> {
     waiting: VecDeque<(usize, T)>,
     bytes: usize,
-    /// Bytes of what was taken from it last.
+    /// Bytes of the message that was taken from it last.
     in_hand: usize,
 }
 

@@ -25,7 +25,7 @@ fn address(platform: &Platform) -> (SocketAddr, Vec<u8>) {
     (SocketAddr::new(ip, profile.port), profile.key.clone())
 }
 
-/// A client that sends what it likes.
+/// A client that sends any bytes.
 struct Client {
     stream: TcpStream,
     answers: Assembler,
@@ -262,7 +262,7 @@ async fn what_is_wrong_with_a_message_has_an_exception_and_is_counted() {
             }))
             .await;
     }
-    // Arguments that are no message: lengths beyond what is there, sequences of 2^31 elements, another alignment.
+    // Arguments that are no message: lengths beyond the end, sequences of 2^31 elements, another alignment.
     let huge = |out: &mut Encoder| out.ulong(0x8000_0000);
     let cut = |out: &mut Encoder| out.raw(&[1, 0, 0, 0, 1, 0, 0, 0, 255, 255, 0, 0]);
     let shifted = |out: &mut Encoder| {

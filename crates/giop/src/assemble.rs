@@ -115,7 +115,7 @@ impl Assembler {
     /// The next whole message; `None` until more bytes come. `now` dates messages in parts.
     ///
     /// # Errors
-    /// [`AssembleError`]: what follows cannot be understood, so the connection must end.
+    /// [`AssembleError`]: the following bytes cannot be understood, so the connection must end.
     pub fn next_message(&mut self, now: Instant) -> Result<Option<Whole>, AssembleError> {
         loop {
             let rest = &self.buffer[self.taken..];

@@ -1,5 +1,5 @@
 //! The character sets of strings (CORBA 3.3 part 2, 7.10). The two ends of a connection agree on one: the server's
-//! references list what it understands, the client's first request says what it chose.
+//! references list the sets that it understands, and the client's first request names the chosen one.
 
 use thiserror::Error;
 

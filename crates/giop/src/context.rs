@@ -1,4 +1,4 @@
-//! Data with a number that says what it is: the service contexts of requests and replies, and the components of object
+//! Data with a number for its kind: the service contexts of requests and replies, and the components of object
 //! references.
 
 use crate::cdr::{Decoder, Encoder, MarshalError};
@@ -6,7 +6,7 @@ use crate::cdr::{Decoder, Encoder, MarshalError};
 /// The most of them in one list.
 const MOST: usize = 64;
 
-/// Data with a number that says what it is.
+/// Data with a number for its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TaggedData {
     /// The number.

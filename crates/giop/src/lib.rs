@@ -4,7 +4,7 @@
 //! [`Message`]s, joined from fragments. [`Ior`] and [`ObjectAddress`] name objects. [`mts`] holds the types of the one
 //! interface that agent platforms speak: FIPA's message transport over IIOP (FIPA00075).
 //!
-//! Every length that arrives has a limit, and memory is taken only for bytes that are there.
+//! Every length from the wire has a limit, and readers take memory only for bytes that are there.
 
 mod address;
 mod address_error;

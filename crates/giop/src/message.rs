@@ -99,7 +99,7 @@ pub fn close_connection(version: Version) -> Vec<u8> {
     empty(version, Kind::CloseConnection)
 }
 
-/// The message that answers what is no message.
+/// The answer to bytes that are no message.
 pub fn message_error(version: Version) -> Vec<u8> {
     empty(version, Kind::MessageError)
 }

@@ -6,7 +6,7 @@ use crate::header::{HEADER_LENGTH, Header, Kind, Version};
 use crate::ior::Ior;
 use crate::request::end_with;
 
-/// The kind of an answer. It says what the body of the reply is.
+/// The kind of an answer. It determines the kind of the reply's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyStatus {
     /// The result.

@@ -1,4 +1,4 @@
-//! Calls, and what else a client sends.
+//! Calls, and the other messages of a client.
 
 use std::borrow::Cow;
 

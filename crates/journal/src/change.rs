@@ -2,7 +2,7 @@
 
 use crate::record::{self, CommonHeader, Kind};
 
-/// A change of what is known about a stream's records.
+/// A change of the known facts about a stream's records.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Cursor {

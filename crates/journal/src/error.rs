@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// Bytes of a journal that are not what was written.
+/// Bytes of a journal that differ from the written ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
@@ -31,7 +31,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Why a journal did not do what was asked. Nothing was written, unless the variant says otherwise.
+/// Why a journal did not carry out a request. Nothing was written, unless the variant says otherwise.
 #[derive(Clone, Debug, Error)]
 pub enum JournalError {
     /// Another process has it open.

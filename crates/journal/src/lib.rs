@@ -1,18 +1,18 @@
 //! The embedded log: streams of records in append-only files.
 //!
 //! A [`Journal`] is a folder with any number of [`Stream`]s. A stream is an ordered sequence of records, numbered from
-//! 1 without gaps. Each record has a time, a key, attributes and a payload, all of which are just bytes here. One
-//! thread of the journal writes the appended records, as many at once as are waiting, with one `fdatasync` for each
-//! stream of the group. An append returns a [`Written`], which resolves once its record is on disk, and not before.
+//! 1 without gaps. Each record has a time, a key, attributes and a payload. Key, attributes and payload are just bytes
+//! here. One thread of the journal writes all waiting records at once, with one `fdatasync` for each stream among them.
+//! An append returns a [`Written`], which resolves once its record is on disk, and not before.
 //!
-//! A stream also keeps *cursors* (the progress of readers, by name) and *removals* (records that are done with), as
-//! durably as its records. A [`Reader`] reads from a number, from a time or the last so many, and follows the tail.
+//! A stream also keeps *cursors* (the progress of readers, by name) and *removals* (finished records), as durably as
+//! its records. A [`Reader`] reads from a number, from a time or the last so many, and follows the tail.
 //!
 //! **After a crash.** Each record notes how much of its file was on disk when the record was written. On opening, every
 //! record is checked. A torn tail is the bytes at the end that do not make whole records, and that no later record
-//! shows to have been on disk. A torn tail was never acknowledged. It is cut off, and the [`OpenReport`] names it. Any
-//! other bytes that fail the check are damage. Damage is reported, and reading it is an error that names file and
-//! offset. It is never skipped.
+//! shows to have been on disk. A torn tail was never acknowledged. The journal cuts it off, and the [`OpenReport`]
+//! names it. Any other bytes that fail the check are damage. The journal reports damage, and reading it is an error
+//! that names file and offset. The journal never skips damage.
 //!
 //! This crate knows nothing about agents or messages.
 

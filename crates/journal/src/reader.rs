@@ -21,7 +21,7 @@ const CHUNK: usize = 128 * 1024;
 pub enum ReadFrom {
     /// With the first record that is kept.
     Start,
-    /// With what is written from now on.
+    /// With the records written from now on.
     End,
     /// With this record, or the first kept record after it.
     Number(u64),

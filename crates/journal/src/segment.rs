@@ -3,7 +3,7 @@
 //! | bytes | |
 //! |---|---|
 //! | 8 | `SEALJRN1` |
-//! | 4 | salt: chance, so that nobody who writes records can make their payload look like one |
+//! | 4 | salt: random, so that no writer of records can make a payload look like a record |
 //! | 2, 2 | length of the stream's name; 0 |
 //! | 8 | number of the first record |
 //! | 8 | time it was begun, in microseconds since 1970; not before its predecessor's last record |

@@ -40,7 +40,7 @@ impl Spans {
         }
     }
 
-    /// Forgets what is below `first`.
+    /// Forgets everything below `first`.
     pub fn forget_below(&mut self, first: u64) {
         while let Some((&start, &end)) = self.0.first_key_value() {
             if start >= first {

@@ -26,7 +26,7 @@ pub(crate) struct Tail {
     /// Whether unacknowledged bytes may lie behind the readable ones. They must be cut off before anything else is
     /// written, here or in a further segment.
     is_dirty: bool,
-    /// Length of what the segment began with.
+    /// Length of the segment when it was begun.
     base: u32,
     pub(crate) batch: Batch,
 }
@@ -158,7 +158,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Makes known what is on disk now.
+    /// Makes known which records are on disk now.
     pub(crate) fn publish(&mut self, batch: Batch) {
         {
             let segment = self.segment();

@@ -126,7 +126,7 @@ impl Writer {
         }
     }
 
-    /// Writes and synchronises the batch of a stream, and tells those who wait.
+    /// Writes and synchronises the batch of a stream, and tells the waiting callers.
     fn commit(&mut self, id: u64) {
         #[cfg(test)]
         let failing = self.disk.clone();
@@ -157,7 +157,7 @@ impl Writer {
         }
     }
 
-    /// Keeps a stream to what is to be kept of it.
+    /// Cuts a stream to its retention.
     fn retain(&mut self, id: u64) {
         if let Some(tail) = self.tails.get_mut(&id)
             && let Err(error) = tail.retain()

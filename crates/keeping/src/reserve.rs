@@ -1,5 +1,5 @@
-//! The reserve of a node's disk. Letters and events may fill the disk up to here. The rest is for what the platform itself
-//! must write: certificates, notes of what was taken, the state of the node. Otherwise a full disk would lock out the
+//! The reserve of a node's disk. Letters and events may fill the disk up to here. The rest is for the platform's own
+//! writes: certificates, notes of taken messages, the state of the node. Otherwise a full disk would lock out the
 //! reader that would empty it.
 
 use std::io;

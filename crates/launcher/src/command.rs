@@ -1,4 +1,4 @@
-//! The launcher as a process: how a node starts it, and what it does first and last.
+//! The launcher as a process: its start by a node, and its first and last steps.
 //!
 //! Its standard input is one end of a pair of sockets. The node writes the order and closes its direction. The launcher
 //! writes [`SEALED`] before it becomes the program; after that come errors, or the end, because the descriptor closes

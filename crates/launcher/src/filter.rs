@@ -12,7 +12,7 @@ use seccompiler::{
 
 use super::plan::Plan;
 
-/// The rules by the number of the system call. A call without rules is refused whatever its arguments are.
+/// The rules by the number of the system call. A call without rules is refused with any arguments.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Namespaces and mounts; other processes; the kernel itself; ways around the filter.

@@ -33,7 +33,7 @@ pub(crate) enum Right {
 pub(crate) struct Paths {
     /// The rights, by path. The paths have no symbolic links in them.
     pub(crate) rights: BTreeMap<PathBuf, Right>,
-    /// Paths without which the program cannot work, and what it does with them.
+    /// Paths without which the program cannot work, and the rights that it needs there.
     pub(crate) needed: BTreeSet<(PathBuf, Right)>,
 }
 
@@ -76,7 +76,7 @@ const DEVICES: [&str; 5] = [
     "/dev/urandom",
 ];
 impl Paths {
-    /// Finds out what the program of a plan may touch.
+    /// Finds the paths that the program of a plan may touch.
     ///
     /// # Errors
     /// A path that the manifest names does not exist, or cannot be looked at.
@@ -95,7 +95,7 @@ impl Paths {
         }
         let settings = Path::new(SETTINGS);
         match plan.mode {
-            // The program stays root, whose own files are not for it.
+            // The program stays root, but root's own files are not for it.
             Isolation::Landlock | Isolation::Namespace if rustix::process::geteuid().is_root() => {
                 let public = plan.public.clone();
                 paths.allow_public(settings, public.unwrap_or_else(public_settings));
@@ -138,7 +138,7 @@ impl Paths {
             .iter()
             .map(|argument| plan.directory.join(argument));
         for (index, file) in named.filter(|path| path.is_file()).enumerate() {
-            // The first is the script, which may import what lies beside it.
+            // The first is the script, which may import the files beside it.
             match file.parent() {
                 Some(folder) if index == 0 => self.demand_folder(folder, home, hidden)?,
                 _ => {}
@@ -222,7 +222,7 @@ impl Paths {
         *known = right.max(*known);
     }
 
-    /// Allows what everybody may read in a folder.
+    /// Allows the paths in a folder that everybody may read.
     fn allow_public(&mut self, folder: &Path, public: Vec<PathBuf>) {
         self.grant(folder, Right::List);
         for path in public {

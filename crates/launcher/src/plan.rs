@@ -57,7 +57,7 @@ pub struct Plan {
 pub enum Step {
     /// A session of its own, so that no terminal and no process group is shared.
     Session,
-    /// Closing what else was inherited.
+    /// Closing all other inherited descriptors.
     Descriptors,
     /// Limits of resources.
     Limits,
@@ -65,13 +65,13 @@ pub enum Step {
     Namespaces,
     /// Hiding folders, and making the needed ones reachable.
     View,
-    /// Finding what it may touch.
+    /// Finding the paths that it may touch.
     Paths,
     /// Giving up the right to ever have capabilities.
     Bounds,
     /// The user of its own.
     User,
-    /// Ending what earlier programs of that user left running.
+    /// Ending processes that earlier programs of that user left running.
     Sweep,
     /// Giving up all capabilities.
     Capabilities,

@@ -38,7 +38,7 @@ const OUT_OF_MEMORY: &str = "500";
 const EMPTY: &CStr = c"mode=711,size=1m";
 const OWN_SHARED_MEMORY: &CStr = c"mode=1777,size=256m";
 
-/// An error and what it is about.
+/// An error and its subject.
 type Cause = (io::Error, String);
 
 /// Seals this process, which must have one thread. `node` stays open until the program is executed.
@@ -61,7 +61,7 @@ struct Sealing<'p> {
     paths: Paths,
 }
 
-/// Leads a session, and adopts what its descendants leave running.
+/// Leads a session, and adopts the processes that its descendants leave running.
 fn lead() -> io::Result<()> {
     let own = rustix::process::setsid()?;
     Ok(rustix::process::set_child_subreaper(Some(own))?)

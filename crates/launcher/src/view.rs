@@ -36,7 +36,7 @@ pub(crate) fn changes(paths: &Paths, hidden: &[PathBuf], own_user: bool) -> Vec<
 
 fn arrange(keeps: &BTreeSet<PathBuf>, covers: &BTreeSet<PathBuf>) -> Vec<Mount> {
     let mut arranged: Vec<Mount> = Vec::new();
-    // A folder comes before what lies in it.
+    // A folder comes before its contents.
     for path in keeps | covers {
         let around = arranged
             .iter()

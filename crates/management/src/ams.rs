@@ -151,8 +151,8 @@ impl Ams {
         Ok(self.put(name, description))
     }
 
-    /// Enters the Master's knowledge of an agent: its state, or that it is gone. The Master is right whatever the entry
-    /// says, so the life cycle is not checked. An agent that crashed begins anew.
+    /// Enters the Master's knowledge of an agent: its state, or that it is gone. The Master is right even if the entry
+    /// disagrees, so the life cycle is not checked. An agent that crashed begins anew.
     ///
     /// # Errors
     /// A limit is reached.

@@ -52,7 +52,8 @@ impl<D: Followed> Subscribers<D> {
         result
     }
 
-    /// Handles what is sent to a directory, except for requests: what asks for anything but a subscription is turned down.
+    /// Handles the messages to a directory, except for requests. A message that asks for anything but a subscription is
+    /// turned down.
     pub(super) fn handle<U: From<Change<D>>>(
         &mut self,
         message: &AclMessage,

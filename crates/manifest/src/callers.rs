@@ -19,7 +19,7 @@ pub struct CallersEntry {
     /// The web pages whose scripts may call (`Origin`), such as `https://app.example:443`. Without an entry, none may.
     #[serde(default)]
     pub origins: Vec<String>,
-    /// The agent in whose name everyone acts who shows no key.
+    /// The agent in whose name callers without a key act.
     #[serde(default)]
     pub anonymous: Option<String>,
     /// The callers with keys.
@@ -85,7 +85,7 @@ impl CallersEntry {
         named.chain(&self.anonymous)
     }
 
-    /// Checks what the types do not.
+    /// Checks everything that the types do not.
     pub(crate) fn check(&self, section: &str) -> Result<(), String> {
         if !self.listen.ip().is_loopback() {
             return Err(format!(

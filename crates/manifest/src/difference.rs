@@ -303,7 +303,7 @@ mod tests {
     }
 
     proptest! {
-        /// A platform on which the difference is carried out runs what the wanted manifest asks for.
+        /// A platform on which the difference is carried out runs as the wanted manifest asks.
         #[test]
         fn the_difference_leads_from_one_manifest_to_the_other(running in entries(), wanted in entries()) {
             let (running, wanted) = (whole(running), whole(wanted));

@@ -1,4 +1,4 @@
-//! The isolation of a program: how far it is kept apart from its node and from other programs, and what it may touch.
+//! The isolation of a program: its distance from its node and from other programs, and the files that it may touch.
 
 use std::fmt;
 use std::str::FromStr;

@@ -57,11 +57,11 @@ pub(crate) struct Desk {
     pub(crate) refusals: Refusals,
     /// The operators that wait for an event, by group.
     pub(crate) waiting: HashMap<String, Vec<oneshot::Sender<Result<String, Fault>>>>,
-    /// The conditions that operators wait for, whatever brings them about.
+    /// The conditions that operators wait for, with any cause.
     pub(crate) awaited: Vec<Awaited>,
     /// The tasks that wait until the AMS knows of the work done so far.
     pub(crate) followers: Vec<oneshot::Sender<()>>,
-    /// The witnesses that found the issuance log cut off or rewritten, and what each says.
+    /// The witnesses that found the issuance log cut off or rewritten, with the words of each.
     pub(crate) log_alarms: BTreeMap<String, String>,
     /// When the Master was started.
     pub(crate) since: UnixMillis,

@@ -48,7 +48,7 @@ pub(crate) struct HostedProcess {
     pub(crate) open: bool,
     /// The address on which its mesh endpoint listens; none without an endpoint.
     pub(crate) listen: Option<SocketAddr>,
-    /// Whether it belongs to the control plane, at level `auth` whatever the platform's level.
+    /// Whether it belongs to the control plane, which is at level `auth` on every platform.
     pub(crate) controls: bool,
     /// The place where messages for absent agents are kept, on an embedded platform.
     pub(crate) post: Option<PostPlace>,

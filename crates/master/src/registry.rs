@@ -94,7 +94,8 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The weakest isolation that is good enough. Without it, any that isolates is. Nodes isolate only what they start.
+    /// The weakest isolation that is good enough. Without it, any that isolates is. Nodes isolate only the programs
+    /// that they start.
     pub fn isolation(&self) -> Option<Isolation> {
         match self {
             Self::Program { confinement, .. } => confinement.isolation,

@@ -76,7 +76,7 @@ fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Restor
     }
 }
 
-/// Reads what a backup holds.
+/// Reads the description of a backup.
 ///
 /// # Errors
 /// [`RestoreError::File`] or [`RestoreError::Backup`].
@@ -87,8 +87,8 @@ pub fn describe_backup(file: &Path) -> Result<Description, RestoreError> {
 /// Restores the state directory of a Master that does not run. `directory` may hold the CA's keys, and the folders of
 /// nodes of this machine. Nothing is written before all of the backup was read and is sound.
 ///
-/// The restored state has a higher term than any Master before, and its Master first collects what nodes know better
-/// than the backup: what they run, and what was revoked.
+/// The restored state has a higher term than any Master before, and its Master first collects the facts that nodes know
+/// better than the backup: their processes, and revocations.
 ///
 /// # Errors
 /// [`RestoreError`].

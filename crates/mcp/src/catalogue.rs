@@ -83,7 +83,7 @@ impl Catalogue {
     }
 }
 
-/// The tool and its name for hosts, if its schema says what it takes.
+/// The tool and its name for hosts, if its schema describes its input.
 fn offer(tool: tools::Tool) -> Option<(String, Offer)> {
     let (input, takes) = as_object(tool.input.clone(), INPUT)?;
     let output = tool.output.clone().and_then(|output| {

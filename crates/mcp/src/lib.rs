@@ -1,9 +1,10 @@
 //! The platform as a server of the Model Context Protocol (MCP, revisions 2025-03-26 to 2026-07-28): hosts of language
 //! models use agents' tools.
 //!
-//! Each caller from outside is an agent of the platform (`sealbus_callers`). A call of a tool is a `request` in that agent's name, and ends with the agent's reply; a call that is given up
-//! is a `cancel`. [`serve`] runs it over HTTP for many callers,
-//! [`serve_stdio`] over standard input and output for one.
+//! Each caller from outside is an agent of the platform (`sealbus_callers`). A call of a tool is a `request` in that
+//! agent's name, and ends with the reply of the tool's agent. If the caller gives the call up, the tool's agent gets a
+//! `cancel`. [`serve`] runs the server over HTTP for many callers, and [`serve_stdio`] over standard input and output
+//! for one.
 //!
 //! | question | place |
 //! |---|---|

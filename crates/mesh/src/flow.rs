@@ -77,7 +77,7 @@ impl Queued {
 
     /// The part between two places of it.
     fn part(&self, from: usize, to: usize) -> Part {
-        // Of what begins at `start` and has `length` bytes.
+        // Of the piece that begins at `start` and has `length` bytes.
         let within = |start: usize, length: usize| {
             let place = |at: usize| at.saturating_sub(start).min(length);
             place(from)..place(to)

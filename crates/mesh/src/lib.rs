@@ -1,9 +1,9 @@
 //! The native transport: brokerless, mutual TLS 1.3, process to process.
 //!
 //! Each process has one [`MeshEndpoint`]: a listener, and one link to each process that it talks to. A link carries the
-//! messages of all their agents. The logic is in state machines without I/O ([`frame`], [`session`], [`flow`]). Around
-//! them each link has one task that reads and writes. An accepted message is kept until the other process has
-//! acknowledged it, even over broken connections.
+//! messages of all agents of both processes. The logic is in state machines without I/O ([`frame`], [`session`],
+//! [`flow`]). Each link has one task around them that reads and writes. A link keeps an accepted message until the
+//! other process has acknowledged it, even over broken connections.
 
 mod config;
 mod endpoint;

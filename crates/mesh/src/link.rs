@@ -263,7 +263,7 @@ impl MeshDestination {
 }
 
 impl MeshDestination {
-    /// Sees to it that what was accepted is written.
+    /// Sees to it that accepted messages are written.
     fn accepted(&self, mut outward: MutexGuard<'_, Outward>, is_deferred: bool) {
         if outward.session.unwritten() >= WRITE_AT_ONCE {
             drop(outward);

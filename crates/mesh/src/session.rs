@@ -59,8 +59,8 @@ pub enum Agreement {
 pub struct Session {
     unacknowledged: Unacknowledged,
     received: u64,
-    /// Frames received, up to which all messages were proved. The other side hears of no more: it reports what it was not
-    /// told of if the session is lost. A frame that it sends again is dropped.
+    /// Frames received, up to which all messages were proved. The other side hears of no more. If the session is lost,
+    /// it reports the frames that it was not told of. A frame that it sends again is dropped.
     settled: u64,
     /// Frames received that the other side was told of.
     told: u64,
@@ -198,7 +198,7 @@ impl Session {
         self.unacknowledged.stop();
     }
 
-    /// Fills in what a dialler says of the session.
+    /// Fills in the dialler's words about the session.
     pub fn dial(&self, hello: &mut Hello<'_>) {
         hello.session = self.id;
         hello.given_up = self.given_up;

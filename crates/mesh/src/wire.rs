@@ -1,4 +1,4 @@
-//! One connection as bytes: plain TCP, or TLS over it. Nothing here waits. Reading and writing do what the socket
+//! One connection as bytes: plain TCP, or TLS over it. Nothing here waits. Reading and writing go as far as the socket
 //! allows now, so that any thread may push out pending bytes.
 
 use std::io::{self, BufRead, IoSlice, Write};

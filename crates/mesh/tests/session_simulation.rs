@@ -15,7 +15,7 @@ enum Step {
     Write { side: usize, bytes: u16 },
     /// The network hands frames to the other side.
     Deliver { from: usize, frames: u8 },
-    /// A side says what it has taken.
+    /// A side acknowledges the frames that it has taken.
     Acknowledge { side: usize },
     /// The network loses a frame on the way.
     Lose { from: usize },

@@ -66,7 +66,7 @@ async fn say(intruder: &mut Intruder, message: &AclMessage, proof: &[u8]) {
     intruder.send(&sign).await.unwrap();
 }
 
-/// Checks the evidence as somebody does who has the platform's root certificate and nothing else of it.
+/// Checks the evidence as an outsider does: with the platform's root certificate and nothing else.
 fn check_elsewhere(authority: &Authority, receiver: &str, message: &ReceivedMessage) -> Proof {
     let evidence = message.provenance().evidence().expect("no evidence");
     let mut chain = Vec::new();

@@ -1,8 +1,8 @@
 //! The numbers of a Master and of a node in the format of OpenMetrics, for Prometheus.
 //!
 //! [`ALL`] is the list of metrics, with their names, labels and meanings. A [`Sample`] holds their values at one moment;
-//! [`Sample::text`] writes them. [`serve`] takes a new sample when somebody asks for one, and nothing is counted here: the
-//! values are those that `sealbus top` and `sealbus status` show.
+//! [`Sample::text`] writes them. [`serve`] takes a new sample for each request. This crate counts nothing itself:
+//! `sealbus top` and `sealbus status` show the same values.
 
 mod list;
 mod page;

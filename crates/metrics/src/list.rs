@@ -3,7 +3,7 @@
 /// How a metric moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows, until what it counts is started again.
+    /// It only grows, until its source is started again.
     Counter,
     /// It goes up and down.
     Gauge,
@@ -36,7 +36,7 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// Its name, as Prometheus has it.
+    /// Its name in Prometheus.
     pub fn name(&self) -> String {
         match self.kind {
             Kind::Counter => format!("{}_total", self.stem),

@@ -126,7 +126,7 @@ impl State {
         response
     }
 
-    /// The text of the latest sample, or of a new one. All who ask meanwhile wait for the same one.
+    /// The text of the latest sample, or of a new one. All requests meanwhile wait for the same one.
     async fn text(&self) -> Option<Bytes> {
         let mut latest = self.latest.lock().await;
         if let Some((taken, text)) = &*latest

@@ -1,4 +1,4 @@
-//! The documents that name metrics say what the code says.
+//! The documents that name metrics agree with the code.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -92,7 +92,7 @@ pub(crate) fn end(pid: u32) {
     }
 }
 
-/// Makes this process the parent of what its programs leave running when they end.
+/// Makes this process the parent of the processes that its programs leave running when they end.
 pub(crate) fn adopt() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
@@ -100,8 +100,8 @@ pub(crate) fn adopt() {
     }
 }
 
-/// Ends what programs left running. It is this process's child by now, and has left this process's session; `programs` names
-/// the children that run in their own right. It returns when all have ended.
+/// Ends processes that programs left running. It is this process's child by now, and has left this process's session;
+/// `programs` names the children that run in their own right. It returns when all have ended.
 pub(crate) fn end_adopted(programs: impl FnOnce() -> HashSet<u32>) {
     let own = std::process::id();
     let Some(session) = getsid(None)

@@ -27,7 +27,7 @@ pub const SLOTS: RangeInclusive<u32> = 70_000..=79_999;
 const WORK: &str = "work";
 /// Folder of a program's temporary files, in its own.
 const TEMPORARY: &str = "tmp";
-/// How long what everybody may read in `/etc` counts as known.
+/// How long the list of public paths in `/etc` counts as known.
 const SEEN: Duration = Duration::from_secs(10);
 /// The program of a probe has a folder of its own, too.
 const PROBE: &str = ".probe";
@@ -142,8 +142,8 @@ impl Sealing {
         }
     }
 
-    /// The modes for a program, from the strongest on. `best` is what [`at_level`](Self::at_level) said, and `asked`
-    /// what the manifest asks for.
+    /// The modes for a program, from the strongest on. `best` is the result of [`at_level`](Self::at_level), and
+    /// `asked` is the mode that the manifest asks for.
     ///
     /// # Errors
     /// None is strong enough.
@@ -266,7 +266,7 @@ impl Sealing {
         end_slot(&self.launcher, uid)
     }
 
-    /// Listens for programs. The folder lets in whoever reaches it, if programs have users of their own.
+    /// Listens for programs. The folder is open to every user that reaches it, if programs have users of their own.
     pub(crate) fn listen(&self, socket: &Path) -> io::Result<UnixListener> {
         let Some(folder) = socket.parent() else {
             return Err(io::ErrorKind::InvalidInput.into());

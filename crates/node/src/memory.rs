@@ -1,6 +1,6 @@
 //! A node's stored state: its identity and its processes. With it the node comes back after a restart as the same node,
-//! and takes its processes over again. Each process has a file of its own, so that what is written for one process does
-//! not grow with their number.
+//! and takes its processes over again. Each process has a file of its own, so that the bytes written for one process do
+//! not grow with the number of processes.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -4,12 +4,12 @@ use super::memory::Memory;
 use super::processes::Processes;
 
 impl Processes {
-    /// Notes on disk what is remembered of a process now. The disk may be slow: others go on meanwhile.
+    /// Notes on disk the present facts about a process. The disk may be slow: others go on meanwhile.
     pub(super) async fn note(&self, process: &str, memory: &Memory) {
         let Ok(noting) = self.with(process, |entry| entry.noting.clone()) else {
             return;
         };
-        // The last to write writes what is true then.
+        // The last writer writes the facts of that moment.
         let _turn = noting.lock().await;
         let Ok(remembered) = self.with(process, |entry| entry.remembered.clone()) else {
             return;

@@ -247,8 +247,8 @@ impl Shared {
     }
 }
 
-/// Why a letter that a node carries cannot be what it is said to be. A node proves the senders of the letters that it
-/// takes in, so none is without proof, and the notices of the platform are those that nodes write.
+/// Why the stated provenance of a letter that a node carries cannot be true. A node proves the senders of the letters
+/// that it takes in, so none is without proof, and the notices of the platform are those that nodes write.
 fn unproved(letter: &PostedLetter, ams: &str) -> Option<String> {
     let cover = &letter.cover;
     match &cover.provenance {

@@ -232,7 +232,7 @@ impl Processes {
         });
     }
 
-    /// Notes what the CA issued to a process.
+    /// Notes the certificate that the CA issued to a process.
     pub(crate) fn certified(&self, process: &str, subject: &Subject, chain: &[Blob]) {
         let chain = chain.iter().map(|der| der.0.clone().into()).collect();
         let Ok(chain) = CertificateChain::new(chain) else {

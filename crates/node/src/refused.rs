@@ -1,4 +1,4 @@
-//! The line of the manifest that opens what an isolated program was refused.
+//! The line of the manifest that opens a file that an isolated program was refused.
 
 /// How much of the end of a log is looked at, in lines.
 pub(crate) const LINES: u32 = 40;

@@ -354,7 +354,7 @@ impl Shared {
         }
     }
 
-    /// Whole lists of the CA that deny what its newest has lost, since it was restored from a backup.
+    /// Whole lists of the CA with denials that its newest list has lost, because the CA was restored from a backup.
     pub(crate) fn deny_lists_to_hand_back(&self) -> Vec<Blob> {
         let lists = self.trust.outlasting_deny_lists();
         lists.iter().map(|list| Blob(list.whole())).collect()

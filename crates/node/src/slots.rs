@@ -13,8 +13,8 @@ use rustix::fs::FlockOperation;
 /// Where the nodes of this machine note the users. A restart of the machine, which ends all programs, empties it.
 const NOTES: &str = "/run/sealbus/uids";
 
-/// A user is not given again before this time has passed since it was used: what its program left in places of others, such as
-/// files or a port, would be the next one's.
+/// A user is not given again before this time has passed since its last use. The program before may have left files or
+/// a port elsewhere, which would then belong to the next program.
 const QUARANTINE: Duration = Duration::from_secs(3600);
 
 /// The users that a node may give.

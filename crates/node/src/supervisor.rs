@@ -34,7 +34,7 @@ const ABSENT: Duration = Duration::from_secs(20);
 const EARLIER: Duration = Duration::from_secs(8);
 /// How often it is checked for its end.
 const LOOK: Duration = Duration::from_millis(10);
-/// How much of the end of a log is looked at for what was refused, in bytes.
+/// How much of the end of a log is searched for refusals, in bytes.
 const LOG_END: u32 = 64 * 1024;
 /// How often it is noted which logs have grown.
 const LOG_TIMES: Duration = Duration::from_secs(1);
@@ -217,7 +217,7 @@ impl Shared {
         self.processes.note(&process, &self.memory).await;
     }
 
-    /// Ends what a program that has ended left running, also what left its process group.
+    /// Ends all processes that an ended program left running, even processes that left its process group.
     async fn sweep(self: &Arc<Self>, process: &str) {
         let slot = self.processes.with(process, |entry| entry.remembered.slot);
         let shared = self.clone();

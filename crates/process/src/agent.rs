@@ -409,8 +409,8 @@ impl AgentHandle {
     }
 
     /// Waits until the events that the agent has published on channels have arrived: a member of each group has them, and
-    /// every process with a subscription. Waits for `limit` at most, and names in the log what has not arrived. An agent
-    /// that leaves in order waits for this before it [leaves](Self::leave).
+    /// every process with a subscription. Waits for `limit` at most, and names in the log the messages that have not
+    /// arrived. An agent that leaves in order waits for this before it [leaves](Self::leave).
     pub fn until_delivered(
         &self,
         limit: Duration,

@@ -8,7 +8,7 @@ use sealbus_fipa::AclMessage;
 
 /// Decides about each message that an agent sends through an [`AgentSender`](super::AgentSender): for tests, which lose and delay some.
 pub trait Interceptor: Send + Sync {
-    /// Takes a message on its way to an outbox, and returns what to send now.
+    /// Takes a message on its way to an outbox, and returns the messages to send now.
     fn intercept(
         self: Arc<Self>,
         outbox: &Arc<Outbox>,

@@ -1,4 +1,4 @@
-//! A proof that was checked, and what is needed to check it again.
+//! A proof that was checked, with everything needed to check it again.
 
 use std::sync::Arc;
 

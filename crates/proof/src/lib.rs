@@ -1,11 +1,10 @@
-//! Proofs of authorship: one signature for many messages, which anyone can check who has the author's certificate. No
-//! I/O.
+//! Proofs of authorship: one signature for many messages, which anyone with the author's certificate can check. No I/O.
 //!
-//! - A [`Statement`] is what an author says: one message, with its channel, its quality of service and its receivers.
+//! - A [`Statement`] is an author's word about one message, with its channel, its quality of service and its receivers.
 //! - A [`Signer`] signs the statements that are ready now, together: it builds a Merkle tree over them (RFC 9162) and
 //!   signs the root once. It never waits for more. [`Batch::proof`] gives the [`Proof`] of successive statements.
 //! - A [`Verifier`] checks proofs from one source, at a bounded cost.
-//! - [`Evidence`] is what a receiver keeps of a proof, so that others can check it again.
+//! - A receiver keeps [`Evidence`] of a proof, so that others can check it again.
 //!
 //! docs/evidence.md describes the formats.
 

@@ -96,8 +96,8 @@ impl Branch {
         self.received.clone_from(&message.reply_with);
     }
 
-    /// The tag that the next message repeats. A participant answers the same message several times; an initiator answers
-    /// a proposal once, and what it sends later answers nothing.
+    /// The tag that the next message repeats. A participant answers the same message several times; an initiator
+    /// answers a proposal once, and its later messages answer nothing.
     pub(crate) fn answered(&mut self, own: Role) -> Option<Expression> {
         match own {
             Role::Initiator => self.received.take(),

@@ -70,7 +70,7 @@ impl Conversation {
         }
     }
 
-    /// Lets time pass; what the other side must be told of it.
+    /// Lets time pass. Returns the messages about it to the other side.
     pub(crate) fn advance(&mut self, now: i64) -> Vec<AclMessage> {
         self.expire_all(now);
         let mut out = Vec::new();

@@ -126,8 +126,8 @@ impl Initiator {
         self.0.deadline()
     }
 
-    /// Sets the moment at which the whole conversation ends, whatever is missing. `reply-by` covers the next answer alone:
-    /// after `agree`, only this moment limits the wait for the result.
+    /// Sets the moment at which the whole conversation ends, even if answers are missing. `reply-by` covers the next
+    /// answer alone: after `agree`, only this moment limits the wait for the result.
     pub fn end_by(&mut self, moment: i64) {
         self.0.end_by = Some(moment);
     }

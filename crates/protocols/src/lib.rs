@@ -60,14 +60,14 @@
 //! # Rules for all protocols
 //!
 //! - `reply-by` is the deadline for the next answer alone. A silent participant ends with [`Outcome::TimedOut`], and
-//!   learns of it. In an auction, the deadline only ends the round.
+//!   gets a notice of that. In an auction, the deadline only ends the round.
 //! - `cancel` by the initiator and `not-understood` by either side are possible at every stage.
-//! - A message of another conversation, protocol or agent is refused by name ([`Reason`]), and so is one that comes after
-//!   the end, again, out of order, or in answer to an earlier round. A refused message changes nothing and is counted.
-//!   The one exception is an act that the protocol does not have: it is answered with `not-understood`, and the branch
-//!   ends.
+//! - A message of another conversation, protocol or agent is refused by name ([`Reason`]). The same holds for a message
+//!   that comes after the end, a second time, out of order, or in answer to an earlier round. A refused message changes
+//!   nothing and is counted. There is one exception: an act that the protocol does not have gets the answer
+//!   `not-understood`, and ends the branch.
 //! - A proposal that comes too late is answered with `reject-proposal`.
-//! - Messages are told apart by their sender's name, so the caller must know that the name is true.
+//! - The sender's name assigns a message to its branch, so the caller must know that the name is true.
 //! - A notice of the platform that a message was not delivered is no message of the conversation: pass it to
 //!   [`Initiator::undeliverable`].
 

@@ -67,7 +67,7 @@ impl Participant {
         self.0.deadline()
     }
 
-    /// Sets the moment at which the whole conversation ends, whatever is missing.
+    /// Sets the moment at which the whole conversation ends, even if messages are missing.
     pub fn end_by(&mut self, moment: i64) {
         self.0.end_by = Some(moment);
     }

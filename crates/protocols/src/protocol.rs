@@ -68,7 +68,7 @@ impl Stage {
 /// How the conversation between the initiator and one participant ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The participant did what it was asked to do.
+    /// The participant did the requested act.
     Done,
     /// The participant accepted the initiator's proposal (Propose).
     Accepted,
@@ -86,7 +86,7 @@ pub enum Outcome {
     Cancelled,
     /// The initiator cancelled, and the participant did not answer in time.
     Unconfirmed,
-    /// A deadline passed before the conversation was complete. The stage says what was missing.
+    /// A deadline passed before the conversation was complete. The stage names the missing message.
     TimedOut,
     /// The platform could not deliver a message to the other side.
     Undeliverable,

@@ -289,7 +289,7 @@ impl World {
     }
 }
 
-/// A step of a schedule: what happens, and two choices.
+/// A step of a schedule: the act, and two choices.
 type Step = (u8, u8, u8);
 
 /// A network that loses, doubles, reorders and invents messages.

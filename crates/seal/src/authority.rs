@@ -255,7 +255,7 @@ impl IssuingAuthority {
         &self.key
     }
 
-    /// Certifies the request's key for the identity in the grant, whatever the request asks for.
+    /// Certifies the request's key for the identity in the grant, even if the request asks for another.
     ///
     /// The subject is `UID=<agent name>,CN=<IP address>`. The alternative names are the IP address and the SPIFFE URI.
     /// The key may be used for signatures by both clients and servers. The validity ends with the authority's own at

@@ -295,7 +295,7 @@ impl DenyList {
         forgot
     }
 
-    /// Whether this list denies what a newer list of the same authority should deny too, and does not. The authority then
+    /// Whether this list has denials that a newer list of the same authority lacks and should have. The authority then
     /// went on from an older copy of its list. Entries that the newer list has forgotten for their age do not count.
     pub fn outlasts(&self, newer: &Self) -> bool {
         let lives = |entry: &Entry| entry.forget_after >= newer.forgotten;
@@ -308,8 +308,8 @@ impl DenyList {
             })
     }
 
-    /// Takes over what another copy of this list denies and this one does not. The version then is above that of both.
-    /// Returns the identities whose denials are new here.
+    /// Takes over the denials that only another copy of this list has. The version then is above that of both. Returns
+    /// the identities whose denials are new here.
     ///
     /// # Errors
     /// [`DenyListError::Full`]. Entries taken over until then stay.

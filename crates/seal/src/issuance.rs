@@ -25,7 +25,7 @@ pub struct Grant {
     on_behalf_of: Option<Identity>,
 }
 
-/// Why a CA does not certify what a node asks for.
+/// Why a CA does not grant a node's request for a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// Only nodes speak for others.

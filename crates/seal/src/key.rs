@@ -96,7 +96,7 @@ impl KeyPair {
         Zeroizing::new(format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", body.as_str()))
     }
 
-    /// Reads what [`KeyPair::to_pkcs8_pem`] wrote.
+    /// Reads the PEM text that [`KeyPair::to_pkcs8_pem`] wrote.
     pub fn from_pkcs8_pem(pem: &str) -> Result<Self, KeyError> {
         let body = pem
             .trim()

@@ -3,7 +3,7 @@
 //! No function here opens a socket or file, or reads a clock. Functions take bytes and a [`Timestamp`] and return bytes
 //! and decisions. Randomness comes from aws-lc-rs, the only cryptographic library in the tree.
 //!
-//! The way of a certificate:
+//! The life of a certificate:
 //!
 //! 1. An agent makes a [`KeyPair`] in its own process and a
 //!    [`signing_request`](KeyPair::signing_request).

@@ -56,7 +56,7 @@ pub struct Token {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<[u8; 32]>);
 
-/// SHA-256 of a secret: what is kept of it.
+/// SHA-256 of a secret, kept in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SecretHash(Fingerprint);
 

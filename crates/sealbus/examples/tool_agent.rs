@@ -1,5 +1,6 @@
-//! An agent with a tool that answers word by word, as a language model does, and one who reads along and leaves when it has
-//! read enough. `examples/tool_agent.py` is the same in Python; either one's reader reads from the other one's model.
+//! An agent with a tool that answers word by word, as a language model does, and an agent that reads along and leaves
+//! when it has read enough. `examples/tool_agent.py` is the same in Python; either one's reader reads from the other
+//! one's model.
 //!
 //! The words come from a Markov chain over a few sentences, so neither a network nor a model is needed. Run it with
 //! `cargo run --example tool_agent`.

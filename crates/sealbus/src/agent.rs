@@ -25,9 +25,9 @@ use sealbus_fipa::Performative;
 /// | [`restore`](Agent::restore) | instead of `setup`, at the node it moved to | `setup` |
 ///
 /// An error of a handler (`on_message`, `on_event`, `on_question`) is an answer: the sender gets `failure` without
-/// the error's text, which is for the log, or `not-understood` for a [`ContentError`](crate::ContentError), or what a
-/// [`Refuse`](crate::Refuse), [`NotUnderstood`](crate::NotUnderstood) or [`Failure`](crate::Failure) says. The agent lives. A panic, and an error in another hook, ends this agent
-/// and no other.
+/// the error's text, which is for the log, or `not-understood` for a [`ContentError`](crate::ContentError), or the act
+/// and the reason of a [`Refuse`](crate::Refuse), [`NotUnderstood`](crate::NotUnderstood) or
+/// [`Failure`](crate::Failure). The agent lives. A panic, and an error in another hook, ends this agent and no other.
 ///
 /// ```
 /// use sealbus::{AclMessage, Agent, AgentResult, Context, Performative, Message, agent, run};
@@ -116,9 +116,9 @@ pub trait Agent: Send + 'static {
         }
     }
 
-    /// Says what follows an error of a handler, which is answered already. A [`Refuse`](crate::Refuse), a
-    /// [`NotUnderstood`](crate::NotUnderstood) and a message that cannot be read are no matter of the agent's state, and
-    /// do not come here.
+    /// Decides what follows an error of a handler. The error is answered already. A [`Refuse`](crate::Refuse), a
+    /// [`NotUnderstood`](crate::NotUnderstood) and a message that cannot be read are no matter of the agent's state,
+    /// and do not come here.
     ///
     /// The default is that the agent goes on.
     fn supervise(&mut self, failed: &HandlerError) -> Supervision {

@@ -26,7 +26,7 @@ pub use messages::{agents_told, ams_subscription};
 /// How long [`Df`] and [`Ams`] wait for an answer by default.
 pub const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// The reason why a directory did not do what it was asked.
+/// The reason why a directory did not carry out a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectoryError {

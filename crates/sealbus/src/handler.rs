@@ -102,7 +102,7 @@ async fn run(work: Arc<Work>, message: Message, voice: Voice, labour: Labour, _p
     }
 }
 
-/// Tells who wrote, if a handler is cut off.
+/// Tells the sender of a message, if a handler is cut off.
 struct CutOff<'a>(Option<(&'a Voice, &'a AclMessage)>);
 
 impl Drop for CutOff<'_> {

@@ -48,18 +48,18 @@
 //! # Guarantees
 //!
 //! A message that [`Voice::send`] accepted is delivered once, and in order per sender and receiver. Otherwise the
-//! sender is told that it was not delivered, and why. A full mailbox holds back only the agents that write to it. At
-//! level `auth`, the default, the sender proved its name with its certificate; [`Message::provenance`] says how. A
-//! message that fails a check is never delivered.
+//! sender gets a notice that it was not delivered, with the reason. A full mailbox holds back only the agents that
+//! write to it. At level `auth`, the default, the sender proved its name with its certificate; [`Message::provenance`]
+//! says how. The platform never delivers a message that fails a check.
 //!
-//! # Finding the way about
+//! # Where to look
 //!
 //! | to … | see |
 //! |---|---|
 //! | send, receive, ask, answer | [`Context`], and [`acl`] for messages and their parts |
 //! | say and read values of declared types | [`body`], [`Message::body`] |
 //! | wait for some messages and leave others | [`Filter`] |
-//! | keep what belongs together apart from the rest | [`Voice::converse`], [`Conversation`] |
+//! | keep the messages of one conversation apart from the rest | [`Voice::converse`], [`Conversation`] |
 //! | call for proposals, hold an auction, ask many, subscribe | [`protocol`] |
 //! | talk to all agents that care about a subject | [`Voice::channel`], [`Voice::subscribe`], [`Context::listen`], and [`channel`] |
 //! | offer services and find them | [`Voice::df`], [`directory`] |

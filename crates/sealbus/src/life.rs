@@ -267,7 +267,7 @@ fn note_failure(context: &mut Context, failed: &HandlerError) {
     tracing::error!(agent = context.name(), handled, %error, "a handler failed");
 }
 
-/// Does what the agent says shall follow an error of a handler. False: it is being stopped.
+/// Carries out the agent's decision about an error of a handler. False: it is being stopped.
 async fn go_on_after<A: Agent>(
     agent: &mut A,
     context: &mut Context,
@@ -320,7 +320,7 @@ async fn within_grace<T>(
 }
 
 impl Voice {
-    /// Answers a message whose handler returned an error, and tells whose matter the error is.
+    /// Answers a message whose handler returned an error, and returns the party that must deal with the error.
     pub(crate) fn answer_error(
         &self,
         message: &AclMessage,

@@ -108,7 +108,7 @@ impl Message {
     /// The content as a value of a declared type.
     ///
     /// # Errors
-    /// [`BodyError`] with the place of what does not fit.
+    /// [`BodyError`] with the place that does not fit.
     pub fn body<B: Body>(&self) -> Result<B, BodyError> {
         B::read(&AclMessage::view(&self.message))
     }

@@ -238,7 +238,7 @@ impl fmt::Debug for Platform {
 }
 
 /// Writes logs to standard error, unless the program has set up its own. A program that runs by itself logs warnings; a
-/// program that a node started logs what the node's log shows. `SEALBUS_LOG` changes this. The AMQP library's own
+/// program that a node started logs as much as the node's log shows. `SEALBUS_LOG` changes this. The AMQP library's own
 /// reports of broken connections are left out, because the transport reports them itself.
 pub fn log_to_stderr() {
     let default = if std::env::var_os(ATTACH_VARIABLE).is_some() {

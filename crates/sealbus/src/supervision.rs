@@ -1,4 +1,4 @@
-//! Errors of handlers: each is answered, and the agent says what else follows.
+//! Errors of handlers: each is answered, and the agent decides what else follows.
 
 use std::error::Error;
 use std::fmt;
@@ -139,7 +139,7 @@ pub(crate) fn judge(error: &(dyn Error + 'static)) -> (Fault, Performative, Stri
     }
 }
 
-/// An answer in plain text, whatever the message was in.
+/// An answer in plain text, for a message in any language.
 pub(crate) fn saying(
     message: &AclMessage,
     act: Performative,

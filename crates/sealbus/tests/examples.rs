@@ -1,4 +1,4 @@
-//! The examples run, and print what they are meant to show.
+//! The examples run, and print the expected lines.
 
 use std::process::{Command, Stdio};
 

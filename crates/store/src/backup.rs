@@ -1,7 +1,7 @@
 //! A backup of a platform's state, as it is written to a file and read from one.
 //!
 //! A backup begins with [`MAGIC`]. Parts follow, each with a byte for its kind, the length of its name (2 bytes,
-//! big-endian), the length of its contents (4 bytes), its name and its contents. The first part says what is backed up.
+//! big-endian), the length of its contents (4 bytes), its name and its contents. The first part describes the backup.
 //! The last part holds the SHA-256 of all bytes before it. Nothing comes after it.
 
 use std::io::{self, Read, Write};
@@ -65,7 +65,7 @@ pub enum BackupError {
     /// The file ends too early.
     #[error("it is cut off")]
     Truncated,
-    /// The contents are not what was written.
+    /// The contents differ from the written ones.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
     /// A row or file is too long for a backup.
@@ -129,7 +129,7 @@ impl<W: Write> BackupWriter<W> {
         self.part(FILE, path, contents)
     }
 
-    /// Ends the backup, and returns what it was written to.
+    /// Ends the backup, and returns the writer.
     ///
     /// # Errors
     /// [`BackupError::Io`].
@@ -242,7 +242,7 @@ fn read_part(
     Ok((kind, name, contents))
 }
 
-/// Memory grows with what is there, not with what a length claims.
+/// Memory grows with the bytes that are there, not with a claimed length.
 fn read_bytes(
     input: &mut impl Read,
     length: usize,

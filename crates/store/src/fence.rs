@@ -149,7 +149,7 @@ impl Fenced {
     }
 }
 
-/// A leadership, as those see it who do not write. It does not keep the store open.
+/// A leadership, for readers that do not write. It does not keep the store open.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     term: Term,

@@ -1,11 +1,11 @@
 //! The platform's stored state: one small trait, and the stores behind it.
 //!
 //! A store is an ordered map from text keys to bytes. Each part of the platform has its own prefix of keys (`ams/`,
-//! `df/`, …). All changes go through [`Store::commit`], which is atomic. When it returns, the changes are as durable as
-//! the store is. Each commit gives the store a new [`Revision`].
+//! `df/`, …). All changes go through [`Store::commit`], which is atomic. When `commit` returns, the changes are as
+//! durable as the store itself. Each commit gives the store a new [`Revision`].
 //!
-//! A [`Batch`] may demand that some key has not changed since a revision. [`Fenced`] demands it of the row of the
-//! leader's [`Term`], and so stops a Master from changing anything after it has lost its role without noticing.
+//! A [`Batch`] may demand that some key has not changed since a revision. [`Fenced`] demands this of the row of the
+//! leader's [`Term`]. So a Master that has lost its role without noticing cannot change anything.
 
 pub mod backup;
 mod embedded;

@@ -28,8 +28,8 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Behaves as a store on a full disk while `is_full`: commits fail with [`StoreError::Full`]. For tests of what
-    /// stands on a store.
+    /// Behaves as a store on a full disk while `is_full`: commits fail with [`StoreError::Full`]. For tests of the
+    /// parts that use a store.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
     }

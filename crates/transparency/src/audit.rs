@@ -49,7 +49,7 @@ impl Audit {
     /// Goes on to a later checkpoint of the same log, after the audit of the earlier one is finished.
     ///
     /// # Errors
-    /// [`LogError::Truncated`] if the checkpoint is shorter than what was read.
+    /// [`LogError::Truncated`] if the checkpoint is shorter than the entries that were read.
     pub fn go_on(&mut self, target: Checkpoint) -> Result<(), LogError> {
         let size = self.tiles.log().size();
         if target.size < size {
@@ -100,7 +100,7 @@ impl Audit {
     /// entries that were not read before.
     ///
     /// # Errors
-    /// [`LogError`] if the file is not what the entries say. The audit has then failed.
+    /// [`LogError`] if the file contradicts the entries. The audit has then failed.
     pub fn give(&mut self, file: LogFile, bytes: &[u8]) -> Result<Vec<Entry>, LogError> {
         let wanted = self.wants();
         let damaged = |why: &str| LogError::Damaged {

@@ -60,7 +60,7 @@ pub enum LogError {
     /// The note is not signed with this key.
     #[error("the checkpoint is not signed by {0}")]
     NotSigned(String),
-    /// The contents of a file are not what the tree says.
+    /// The contents of a file contradict the tree.
     #[error("the log's file {file} is damaged: {why}")]
     Damaged {
         /// The file.

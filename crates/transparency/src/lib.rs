@@ -2,11 +2,11 @@
 //! (tlog-tiles), with signed checkpoints (tlog-checkpoint, signed-note) that witnesses cosign (tlog-cosignature,
 //! tlog-witness). docs/evidence.md describes the formats.
 //!
-//! - [`LogWriter`] appends. It holds the right edge of the tree, O(log n) hashes, and hands out files.
-//! - [`Audit`] reads a whole log, file by file, and believes none of them.
+//! - [`LogWriter`] appends entries. It holds the right edge of the tree, O(log n) hashes, and hands out files.
+//! - [`Audit`] reads a whole log, file by file, and trusts no file.
 //! - [`Witness`] decides whether a checkpoint continues the one it saw before.
 //!
-//! Nothing here does I/O but [`Folder`], which keeps a log's files.
+//! Only [`Folder`], which keeps a log's files, does I/O.
 
 mod audit;
 mod bundle;

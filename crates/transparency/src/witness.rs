@@ -139,7 +139,7 @@ impl Witness {
     /// Judges a request. A checkpoint that is returned may be cosigned once it is kept; it is the latest then.
     ///
     /// # Errors
-    /// [`Refusal`]. The latest checkpoint stays what it was.
+    /// [`Refusal`]. The latest checkpoint stays the same.
     pub fn consider(&self, request: &AddCheckpoint) -> Result<Checkpoint, Refusal> {
         let shown = Checkpoint::open(&request.note, &self.log).map_err(|error| match error {
             LogError::NotSigned(_) => Refusal::NotSigned(error),

@@ -23,8 +23,8 @@ pub struct LogHead {
     frontier: Vec<String>,
 }
 
-/// Appends entries. Memory holds the right edge of the tree, the entries of the incomplete bundle, and what was not
-/// written to files yet.
+/// Appends entries. Memory holds the right edge of the tree, the entries of the incomplete bundle, and the files that
+/// were not written yet.
 #[derive(Clone, Debug, Default)]
 pub struct LogWriter {
     tiles: Tiles,

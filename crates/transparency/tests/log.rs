@@ -352,7 +352,7 @@ fn cosignatures_are_of_one_witness_one_time_and_one_checkpoint() {
     .unwrap();
     larger.add(signature);
     assert!(larger.verify(&key).is_err());
-    // The same bytes are no signature of a log, whatever their name is.
+    // The same bytes are no signature of a log under any name.
     let as_log = NoteKey::new(&name, KeyKind::Log, *pair.public_key()).unwrap();
     assert!(note.verify(&as_log).is_err());
     let other = NoteKey::new(
@@ -436,7 +436,7 @@ fn a_folder_keeps_files_and_drops_partial_ones_once_they_are_full() {
 }
 
 proptest! {
-    /// As the fuzz targets: what is read has one form, whatever was changed in it.
+    /// As the fuzz targets: a value that can be read has one form, after any change of the bytes.
     #[test]
     fn altered_requests_are_refused_or_read_as_they_are_written(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<char>()), 0..4),

@@ -96,7 +96,7 @@ pub struct Board {
     pub silent: Vec<SilentNode>,
 }
 
-/// Whether the full name `name` is what somebody typed: the same, or its local part.
+/// Whether the typed name means the full name `name`: the same, or its local part.
 pub fn is_agent(name: &str, typed: &str) -> bool {
     name == typed || local(name) == typed
 }

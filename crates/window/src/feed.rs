@@ -22,7 +22,7 @@ use crate::seen::{Seen, fresh};
 const LOOK: Duration = Duration::from_millis(500);
 /// How long the Master may take for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the page may take none of what is sent.
+/// How long the page may take no bytes.
 const STALLED: Duration = Duration::from_secs(30);
 /// The pause before the Master is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ const BATCH: usize = 500;
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 enum Event<'a> {
-    /// The beginning; what the page knew before is no longer true.
+    /// The beginning. The page's former contents are no longer true.
     Hello {
         platform: &'a str,
         level: &'a str,

@@ -1,8 +1,9 @@
 //! Watching a running platform: its counters as rates, messages and refusals as they come, recordings of them, and the
 //! window, a page that shows all this in a browser.
 //!
-//! Everything is read through an operator's connection to the Master that is narrowed to reading before anything else. Where
-//! the operator allows it, the page also kills, moves and revokes agents: each act has a connection of its own.
+//! This crate reads everything through an operator's connection to the Master. Before its first request, the connection
+//! gives up all rights but reading. If the operator allows it, the page also kills, moves and revokes agents. Each such
+//! act has a connection of its own.
 //!
 //! The window is a process of its own. Its page is built from plain modules without a build step. The page talks to
 //! this process over HTTP on loopback and over TLS elsewhere. A link opens the page once. A key in a header (never a

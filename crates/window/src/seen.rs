@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(fresh(&[], &all), all);
         assert_eq!(fresh(&all[..2], &all), &all[2..]);
         assert!(fresh(&all, &all).is_empty());
-        // The Master was started again, or has forgotten what was known.
+        // The Master was started again, or has forgotten the known refusals.
         assert_eq!(fresh(&[refusal(9)], &all), all);
     }
 }

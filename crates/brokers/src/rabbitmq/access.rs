@@ -11,7 +11,7 @@ use crate::config::{BrokerConfig, BrokerSecurity};
 pub struct RabbitClient {
     /// The platform.
     pub platform: PlatformName,
-    /// Level, and what belongs to it.
+    /// The level, and the credentials that it needs.
     pub security: BrokerSecurity,
     /// The virtual host. By default it is the platform's name.
     pub vhost: String,

@@ -157,7 +157,7 @@ impl Management {
     }
 }
 
-/// The answer to what the Master asked.
+/// The answer to a request of the Master.
 type Asked<'a, T> = BoxFuture<'a, Result<T, BrokerFailure>>;
 
 impl Administration for Management {

@@ -1,4 +1,4 @@
-//! Bare AMQP connections, made as agents make them. They serve to measure what the transport adds.
+//! Bare AMQP connections, made as agents make them. They serve to measure the cost of the transport.
 
 use std::sync::Arc;
 

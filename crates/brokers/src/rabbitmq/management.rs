@@ -38,7 +38,7 @@ pub(super) const ALL_QUEUES: &str = "^(Agent-.*-MessageQueue|Process-.*-FrameQue
 /// Dead letters kept; the oldest go first.
 pub(super) const DEAD_LETTERS_KEPT: u32 = 10_000;
 
-/// The management interface did not do what was asked.
+/// The management interface did not carry out a request.
 #[derive(Debug, Error)]
 pub enum ManagementError {
     /// The interface is not there.

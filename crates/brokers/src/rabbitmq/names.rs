@@ -70,7 +70,7 @@ pub fn identity_of_user(user: &str, platform: &PlatformName) -> Option<(Identity
     Some((identity, address))
 }
 
-/// The routing key of what is for one process.
+/// The routing key of messages for one process.
 pub(crate) fn key_of_process(process: &str) -> String {
     format!("to.{process}")
 }

@@ -27,7 +27,7 @@ pub(super) struct Deliveries {
     connection: Connection,
     consumer: Consumer,
     events: Pin<Box<dyn Stream<Item = Event> + Send>>,
-    /// Why nothing follows what was handed out last.
+    /// Why nothing follows the last delivery.
     broken: Option<lapin::Error>,
 }
 

@@ -66,7 +66,7 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// Tokio, with [`Socket`] as what connects.
+/// Tokio, with [`Socket`] to connect.
 #[derive(Clone, Debug)]
 pub(crate) struct Sockets(pub(crate) Tokio);
 

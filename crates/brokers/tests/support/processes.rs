@@ -112,7 +112,7 @@ impl Process {
         };
         let mut config = BrokerConfig::new(authority.name.clone(), Vec::new(), security);
         config.redial.0 = Duration::from_millis(5);
-        // Few, so that what a dead connection holds matters.
+        // Few, so that the messages held by a dead connection matter.
         config.prefetch = 64;
         config.process = Some(ProcessLogin {
             identity: identity.clone(),

@@ -95,7 +95,7 @@ impl Conversations {
     }
 }
 
-/// An open conversation: it owns the messages that belong to it, whatever else the agent receives meanwhile.
+/// An open conversation: it owns the messages that belong to it, while the agent also receives others.
 ///
 /// Dropping it ends it. [`set_late`](Self::set_late) decides about late messages.
 pub struct Conversation {

@@ -1,4 +1,4 @@
-//! A message in a mailbox, and whoever is woken when one comes.
+//! A message in a mailbox, and the readers that a message wakes.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -29,7 +29,7 @@ pub(super) struct Entry {
 pub(super) struct Wake {
     pub(super) reader: Option<Waker>,
     pub(super) hook: Option<Hook>,
-    /// Those who wait for messages of conversations.
+    /// The readers that wait for messages of conversations.
     pub(super) more: Vec<Alarm>,
     /// A late message was dropped, which its writer must be told.
     pub(super) dropped: bool,

@@ -1,4 +1,4 @@
-//! The messages of a mailbox, and the accounts of those who wrote them.
+//! The messages of a mailbox, and the accounts of their senders.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -137,7 +137,7 @@ pub(super) struct Shared {
 pub(crate) type UnreadSink = Box<dyn Fn(Vec<ReceivedMessage>) + Send + Sync>;
 
 impl Inner {
-    /// Puts a message in, and notes in `wake` whoever is to be woken.
+    /// Puts a message in, and notes in `wake` the readers to wake.
     #[inline]
     pub(super) fn put(
         &mut self,
@@ -401,7 +401,7 @@ impl Shared {
         taken
     }
 
-    /// Puts messages in under the lock with `put`, then wakes whoever waits for them.
+    /// Puts messages in under the lock with `put`, then wakes the readers that wait for them.
     #[inline]
     pub(super) fn put<T>(&self, put: impl FnOnce(&mut Inner, &mut Wake) -> T) -> T {
         let mut wake = Wake::default();
@@ -413,7 +413,7 @@ impl Shared {
         done
     }
 
-    /// Hands messages that will never be read to those who can tell the senders.
+    /// Hands messages that will never be read to the parts that can tell the senders.
     pub(super) fn give_back(&self) {
         let (here, elsewhere) = {
             let mut guard = self.inner.lock();

@@ -72,7 +72,7 @@ impl MailboxSender {
         let _ = self.shared.unread.set(tell);
     }
 
-    /// Shows what arrives from now on at the tap, as for this agent.
+    /// Shows the messages that arrive from now on at the tap, as for this agent.
     pub(crate) fn set_tap(&self, tap: Arc<Tap>, receiver: Arc<str>) {
         self.shared.inner.lock().tap = Some((tap, receiver));
     }
@@ -124,7 +124,7 @@ impl MailboxSender {
         self.shared.inner.lock().closed
     }
 
-    /// Closes the mailbox from outside; the reader still gets what it holds.
+    /// Closes the mailbox from outside. The reader still gets the messages in it.
     pub fn close(&self, why: Closed) {
         self.shared.close(why);
     }

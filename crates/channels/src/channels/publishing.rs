@@ -183,7 +183,7 @@ impl Channels {
         })
     }
 
-    /// Checks what is asked, and fills in the sender.
+    /// Checks the request, and fills in the sender.
     fn prepare(
         &self,
         outbox: &Outbox,

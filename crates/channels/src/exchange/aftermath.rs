@@ -32,7 +32,7 @@ pub(super) struct TakenNote {
 pub(super) enum Source {
     /// An agent of this process.
     Here(Option<Arc<Receipt>>),
-    /// Another process, the number of its frame, or 0, and what is to be told it.
+    /// Another process, the number of its frame, or 0, and the notice for it.
     There(PeerKey, u64, Option<Arc<TakenNote>>),
     /// A log.
     Log(Box<LogNote>),
@@ -62,7 +62,7 @@ impl Source {
 pub(crate) struct Aftermath {
     /// Processes that may send more, each with its new limit in bytes.
     pub(super) credit: Vec<(PeerKey, u64)>,
-    /// Requests that will not be answered: whose, and which.
+    /// Requests that will not be answered: their processes and numbers.
     pub(super) unanswered: Vec<(Option<PeerKey>, RequestId)>,
     /// Events that all agents have taken, or that not all will take: the process, the frame, and whether all have.
     pub(super) taken: Vec<(PeerKey, u64, bool)>,

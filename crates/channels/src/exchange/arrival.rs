@@ -15,7 +15,7 @@ const OVERFULL: usize = 4;
 
 /// Why a frame of the right session is not accepted.
 pub(super) enum Objection {
-    /// Somebody tried what it may not.
+    /// An agent tried an act that it may not do.
     Refused(Refused),
     /// The agent is not here.
     Absent,

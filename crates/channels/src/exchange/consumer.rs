@@ -383,7 +383,7 @@ impl Consumer {
         self.state.lock().ended
     }
 
-    /// Forgets what it owes processes that are gone.
+    /// Forgets debts to processes that are gone.
     pub(super) fn forget(&self, peer: PeerKey) {
         let mut state = self.state.lock();
         if let Some(ledgers) = &mut state.ledgers {

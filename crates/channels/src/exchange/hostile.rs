@@ -236,7 +236,7 @@ proptest! {
             let peer = exchange.peers.get(index).expect("a known process");
             let stamp = Stamp {
                 session: peer.session_in(),
-                // Mostly what is due, so that something happens.
+                // Mostly frames that are due, so that something happens.
                 number: if ahead < 4 { peer.incoming.taken() + 1 } else { peer.incoming.taken() + ahead },
             };
             let stamp = match word {

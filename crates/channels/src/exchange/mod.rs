@@ -6,24 +6,25 @@
 //! when it starts anew, and when it has given the other process up. Frames of a former epoch are recognised by their
 //! session and ignored. On a new session both processes announce their subscriptions anew.
 //!
-//! **Reliability** between processes is the transport's: a frame arrives once and in order, or it comes back. A frame
-//! that comes back is sent again before everything else. Frames are numbered for each session, and taken in the order
-//! of their numbers. A frame that comes back after it has arrived is therefore taken once, and a frame that overtakes
-//! one on its way back is taken behind it. A process *acknowledges* what it has taken, for no transport knows that.
-//! Publishers wait for acknowledgements and have room by them. A frame that is not acknowledged within
-//! [`ExchangeConfig::absence`] is reported to its publisher, and the two processes begin anew. Best-effort events are
-//! sent once. They are neither kept nor reported.
+//! **Reliability** between processes is the task of the transport: a frame arrives once and in order, or it comes back.
+//! A frame that comes back is sent again before everything else. Frames are numbered for each session, and taken in the
+//! order of their numbers. A frame that comes back after it has arrived is therefore taken once, and a frame that
+//! overtakes one on its way back is taken behind it. A process *acknowledges* the frames that it has taken, because no
+//! transport knows that. Publishers wait for acknowledgements, which give them room. A frame that is not acknowledged
+//! within [`ExchangeConfig::absence`] is reported to its publisher, and the two processes begin anew. Best-effort
+//! events are sent once. They are neither kept nor reported.
 //!
-//! **Unread events.** An acknowledged event still waits until its agent takes it. The acknowledgement therefore also says up to
-//! which frame all events have been read, and the publisher's process keeps the others, within the same limits. If the agent
-//! moves away, its process sends *absent* for each event that waited, and its *withdraw* names the first frame that came too
-//! late. If the process is given up, all unread events count as lost. Their publishers get them back.
+//! **Unread events.** An acknowledged event still waits until its agent takes it. So the acknowledgement also names the
+//! frame up to which agents have read all events. The publisher's process keeps the other events, within the same
+//! limits. If the agent moves away, its process sends *absent* for each event that waited. The process's *withdraw*
+//! names the first frame that came too late. If the process is given up, all unread events count as lost. Their
+//! publishers get them back.
 //!
-//! **Announcements.** A process greets the others when one of its agents publishes. Those that have subscriptions announce
-//! them to it, and every further one. Two processes of which neither publishes have nothing to say to each other. A publisher
-//! waits until every process of the platform has announced its subscriptions, so that an
-//! event reaches each of them. If a process announces nothing within [`ExchangeConfig::introduction`], the publisher's
-//! error names that process. Best-effort events do not wait. Publishers do not wait for a process that was given up.
+//! **Announcements.** A process greets all others when one of its agents publishes. Processes with subscriptions
+//! announce these to it, and later every further one. Two processes say nothing to each other while neither publishes.
+//! A publisher waits until every process of the platform has announced its subscriptions, so that an event reaches each
+//! of them. If a process announces nothing within [`ExchangeConfig::introduction`], the publisher's error names that
+//! process. Best-effort events do not wait. Publishers do not wait for a process that was given up.
 //!
 //! **Flow.** A publisher waits while a process has more than [`ExchangeConfig::kept_bytes`] unacknowledged. It also
 //! waits while a subscription that pushes back has no room, or its process has given no more credit. All other
@@ -33,8 +34,8 @@
 //! **Groups.** Subscriptions of one group share its events. The publisher's process holds each event until a member has
 //! handled it; see [`groups`].
 //!
-//! **Requests** name the subscriptions that are asked. Each subscription answers once, declines, or ends. The requester
-//! thus knows which agents did not answer, and need not wait for those that cannot.
+//! **Requests** name the subscriptions that are asked. Each subscription answers once, declines, or ends. So the
+//! requester knows which agents did not answer, and does not wait for agents that cannot.
 //!
 //! **Rights** are checked where an event arrives, by the identity that its transport proved, and where a subscription
 //! is announced. The publisher's process also checks them, so that the publisher learns of a refusal early.

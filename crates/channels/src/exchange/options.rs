@@ -69,7 +69,7 @@ impl SubscriptionOptions {
         self
     }
 
-    /// The same for what `filter` holds for.
+    /// The same, for the messages that pass `filter`.
     #[must_use]
     pub fn filtered(mut self, filter: impl Into<String>) -> Self {
         self.filter = filter.into();

@@ -145,7 +145,7 @@ impl RemoteSubscription {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes over what its former self was not told of.
+    /// Takes over the missed events that its former self was not told of.
     pub(super) fn inherit(&self, former: &Self) {
         let missed = former.take_missed();
         self.missed.fetch_add(missed, Ordering::Relaxed);
@@ -305,7 +305,7 @@ impl Peer {
     }
 }
 
-/// Tells a process what has come from it, and that the events of its frames up to `read` wait for no agent.
+/// Tells a process which of its frames have come, and that the events of its frames up to `read` wait for no agent.
 pub(super) fn acknowledge(peer: &mut Peer, read: u64) {
     let upto = peer.incoming.acknowledged();
     let frame = Frame::Acknowledge {

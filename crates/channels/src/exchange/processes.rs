@@ -241,7 +241,7 @@ impl Exchange {
         self.serve_groups(now);
     }
 
-    /// How many other processes hear what is announced.
+    /// How many other processes hear the announcements.
     pub(super) fn introduced(&self) -> usize {
         let introduced = |peer: &&Peer| peer.is_introduced();
         self.peers.values().filter(introduced).count()

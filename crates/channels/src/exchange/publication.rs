@@ -119,7 +119,7 @@ pub enum PublishError {
     },
 }
 
-/// The receivers of what was published.
+/// The receivers of a publication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     /// Subscriptions of this process that it was put into.

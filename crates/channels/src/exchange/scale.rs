@@ -115,7 +115,7 @@ impl Platform {
         self.alarms.extend(at.map(|at| (at, index)));
     }
 
-    /// Works on the exchange of one process, and carries what comes of it.
+    /// Works on the exchange of one process, and carries the resulting frames.
     fn work<T>(&mut self, index: usize, work: impl FnOnce(&mut Exchange, Now) -> T) -> T {
         let now = self.time();
         let exchange = &mut self.processes[index].exchange;
@@ -153,7 +153,8 @@ impl Platform {
         result
     }
 
-    /// Lets everything happen that happens within `time`. Returns what did, and when the last frame arrived.
+    /// Lets everything happen that happens within `time`. Returns the counts, and the time at which the last frame
+    /// arrived.
     fn run(&mut self, time: Duration) -> (Counts, Duration) {
         let began = self.now;
         let before = std::mem::take(&mut self.counts);

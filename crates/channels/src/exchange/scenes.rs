@@ -373,7 +373,7 @@ fn an_idle_subscription_of_another_process_holds_up_nobody_for_ever() {
     }
     scene.carry(0, 2);
     assert_eq!(scene.take(2, &busy, 1000), 3);
-    // As soon as the subscription takes something, it learns what it missed, and publishers wait for it again.
+    // As soon as the subscription takes an event, it learns which events it missed, and publishers wait for it again.
     while scene.take(1, &idle, 1000) > 0 {}
     scene.carry(0, 1);
     assert_eq!(missed(&idle), 3);

@@ -41,7 +41,7 @@ impl Exchange {
         }
     }
 
-    /// Tells a process what has come from it, and what of that has been read.
+    /// Tells a process which of its frames have come, and which of those have been read.
     pub(super) fn acknowledge(&mut self, index: u32) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

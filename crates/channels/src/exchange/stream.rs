@@ -1,5 +1,5 @@
 //! The two directions of frames between this process and another: the numbers of the frames, and the acknowledgements
-//! of what was taken. The transport carries frames in order, once, or they come back. No I/O and no clock.
+//! of taken frames. The transport carries frames in order, once, or they come back. No I/O and no clock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ pub(super) struct OutgoingStream {
     sent: u64,
     bytes: usize,
     hello: Option<Parcel>,
-    /// The acknowledgement of what has come. It is sent behind the frame of that number, which may report a refusal.
+    /// The acknowledgement of arrived frames. It is sent behind the frame of that number, which may report a refusal.
     acknowledgement: Option<(Parcel, u64)>,
     /// Best-effort events, with the counters that count those dropped.
     datagrams: VecDeque<(Parcel, Arc<Counts>)>,
@@ -333,7 +333,7 @@ impl OutgoingStream {
     }
 }
 
-/// When what has come is acknowledged.
+/// When arrived frames are acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub(super) after: Duration,

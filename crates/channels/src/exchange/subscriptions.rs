@@ -76,7 +76,7 @@ pub enum SubscribeError {
     NotInGroup {
         /// The group.
         group: String,
-        /// The wish, and what to do.
+        /// The thing that it cannot do, and the advice.
         cannot: &'static str,
     },
     /// More groups than a process knows.

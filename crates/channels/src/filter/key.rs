@@ -1,4 +1,4 @@
-//! Keys: what a subscription asks for the last value of.
+//! Keys: a subscription asks for the last value of each key.
 
 use std::fmt;
 use std::str::FromStr;

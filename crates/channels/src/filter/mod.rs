@@ -95,7 +95,7 @@ impl ChannelFilter {
         self.evaluate(header, message).0
     }
 
-    /// The same, and what it cost.
+    /// The same, and the cost.
     pub(crate) fn evaluate(
         &self,
         header: &ChannelHeader,
@@ -179,7 +179,7 @@ pub enum FilterProblem {
     /// A text without its closing quote.
     #[error("the text has no closing quote")]
     OpenText,
-    /// A backslash before what cannot be escaped.
+    /// A backslash before a character that cannot be escaped.
     #[error("not an escape: write \\\\ for a backslash")]
     Escape,
     /// Something else stands there.
@@ -355,7 +355,7 @@ enum Conversion {
     Size,
 }
 
-/// A short form of what was found, for errors.
+/// A short form of the found text, for errors.
 fn excerpt(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(40) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),

@@ -1,4 +1,4 @@
-//! The parts of an expression while it is parsed: how deep they are, and what they cannot be.
+//! The parts of an expression while it is parsed: their depth, and the values that they cannot have.
 
 use regex::RegexBuilder;
 
@@ -10,7 +10,7 @@ use super::{
 /// A result, or a problem and its place.
 pub(super) type At<T> = Result<T, (usize, FilterProblem)>;
 
-/// A part of the expression, and what is known of it.
+/// A part of the expression, and the known facts about it.
 pub(super) struct Part {
     pub(super) node: Node,
     pub(super) at: usize,
@@ -56,7 +56,7 @@ pub(super) fn matches(text: Part, pattern: Part) -> At<Part> {
     )
 }
 
-/// Refuses what can never be true or false.
+/// Refuses a part that can never be true or false.
 pub(super) fn condition(part: &Part) -> At<()> {
     let what = match &part.node {
         Node::Literal(Literal::Bool(_)) => return Ok(()),

@@ -17,7 +17,7 @@ pub enum EvaluationError {
     /// The content is not text.
     #[error("the content of the message is not text")]
     ContentNotText,
-    /// An operator or function got what it does not take.
+    /// An operator or function got a value that it does not take.
     #[error("an operator or function of the filter got a value of the wrong type")]
     Type,
     /// An index outside its list.

@@ -1,9 +1,9 @@
 //! The protocol between the exchanges of two processes.
 //!
 //! An agent or the process itself writes a frame, and a transport
-//! ([`ProcessDestination`](sealbus_bus::ProcessDestination)) carries it whole. Numbers are little-endian where they
-//! have a fixed length, else LEB128: seven bits a byte, the least first, at most ten bytes. A text is its length in
-//! bytes as such a number, then UTF-8.
+//! ([`ProcessDestination`](sealbus_bus::ProcessDestination)) carries it whole. Numbers of a fixed length are
+//! little-endian. All others are LEB128: seven bits a byte, the least significant first, at most ten bytes. A text is
+//! its length in bytes as LEB128, then UTF-8.
 //!
 //! | byte | kind | written by | after it |
 //! |---|---|---|---|
@@ -25,8 +25,8 @@
 //! | `30` | keep | agent | stamp, head, ACL message |
 //!
 //! A *stamp* is the session, 8 bytes, and the frame's number in the session. The number is 0 if the frame is not
-//! acknowledged: it is an acknowledgement or a best-effort event. The session is [made](session) of the two epochs that the processes told each other by
-//! *hello*.
+//! acknowledged: it is an acknowledgement or a best-effort event. The session is [computed](session) from the two
+//! epochs that the processes told each other by *hello*.
 //!
 //! A *head* is:
 //!
@@ -43,8 +43,8 @@
 //! ```
 //!
 //! *Targets* are the addressed subscriptions in the receiving process: their count and their numbers. A count of 0 means
-//! all subscriptions whose pattern matches. The ACL message is in the bit-efficient encoding (FIPA00069). It is the last
-//! part of the frame, and the same for all receivers.
+//! all subscriptions whose pattern matches. The ACL message is in the bit-efficient encoding (FIPA00069). It is the
+//! last part of the frame, with the same bytes for all receivers.
 
 mod announcement;
 mod codec;

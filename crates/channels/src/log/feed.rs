@@ -1,5 +1,5 @@
 //! The tasks that read the logs for one subscription: one for each node. A durable subscription has another task, which
-//! tells the nodes what is settled.
+//! tells the nodes which events are settled.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -28,7 +28,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 const REFUSED: Duration = Duration::from_secs(5);
 /// How long a node waits for events before it answers that there are none.
 const WAIT: Duration = Duration::from_secs(4);
-/// Between two notes of what is settled.
+/// The time between two notes of settled events.
 const NOTE: Duration = Duration::from_millis(25);
 /// How long the last note may take.
 const LAST_NOTE: Duration = Duration::from_secs(5);
@@ -183,8 +183,8 @@ impl Feed {
         }
     }
 
-    /// Delivers the last event of each key. The subscription goes on behind what was read. A node that has not answered in
-    /// time gives its last events when it answers.
+    /// Delivers the last event of each key. The subscription goes on behind the last event read. A node that has not
+    /// answered in time gives its last events when it answers.
     async fn begin_with_last(&self, key: &EventKey) {
         let errors = &self.filter_errors;
         let gathered = gather(&*self.logs, &self.reading, key, GATHERING, errors).await;
@@ -347,7 +347,7 @@ impl Feed {
         true
     }
 
-    /// Tells a node what is settled, for ever.
+    /// Tells a node which events are settled, for ever.
     async fn note(&self, node: &str) {
         let Some(durable) = self.reading.durable.as_deref() else {
             return std::future::pending().await;

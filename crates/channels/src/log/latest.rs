@@ -1,8 +1,9 @@
 //! The last event of each key, gathered from the logs of all nodes.
 //!
-//! A node reads its logs from the beginning, part by part, and gives of each part the last event of each key. This state
-//! machine keeps the later one of what it is given. In one log the later event is the one with the greater number. Of
-//! events in the logs of different nodes it is the one that was published later, by the clocks of their publishers.
+//! A node reads its logs from the beginning, part by part, and gives of each part the last event of each key. This
+//! state machine keeps the later one of the given events. In one log the later event is the one with the greater
+//! number. Of events in the logs of different nodes it is the one that was published later, by the clocks of their
+//! publishers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

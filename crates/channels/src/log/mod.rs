@@ -3,11 +3,11 @@
 //! An event of a persistent channel goes to the log of its publisher's node before any agent sees it. Then it goes,
 //! like any event, to the subscriptions that follow present events. A subscription that is durable, or begins in the
 //! past, gets the events of persistent channels from the logs alone. It gets them in log order, and never a second time
-//! from the publisher. No events need comparing, and the subscription's place is one number for each log.
+//! from the publisher. So no events need to be compared, and the subscription's place is one number for each log.
 //!
-//! This module asks a [`ChannelLogs`], which the platform sets, and knows nothing of disks. [`tracker`] is a state
-//! machine of the events that one subscription has read and settled, and [`latest`] one that finds the last event of each
-//! key. [`feed`] and [`gathering`] hold the tasks around them.
+//! This module asks a [`ChannelLogs`], which the platform provides, and knows nothing of disks. [`tracker`] is a state
+//! machine of the events that one subscription has read and settled. [`latest`] is a state machine that finds the last
+//! event of each key. [`feed`] and [`gathering`] hold the tasks around them.
 
 mod feed;
 mod gathering;
@@ -78,7 +78,7 @@ pub struct LogReading {
 }
 
 impl LogReading {
-    /// The first question of a subscription that begins now. It asks for nothing yet: whoever sends it says how much.
+    /// The first question of a subscription that begins now. It asks for nothing yet: the sender sets the amount.
     pub(crate) fn new(
         agent: Arc<str>,
         pattern: ChannelPattern,

@@ -236,7 +236,7 @@ impl Scene {
     }
 
     fn take(&mut self) {
-        // Mostly in order; what has a higher priority overtakes.
+        // Mostly in order; events of a higher priority overtake.
         let index = if self.chance.one_in(4) { 1 } else { 0 };
         if let Some((_, place, note)) = self.life.queue.remove(index) {
             note.taken();

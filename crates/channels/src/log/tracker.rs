@@ -272,7 +272,7 @@ impl Tracker {
         self.news.notify_waiters();
     }
 
-    /// Waits until all nodes have noted what is settled.
+    /// Waits until all nodes have noted which events are settled.
     pub(crate) async fn all_noted(&self) {
         loop {
             let news = self.news.notified();

@@ -108,15 +108,15 @@ pub enum Promise {
     /// An acknowledgement.
     #[error("ack={0}")]
     Acknowledgement(Acknowledgement),
-    /// An acknowledgement from disk for what is not kept.
+    /// An acknowledgement from disk for events that are not kept.
     #[error("ack={0} for what is not persistent (add persistent)")]
     AcknowledgementOfTransient(Acknowledgement),
-    /// The last event of each key of what is not kept.
+    /// The last event of each key, for events that are not kept.
     #[error("last-per-key of what is not persistent (add persistent)")]
     LastPerKeyOfTransient,
 }
 
-/// A transport cannot give what is asked of a channel.
+/// A transport cannot give the quality that a channel needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnavailableQos {
     /// The transport's name.

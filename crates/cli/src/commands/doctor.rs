@@ -1,4 +1,4 @@
-//! `doctor`: what would keep a platform from running on this machine, each with its remedy.
+//! `doctor`: the problems that would keep a platform from running on this machine, each with its remedy.
 
 mod machine;
 mod running;

@@ -178,7 +178,7 @@ impl Log {
         Ok(found)
     }
 
-    /// Reads what the audit wants.
+    /// Reads the files that the audit wants.
     async fn drive(
         &mut self,
         audit: &mut Audit,

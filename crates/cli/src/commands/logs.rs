@@ -1,4 +1,4 @@
-//! `logs`: what agents print.
+//! `logs`: the output of agents.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -45,7 +45,7 @@ use crate::output::Output;
 /// The variable with which a completion script asks this program for candidates.
 pub(crate) const COMPLETE: &str = "SEALBUS_COMPLETE";
 
-/// `sealbus completion SHELL`: a script that asks this program for what may come next.
+/// `sealbus completion SHELL`: a script that asks this program for the possible next words.
 pub(crate) fn completion(completion: &Completion) -> Result<(), CliError> {
     let name = completion.shell.to_string();
     let failed = |message| CliError::Failed {

@@ -119,7 +119,7 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
         () = master.ended() => {}
         () = following => {}
         over = master.superseded() => {
-            // The agents belong to the Master that leads now. Only what runs here ends.
+            // The agents belong to the Master that leads now. Only the processes that run here end.
             nodes.stop_keeping();
             master.abandon().await;
             nodes.end().await?;

@@ -1,4 +1,4 @@
-//! `up` on a terminal: what agents print, and one line for each event of the platform.
+//! `up` on a terminal: the output of agents, and one line for each event of the platform.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ struct Known {
 }
 
 impl Known {
-    /// The lines about what has changed.
+    /// The lines about the changes.
     fn news(
         &mut self,
         nodes: &[NodeStatus],
@@ -74,7 +74,7 @@ impl Known {
     }
 }
 
-/// Prints what happens, until the Master is gone.
+/// Prints events until the Master is gone.
 ///
 /// # Errors
 /// When the Master does not answer any more.

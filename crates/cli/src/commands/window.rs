@@ -176,7 +176,7 @@ impl Opened {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // The link stands on the terminal for those who have no such program.
+        // The link stands on the terminal for users without such a program.
         browser.spawn().ok()?;
         Some(opened)
     }

@@ -56,8 +56,8 @@ pub fn encode_with(
 }
 
 /// Appends the message without the bytes of its content, which stand near the end, and returns the bytes that follow
-/// the content. Long content thus need not be copied. `None`: the whole message was appended, because it has no
-/// content, or its content cannot be carried unchanged.
+/// the content. So long content need not be copied. `None`: the whole message was appended, because it has no content,
+/// or its content cannot be carried unchanged.
 ///
 /// # Errors
 /// As [`encode`].
@@ -270,7 +270,7 @@ fn write_quoted_string(tag: u8, text: &str, out: &mut Vec<u8>) -> Written {
     Ok(())
 }
 
-/// A text behind its tag and what stands before that.
+/// A text behind its tag and the bytes before the tag.
 #[inline]
 fn write_text(before: [u8; 2], text: &str, out: &mut Vec<u8>) -> Written {
     const SHORT: usize = 64;

@@ -9,7 +9,7 @@ use super::token::{Atom, Bracket, Piece};
 use crate::parameter::{Parameter, ParameterOffsets};
 use crate::{DateTime, DecodeError, DecodeProblem, Limits, Origin, string};
 
-/// The nesting that is never exceeded, whatever the limits say. The stack carries this much safely.
+/// The nesting that is never exceeded, even if the limits allow more. The stack carries this much safely.
 pub(crate) const MAX_DEPTH: usize = 256;
 
 /// An observer is told each piece of a message as the parser passes it.
@@ -39,7 +39,7 @@ impl Layout {
     }
 }
 
-/// A position in the bytes, and what may still come.
+/// A position in the bytes, and the parts that may still come.
 pub(crate) struct Parser<'a, O> {
     pub(super) bytes: &'a [u8],
     pub(super) at: usize,
@@ -128,7 +128,7 @@ impl<'a, O: Observer> Parser<'a, O> {
         }
     }
 
-    /// Steps over what stands before the parameters.
+    /// Steps over the bytes before the parameters.
     pub(super) fn begin(&mut self) -> Result<Layout, DecodeError> {
         self.check_length()?;
         match self.peek() {

@@ -1,4 +1,4 @@
-//! Envelopes (FIPA00067): the message transport reads the envelope, and not the payload inside it.
+//! Envelopes (FIPA00067). The message transport reads the envelope, and not the payload inside it.
 //!
 //! An envelope is a base and the revisions that message transport services on the way have added. No revision changes
 //! an earlier one. [`Envelope::current`] gives the values that count: the newest value of each parameter.

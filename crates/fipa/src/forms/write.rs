@@ -13,7 +13,7 @@ use crate::{
     Performative, base64, is_word,
 };
 
-/// How errors name what is written.
+/// How errors name the written value.
 pub(crate) const ENCODING: &str = "JSON";
 
 #[derive(serde::Serialize)]

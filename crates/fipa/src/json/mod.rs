@@ -1,8 +1,8 @@
 //! The JSON representation of messages, defined by Sealbus, for the web and for language-model tools.
 //!
-//! Its schema is [`SCHEMA`]. Values that JSON knows stand for themselves: a string is a word if it can be one and
-//! otherwise a string, an integer is a number, an array is a list. Any other value is an object with one member that
-//! names the kind: `{"string": "abc"}` (a string that could be a word), `{"number": "2.50"}`, `{"date-time":
+//! Its schema is [`SCHEMA`]. Values that JSON has stand for themselves. A JSON string is a word if it can be one, and
+//! otherwise a string. An integer is a number, and an array is a list. Any other value is an object with one member
+//! that names the kind: `{"string": "abc"}` (a string that could be a word), `{"number": "2.50"}`, `{"date-time":
 //! "20260304T050607089Z"}`, `{"base64": "AAEC"}`.
 
 use alloc::vec::Vec;

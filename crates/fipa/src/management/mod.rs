@@ -1,8 +1,8 @@
 //! The `fipa-agent-management` ontology (FIPA00023): the requests to AMS and DF, and their answers.
 //!
 //! Each object of the ontology is a struct that reads itself from an SL term and writes itself as one. [`DfFunction`]
-//! and [`AmsFunction`] are the possible requests. [`Exception`] lists the ways to turn one down.
-//! [`DfAgentDescription::matches`] and its kin decide a search.
+//! and [`AmsFunction`] are the possible requests. [`Exception`] lists the reasons to turn a request down.
+//! [`DfAgentDescription::matches`] and the other `matches` methods decide a search.
 //!
 //! ```
 //! use sealbus_fipa::management::{DfAgentDescription, DfFunction, ServiceDescription};
@@ -24,9 +24,9 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
-//! Readers accept the forms that other platforms write: arguments by name or by position, sets where sequences are due
-//! and the reverse, any letter case of frame and slot names, American spellings. Slots whose names begin with `X-` are
-//! kept in agent identifiers and ignored elsewhere.
+//! Readers accept the forms that other platforms write: arguments by name or by position, sets in place of sequences
+//! and the reverse, any letter case of frame and slot names, and American spellings. Agent identifiers keep slots whose
+//! names begin with `X-`. Other objects ignore them.
 
 mod agent_identifier;
 mod ams;

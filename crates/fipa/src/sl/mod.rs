@@ -15,9 +15,9 @@
 //! # Ok::<(), sealbus_fipa::DecodeError>(())
 //! ```
 //!
-//! Readers are generous where it is harmless: keywords in any case, blanks anywhere, named arguments for predicates, a
-//! proposition symbol in parentheses. The writer is strict: lower-case keywords, one blank, and quotes around every
-//! string that another reader might misread.
+//! Readers are generous where this is harmless: they accept keywords in any case, blanks anywhere, named arguments for
+//! predicates, and a proposition symbol in parentheses. The writer is strict: lower-case keywords, one blank, and
+//! quotes around every string that another reader might misread.
 
 mod lexer;
 mod parser;

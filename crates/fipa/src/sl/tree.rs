@@ -27,7 +27,7 @@ pub enum ContentExpression<'a> {
     Proposition(Wff<'a>),
 }
 
-/// A well-formed formula: what can be true or false.
+/// A well-formed formula, which can be true or false.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wff<'a> {
     /// `true`.
@@ -307,7 +307,7 @@ impl<'a> Term<'a> {
         }))
     }
 
-    /// The text of a string constant, in whichever form it was written.
+    /// The text of a string constant, for every form in which it can be written.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),

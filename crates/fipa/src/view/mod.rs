@@ -257,7 +257,7 @@ impl<'a> AidRef<'a> {
         }
     }
 
-    /// Whether both AIDs name the same agent: their names are equal, whatever their addresses (FIPA00023).
+    /// Whether both AIDs name the same agent: their names are equal. Addresses may differ (FIPA00023).
     pub fn names_same_agent(&self, other: &AidRef<'_>) -> bool {
         self.name() == other.name()
     }

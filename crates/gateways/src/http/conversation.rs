@@ -52,8 +52,8 @@ impl Conversation for HttpConversation {
     }
 }
 
-/// The meaning of a status code (RFC 9110, section 15). Redirections are refusals. The text of the answer is left
-/// out, since it would tell an agent what stands behind any address.
+/// The meaning of a status code (RFC 9110, section 15). Redirections are refusals. The text of the answer is left out,
+/// because it would show an agent the contents behind any address.
 fn verdict(status: u16) -> Verdict {
     let known = hyper::StatusCode::from_u16(status).ok();
     let told = || match known.and_then(|it| it.canonical_reason()) {

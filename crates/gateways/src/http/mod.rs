@@ -1,6 +1,6 @@
 //! The FIPA agent message transport over HTTP (FIPA00084).
 //!
-//! The logic is free of I/O: [`multipart`], [`transmission`], [`response`].
+//! These parts are free of I/O: [`multipart`], [`transmission`], [`response`].
 
 mod address;
 pub(crate) mod arrival;

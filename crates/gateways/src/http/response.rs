@@ -40,7 +40,7 @@ enum State {
     Chunks(Answer, usize),
 }
 
-/// Reads answers from what a connection brings.
+/// Reads answers from the bytes of a connection.
 pub struct AnswerReader {
     bytes: Vec<u8>,
     state: State,
@@ -56,7 +56,7 @@ impl Default for AnswerReader {
 }
 
 impl AnswerReader {
-    /// Takes what has come.
+    /// Takes the bytes that have come.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }

@@ -126,7 +126,7 @@ impl<S: Service> Server<S> {
             while connections.try_join_next().is_some() {}
             match listener.accept().await {
                 Ok((stream, mut from)) => {
-                    // An IPv4 address stays one, whatever form the socket gives it.
+                    // An IPv4 address stays one, in every form that a socket may give it.
                     from.set_ip(from.ip().to_canonical());
                     let Some(place) = self.places.enter(from.ip()) else {
                         self.service.turned(Turned::TooMany, from.ip(), TOO_MANY);

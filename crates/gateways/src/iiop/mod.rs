@@ -1,7 +1,7 @@
 //! The FIPA agent message transport over IIOP (FIPA00075): an object with the one operation `message`, at an address
 //! `IOR:…` or `corbaloc:…`.
 //!
-//! The logic is free of I/O: [`transmission`], and the two sides of a connection.
+//! [`transmission`] and the two sides of a connection are free of I/O.
 
 mod conversation;
 mod own;

@@ -86,7 +86,7 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Takes what has come.
+    /// Takes the bytes that have come.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.assembler.push(bytes);
     }

@@ -166,7 +166,7 @@ impl Texts {
     }
 }
 
-/// A date in universal time. JADE writes local time, and months from 0: what it means cannot be known.
+/// A date in universal time. JADE writes local time, and months from 0: a reader cannot know the meaning.
 fn date(it: &mts::DateTime) -> Option<DateTime> {
     if it.designator != b'Z' {
         return None;

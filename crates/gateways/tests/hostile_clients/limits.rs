@@ -59,7 +59,7 @@ async fn the_slow_are_not_waited_for() {
     counted(&two, "too-slow", 2).await;
 }
 
-/// Bodies that were begun take memory. One address has a share of it, whatever the number of its connections.
+/// Bodies that were begun take memory. One address has a share of it, with any number of connections.
 #[tokio::test]
 async fn bodies_that_are_being_read_are_limited_together() {
     let limits = GatewayLimits {

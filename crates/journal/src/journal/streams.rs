@@ -90,7 +90,7 @@ impl Journal {
     }
 }
 
-/// For people who look into the folder.
+/// For a person that looks into the folder.
 fn folder_name(id: u64, name: &str) -> String {
     let legible: String = name
         .chars()

@@ -1,9 +1,9 @@
 //! Logs of persistent channels: the events that a node keeps for its processes' agents, and the readers of these logs.
 //!
-//! A node has one log for each channel, which is a stream of the node's journal. It holds the events that agents of the
-//! node's processes published there. An event is acknowledged when it is on disk. A subscription reads the logs of all
-//! nodes, and each node notes beside its own log how far a durable subscription has read. So no event moves from node
-//! to node, and the death of a node holds back the events of its own agents and nothing else.
+//! A node has one log for each channel. The log is a stream of the node's journal, and holds the events that agents of
+//! the node's processes published on the channel. An event is acknowledged when it is on disk. A subscription reads the
+//! logs of all nodes, and each node notes beside its own log how far a durable subscription has read. So no event moves
+//! from node to node, and the death of a node holds back only the events of its own agents.
 //!
 //! **Once.** A process numbers its events, and sends an event again if an answer is lost. The log recognises the event
 //! by process and number, even after the node was killed.

@@ -1,18 +1,18 @@
 //! Mailboxes of absent agents: a node keeps messages in its journal until their receivers have them.
 //!
-//! A process gives persistent messages to its node. Sending returns when the messages are on that node's disk. If the
-//! node runs the receiver's process, it hands the messages over. Otherwise it carries them to the node that runs, or
-//! ran, that process, or waits until the directory knows where the receiver is. An expired message comes back to its
-//! sender as a `failure`, which is itself kept until the sender has it.
+//! A process gives persistent messages to its node. Sending returns when the messages are on that node's disk. A node
+//! that runs the receiver's process hands the messages over. Any other node carries them to the node that runs, or ran,
+//! that process, or waits until the directory knows the receiver's place. An expired message comes back to its sender
+//! as a `failure`. The node keeps this `failure` until the sender has it.
 //!
-//! **Once.** A letter is identified all the way, even after it has left, by the process that wrote it and a number. It
-//! also counts how often it was carried from node to node. By this count (`had`) a node distinguishes a letter that
-//! comes back from one that is brought twice because an answer was lost. A letter leaves a node when the next node has
-//! it on disk, or when the receiver has taken it. If the receiver's process ends after it took a letter and before its
-//! node learns so, the next process gets the letter again, marked as a repetition.
+//! **Once.** The writing process and a number identify a letter all the way, even after it has left. The letter also
+//! counts how often it was carried from node to node. By this count (`had`), a node distinguishes a letter that comes
+//! back from a letter that comes twice because an answer was lost. A letter leaves a node when the next node has it on
+//! disk, or when the receiver has taken it. If the receiver's process ends after it took a letter and before its node
+//! learns so, the next process gets the letter again, marked as a repetition.
 //!
-//! **In order.** A node notes to which nodes it carried letters of an agent. Before it hands over later letters, or
-//! carries them to another node, it asks those nodes whether they still have earlier ones (`trail`).
+//! **In order.** A node notes the nodes to which it carried letters for an agent. Before it hands over later letters,
+//! or carries them to another node, it asks those nodes whether they still have earlier ones (`trail`).
 
 mod carrier;
 mod had;
@@ -162,8 +162,8 @@ pub fn new_origin() -> u64 {
     (now() / 1000) << 32 | (chance.build_hasher().finish() & 0xffff_ffff)
 }
 
-/// The origin under which a node keeps the letters that a process numbers: its own for each process, whatever the process
-/// says.
+/// The origin under which a node keeps the letters that a process numbers. No two processes share an origin, even if
+/// both say the same one.
 pub fn origin_of(process: &str, said: u64) -> u64 {
     let mut both = said.to_le_bytes().to_vec();
     both.extend_from_slice(process.as_bytes());
@@ -246,7 +246,7 @@ impl Post {
     fn forget_unused(&self, mailbox: &Arc<Mailbox>, runtime: &Handle) -> Result<(), JournalError> {
         let mut mailboxes = self.mailboxes.lock();
         let is_unused = mailbox.shelf.lock().is_unused() && mailbox.trail.lock().nodes.is_empty();
-        // Nobody else is about to put a letter in: whoever does holds the mailbox, or waits for the list.
+        // Nobody else is about to put a letter in: a task that does so holds the mailbox, or waits for the list.
         if is_unused && Arc::strong_count(mailbox) == 2 {
             mailboxes.remove(&mailbox.agent);
             // The list stays locked until the stream is gone, so that its name is free.

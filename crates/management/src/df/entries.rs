@@ -41,7 +41,7 @@ impl Df {
         Ok(granted)
     }
 
-    /// Checks that the entry is within what the agents of one other platform may have together.
+    /// Checks that the entry is within the limit for all agents of one other platform.
     fn check_share_of_platform(
         &self,
         name: &str,

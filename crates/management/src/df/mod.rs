@@ -1,4 +1,4 @@
-//! The DF knows the services that agents offer, and tells subscribers about them.
+//! The Directory Facilitator (DF) knows the services that agents offer, and tells subscribers about them.
 
 mod entries;
 mod federation;

@@ -58,7 +58,7 @@ enum Step {
     Gone(usize),
     Pass(u64),
     Restart,
-    /// The store refuses whatever the next step changes.
+    /// The store refuses the changes of the next step.
     Fail,
 }
 

@@ -24,7 +24,7 @@ impl Admin {
         }
     }
 
-    /// Starts, stops, restarts and changes what differs from the manifest in force.
+    /// Starts, stops, restarts and changes everything that differs from the manifest in force.
     ///
     /// # Errors
     /// If the difference is not the one that was agreed to, if it needs a new platform, or if the name of a new agent is

@@ -1,4 +1,4 @@
-//! The issuance log as others see it: in files, with a checkpoint that witnesses cosign.
+//! The published issuance log: files, with a checkpoint that witnesses cosign.
 
 mod publisher;
 mod witnesses;

@@ -248,7 +248,7 @@ impl Publisher {
         })
     }
 
-    /// Notes what a witness says about the log.
+    /// Notes the word of a witness about the log.
     async fn alarm(&self, witness: String, why: Option<String>) -> Result<(), Fault> {
         self.desk
             .run(move |desk, _| {

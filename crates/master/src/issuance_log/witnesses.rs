@@ -19,7 +19,7 @@ const MAX_ANSWER: usize = 16 * 1024;
 /// A witness that is no part of the platform (C2SP tlog-witness).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideWitness {
-    /// `host:port`, reached over plain HTTP: what goes there is public, and what comes back is signed.
+    /// `host:port`, reached over plain HTTP: requests are public, and answers are signed.
     pub host: String,
     /// The path before `/add-checkpoint`.
     pub path: String,

@@ -1,6 +1,6 @@
 //! The Master's decisions as a state machine. Reports from nodes, agents and operators come in as method calls with the
 //! time. The resulting work goes out as [`Effect`]s. The changed rows must be written to the store before any effect is
-//! carried out. So a Master that is killed at any moment and restarted on its store goes on where it was.
+//! carried out. So a Master that is killed at any moment and restarted on its store continues at the same point.
 
 mod bars;
 mod ends;
@@ -252,7 +252,7 @@ impl MasterState {
             if let Some(name) = key.strip_prefix(NODE_ROW) {
                 let mut node: Node = serde_json::from_slice(value).map_err(damaged)?;
                 node.heard = now;
-                // A node that was given up must come back as another process, whichever Master gave it up.
+                // A node that was given up must come back as another process, even if another Master gave it up.
                 if !node.state.is_gone() {
                     node.state = NodeState::Expected;
                 }

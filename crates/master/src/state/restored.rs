@@ -1,6 +1,7 @@
-//! A state that was restored from a backup. Nodes know better what they run and what was revoked, so the Master first
-//! listens: it places nothing, and takes nothing for lost, until the nodes it knows are back or a minute has passed.
-//! Processes that the backup does not know are adopted if their nodes show that the CA certified them.
+//! A state that was restored from a backup. Nodes know better which processes they run and which certificates were
+//! revoked. So the Master first listens. It places nothing, and takes nothing for lost, until the nodes it knows are
+//! back or a minute has passed. Processes that the backup does not know are adopted if their nodes show that the CA
+//! certified them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
@@ -51,12 +52,12 @@ impl Restored {
 }
 
 impl MasterState {
-    /// Whether the Master still collects what nodes know better than its restored state.
+    /// Whether the Master still collects the facts that nodes know better than its restored state.
     pub fn is_restoring(&self) -> bool {
         self.restored.is_some()
     }
 
-    /// Notes what a node runs. Returns false if the state was not restored, or that is over.
+    /// Notes the processes of a node. Returns false if the state was not restored, or that is over.
     pub(super) fn note_running(&mut self, node: &str, running: &[RunningProcess]) -> bool {
         let mut asked = Vec::new();
         let known: Vec<bool> = running

@@ -23,7 +23,7 @@ struct Waiting {
     payload: Bytes,
 }
 
-/// The messages of one sender that wait for their proof, and what is needed to check it.
+/// The messages of one sender that wait for their proof, and the facts for checking it.
 pub(super) struct Unproved {
     waiting: Vec<Waiting>,
     /// The latest first.
@@ -120,7 +120,7 @@ impl Inward {
         if *slot.name == *PROCESS_TARGET {
             return Some(payload);
         }
-        // The allowances of the targets bound what waits.
+        // The allowances of the targets bound the waiting messages.
         unproved.waiting.push(Waiting { target, payload });
         slot.unproved += 1;
         self.unproved += 1;

@@ -11,7 +11,7 @@ use crate::flow::{Admission, Queued};
 use crate::frame::{self, LONGEST_PIECE, MESSAGE_START};
 use crate::statement::statement_of;
 
-/// Room for what a message holds beside its content.
+/// Room for the parts of a message besides its content.
 const ROOM_FOR_PARAMETERS: usize = 512;
 
 enum Stop {

@@ -1,4 +1,5 @@
-//! Level `signed`: the agents of this process sign what they send. A batch is what is ready when bytes are written.
+//! Level `signed`: the agents of this process sign their messages. A batch is all messages that are ready when bytes
+//! are written.
 
 use std::sync::Arc;
 
@@ -55,7 +56,7 @@ impl Outward {
         }
     }
 
-    /// All agents sign what they have sent.
+    /// All agents sign the messages that they have sent.
     pub(super) fn sign_all(&mut self) {
         for handle in std::mem::take(&mut self.to_sign) {
             self.sign(handle);

@@ -261,7 +261,7 @@ async fn an_inlet_that_gives_no_room_holds_up_no_mailbox() {
         let message = received.message();
         assert_eq!(message.content_text().unwrap(), number.to_string());
     }
-    // Room again: what was accepted comes, and more.
+    // Room again: the accepted messages come, and more.
     let more = send(&*way, outgoing(FrameSender::Process, b"last", &body));
     let taking = async {
         for _ in 0..sent {

@@ -63,7 +63,7 @@ async fn senders_in_another_process_hear_of_what_an_ended_agent_never_read() {
             assert!(told.contains("bob@factory"), "{told}");
         }
         failures(&mut carols, of_carol).await;
-        // Nothing more comes after what is sent now.
+        // Nothing more comes after the messages sent now.
         soon(alice.send(inform("alice@factory", "done")))
             .await
             .unwrap();

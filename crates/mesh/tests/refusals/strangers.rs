@@ -1,4 +1,4 @@
-//! Connections that are not what a process of the platform makes.
+//! Connections unlike those of a process of the platform.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,7 +120,7 @@ async fn a_peer_that_breaks_the_rules_is_cut_off_alone() {
                     .encode(number, &mut out);
                 }
             }
-            // Acknowledging what was not sent.
+            // Acknowledging frames that were not sent.
             4 => Frame::Acknowledge { received: 1000 }.encode(0, &mut out),
             // A second hello.
             _ => Frame::Hello(greeting.clone()).encode(0, &mut out),

@@ -1,5 +1,4 @@
-//! An agent process and its node, as the process sees them: a [`Host`] over one connection, which is made anew when it
-//! breaks.
+//! The process's side of the attachment to its node: a [`Host`] over one connection, which is replaced when it breaks.
 
 mod handover;
 mod link;

@@ -166,7 +166,7 @@ async fn when_the_platform_is_gone_the_agents_are_told() {
     );
 }
 
-/// An agent that does nothing but hand over its state when asked, and count what it received.
+/// An agent that does nothing but hand over its state when asked, and count the messages that it received.
 async fn drive(mut agent: AgentHandle, state: Vec<u8>) -> (Thawed, AgentHandle) {
     let wishes = agent.wishes();
     assert_eq!(wishes.wished().await, Wish::Freeze);

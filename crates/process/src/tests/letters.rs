@@ -79,7 +79,7 @@ async fn letters_obey_the_rules_and_revocations_of_the_day_they_are_handed_over(
         letter(3, "thief", before),
         // This letter was sent under a new certificate.
         letter(4, "thief", after),
-        // A notice is delivered whatever the rules say.
+        // A notice is delivered even if the rules forbid it.
         letter(5, "ams", before),
     ];
     let agent = || "bob".to_owned();

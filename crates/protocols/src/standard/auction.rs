@@ -1,4 +1,4 @@
-//! The rounds of both auctions: calls, bids, and the end for those who do not bid.
+//! The rounds of both auctions: calls, bids, and the end for participants that do not bid.
 
 use sealbus_fipa::Performative::{Cfp, Inform, Propose, RejectProposal};
 

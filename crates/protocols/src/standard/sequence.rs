@@ -11,7 +11,7 @@ pub(crate) fn aid(name: &str) -> Aid {
     Aid::new(name).unwrap()
 }
 
-/// Both roles must end with this outcome, and every message must carry what the standard asks for.
+/// Both roles must end with this outcome, and every message must carry the parameters that the standard asks for.
 pub(crate) fn plays(protocol: &'static Protocol, sequence: &str, outcome: Outcome) {
     let (initiator, participant) = play(protocol, sequence).unwrap();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The latest changes of a deny list: what a receiver of an older version needs.
+//! The latest changes of a deny list, for a receiver of an older version.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

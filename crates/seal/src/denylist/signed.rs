@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The changes of version 0 are the whole list. The version that changes follow is not signed: changes that do not lead
-//! to the signed digest are not believed, whatever they claim to follow.
+//! to the signed digest are not believed, no matter which version they claim to follow.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;

@@ -110,8 +110,8 @@ impl Trust {
         self.deny_lists.load_full()
     }
 
-    /// Older lists in force, because they deny what the newest list of their authority has lost. The authority must have
-    /// them back: it went on from an older copy, such as a backup.
+    /// Older lists in force, because they have denials that the newest list of their authority has lost. The authority
+    /// must have them back: it went on from an older copy, such as a backup.
     pub fn outlasting_deny_lists(&self) -> Vec<Arc<SignedDenyList>> {
         let lists = self.deny_lists.load();
         let is_newest = |index: usize, list: &SignedDenyList| {

@@ -1,4 +1,4 @@
-//! Behaviours: what an agent does by itself, at its time and beside its hooks.
+//! Behaviours: an agent's work of its own, at its own times and beside its hooks.
 //!
 //! A [`Step`] is a plain async function. [`Context::begin`] runs it by a [`Schedule`]:
 //!
@@ -29,7 +29,7 @@
 //! | schedule | runs |
 //! |---|---|
 //! | [`once`] | at once |
-//! | [`every`] | in equal periods, which do not drift; a period that was missed counts |
+//! | [`every`] | in equal periods, which do not drift; missed periods are counted |
 //! | [`at`] | at a point of time |
 //! | [`daily`] | each day at a time of day |
 //! | [`cyclic`] | again and again |
@@ -140,7 +140,7 @@ impl Behaviour {
         self.0.is_done.load(Ordering::Acquire)
     }
 
-    /// Ends it, also in the middle of what it does.
+    /// Ends it, even in the middle of its work.
     pub fn cancel(&self) {
         self.0.cancelled.notify_one();
     }

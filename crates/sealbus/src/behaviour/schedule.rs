@@ -35,9 +35,9 @@ pub fn cyclic() -> Schedule {
 
 /// Runs a step in equal periods, the first time at once.
 ///
-/// The times are counted from the beginning, so they do not drift. A run never begins before the one before has ended: what is
-/// late runs at once, and periods that went by meanwhile count in [`Behaviour::missed`](super::Behaviour::missed). The shortest
-/// period is a millisecond.
+/// The times are counted from the beginning, so they do not drift. A run never begins before the one before has ended.
+/// A late run begins at once, and periods that went by meanwhile count in
+/// [`Behaviour::missed`](super::Behaviour::missed). The shortest period is a millisecond.
 pub fn every(period: Duration) -> Schedule {
     Schedule(Kind::Every {
         period: period.max(Duration::from_millis(1)),

@@ -97,7 +97,7 @@ pub fn first_of(steps: impl IntoIterator<Item = Step>) -> Step {
     }))
 }
 
-/// A finite-state machine: `next` does what belongs to a state and returns the following state, or `None` at the end.
+/// A finite-state machine: `next` does the work of a state and returns the following state, or `None` at the end.
 /// [`Behaviour::state`](super::Behaviour::state) shows the present one.
 ///
 /// ```

@@ -1,7 +1,8 @@
 //! Bodies: the content of a message as a value of a declared type.
 //!
-//! A type that implements [`Body`] can be what a message says. Its language is set when it is written and checked when
-//! it is read. A message that does not fit is a [`BodyError`] with the place of the mistake.
+//! A value of a type that implements [`Body`] can be the content of a message. Writing the body sets the message's
+//! language, and reading checks it. For a message that does not fit, reading returns a [`BodyError`] with the place of
+//! the mistake.
 //!
 //! | body | language | ontology |
 //! |---|---|---|
@@ -36,8 +37,8 @@
 //! # Ok::<(), sealbus::body::BodyError>(())
 //! ```
 //!
-//! A language that is missing is not checked, because FIPA lets a sender leave it out. Fields that a type does not know
-//! are passed over, so that a newer sender can add some.
+//! A message without a language is accepted, because FIPA lets a sender leave it out. Readers pass over fields that a
+//! type does not know, so that a newer sender can add some.
 
 mod json;
 #[cfg(feature = "protobuf")]
@@ -79,7 +80,7 @@ pub trait Body: Sized {
     /// Reads the value from a message.
     ///
     /// # Errors
-    /// [`BodyError`] with the place of what does not fit.
+    /// [`BodyError`] with the place that does not fit.
     fn read(message: &AclMessageRef<'_>) -> Result<Self, BodyError>;
 }
 
@@ -95,7 +96,7 @@ pub struct WrittenBody {
 }
 
 impl WrittenBody {
-    /// Makes this what the message says. An ontology that belongs to another language is taken away.
+    /// Makes this value the content of the message. An ontology that belongs to another language is taken away.
     pub fn put_into(self, message: &mut AclMessage) {
         let language = self.language.map(Expression::from);
         if self.ontology.is_some() || (message.language.is_some() && message.language != language) {
@@ -152,8 +153,8 @@ impl From<Vec<u8>> for WrittenBody {
     }
 }
 
-/// Why a message does not say what was declared. The answer to such a message is `not-understood`, with this as the
-/// reason.
+/// Why the content of a message differs from the declared type. The answer to such a message is `not-understood`, with
+/// this as the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {

@@ -9,7 +9,7 @@ use super::ChannelEvent;
 pub struct LastEvents {
     /// The events, in the order in which they were published.
     pub events: Vec<ChannelEvent>,
-    /// The nodes whose events may be missing because they did not answer in time, and what is known of the reason.
+    /// The nodes whose events may be missing because they did not answer in time, and the known part of the reason.
     pub missing: Vec<(Arc<str>, String)>,
     /// The number of events without the key, or for which the filter could not be evaluated.
     pub filter_errors: u64,

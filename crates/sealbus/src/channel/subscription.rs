@@ -54,7 +54,7 @@ impl Subscribing {
         self
     }
 
-    /// Takes requests to everyone too. The agent then counts among those who answer.
+    /// Takes requests to everyone too. The agent then counts among the agents that answer.
     #[must_use]
     pub fn answering(mut self) -> Self {
         self.options.answers = true;
@@ -91,7 +91,7 @@ impl Subscribing {
     }
 
     /// Shares the events with the other members of a queue group, such as `workers`: each event goes to one of them, the
-    /// least busy. The subscriptions of the same name, pattern and filter are a group, in whichever processes they are.
+    /// least busy. All subscriptions of the same name, pattern and filter are a group, even in different processes.
     /// Other subscriptions to the channel get every event all the same.
     ///
     /// An event counts as handled when the agent asks for the next one, or says so ([`ChannelSubscription::settle`]). If

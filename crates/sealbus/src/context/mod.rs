@@ -250,8 +250,8 @@ impl Context {
     /// the mailbox. Of several handlers the first that takes a message gets it.
     ///
     /// An error is answered as one of `on_message` is. An agent that leaves, moves or is restarted waits a moment for
-    /// its handlers and cuts off those that take longer; who wrote learns it by a `failure`. Handlers end then: begin them
-    /// in `setup` and `restore`.
+    /// its handlers and cuts off those that take longer. The sender then gets a `failure`. Handlers end then: begin
+    /// them in `setup` and `restore`.
     ///
     /// ```no_run
     /// # use sealbus::{Agent, AgentResult, Context, Message, Performative, Voice};

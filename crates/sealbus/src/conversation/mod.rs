@@ -1,4 +1,4 @@
-//! Conversations: each gets all messages that belong to it, whatever else its agent receives meanwhile.
+//! Conversations: each gets all messages that belong to it, while its agent also receives others.
 
 mod agreed;
 mod name;

@@ -13,7 +13,7 @@ use super::undelivered::Undelivered;
 use crate::context::{RequestError, Voice};
 use crate::message::Message;
 
-/// A request that waits for its reply. The reply comes here, whatever else the agent receives meanwhile.
+/// A request that waits for its reply. The reply comes here, even if the agent receives other messages meanwhile.
 ///
 /// If this is dropped without a reply, an agent that has agreed is told to stop (`cancel`), and a late reply is ignored.
 #[derive(Debug)]

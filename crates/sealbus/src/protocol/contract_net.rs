@@ -181,7 +181,7 @@ impl ContractNet {
     }
 }
 
-/// Rejects what is still undecided.
+/// Rejects all proposals that are still undecided.
 pub(super) async fn reject_all(
     exchange: &mut Exchange,
     reject: &AclMessage,

@@ -21,7 +21,7 @@ pub enum ProtocolError {
     /// The agent is ending.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
-    /// The directory did not say who could take part.
+    /// The directory did not name possible participants.
     #[error("the participants could not be found: {0}")]
     Search(Box<DirectoryError>),
     /// The search found nobody.

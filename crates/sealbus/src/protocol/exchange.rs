@@ -155,7 +155,7 @@ impl Exchange {
         self.machine.conclude();
     }
 
-    /// Ends the conversation after this time, whatever is missing then.
+    /// Ends the conversation after this time, even if answers are missing.
     pub fn end_within(&mut self, time: Duration) {
         self.machine.end_by(self.time.after(time));
     }

@@ -8,9 +8,9 @@
 //! | English and Dutch Auction | [`Voice::english_auction`](crate::Voice::english_auction), [`Voice::dutch_auction`](crate::Voice::dutch_auction) | `participate` |
 //! | Subscribe, Brokering, Recruiting | [`Voice::initiate`](crate::Voice::initiate) | `participate` |
 //!
-//! Each object owns its conversation: no message of it goes anywhere else, whatever the agent awaits. It checks what comes
-//! against the protocol, watches the deadlines, and hears of agents that could not be reached. Dropping it ends the
-//! conversation in order. The rules are those of the crate `sealbus-protocols`.
+//! Each object owns its conversation: no message of it goes anywhere else, even if the agent awaits one like it. The
+//! object checks arriving messages against the protocol, watches the deadlines, and hears of agents that could not be
+//! reached. Dropping it ends the conversation in order. The rules are those of the crate `sealbus-protocols`.
 
 mod asking;
 mod auction;

@@ -80,8 +80,9 @@ impl Voice {
 
 /// A participant's side of a conversation of a protocol; see [`Voice::participate`].
 ///
-/// Dropping it before the end tells the initiator that nothing more comes: with `failure` or `refuse`, as the protocol has
-/// it. A conversation ends after an hour at the latest, unless [`end_within`](Self::end_within) sets another time.
+/// Dropping it before the end tells the initiator that nothing more comes: with `failure` or `refuse`, whichever the
+/// protocol has. A conversation ends after an hour at the latest, unless [`end_within`](Self::end_within) sets another
+/// time.
 pub struct Participation {
     machine: Participant,
     messages: Conversation,
@@ -174,7 +175,7 @@ impl Participation {
         }
     }
 
-    /// Ends the conversation after this time, whatever is missing then.
+    /// Ends the conversation after this time, even if messages are missing.
     pub fn end_within(&mut self, time: Duration) {
         self.machine.end_by(self.time.after(time));
     }

@@ -13,7 +13,7 @@ const QUIET_TURNS: u32 = 32;
 /// How long, by the real clock, a test waits for the platform itself, such as for an answer of its DF.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A look at what takes real time.
+/// A look at work that takes real time.
 const LOOK: Duration = Duration::from_micros(500);
 
 /// A clock that moves when a test says so; see [`TestBed::clock`](super::TestBed::clock).

@@ -1,4 +1,4 @@
-//! A test kit for agents: a platform in memory, a clock that stands still until it is told, probes, and faults on request.
+//! A test kit for agents: a platform in memory, a clock that moves only on request, probes, and faults on request.
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,12 +28,14 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Time-outs, behaviours and deadlines of the agents go by the clock of the test bed. It moves in [`VirtualClock::advance`] and
-//! [`VirtualClock::run`], and as far as needed in [`Probe::expect`] and at the end. Agents deal with everything that can be dealt
-//! with at a moment before the next moment comes. The same [seed](TestBed::with_seed) gives the same random faults.
+//! Time-outs, behaviours and deadlines of the agents go by the clock of the test bed. The clock moves in
+//! [`VirtualClock::advance`] and [`VirtualClock::run`], and as far as needed in [`Probe::expect`] and at the end.
+//! Agents finish all possible work of a moment before the next moment comes. The same [seed](TestBed::with_seed) gives
+//! the same random faults.
 //!
-//! A test runs in a runtime of one thread, as `#[tokio::test]` makes it. Agents wait by [`Voice::clock`](crate::Voice::clock), not by tokio's time.
-//! The limits of hooks and of `teardown` at an agent's end, persistent messages and the retention of channels go by the real clock.
+//! A test must run in a runtime of one thread, such as that of `#[tokio::test]`. Agents must wait by
+//! [`Voice::clock`](crate::Voice::clock), not by tokio's time. The limits of hooks and of `teardown` at an agent's end,
+//! persistent messages and the retention of channels go by the real clock.
 
 mod clock;
 mod fault;

@@ -15,7 +15,8 @@ use crate::message::Message;
 /// How long a probe waits unless told otherwise, by the clock of the test bed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An agent of the test: it does what the test says, and tells what comes. It can do all that a [`Voice`] can.
+/// An agent of the test: it acts as the test says, and returns the messages that come. It can do all that a [`Voice`]
+/// can.
 #[derive(Debug)]
 pub struct Probe {
     context: Context,

@@ -167,7 +167,7 @@ impl<C: Body> Answer<C> {
         }
     }
 
-    /// Like [`next`](Self::next), and tells at once what else the tool says. Safe to cancel.
+    /// Like [`next`](Self::next), and also returns the tool's other messages at once. Safe to cancel.
     ///
     /// # Errors
     /// As [`next`](Self::next).

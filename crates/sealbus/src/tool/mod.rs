@@ -47,20 +47,20 @@
 //! # Ok::<(), sealbus::RunError>(())
 //! ```
 //!
-//! In messages a tool is an act of `fipa-request`. The parts stand in messages of the same conversation that carry user-defined
-//! parameters, so that nobody takes one for the reply:
+//! On the wire, a call of a tool is a conversation of `fipa-request`. The parts are messages of the same conversation
+//! that carry user-defined parameters, so that no reader takes a part for the reply:
 //!
 //! | message | from | parameter |
 //! |---|---|---|
-//! | `request` | who asks | `X-window: 16`: takes partial results, so many ahead. The ontology may name the tool |
+//! | `request` | requester | `X-window: 16`: takes up to 16 partial results ahead. The ontology may name the tool |
 //! | `agree` | tool | |
 //! | `inform` | tool | `X-partial: 3`: the third partial result |
-//! | `inform` | tool | `X-progress: 0.5`: how far it is; the content is a text for people |
-//! | `inform` | who asks | `X-taken: 8`: so many partial results are taken |
-//! | `cancel` | who asks | no more is wanted; answered `inform` |
+//! | `inform` | tool | `X-progress: 0.5`: the progress; the content is a text for people |
+//! | `inform` | requester | `X-taken: 8`: the number of partial results taken |
+//! | `cancel` | requester | nothing more is wanted; the answer is `inform` |
 //! | `inform`, `failure`, `refuse` | tool | none of these: the final reply |
 //!
-//! One who asks without `X-window` gets the final reply alone, with all parts in a list.
+//! A requester without `X-window` gets only the final reply, with all parts in a list.
 
 mod answer;
 mod outgoing;
@@ -96,13 +96,13 @@ const PARTIAL: &str = "X-partial";
 const PROGRESS: &str = "X-progress";
 const TAKEN: &str = "X-taken";
 
-/// Partial results that a tool gives ahead at most, however many the one who asks would take.
+/// Partial results that a tool gives ahead at most, even if the requester would take more.
 pub const MOST_AHEAD: u64 = 4_096;
 
 /// How long a tool waits until a partial result is taken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Partial results that a final reply holds at most, for one who takes none.
+/// Partial results that a final reply holds at most, for a requester that takes none.
 const MOST_PARTS: usize = 65_536;
 
 /// Requests that a tool serves side by side, unless it says otherwise.
@@ -117,7 +117,7 @@ pub struct Progress {
     pub text: String,
 }
 
-/// A body that a tool can take or give: its type tells others what to say.
+/// A body that a tool can take or give. Its type shows others the expected form.
 pub trait ToolBody: Body + Send + 'static {
     /// The JSON Schema of such bodies.
     fn schema(generator: &mut SchemaGenerator) -> Value;
@@ -173,8 +173,8 @@ impl Tool {
     /// A tool that answers as a whole. Requests whose ontology is `name` are for it.
     ///
     /// It says `agree` at once, unless it returns [`Refuse`](crate::Refuse) before it first waits. Another error is answered
-    /// `failure`, and is a matter of [`Agent::supervise`](crate::Agent::supervise). When the one who asks leaves, the function is
-    /// cancelled at its next `.await`.
+    /// `failure`, and is a matter of [`Agent::supervise`](crate::Agent::supervise). When the requester leaves, the
+    /// function is cancelled at its next `.await`.
     pub fn new<T, R, F, W>(name: impl Into<String>, work: F) -> Tool
     where
         T: ToolBody,
@@ -226,7 +226,7 @@ impl Tool {
         }
     }
 
-    /// Tells others in one sentence what it does.
+    /// Describes the tool to others in one sentence.
     #[must_use]
     pub fn about(mut self, text: impl Into<String>) -> Tool {
         self.about = text.into();
@@ -245,7 +245,7 @@ impl Tool {
         &self.name
     }
 
-    /// Its entry in the DF. The properties `input` and `output` have the JSON Schema of what it takes and gives.
+    /// Its entry in the DF. The properties `input` and `output` have the JSON Schemas of the tool's input and output.
     pub fn service(&self) -> ServiceDescription {
         let mut service = ServiceDescription::new(self.name.as_str(), self.name.as_str());
         service.protocols.push(PROTOCOL.to_owned());

@@ -1,4 +1,4 @@
-//! The conversation of a tool with one who asked.
+//! The conversation of a tool with one requester.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -61,7 +61,7 @@ impl Outgoing {
         self.changed.notify_waiters();
     }
 
-    /// Takes what the one who asked says about the parts.
+    /// Takes a message of the requester about the parts.
     pub(super) fn hear(&self, message: &AclMessage) {
         let sent = self.sent.load(Ordering::Relaxed);
         let taken = count(message, TAKEN).unwrap_or(0).min(sent);
@@ -73,13 +73,13 @@ impl Outgoing {
         self.sent.load(Ordering::Relaxed) - self.taken.load(Ordering::Relaxed)
     }
 
-    /// Whether the one who asked will yet say how much it has taken.
+    /// Whether the requester will yet say how much it has taken.
     pub(super) fn is_awaited(&self) -> bool {
         self.window
             .is_some_and(|window| self.ahead() >= batch(window))
     }
 
-    /// The final reply of a tool that answers in parts. It has no content for one who has got the parts.
+    /// The final reply of a tool that answers in parts. It has no content for a requester that has got the parts.
     pub(super) fn kept(&self) -> Option<WrittenBody> {
         self.window.is_none().then(|| WrittenBody {
             content: format!("[{}]", self.kept.lock().join(",")).into(),
@@ -136,7 +136,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// A message to the one who asked.
+    /// A message to the requester.
     pub(super) fn reply(&self, performative: Performative) -> AclMessage {
         let reply = self.request.create_reply(performative);
         reply.with_reply_with(self.tag.as_str())
@@ -165,16 +165,16 @@ impl<C: ToolBody> Parts<C> {
         }
     }
 
-    /// Gives a part to the one who asked. Waits while that one has not taken as many parts as it said it would take ahead; after
-    /// a minute of that the tool is cancelled.
+    /// Gives a part to the requester. Waits while that one has not taken as many parts as it said it would take ahead;
+    /// after a minute of that the tool is cancelled.
     ///
     /// # Errors
-    /// If the part cannot be written or sent, or there are more than 65,536 for one who takes no parts.
+    /// If the part cannot be written or sent, or if there are more than 65,536 for a requester that takes no parts.
     pub async fn give(&self, part: &C) -> AgentResult {
         self.outgoing.give(part.write()?).await
     }
 
-    /// Tells how far the tool is, from 0 to 1, and what it does, for people.
+    /// Reports the progress of the tool, from 0 to 1, and its present work, for people.
     ///
     /// # Errors
     /// If it cannot be sent.

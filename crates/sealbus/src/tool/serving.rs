@@ -124,9 +124,9 @@ struct Serving {
 enum End {
     /// It did not begin.
     Declined,
-    /// The one who asked has the final reply.
+    /// The requester has the final reply.
     Answered,
-    /// The one who asked has left, and may have said so.
+    /// The requester has left, and may have said so.
     Unwanted(Option<Message>),
     /// The agent leaves.
     Cut,
@@ -269,7 +269,7 @@ impl Serving {
     }
 }
 
-/// Tells the one who asked that nothing more comes, if the tool is cut off.
+/// Tells the requester that nothing more comes, if the tool is cut off.
 struct LastWord<'a>(Option<&'a Outgoing>);
 
 impl Drop for LastWord<'_> {

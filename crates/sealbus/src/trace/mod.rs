@@ -1,13 +1,13 @@
-//! The context of a trace in messages, as [W3C](https://www.w3.org/TR/trace-context/) has it, and spans of OpenTelemetry.
+//! The context of a trace in messages, after [W3C](https://www.w3.org/TR/trace-context/), and spans of OpenTelemetry.
 //!
-//! A message that belongs to a trace has it in the user-defined parameters `X-traceparent` and `X-tracestate`. It is the
-//! sender's word.
+//! A message that belongs to a trace names the trace in the user-defined parameters `X-traceparent` and `X-tracestate`.
+//! The sender may claim any trace: nothing proves these parameters.
 //!
 //! With the feature `telemetry`, agents join the traces of the crate `opentelemetry`. A message that an agent sends
 //! while a span is current gets a span of its own, and carries that span. A message that carries a context is handled
-//! in a span below it, which is current in the handler. Spans of the program's own join in, those of the crate
-//! `tracing` among them if `tracing-opentelemetry` exports them. The spans go where the program's global tracer
-//! provider sends them; without one, there are none.
+//! in a span below it, which is current in the handler. The program's own spans join in. Spans of the crate `tracing`
+//! do so if `tracing-opentelemetry` exports them. The program's global tracer provider decides where the spans go.
+//! Without a provider there are no spans.
 
 #[cfg(feature = "telemetry")]
 mod spans;

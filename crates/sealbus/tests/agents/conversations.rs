@@ -1,4 +1,4 @@
-//! Conversations of agents: what belongs to one comes to it alone.
+//! Conversations of agents: the messages of one come to it alone.
 
 use std::time::Duration;
 

@@ -193,7 +193,7 @@ async fn leaving_early_tells_those_who_still_think() {
     assert_eq!(notes.sorted(), ["4: cancel"]);
 }
 
-/// Works for those who ask: 1 does it, 2 refuses, 3 fails, 4 agrees and never ends.
+/// Works for requesters: 1 does it, 2 refuses, 3 fails, 4 agrees and never ends.
 struct Worker {
     number: u32,
     notes: Notes,

@@ -11,7 +11,7 @@ use super::{Notes, act};
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Brings what is ordered after a while, and says so when it leaves.
+/// Brings an order after a while, and says so when it leaves.
 struct Waiter {
     time: Duration,
     notes: Notes,

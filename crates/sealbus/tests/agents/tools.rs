@@ -161,7 +161,7 @@ async fn a_tool_gets_no_further_ahead_than_its_parts_are_taken() {
     }
     assert!(answer.next().await.unwrap().is_none());
     drop(answer);
-    // One who never takes anything is given up after a minute.
+    // A requester that never takes anything is given up after a minute.
     let mut answer = ask(&asker, &text, 1).await;
     bed.clock().advance(59 * SECOND).await;
     assert_eq!(writer.ended.load(Ordering::Relaxed), 1);
@@ -231,7 +231,7 @@ async fn errors_are_answers() {
     let answer = asker.request(request, 100 * SECOND).await.unwrap();
     assert_eq!(answer.performative, Performative::NotUnderstood);
     bed.clock().settle().await;
-    // Only what broke is a matter of the agent.
+    // Only the broken tool is a matter of the agent.
     assert_eq!(
         writer.notes.all(),
         ["on request from asker@home for the tool write: the pen is broken"]
@@ -366,7 +366,7 @@ async fn a_request_that_is_cancelled_while_it_waits_is_not_served() {
         .with_receiver(slow)
         .with_protocol("fipa-request")
         .with_conversation_id("three");
-    // Nobody cancels what another one asked for.
+    // Nobody cancels a request of another agent.
     stranger.send(cancel.clone()).await.unwrap();
     let failure = stranger.expect(Filter::any()).within(SECOND / 2).await;
     assert_eq!(failure.performative, Performative::Failure);

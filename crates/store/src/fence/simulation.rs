@@ -16,7 +16,7 @@ use crate::{MemoryStore, read_all};
 const LEADERS: u64 = 3;
 const ROWS_EACH: u64 = 12;
 
-/// A store that answers late or not at all, and notes what it was asked to do.
+/// A store that answers late or not at all, and notes its orders.
 struct Unsure {
     store: MemoryStore,
     chance: Mutex<Random>,
@@ -136,7 +136,7 @@ async fn lead(name: u64, store: Arc<Unsure>, is_fenced: bool) -> Vec<String> {
     acknowledged
 }
 
-/// Walks, and returns what is wrong with it.
+/// Walks, and returns the problem.
 fn walk(seed: u64, is_fenced: bool) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()

@@ -11,7 +11,7 @@ use super::{MemoryBroker, Work};
 /// The number of dead letters, or of messages of an ended agent, that are taken together.
 const PART: usize = 20;
 
-/// The answer to what the Master asked.
+/// The answer to a request of the Master.
 type Asked<'a, T> = BoxFuture<'a, Result<T, BrokerFailure>>;
 
 fn answer<'a, T: Send + 'a>(value: T) -> Asked<'a, T> {

@@ -1,4 +1,4 @@
-//! A broker in memory. On demand it loses, doubles, delays and cuts, as a seed says.
+//! A broker in memory. On demand it loses, doubles and delays messages and cuts connections, by a seed.
 
 mod administration;
 mod client;

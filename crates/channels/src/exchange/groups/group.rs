@@ -241,7 +241,7 @@ impl Group {
         member.is_some_and(|member| !member.has.is_empty())
     }
 
-    /// Changes what a member has.
+    /// Changes a member's record.
     fn change<T>(
         &mut self,
         key: MemberKey,
@@ -292,7 +292,7 @@ impl Group {
         self.waiting.next_change()
     }
 
-    /// Gives up what has expired.
+    /// Gives up expired events.
     fn expire(&mut self, now: Moment, over: &mut Over) {
         let mut lost: Vec<(Held, Loss)> = Vec::new();
         self.waiting.advance(now, &mut lost);

@@ -1,9 +1,10 @@
 //! Queue groups: subscriptions that share events. Each event goes to one member of the group.
 //!
-//! The subscriptions of one name, pattern and filter are a group, in whichever processes they are. The process of the
-//! publisher holds an event of a group until a member has handled it. It gives the event to the least busy member: the
-//! one that has the fewest of its events. If the member leaves or is lost before, the event goes to another one, marked.
-//! A member has few events at a time, so an event waits here, where any member can get it, and not behind a slow one.
+//! All subscriptions of one name, pattern and filter are a group, even in different processes. The process of the
+//! publisher holds an event of a group until a member has handled it. The process gives the event to the least busy
+//! member: the member that has the fewest of its events. If the member leaves or is lost before it has handled the
+//! event, another member gets the event, marked. A member has few events at a time. So an event waits here, where any
+//! member can get it, and not behind a slow member.
 //!
 //! The held events are bounded for each group and for all groups together. Publishers wait for room.
 

@@ -1,4 +1,4 @@
-//! Queue groups: which member gets an event, and what comes of an event that no member handles.
+//! Queue groups: which member gets an event, and the fate of an event that no member handles.
 
 use super::*;
 

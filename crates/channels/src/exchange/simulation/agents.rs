@@ -237,7 +237,7 @@ impl World {
             let mut to = Vec::new();
             let is_event = receiver.is_none();
             let mut is_found = false;
-            // The rights that hold, whatever the process that ignores the policy believes.
+            // The true rights. The process that ignores the policy may believe in others.
             let may = |agent: &Arc<str>| {
                 let right = ChannelRight::Subscribe;
                 self.permissions.may(agent, right, &header.channel)
@@ -280,7 +280,7 @@ impl World {
                 true => self.groups_for(index, &targets.groups, &header, &view),
                 false => Vec::new(),
             };
-            // Only who pushes back promises to take everything.
+            // Only a subscription that pushes back promises to take everything.
             to.retain(|(process, epoch, id)| {
                 let process = &self.processes[*process];
                 process.epoch != *epoch

@@ -1,4 +1,4 @@
-//! The carrier of the simulation. It promises what a transport does: the other process takes each frame once and in
+//! The carrier of the simulation. It makes the promise of a transport: the other process takes each frame once and in
 //! order, or the frame comes back. A frame that comes back may have arrived all the same.
 
 use sealbus_bus::LostFrame;
@@ -186,7 +186,7 @@ impl World {
         self.pump(from);
     }
 
-    /// A line breaks: everything on it comes back, also what has arrived without the carrier's knowledge.
+    /// A line breaks: everything on it comes back, even frames that have arrived without the carrier's knowledge.
     pub(super) fn break_line(&mut self, from: usize, to: usize) {
         let now = self.time();
         let line = self.carrier.lines.remove(&(from, to)).unwrap_or_default();

@@ -53,7 +53,7 @@ impl World {
         } else {
             ChannelRight::Subscribe
         };
-        // The process that ignores the policy hands out to all of its agents whatever one of them may have.
+        // The process that ignores the policy hands out a message to all of its agents if one of them may have it.
         if !(index == 1 && publisher.starts_with("a1-")) {
             let may = |agent: &str| self.permissions.may(agent, right, &header.channel);
             let may = may(&agent) || (index == 1 && others.iter().any(|other| may(other)));

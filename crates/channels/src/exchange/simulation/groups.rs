@@ -1,4 +1,4 @@
-//! Queue groups in the simulation: which events a member of each group has to handle, and what came of them.
+//! Queue groups in the simulation: the events that a member of each group has to handle, and their outcomes.
 
 use super::checks::passes;
 use super::*;

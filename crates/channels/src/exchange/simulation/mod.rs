@@ -1,7 +1,8 @@
 //! Many exchanges over a [carrier](carrier) from which frames come back, in simulated time, with processes that start
-//! anew. In every schedule, a message is handed out once, in order, in its time, and only to agents that may have it. An
-//! accepted message is handed out, or its publisher is told, also by its receipt, and also if its subscriber moves away. A slow receiver slows no other. A living
-//! member of each group handles an event, and only marked events come to another one, though members come, leave and die.
+//! anew. In every schedule, agents get a message once, in order, in its time, and only if they may have it. An accepted
+//! message is handed out, or its publisher is told, also by its receipt, even if its subscriber moves away. A slow
+//! receiver slows no other. Members come, leave and die. Even so, a living member of each group handles each event, and
+//! only marked events come to a second member.
 //!
 //! `SEALBUS_SEED=7 cargo test -p sealbus-channels simulation` runs the one schedule of that seed.
 //! `SEALBUS_SCHEDULES=100000` runs that many schedules (`make soak`).
@@ -53,7 +54,7 @@ struct Weather {
     full: u64,
 }
 
-/// A subscription, and what its agent got of it.
+/// A subscription, and the messages that its agent got from it.
 struct Seat {
     consumer: Arc<Consumer>,
     /// Whether this is the subscription that pushes back and is not read for most of the time.

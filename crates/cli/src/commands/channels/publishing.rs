@@ -1,4 +1,4 @@
-//! `channel publish`: what the command says.
+//! `channel publish`: the output of the command.
 
 use sealbus::channel::{ChannelPath, LogPlace, Reach};
 use serde_json::{Value, json};

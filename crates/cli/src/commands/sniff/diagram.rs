@@ -1,4 +1,4 @@
-//! Sequence diagrams of what was seen.
+//! Sequence diagrams of the seen messages.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! `sniff`: the messages between agents as they arrive, and what is refused. They can be recorded, read again, and drawn.
+//! `sniff`: the messages between agents as they arrive, and refused attempts. The command can also record, read again
+//! and draw them.
 
 mod diagram;
 
@@ -20,12 +21,12 @@ use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{self, Output};
 
-/// How often the platform is asked for what has arrived.
+/// How often the platform is asked for arrived messages.
 const LOOK: Duration = Duration::from_millis(250);
 /// Most messages of a diagram.
 const MOST_DRAWN: usize = 10_000;
 
-/// One line of what was seen.
+/// One line for a message or a refused attempt.
 fn line(seen: &Seen) -> String {
     match seen {
         Seen::Message(head) => {
@@ -105,7 +106,7 @@ fn watch(sniff: &Sniff) -> Result<Watch, CliError> {
     ))
 }
 
-/// The destinations of what is seen.
+/// The destinations of the seen messages.
 struct Show<'a> {
     sniff: &'a Sniff,
     output: Output,
@@ -153,7 +154,7 @@ impl<'a> Show<'a> {
         Ok(self.sniff.count.is_none_or(|count| self.shown < count))
     }
 
-    /// Draws the diagram, if it was asked for, and says what was not shown.
+    /// Draws the diagram, if the user asked for it, and counts the messages that were not shown.
     fn end(self) {
         if self.draws() {
             let drawn = match self.sniff.mermaid {
@@ -223,7 +224,7 @@ fn is_shown(sniff: &Sniff, watch: &Watch, record: &RefusalRecord) -> bool {
         && (names(&record.who) || record.receiver.as_deref().is_some_and(names))
 }
 
-/// Shows what happens until the user, the count or the time ends it.
+/// Shows messages until the user, the count or the time ends it.
 async fn live(
     general: &General,
     sniff: &Sniff,

@@ -1,4 +1,4 @@
-//! `top`: agents, channels and processes by rate, waiting messages and errors.
+//! `top`: agents, channels and processes, sorted by rate, waiting messages or errors.
 
 mod board;
 mod screen;

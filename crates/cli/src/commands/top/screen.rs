@@ -197,7 +197,7 @@ impl Screen {
         Outcome::Draw
     }
 
-    /// The lines of a screen of this height. The terminal cuts off what is too long.
+    /// The lines of a screen of this height. The terminal cuts off long lines.
     fn lines(&mut self, height: usize) -> Vec<String> {
         let sort = format!("{:?} by {:?}", self.shown.list, self.shown.sort).to_lowercase();
         let filter = match (self.is_typing, self.shown.filter.as_str()) {

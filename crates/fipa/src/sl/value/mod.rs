@@ -1,9 +1,10 @@
-//! Values of serde types as terms: how the objects of an ontology are written.
+//! Values of serde types as terms: the form of an ontology's objects.
 //!
-//! A struct is a frame with its fields as slots, `(book :title "SL" :price 12.5)`, in their order; a field that is `None`
-//! is left out. JADE also leaves out an empty sequence: such a field has `#[serde(default)]`. A sequence is a `sequence`; a truth value is the word `true` or `false`, which as a string is quoted. An enum whose variants hold
-//! structs is the frame of one of them, under the variant's name. JADE's codec reads this, and writes what is read here.
-//! Slots may also come by position, in the order of the fields, and symbols in any letter case.
+//! A struct is a frame with its fields as slots, `(book :title "SL" :price 12.5)`, in their order. A field that is
+//! `None` is left out. JADE also leaves out an empty sequence: such a field needs `#[serde(default)]`. A sequence is a
+//! `sequence`. A truth value is the word `true` or `false`; the string of the same letters is quoted. An enum whose
+//! variants hold structs is the frame of one of them, under the variant's name. JADE's codec reads and writes this
+//! form. Readers also take slots by position, in the order of the fields, and symbols in any letter case.
 
 mod read;
 mod write;
@@ -50,8 +51,8 @@ impl de::Error for ValueError {
 /// ```
 ///
 /// # Errors
-/// [`ValueError`] for what SL cannot say: maps, infinite numbers, integers of more than 64 bits, `None` anywhere but in a
-/// field.
+/// [`ValueError`] for values that SL cannot express: maps, infinite numbers, integers of more than 64 bits, `None`
+/// anywhere but in a field.
 pub fn to_term<T: Serialize + ?Sized>(value: &T) -> Result<Term<'static>, ValueError> {
     write::term(value)
 }
@@ -60,7 +61,7 @@ pub fn to_term<T: Serialize + ?Sized>(value: &T) -> Result<Term<'static>, ValueE
 /// reads none.
 ///
 /// # Errors
-/// As of [`to_term`]; also for a field that is `None` before others that are not, and for what is no struct.
+/// As for [`to_term`]; also for a field that is `None` before others that are not, and for a value that is no struct.
 pub fn to_predicate<T: Serialize + ?Sized>(value: &T) -> Result<Wff<'static>, ValueError> {
     match write::by_position(value)? {
         Term::Function(predicate) if predicate.has_arguments() => Ok(Wff::Predicate(predicate)),

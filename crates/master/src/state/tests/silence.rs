@@ -158,7 +158,7 @@ fn a_node_that_was_given_up_comes_back_as_another_process_also_to_the_next_maste
     assert_eq!(state_of(&master, "node-2"), NodeState::Expected);
     let process = master.come_back("node-1", description(), 9001).unwrap();
     assert_ne!(process, given_up);
-    // The name given to a node holds, whichever node asks for it again.
+    // The name given to a node holds, even if another node asks for it again.
     keep(&mut master, &mut rows, 9001);
     let mut master = load_at(&rows, 9002);
     assert_eq!(
