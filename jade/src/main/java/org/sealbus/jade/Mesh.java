@@ -54,6 +54,9 @@ final class Mesh implements AutoCloseable {
 
         /** A message was not delivered, or may not have been. */
         void undelivered(Letter letter, String why);
+
+        /** The node, which was away, has taken this process back. */
+        void attachedAgain();
     }
 
     /** A message does not name the agent that sent it. */
@@ -88,13 +91,9 @@ final class Mesh implements AutoCloseable {
         this.trust = membership.trust();
         this.agents = agents;
         Object welcome = membership.welcome();
-        Object platform = Json.member(welcome, "platform");
-        if (!Json.text(platform, "level").equals("auth") || !Json.text(Json.member(platform, "transport"), "kind").equals("mesh")) {
-            throw new IOException("agents of JADE are agents of Sealbus only on platforms at level auth with the mesh");
-        }
-        if (!Binding.isPossible()) {
-            throw new IOException("agents of JADE are agents of Sealbus only from Java 25 on; this is Java "
-                    + Runtime.version().feature());
+        String obstacle = obstacle(membership);
+        if (obstacle != null) {
+            throw new IOException(obstacle);
         }
         own = membership.enlist().peer().identity();
         permission = new Permission(trust.platform(), Json.member(welcome, "rules"));
@@ -103,6 +102,16 @@ final class Mesh implements AutoCloseable {
         address = (host.contains(":") ? "[" + host + "]" : host) + ":" + server.getLocalPort();
         door = new Door(server, "sealbus-mesh-accept", this::serve);
         announce();
+    }
+
+    /** Why agents here cannot be agents of the Sealbus platform; null if they can. */
+    static String obstacle(Membership membership) {
+        Object platform = Json.member(membership.welcome(), "platform");
+        if (!Json.text(platform, "level").equals("auth") || !Json.text(Json.member(platform, "transport"), "kind").equals("mesh")) {
+            return "agents of JADE are agents of Sealbus only on platforms at level auth with the mesh";
+        }
+        return Binding.isPossible() ? null
+                : "agents of JADE are agents of Sealbus only from Java 25 on; this is Java " + Runtime.version().feature();
     }
 
     private void announce() throws IOException {
@@ -450,6 +459,7 @@ final class Mesh implements AutoCloseable {
                 case "attached" -> {
                     announce();
                     obey(Json.member(body, "rules"));
+                    agents.attachedAgain();
                 }
                 default -> LOG.log(Level.FINE, "news that does not concern the mesh: {0}", notice);
             }

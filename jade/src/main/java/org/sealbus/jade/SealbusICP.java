@@ -83,8 +83,11 @@ public final class SealbusICP implements ICP {
             new Door(server, "sealbus-accept", (socket, known) -> serve(socket, known, listener));
             membership.reportActive(membership.name());
             JOINED.put(profile, this);
-            if (membership.agents().size() > 1) {
+            String obstacle = Mesh.obstacle(membership);
+            if (membership.agents().size() > 1 || obstacle == null && profile.isMain()) {
                 addService(profile);
+            } else if (profile.isMain()) {
+                LOG.log(Level.INFO, "the DF of JADE and that of Sealbus stay apart: {0}", obstacle);
             }
         } catch (IOException | GeneralSecurityException | ProfileException | RuntimeException failed) {
             shut();
@@ -94,8 +97,8 @@ public final class SealbusICP implements ICP {
         return JICPProtocol.getInstance().buildAddress(host, String.valueOf(server.getLocalPort()), null, null);
     }
 
-    /** The agents that the ticket names beside the container are agents of the Sealbus platform too. */
-    private static void addService(Profile profile) throws ProfileException {
+    /** The agents that the ticket names are agents of the Sealbus platform too. One, of the container's name, tends the DFs. */
+    private void addService(Profile profile) throws ProfileException {
         Specifier service = new Specifier();
         service.setClassName(SealbusService.class.getName());
         // The container must not run without it.
@@ -103,6 +106,12 @@ public final class SealbusICP implements ICP {
         List services = profile.getSpecifiers(Profile.SERVICES);
         services.add(service);
         profile.setSpecifiers(Profile.SERVICES, services);
+        Specifier directory = new Specifier();
+        directory.setName(membership.name());
+        directory.setClassName(Directory.class.getName());
+        List agents = profile.getSpecifiers(Profile.AGENTS);
+        agents.add(directory);
+        profile.setSpecifiers(Profile.AGENTS, agents);
     }
 
     /** The container with this profile; null if it is not on Sealbus. */
@@ -297,7 +306,14 @@ public final class SealbusICP implements ICP {
         @Override
         public void revoked(String agent, String why) {
             LOG.log(Level.WARNING, "{0} has no name on Sealbus any more: {1}", new Object[] {agent, why});
-            mesh.left(agent);
+            if (mesh != null) {
+                mesh.left(agent);
+            }
+            try {
+                membership.reportEnded(agent);
+            } catch (IOException unheard) {
+                LOG.log(Level.FINE, "the node did not hear that " + agent + " has ended", unheard);
+            }
         }
 
         @Override

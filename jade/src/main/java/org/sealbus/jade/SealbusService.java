@@ -7,6 +7,7 @@ import jade.core.BaseService;
 import jade.core.Filter;
 import jade.core.Profile;
 import jade.core.ProfileException;
+import jade.core.ServiceHelper;
 import jade.core.VerticalCommand;
 import jade.core.management.AgentManagementSlice;
 import jade.core.messaging.GenericMessage;
@@ -17,6 +18,7 @@ import jade.lang.acl.ACLMessage;
 import java.io.IOException;
 import java.security.GeneralSecurityException;
 import java.util.Set;
+import java.util.UUID;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 
@@ -39,13 +41,17 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
     private static final Logger LOG = Logger.getLogger("org.sealbus.jade");
     private static final String GATEWAY = "gateway";
     private static final String AMS = "ams";
+    static final String NAME = "org.sealbus.jade.Sealbus";
     /** Messages that an agent may leave unread before its senders wait. */
     private static final int MOST_UNREAD = 1000;
 
     private AgentContainer container;
     private Membership membership;
-    /** The agents of JADE that have a name on the Sealbus platform. */
+    /** The agents of JADE that have a name on the Sealbus platform. One has the container's own: its {@link Directory}. */
     private Set<String> names;
+    /** What the directory sends for others begins its reply-with so. Nobody can guess it. */
+    private final String errand = "sealbus-" + UUID.randomUUID() + "-";
+    private volatile Directory directory;
     private String platform;
     private String jade;
     private Mesh mesh;
@@ -55,7 +61,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
 
     @Override
     public String getName() {
-        return "org.sealbus.jade.Sealbus";
+        return NAME;
     }
 
     @Override
@@ -67,7 +73,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
         }
         this.container = container;
         membership = icp.membership();
-        names = Set.copyOf(membership.agents().subList(1, membership.agents().size()));
+        names = Set.copyOf(membership.agents());
         platform = membership.trust().platform();
         try {
             mesh = new Mesh(membership, this);
@@ -83,6 +89,49 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
         if (jade.equals(platform)) {
             LOG.log(Level.SEVERE, "JADE''s platform has the name of the Sealbus platform, {0}: give it another one (-platform-id)",
                     platform);
+        }
+    }
+
+    /** What {@link Directory} gets of this service. */
+    record Access(SealbusService service) implements ServiceHelper {
+        @Override
+        public void init(Agent agent) {}
+    }
+
+    @Override
+    public ServiceHelper getHelper(Agent agent) {
+        return new Access(this);
+    }
+
+    String platform() {
+        return platform;
+    }
+
+    boolean isMain() {
+        return container.getMain() != null;
+    }
+
+    /** Whether an agent of this local name has a name on the Sealbus platform when it runs here. */
+    boolean isNamed(String agent) {
+        return names.contains(agent);
+    }
+
+    boolean isPresent(String agent) {
+        return mesh.isPresent(agent);
+    }
+
+    String errand() {
+        return errand;
+    }
+
+    void hasDirectory(Directory made) {
+        directory = made;
+    }
+
+    @Override
+    public void attachedAgain() {
+        if (directory != null) {
+            directory.attachedAgain();
         }
     }
 
@@ -130,18 +179,33 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
             return;
         }
         try {
+            if (isContainer(agent)) {
+                mesh.arrived(agent);
+                return;
+            }
             membership.certify(agent);
             mesh.arrived(agent);
             membership.reportActive(agent);
             LOG.log(Level.INFO, "{0} is {0}@{1}", new Object[] {agent, platform});
+            if (directory != null) {
+                directory.began(agent);
+            }
         } catch (IOException | GeneralSecurityException refused) {
             LOG.log(Level.WARNING, agent + " gets no certificate: " + refused.getMessage(), refused);
         }
     }
 
+    /** The container runs as long as its JVM, whatever becomes of the agent with its name. */
+    private boolean isContainer(String agent) {
+        return agent.equals(membership.name());
+    }
+
     private void ended(String agent) {
         if (mesh.isPresent(agent)) {
             mesh.left(agent);
+            if (isContainer(agent)) {
+                return;
+            }
             try {
                 membership.reportEnded(agent);
             } catch (IOException unheard) {
@@ -164,7 +228,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
     }
 
     /** Sends a message of an agent here. {@code sender} is the agent that sends it, whatever the message says. */
-    private void send(AID sender, ACLMessage message, AID receiver) {
+    void send(AID sender, ACLMessage message, AID receiver) {
         String why;
         try {
             String claimed = message.getSender() == null ? "nobody" : message.getSender().getName();
@@ -207,7 +271,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
         failure.setOntology("FIPA-Agent-Management");
         failure.setContent("((action " + sender + " (ACLMessage)) (internal-error \""
                 + (receiver + ": " + why).replace("\"", "\\\"") + "\"))");
-        container.postMessageToLocalAgent(failure, sender);
+        post(failure, sender);
     }
 
     @Override
@@ -226,7 +290,14 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
         // A sender cannot write this parameter itself.
         message.clearUserDefinedParameter(PROVENANCE);
         message.addUserDefinedParameter(PROVENANCE, provenance);
-        return container.postMessageToLocalAgent(message, new AID(agent + "@" + jade, AID.ISGUID));
+        return post(message, new AID(agent + "@" + jade, AID.ISGUID));
+    }
+
+    /** Answers to what the directory sent in an agent's name are the directory's. */
+    private boolean post(ACLMessage message, AID receiver) {
+        String answers = message.getInReplyTo();
+        boolean isErrand = answers != null && answers.startsWith(errand);
+        return container.postMessageToLocalAgent(message, isErrand ? directory.getAID() : receiver);
     }
 
     @Override

@@ -111,6 +111,17 @@ final class Platform implements AutoCloseable {
         }
     }
 
+    /** Kills the node. The program that runs the platform starts it again. */
+    void killNode() {
+        Program up = programs.get(0);
+        List<ProcessHandle> nodes = up.process().descendants()
+                .filter(process -> process.info().commandLine().orElse("").contains(" node ")).toList();
+        if (nodes.isEmpty()) {
+            throw new AssertionError("no node among " + up.process().descendants().map(ProcessHandle::info).toList());
+        }
+        nodes.forEach(ProcessHandle::destroyForcibly);
+    }
+
     /** A fresh ticket for an agent, and for further agents of the same process. */
     String ticket(String... agents) {
         List<String> arguments = new ArrayList<>(List.of("ticket"));
