@@ -85,7 +85,7 @@ sbom: ## The licences of all dependencies, and a CycloneDX bill of materials, in
 check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a change must pass before review
 	$(call say,Format)
 	$(CARGO) fmt --all --check
-	$(call say,Structure: layers of crates$(comma) circles of imports$(comma) long files)
+	$(call say,Structure: layers of crates$(comma) circles of imports$(comma) long files$(comma) sentences)
 	$(BIN)/python tests/structure/check
 	$(call say,Clippy$(comma) pedantic for the examples)
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings

@@ -1,4 +1,4 @@
-//! What can go wrong with a server of others.
+//! The errors of requests to servers of others.
 
 use std::error::Error;
 use std::time::Duration;

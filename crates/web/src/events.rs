@@ -3,7 +3,7 @@
 /// An event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// What it says. Several lines are joined by line feeds.
+    /// The event's data. Several lines are joined by line feeds.
     pub data: String,
     /// The id that a stream goes on from, as it stands after this event.
     pub id: Option<String>,

@@ -53,7 +53,7 @@ fn special_v6(address: Ipv6Addr) -> Option<&'static str> {
 /// The rule for servers whose names strangers chose: the open internet alone.
 ///
 /// # Errors
-/// What the address is.
+/// The kind of the address, as a reason.
 pub fn open_internet(address: IpAddr) -> Result<(), String> {
     match special(address) {
         Some(kind) => Err(format!("{address} is {kind}")),
