@@ -26,9 +26,9 @@ import java.util.logging.Logger;
  * Carries entries between the DF of JADE and that of the Sealbus platform. The agent has the container's name, and each
  * container whose agents have names on Sealbus has one.
  *
- * <p>What an agent of this container registers with JADE's DF is registered with the DF of Sealbus in that agent's own name and
- * with its own proof. In a main container, what agents of Sealbus register is also registered with JADE's DF. An entry that came
- * from a JADE platform names that platform's AMS as its resolver, so that it does not come back.
+ * <p>When an agent of this container registers with JADE's DF, its entry is registered with the DF of Sealbus in that agent's own
+ * name and with its own proof. In a main container, entries of Sealbus' agents are also registered with JADE's DF. An entry that
+ * came from a JADE platform names that platform's AMS as its resolver, so that it does not come back.
  */
 public final class Directory extends Agent {
     private static final Logger LOG = Logger.getLogger("org.sealbus.jade");

@@ -49,7 +49,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
     private Membership membership;
     /** The agents of JADE that have a name on the Sealbus platform. One has the container's own: its {@link Directory}. */
     private Set<String> names;
-    /** What the directory sends for others begins its reply-with so. Nobody can guess it. */
+    /** The reply-with of the messages that the directory sends for others begins so. Nobody can guess it. */
     private final String errand = "sealbus-" + UUID.randomUUID() + "-";
     private volatile Directory directory;
     private String platform;
@@ -92,7 +92,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
         }
     }
 
-    /** What {@link Directory} gets of this service. */
+    /** The part of this service that {@link Directory} gets. */
     record Access(SealbusService service) implements ServiceHelper {
         @Override
         public void init(Agent agent) {}
