@@ -11,8 +11,8 @@ use sealbus_fipa::Performative;
 /// An agent: its state, and its reactions to events.
 ///
 /// All hooks have a default, and all are plain `async fn`s in an implementation. They run one after the other, so an
-/// agent never sees itself half changed. Thousands of agents share one thread, so a hook waits (`.await`) and never
-/// blocks.
+/// agent never sees itself half changed. Thousands of agents share one thread, so a hook must wait with `.await` and
+/// never block.
 ///
 /// | hook | when | default |
 /// |---|---|---|
@@ -61,9 +61,9 @@ use sealbus_fipa::Performative;
 pub trait Agent: Send + 'static {
     /// Called once, when the agent has its certificate and can send and receive.
     ///
-    /// The hook may take as long as it likes. An agent that only acts, and never waits for questions, does all its work
-    /// here and ends with [`Context::stop`]. Messages that arrive in the meantime wait in the mailbox, in order. An
-    /// agent can be moved once this hook has returned.
+    /// The hook may take any time. An agent that only acts, and never waits for questions, does all its work here and
+    /// ends with [`Context::stop`]. Messages that arrive in the meantime wait in the mailbox, in order. An agent can be
+    /// moved once this hook has returned.
     fn setup(&mut self, context: &mut Context) -> impl Future<Output = AgentResult> + Send {
         let _ = context;
         async { Ok(()) }
@@ -72,7 +72,7 @@ pub trait Agent: Send + 'static {
     /// Called with each message, in the order of arrival, one after the other.
     ///
     /// The default answers `not-understood`, as FIPA requires of an agent that cannot handle a message. It does not
-    /// answer `not-understood` and `failure`, which end an exchange.
+    /// answer the acts `not-understood` and `failure`, which end an exchange.
     fn on_message(
         &mut self,
         context: &mut Context,
@@ -117,17 +117,17 @@ pub trait Agent: Send + 'static {
     }
 
     /// Decides what follows an error of a handler. The error is answered already. A [`Refuse`](crate::Refuse), a
-    /// [`NotUnderstood`](crate::NotUnderstood) and a message that cannot be read are no matter of the agent's state,
-    /// and do not come here.
+    /// [`NotUnderstood`](crate::NotUnderstood) and an unreadable message are not faults of the agent, and do not come
+    /// here.
     ///
-    /// The default is that the agent goes on.
+    /// By default the agent goes on.
     fn supervise(&mut self, failed: &HandlerError) -> Supervision {
         let _ = failed;
         Supervision::Ignore
     }
 
-    /// Called once before the agent leaves. The agent can still send, search and deregister. It has
-    /// [`TEARDOWN_LIMIT`](crate::process::TEARDOWN_LIMIT) to do so.
+    /// Called once before the agent leaves. The agent can still send, search and deregister, within
+    /// [`TEARDOWN_LIMIT`](crate::process::TEARDOWN_LIMIT).
     fn teardown(&mut self, context: &mut Context) -> impl Future<Output = AgentResult> + Send {
         let _ = context;
         async { Ok(()) }
@@ -135,12 +135,12 @@ pub trait Agent: Send + 'static {
 
     /// Returns the state to carry to another node. Called between two messages when the agent is moved.
     ///
-    /// Messages that the agent has not seen yet travel with it, and messages sent in the meantime follow it. None is
-    /// lost and none comes twice. After an error the agent stays where it is and goes on running.
+    /// Messages that the agent has not seen yet travel with it, and messages sent in the meantime follow it. No message
+    /// is lost, and none comes twice. After an error the agent stays at its node and goes on running.
     ///
-    /// The agent's subscriptions rest before this is called, also those that its tasks read: they hand out nothing until
-    /// the agent goes on. A durable subscription goes on at the other node where it rests here. Any other ends with the
-    /// move, and the log says how many events it missed.
+    /// The agent's subscriptions, including those that its tasks read, rest before this call. They hand out nothing
+    /// until the agent goes on. A durable subscription continues at the other node from the same event. Any other
+    /// subscription ends with the move, and the log says how many events it missed.
     fn save(&mut self, context: &mut Context) -> impl Future<Output = AgentResult<Vec<u8>>> + Send {
         let _ = context;
         async { Ok(Vec::new()) }

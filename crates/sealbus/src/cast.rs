@@ -19,7 +19,7 @@ pub struct Role {
 /// An agent that runs here: its name, and the index of its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The name it goes by.
+    /// The agent's name.
     pub name: String,
     /// The index of its role.
     pub role: usize,

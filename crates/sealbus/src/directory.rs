@@ -1,5 +1,6 @@
 //! Finding others through the directory facilitator (services that agents offer) and the agent management system (all
-//! agents). Both are asked in the language of FIPA00023, so agents of other platforms can ask and be asked too.
+//! agents). Both speak the language of FIPA00023, so agents of other platforms can also ask them, and these agents can
+//! ask the directories of other platforms.
 //!
 //! Requests and the reading of answers are free of I/O ([`df_request`], [`done`], …); [`Df`] and [`Ams`] send and wait.
 
@@ -100,14 +101,14 @@ impl<'a> Df<'a> {
         self
     }
 
-    /// Waits this long for an answer.
+    /// Sets the time to wait for an answer.
     #[must_use]
     pub fn within(mut self, time: Duration) -> Df<'a> {
         self.within = time;
         self
     }
 
-    /// Registers the services that this agent offers, in place of those registered before.
+    /// Registers the services that this agent offers. They replace those registered before.
     pub async fn register(
         self,
         services: impl IntoIterator<Item = ServiceDescription>,
@@ -117,8 +118,8 @@ impl<'a> Df<'a> {
         self.register_description(description).await
     }
 
-    /// Like [`register`](Self::register), with everything that an entry can have, such as a lease time. Its name is
-    /// filled in.
+    /// Like [`register`](Self::register), with everything that an entry can have, such as a lease time. The agent's
+    /// name is filled in.
     pub async fn register_description(
         mut self,
         mut description: DfAgentDescription,
@@ -172,7 +173,7 @@ impl<'a> Df<'a> {
         self.search_with(template, SearchConstraints::all()).await
     }
 
-    /// Entries that match, as many and from as far away as the constraints say.
+    /// Entries that match, within the constraints on their number and distance.
     pub async fn search_with(
         self,
         template: impl Into<Template>,
@@ -183,7 +184,8 @@ impl<'a> Df<'a> {
         found(&answer, DfAgentDescription::from_term)
     }
 
-    /// Subscribes to entries that match: to the present ones, and from then on to each that comes, changes or goes.
+    /// Subscribes to entries that match: to the present ones, and from then on to each entry that comes, changes or
+    /// goes.
     pub async fn subscribe(
         self,
         template: impl Into<Template>,
@@ -208,9 +210,9 @@ async fn consult(
     voice.request(request, within).await
 }
 
-/// A standing question to a directory; see [`Df::subscribe`] and [`Ams::subscribe`]. Its news come to it alone.
+/// A subscription to a directory; see [`Df::subscribe`] and [`Ams::subscribe`]. Only this value gets its news.
 ///
-/// Dropping it ends it.
+/// Dropping the value ends the subscription.
 #[derive(Debug)]
 pub struct Subscription<T> {
     conversation: Conversation,
@@ -320,7 +322,7 @@ impl<'a> Ams<'a> {
         self
     }
 
-    /// Waits this long for an answer.
+    /// Sets the time to wait for an answer.
     #[must_use]
     pub fn within(mut self, time: Duration) -> Ams<'a> {
         self.within = time;
@@ -337,8 +339,9 @@ impl<'a> Ams<'a> {
         found(&answer, AmsAgentDescription::from_term)
     }
 
-    /// Is told which agents come and go: of those that match, and from then on of each that comes, changes its state or
-    /// goes. Of one that went there is the name alone, without a state. An empty template matches every agent.
+    /// Subscribes to the agents that match: to the present ones, and from then on to each agent that comes, changes its
+    /// state or goes. The entry of an agent that went has only the name, without a state. An empty template matches
+    /// every agent.
     ///
     /// ```no_run
     /// # use sealbus::{AgentResult, Context, directory::AmsAgentDescription};

@@ -61,7 +61,7 @@ impl Handlers {
         taker.is_some_and(|handler| handler.places.available_permits() == 0)
     }
 
-    /// Gives a message to the handler that takes it; returns it if there is none.
+    /// Gives a message to the handler that takes it. Returns the message if there is no such handler.
     pub(crate) fn handle(
         &self,
         received: ReceivedMessage,

@@ -48,12 +48,12 @@ impl Drop for Place {
 }
 
 impl Labour {
-    /// Waits until the agent may do something, and lets it not come to rest while there is the guard.
+    /// Waits until the agent may do something. While the guard lives, the agent does not come to rest.
     pub(crate) async fn work(&self) -> RwLockReadGuard<'_, ()> {
         self.0.rest.read().await
     }
 
-    /// Waits until no task does anything. None begins anything while this waits, or while there is the guard.
+    /// Waits until no task does anything. No task begins anything while this waits, or while the guard lives.
     pub(crate) async fn rest(&self) -> RwLockWriteGuard<'_, ()> {
         self.0.rest.write().await
     }
@@ -117,7 +117,7 @@ impl Labour {
         }
     }
 
-    /// Waits until no task does anything, for so long at most, and ends all of them.
+    /// Waits until no task does anything, for at most this time, and ends all tasks.
     pub(crate) async fn end(&self, grace: Duration) {
         let rests = tokio::time::timeout(grace, self.rest()).await.is_ok();
         self.dismiss();

@@ -135,7 +135,7 @@ fn judge_last_errors<A: Agent>(
     let mut first = None;
     while let Some(failed) = context.labour.waiting_error() {
         note_failure(context, &failed);
-        // It leaves anyhow, so that it is not set up again.
+        // The agent leaves anyhow, so it is not set up again.
         if agent.supervise(&failed) == Supervision::End {
             first.get_or_insert(failed.error);
         }
@@ -210,7 +210,7 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
                         let (fault, act, _) = judge(&*error);
                         handling.enter(|| trace::failed(fault, &act, &*error));
                         if let Some(question) = question {
-                            // In vain if it was answered.
+                            // This has no effect if the question was answered.
                             context.decline(&question);
                         }
                         let handled = format!("an event on {channel}");
@@ -337,7 +337,7 @@ impl Voice {
             Fault::Agent => {}
         }
         if let Some(answer) = answer(message, act, reason) {
-            // It does not wait: an agent that does not read its answers holds nobody up.
+            // The answer does not wait: an agent that does not read its answers holds nobody up.
             let _ = self.try_send(answer);
         }
         (fault, HandlerError { handled, error })

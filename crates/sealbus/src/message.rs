@@ -11,7 +11,7 @@ use crate::body::{Body, BodyError};
 
 /// A message that an agent received: an [`AclMessage`] to read, and the facts known about its sender.
 ///
-/// Between agents of one process it is the sender's own message, which is shared and not copied.
+/// Agents of one process share the sender's own message, which is not copied.
 #[derive(Clone, Debug)]
 pub struct Message {
     message: Arc<AclMessage>,
@@ -60,8 +60,8 @@ impl Message {
     }
 
     /// The message's number among those kept for this agent, if it was kept. The number is greater than that of each
-    /// message kept before it. An agent that must do nothing twice, even if it is killed, notes the numbers it has
-    /// dealt with.
+    /// message kept before it. An agent that must do nothing twice, even if it is killed, can note the numbers of
+    /// handled messages.
     pub fn kept_number(&self) -> Option<u64> {
         self.kept.map(|(number, _)| number)
     }

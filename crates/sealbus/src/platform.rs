@@ -25,7 +25,7 @@ pub const TICKET_VARIABLE: &str = "SEALBUS_TICKET";
 pub const LOG_VARIABLE: &str = "SEALBUS_LOG";
 
 /// Variable with a folder in which an embedded platform keeps persistent messages for later runs of the program.
-/// Without it they are kept as long as the program runs.
+/// Without it, messages are kept as long as the program runs.
 pub const STATE_VARIABLE: &str = "SEALBUS_STATE";
 
 /// Name of the embedded platform, as in `seller-1@home`.
@@ -52,7 +52,7 @@ pub const EMBEDDED_NAME: &str = "home";
 /// ```
 pub struct Platform {
     process: Process,
-    /// The clock that the agents go by.
+    /// The clock of the agents.
     pub(crate) clock: Clock,
     /// Gets the agents' messages first, in a test.
     pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
@@ -107,7 +107,7 @@ impl Platform {
         Platform::embedded_as(EMBEDDED_NAME).await
     }
 
-    /// Like [`embedded`](Self::embedded), under a name of its own, by which other platforms know it.
+    /// Like [`embedded`](Self::embedded), with a name for the platform, by which other platforms know it.
     ///
     /// # Errors
     /// If the name is not valid, or there is no randomness for its keys.
@@ -122,7 +122,7 @@ impl Platform {
     }
 
     /// Opens the gateway to other FIPA platforms in this process, on an embedded platform. Returns the addresses at
-    /// which other platforms reach it. Under `sealbus up` the manifest says where the gateway is.
+    /// which other platforms reach the gateway. Under `sealbus up` the manifest places the gateway.
     ///
     /// ```no_run
     /// use sealbus::Platform;
@@ -151,16 +151,16 @@ impl Platform {
         Ok(addresses)
     }
 
-    /// Takes the place that the environment names: attached to the node in `SEALBUS_ATTACH` that started this program,
-    /// joined with the ticket in `SEALBUS_TICKET`, or, when neither is set, embedded.
+    /// Takes the place that the environment names. With `SEALBUS_ATTACH`, the program attaches to the node that started
+    /// it. With `SEALBUS_TICKET`, it joins with the ticket. Without either, it starts an embedded platform.
     ///
     /// # Errors
-    /// [`PlatformError`] says what was tried and what to do.
+    /// [`PlatformError`] names the failed attempt and the remedy.
     pub async fn join() -> Result<Platform, PlatformError> {
         Platform::join_or_embed(EMBEDDED_NAME).await
     }
 
-    /// Like [`join`](Self::join), with a name of its own for the embedded platform.
+    /// Like [`join`](Self::join), with this name for an embedded platform.
     ///
     /// # Errors
     /// As [`join`](Self::join), and if the name is not valid.
@@ -214,12 +214,12 @@ impl Platform {
         (!self.takes_any).then(|| self.process.membership().agents.as_slice())
     }
 
-    /// Puts an agent on the platform, for the caller to drive.
+    /// Puts an agent on the platform. The caller drives it.
     pub async fn agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
         self.process.agent(name).await
     }
 
-    /// Leaves the platform. An embedded platform ends.
+    /// Leaves the platform. Ends an embedded platform.
     pub async fn close(self) {
         if let Some(gateway) = self.gateway {
             gateway.close().await;

@@ -47,7 +47,7 @@ pub fn agent<A: Agent>(name: impl Into<String>, agent: A) -> NamedAgents {
 
 /// Names several agents of one kind. `make` makes each from its name.
 ///
-/// By itself the program runs `count` of them, `NAME-1`, `NAME-2` and so on. On a platform it runs those that are
+/// By itself the program runs `count` of them, `NAME-1`, `NAME-2` and so on. On a platform it runs the agents that are
 /// placed there.
 pub fn agents<A: Agent>(
     name: impl Into<String>,
@@ -86,7 +86,7 @@ impl fmt::Debug for NamedAgents {
     }
 }
 
-/// The reason why a program's agents did not run to a good end.
+/// The reason why a program's agents did not end well.
 ///
 /// A `main` that returns this error ends with its `Debug` form. Print it with `{}` for a readable line.
 #[derive(Debug, thiserror::Error)]
@@ -130,14 +130,14 @@ pub struct AgentFailure {
 /// The environment decides where the agents run: on an embedded platform by default, attached to the node that started
 /// the program, or on a platform joined with a ticket. See the [crate's page](crate).
 ///
-/// Everything runs in one thread, on which the agents' hooks and the sockets take turns. An agent that fails or panics
-/// does not take others with it; the error comes at the end.
+/// Everything runs in one thread, in which the agents' hooks and the sockets take turns. An agent that fails or panics
+/// does not end the others. The error is returned at the end.
 ///
-/// If the program has no global `tracing` subscriber, one is installed that writes to standard error; see
-/// [`log_to_stderr`](crate::log_to_stderr). To log in another way, install a subscriber before.
+/// If the program has no global `tracing` subscriber, `run` installs one that writes to standard error; see
+/// [`log_to_stderr`](crate::log_to_stderr). To log in another way, install a subscriber before the call.
 ///
 /// # Errors
-/// [`RunError`] names the agent and the cause. The program's `main` may just return it.
+/// [`RunError`] names the agent and the cause. The program's `main` may just return the error.
 pub fn run(agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -146,7 +146,7 @@ pub fn run(agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError
     runtime.block_on(run_agents(agents))
 }
 
-/// Like [`run`], inside a runtime of the program's own. Logs go to standard error in the same way.
+/// Like [`run`], inside the program's own runtime. Logs go to standard error in the same way.
 ///
 /// # Errors
 /// As [`run`].
@@ -183,7 +183,7 @@ impl Platform {
     }
 }
 
-/// An agent that [`Platform::start`] started. Dropping this does not end it.
+/// An agent that [`Platform::start`] started. Dropping this value does not end the agent.
 #[derive(Debug)]
 pub struct Running {
     aid: Aid,
@@ -285,10 +285,10 @@ async fn until_all_have_left(
 /// that is shorter.
 async fn cut_off(process: &Process) {
     const MARGIN: Duration = Duration::from_secs(1);
-    // In a process that was given up agents first hear of messages that were not delivered.
+    // In a process that was given up, agents first hear of messages that were not delivered.
     let longest = HOOK_GRACE + TEARDOWN_LIMIT * 2 + MARGIN;
     let stopping = process.stopping().await;
-    // The last moment is reserved for saying goodbye.
+    // The last moment is reserved for the goodbye to the platform.
     let given = stopping
         .grace
         .map_or(longest, |grace| longest.min(grace.mul_f32(0.8)));

@@ -99,7 +99,7 @@ impl fmt::Display for HandlerError {
 
 impl Error for HandlerError {}
 
-/// The answer to an error of the agent. The error's text may be nobody else's business.
+/// The answer to an error of the agent. The error's text may be private.
 const FAILED: &str = "the agent failed at this; its log says why";
 
 /// The longest reason in an answer, in characters.
@@ -108,11 +108,11 @@ const REASON_LIMIT: usize = 1_000;
 /// The party that must deal with the error of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The agent means to answer so.
+    /// The agent means this answer.
     Nobody,
-    /// The message cannot be read. The agent is in order.
+    /// The message cannot be read. The agent works correctly.
     Sender,
-    /// The agent has to look after it.
+    /// The agent has to deal with it.
     Agent,
 }
 
@@ -150,8 +150,8 @@ pub(crate) fn saying(
     answer
 }
 
-/// The answer to a message whose handler returned an error. None if it has no sender, or ends an exchange itself: two
-/// agents could go on for ever.
+/// The answer to a message whose handler returned an error. None if the message has no sender, or ends an exchange
+/// itself: otherwise two agents could go on for ever.
 pub(crate) fn answer(
     message: &AclMessage,
     act: Performative,

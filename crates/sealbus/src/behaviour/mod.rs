@@ -37,8 +37,8 @@
 //! Steps are composed: [`sequence`], [`parallel`], [`first_of`], and [`machine`], a finite-state machine.
 //!
 //! All times go by the agent's [`Clock`]. An error of a step is an error of a handler: it is logged
-//! and counted, [`Agent::supervise`](crate::Agent::supervise) says what follows, and the behaviour goes on. Behaviours end with
-//! their agent, when it is restarted, and when it moves: `setup` or `restore` begins them again.
+//! and counted, [`Agent::supervise`](crate::Agent::supervise) decides what follows, and the behaviour goes on.
+//! Behaviours end when their agent ends, is restarted or moves: `setup` or `restore` begins them again.
 
 mod schedule;
 mod step;
@@ -59,7 +59,7 @@ pub use schedule::{Schedule, at, cyclic, daily, every, once};
 pub use step::{Step, first_of, machine, parallel, sequence};
 
 impl Context {
-    /// Begins a behaviour. It has this name in logs and errors.
+    /// Begins a behaviour. Logs and errors show it under this name.
     pub fn begin(
         &mut self,
         name: impl Into<String>,
@@ -94,7 +94,7 @@ impl Context {
     }
 }
 
-/// A behaviour that has begun; see [`Context::begin`]. Dropping this does not end it.
+/// A behaviour that has begun; see [`Context::begin`]. Dropping this value does not end the behaviour.
 #[derive(Clone)]
 pub struct Behaviour(Arc<Account>);
 
@@ -120,7 +120,7 @@ impl Behaviour {
         self.0.runs.load(Ordering::Relaxed)
     }
 
-    /// How often that was an error.
+    /// How many of the runs ended with an error.
     pub fn failures(&self) -> u64 {
         self.0.failures.load(Ordering::Relaxed)
     }
@@ -130,22 +130,22 @@ impl Behaviour {
         self.0.missed.load(Ordering::Relaxed)
     }
 
-    /// The state in which its [`machine`] is, or was at the end.
+    /// The present or last state of its [`machine`].
     pub fn state(&self) -> Option<String> {
         self.0.state.lock().clone()
     }
 
-    /// Whether it runs no more.
+    /// Whether the behaviour has ended.
     pub fn is_done(&self) -> bool {
         self.0.is_done.load(Ordering::Acquire)
     }
 
-    /// Ends it, even in the middle of its work.
+    /// Ends the behaviour, even in the middle of a run.
     pub fn cancel(&self) {
         self.0.cancelled.notify_one();
     }
 
-    /// Waits until it runs no more.
+    /// Waits until the behaviour has ended.
     pub async fn wait(&self) {
         loop {
             let done = self.0.done.notified();

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::{FIRST_PAUSE, LAST_PAUSE, Run, Step};
 use crate::clock::Clock;
 
-/// The longest wait at once for a point of time, because the system's time may be set meanwhile.
+/// The longest single wait for a point of time, because the system's time may be set meanwhile.
 const LONGEST: Duration = Duration::from_secs(60);
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -28,7 +28,8 @@ pub fn once() -> Schedule {
     Schedule(Kind::Once)
 }
 
-/// Runs a step again and again. It waits for something in it, such as a reply. After an error it rests for a moment.
+/// Runs a step again and again. The step itself must wait for something, such as a reply. After an error the behaviour
+/// rests for a moment.
 pub fn cyclic() -> Schedule {
     Schedule(Kind::Cyclic)
 }
@@ -45,12 +46,12 @@ pub fn every(period: Duration) -> Schedule {
     })
 }
 
-/// Runs a step at a point of time, or at once if that is over.
+/// Runs a step at a point of time, or at once if that time is over.
 pub fn at(time: SystemTime) -> Schedule {
     Schedule(Kind::At(time))
 }
 
-/// Runs a step each day, so long after midnight UTC.
+/// Runs a step each day, this long after midnight UTC.
 pub fn daily(after_midnight: Duration) -> Schedule {
     let seconds = after_midnight.as_secs() % DAY.as_secs();
     let within = Duration::new(seconds, after_midnight.subsec_nanos());
@@ -67,7 +68,7 @@ impl Schedule {
         self
     }
 
-    /// Runs a step when it is time.
+    /// Runs a step when its time has come.
     pub(super) async fn follow(self, run: &Run, step: &Step) {
         match self.0 {
             Kind::Once => {
@@ -127,7 +128,7 @@ async fn wait_for(clock: &Clock, time: SystemTime) {
     }
 }
 
-/// The next moment so long after midnight UTC.
+/// The next moment that is this long after midnight UTC.
 fn next_day(now: SystemTime, within: Duration) -> SystemTime {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let midnight = since - Duration::from_nanos_u128(since.as_nanos() % DAY.as_nanos());

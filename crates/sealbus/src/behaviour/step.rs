@@ -74,7 +74,7 @@ pub fn sequence(steps: impl IntoIterator<Item = Step>) -> Step {
     }))
 }
 
-/// One step made of several, side by side. It is over when all are; after an error the others are cancelled.
+/// One step made of several, side by side. It is over when all of them are. After an error the others are cancelled.
 pub fn parallel(steps: impl IntoIterator<Item = Step>) -> Step {
     let steps: Arc<[Step]> = steps.into_iter().collect();
     Step(Arc::new(move |run: Run| {
@@ -83,7 +83,7 @@ pub fn parallel(steps: impl IntoIterator<Item = Step>) -> Step {
     }))
 }
 
-/// One step made of several, side by side. It is over when the first one is; the others are cancelled then.
+/// One step made of several, side by side. It is over when the first of them is. Then the others are cancelled.
 pub fn first_of(steps: impl IntoIterator<Item = Step>) -> Step {
     let steps: Arc<[Step]> = steps.into_iter().collect();
     Step(Arc::new(move |run: Run| {

@@ -34,7 +34,8 @@ impl<T: Serialize + DeserializeOwned> Body for Json<T> {
 
 fn misfit(path: &str, error: &serde_json::Error) -> BodyError {
     let text = error.to_string();
-    // Of a value that does not fit, the place is said already. Where the text is no JSON, line and column say more.
+    // For a value that does not fit, the error already has the place. For a text that is no JSON, line and column say
+    // more.
     let problem = match text.rfind(" at line ") {
         Some(end) if error.is_data() => shortened(&text[..end]),
         _ => shortened(&text),

@@ -69,12 +69,12 @@ pub const LIMITS: Limits = Limits {
     ..Limits::DEFAULT
 };
 
-/// A value that a message can say.
+/// A value that can be the content of a message.
 pub trait Body: Sized {
     /// Writes the value.
     ///
     /// # Errors
-    /// [`BodyError::Misfit`] if the language cannot say it, such as a number that is infinite in JSON.
+    /// [`BodyError::Misfit`] if the language cannot express the value, such as an infinite number in JSON.
     fn write(&self) -> Result<WrittenBody, BodyError>;
 
     /// Reads the value from a message.
@@ -96,7 +96,7 @@ pub struct WrittenBody {
 }
 
 impl WrittenBody {
-    /// Makes this value the content of the message. An ontology that belongs to another language is taken away.
+    /// Makes this value the content of the message. An ontology that belongs to another language is removed.
     pub fn put_into(self, message: &mut AclMessage) {
         let language = self.language.map(Expression::from);
         if self.ontology.is_some() || (message.language.is_some() && message.language != language) {
@@ -106,8 +106,9 @@ impl WrittenBody {
         message.language = language;
     }
 
-    /// The answer to a message that says this. Content in no declared language is in that of the message, except where
-    /// programs alone write: no text becomes JSON, protobuf or plain bytes because the question was.
+    /// The answer to a message, with this content. Content in no declared language gets the language of the message,
+    /// unless only programs write that language: a text does not become JSON, protobuf or plain bytes because the
+    /// question was.
     pub fn answer(self, message: &AclMessageRef<'_>, performative: Performative) -> AclMessage {
         let mut answer = message.create_reply(performative);
         let asked_in = answer.language.as_ref().and_then(Expression::as_str);
@@ -207,7 +208,7 @@ impl BodyError {
 
 /// Messages to which bodies can be given, and from which they can be read.
 pub trait WithBody: Sized {
-    /// The same message with this body; its language and ontology are set.
+    /// The same message with this body, and with the body's language and ontology.
     ///
     /// # Errors
     /// Those of [`Body::write`].
@@ -284,7 +285,7 @@ fn content_in<'a>(
     message.content_bytes().ok_or(BodyError::Missing)
 }
 
-/// Whether a message's language is this one. Parameters such as `charset` after a semicolon are not compared.
+/// Whether a message is in this language. Parameters such as `charset` after a semicolon are not compared.
 fn is_language(found: &str, language: &str) -> bool {
     let name = found.split(';').next().unwrap_or(found).trim();
     // FIPA has three smaller profiles of SL.
@@ -304,7 +305,7 @@ fn place(path: &str) -> String {
     }
 }
 
-/// The message's ontology is this one, or missing.
+/// Checks that the message's ontology is this one, or missing.
 fn check_ontology(message: &AclMessageRef<'_>, expected: &str) -> Result<(), BodyError> {
     let Some(found) = message.ontology() else {
         return Ok(());
@@ -329,7 +330,7 @@ pub fn json_content<'a>(message: &AclMessageRef<'a>) -> Result<Cow<'a, [u8]>, Bo
     Ok(content)
 }
 
-/// A text of a stranger, short enough for an error.
+/// A foreign text, short enough for an error.
 fn shortened(text: &str) -> String {
     let mut short: String = text.chars().take(64).collect();
     if short.len() < text.len() {

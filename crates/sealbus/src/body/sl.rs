@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 
 use super::{Body, BodyError, LIMITS, SL, WrittenBody, check_ontology, content_in, shortened};
 
-/// A struct that is an action or a predicate of an ontology. Its name is the symbol, its fields are the slots in their
-/// order, and structs in it are concepts: [`to_term`](crate::acl::sl::to_term) says how values are written. An agent of
-/// JADE reads it with an `Ontology` of the same name and schemas.
+/// A struct that is an action or a predicate of an ontology. The struct's name is the symbol, its fields are the slots
+/// in their order, and structs in it are concepts. [`to_term`](crate::acl::sl::to_term) describes the form of values.
+/// An agent of JADE reads the struct with an `Ontology` of the same name and schemas.
 ///
 /// ```
 /// use sealbus::body::{Action, Element, WithBody};

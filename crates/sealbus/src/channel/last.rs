@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::ChannelEvent;
 
-/// For each value of a key the last event of a channel: see [`Channel::last`](super::Channel::last).
+/// The last event of a channel for each value of a key; see [`Channel::last`](super::Channel::last).
 #[derive(Clone, Debug)]
 pub struct LastEvents {
     /// The events, in the order in which they were published.

@@ -121,7 +121,7 @@ impl Channel {
     }
 
     /// Publishes an event, which reaches every agent that has subscribed to the channel. Waits while a subscription
-    /// that pushes back has no room, and waits for the acknowledgement that the QoS asks for.
+    /// that pushes back has no room, and then for the acknowledgement that the QoS asks for.
     ///
     /// # Errors
     /// [`PublishError`]. A later failure comes to the agent as a `failure` message, unless the QoS is best-effort.
@@ -148,7 +148,7 @@ impl Channel {
             .await
     }
 
-    /// Like [`publish_with`](Self::publish_with), if that can be done without waiting. Returns `None` if it must wait.
+    /// Like [`publish_with`](Self::publish_with), but never waits. Returns `None` if it would have to wait.
     ///
     /// # Errors
     /// As `publish_with`.
@@ -218,7 +218,7 @@ impl Channel {
         .await
     }
 
-    /// Like [`request`](Self::request), but over after a given number of answers, or with another QoS than the
+    /// Like [`request`](Self::request), but ends after a given number of answers, or uses another QoS than the
     /// channel's.
     ///
     /// # Errors

@@ -72,9 +72,9 @@ impl Subscribing {
     /// Makes the subscription durable on persistent channels. It goes on where the subscription of this name stopped.
     /// The first time it begins now, or at [`since`](Self::since).
     ///
-    /// An event counts as handled when the agent asks for the next one, ends the subscription, or says so
-    /// ([`ChannelSubscription::settle`]). If its process is killed before, or moves, the event comes again, and says so:
-    /// [`ChannelEvent::may_be_again`].
+    /// An event counts as handled when the agent asks for the next one, ends the subscription, or calls
+    /// [`ChannelSubscription::settle`]. If the agent's process is killed before, or the agent moves, the event comes
+    /// again. [`ChannelEvent::may_be_again`] is then true.
     #[must_use]
     pub fn durable(mut self, name: impl Into<String>) -> Self {
         self.options.durable = Some(name.into());
@@ -82,8 +82,8 @@ impl Subscribing {
     }
 
     /// Begins with events that were published before, on persistent channels. [`Replay::Last`] and [`Replay::From`]
-    /// count for each channel on each node. A node keeps the events of its own agents, so several nodes together give
-    /// more.
+    /// count events for each channel on each node. A node keeps the events of its own agents, so several nodes together
+    /// give more events.
     #[must_use]
     pub fn since(mut self, replay: Replay) -> Self {
         self.options.replay = replay;
@@ -94,9 +94,9 @@ impl Subscribing {
     /// least busy. All subscriptions of the same name, pattern and filter are a group, even in different processes.
     /// Other subscriptions to the channel get every event all the same.
     ///
-    /// An event counts as handled when the agent asks for the next one, or says so ([`ChannelSubscription::settle`]). If
-    /// the subscription ends before, or its process, the event goes to another member, and says so:
-    /// [`ChannelEvent::may_be_again`].
+    /// An event counts as handled when the agent asks for the next one, or calls [`ChannelSubscription::settle`]. If
+    /// the subscription or its process ends before, the event goes to another member. [`ChannelEvent::may_be_again`] is
+    /// then true.
     ///
     /// A group cannot be [durable](Self::durable), nor begin [before now](Self::since), nor drop events.
     #[must_use]
@@ -105,9 +105,9 @@ impl Subscribing {
         self
     }
 
-    /// How many events of each publisher's process a member of a [group](Self::group) has at a time: the one that it
-    /// handles, and those that wait behind it. The default, 1, spreads the events best. More save the wait between two
-    /// short events.
+    /// How many events of each publisher's process a member of a [group](Self::group) has at a time: the event that it
+    /// handles, and the events that wait behind it. The default, 1, spreads the events best. A higher number saves the
+    /// wait between two short events.
     #[must_use]
     pub fn prefetch(mut self, events: u32) -> Self {
         self.options.prefetch = events;
@@ -147,17 +147,17 @@ impl ChannelSubscription {
         polled.map(|received| received.map(ChannelEvent::new))
     }
 
-    /// Whether there is something to take, without taking it. False: the subscription has [ended](Self::ended), and
+    /// Waits until an event can be taken, without taking it. False: the subscription has [ended](Self::ended), and
     /// nothing is left. For callers that write futures themselves; only the task that polled last is woken.
     pub fn poll_ready(&self, waiting: &mut Waiting<'_>) -> Poll<bool> {
         self.0.poll_ready(waiting)
     }
 
-    /// The agent has handled all events that it took. Asking for the next one says the same.
+    /// Tells that the agent has handled all events that it took. Asking for the next event means the same.
     ///
     /// An agent that [moves](crate::Agent::save) gets nothing more from its subscriptions once `save` is called. A
-    /// durable subscription goes on behind the events handled by then, wherever the agent is. A task that handles events
-    /// beside the hooks says with this call that `save` may include its latest event.
+    /// durable subscription goes on behind the events handled by then, wherever the agent is. With this call, a task
+    /// that handles events beside the hooks tells that `save` may include its latest event.
     pub fn settle(&self) {
         self.0.settle();
     }
@@ -190,7 +190,7 @@ impl ChannelSubscription {
         self.0.reply(&request.received, reply).await
     }
 
-    /// Tells the requester that this agent does not answer, so that it need not wait.
+    /// Tells the requester that this agent does not answer, so that the requester need not wait.
     pub fn decline(&self, request: &ChannelEvent) {
         self.0.decline(&request.received);
     }
@@ -261,7 +261,7 @@ impl ChannelEvent {
         logged.map(|logged| &*logged.node)
     }
 
-    /// Whether somebody may have had this event before: the agent, through the same durable subscription in a process
+    /// Whether an agent may have had this event before: this agent, through the same durable subscription in a process
     /// that was killed; or another member of the [group](Subscribing::group), which ended before it had handled the
     /// event.
     pub fn may_be_again(&self) -> bool {

@@ -51,7 +51,7 @@ impl Clock {
         }
     }
 
-    /// Waits for so long.
+    /// Waits for this time.
     pub async fn sleep(&self, time: Duration) {
         match self.now().checked_add(time) {
             Some(instant) => self.sleep_until(instant).await,
@@ -67,10 +67,10 @@ impl Clock {
         }
     }
 
-    /// Waits for `work`, for at most so long.
+    /// Waits for `work`, for at most this time.
     ///
     /// # Errors
-    /// [`Elapsed`] if it is not done by then. It is cancelled then.
+    /// [`Elapsed`] if `work` is not done by then. `work` is cancelled then.
     pub async fn timeout<T>(
         &self,
         time: Duration,
@@ -105,7 +105,7 @@ impl Clock {
         self.0.clone().map(Hold::new)
     }
 
-    /// Something happened to an agent, so that it may not be at rest.
+    /// Notes that something happened to an agent, which may thus not be at rest.
     pub(crate) fn note(&self) {
         if let Some(still) = &self.0 {
             still.note();

@@ -28,8 +28,8 @@ pub use error::{ReceiveError, RequestError};
 pub use voice::Voice;
 pub(crate) use voice::tell;
 
-/// The means of an agent to act. Each hook gets it. It can do all that a [`Voice`] can, and it can receive messages and
-/// leave the platform.
+/// The handle with which an agent acts. Each hook gets it. It has all methods of a [`Voice`], and more to receive
+/// messages and to leave the platform.
 #[derive(Debug)]
 pub struct Context {
     pub(crate) handle: AgentHandle,
@@ -105,7 +105,7 @@ impl Context {
         }
     }
 
-    /// The agent below this context, for programs that count nanoseconds. Its messages come undecoded.
+    /// The agent's handle below this context, for programs that count nanoseconds. It returns messages undecoded.
     pub fn handle(&mut self) -> &mut AgentHandle {
         &mut self.handle
     }
@@ -230,7 +230,7 @@ impl Context {
         }
     }
 
-    /// Tells the requester that this agent does not answer, so that it need not wait.
+    /// Tells the requester that this agent does not answer, so that the requester need not wait.
     pub fn decline(&self, question: &ChannelEvent) {
         if let Some(subscription) = self.listener(question) {
             subscription.decline(question);
@@ -247,11 +247,11 @@ impl Context {
 
     /// From now on gives the messages that `takes` describes to a handler beside the hooks, and not to
     /// [`on_message`](crate::Agent::on_message). Up to `concurrency` messages are handled at a time; further ones wait in
-    /// the mailbox. Of several handlers the first that takes a message gets it.
+    /// the mailbox. If several handlers take a message, the first of them gets it.
     ///
-    /// An error is answered as one of `on_message` is. An agent that leaves, moves or is restarted waits a moment for
-    /// its handlers and cuts off those that take longer. The sender then gets a `failure`. Handlers end then: begin
-    /// them in `setup` and `restore`.
+    /// An error of a handler is answered like an error of `on_message`. An agent that leaves, moves or is restarted
+    /// waits a moment for its handlers and cuts off those that take longer. The sender then gets a `failure`. So begin
+    /// handlers in `setup` and `restore`.
     ///
     /// ```no_run
     /// # use sealbus::{Agent, AgentResult, Context, Message, Performative, Voice};
@@ -283,8 +283,8 @@ impl Context {
     }
 
     /// Makes a tool a service of this agent: from now on requests for it go to the tool, and not to
-    /// [`on_message`](crate::Agent::on_message). They are served in tasks beside the hooks, and taken up between two hooks. If the
-    /// agent has several tools, the ontology of a request names the one it is for.
+    /// [`on_message`](crate::Agent::on_message). Tasks beside the hooks serve the requests, which are taken up between
+    /// two hooks. If the agent has several tools, the ontology of a request names its tool.
     ///
     /// Tools end when the agent leaves, moves or is restarted: offer them in `setup` and `restore`.
     pub fn offer(&mut self, tool: Tool) {
@@ -298,7 +298,7 @@ impl Context {
 
     // ----- living and leaving
 
-    /// Leaves after this hook. `teardown` comes next, then the agent is gone.
+    /// Makes the agent leave after this hook. `teardown` comes next, then the agent is gone.
     pub fn stop(&mut self) {
         self.leaving = true;
     }

@@ -17,8 +17,8 @@ use crate::message::Message;
 use crate::trace;
 use sealbus_channels::{ChannelPattern, PathError};
 
-/// An agent's means to talk: to send, to ask, to begin conversations, to find others. It is the part of a
-/// [`Context`](crate::Context) that tasks beside the hooks may use; [`voice`](Voice::voice) gives it.
+/// The handle with which an agent talks: it sends, asks, begins conversations and finds others. Tasks beside the hooks
+/// may use this part of a [`Context`](crate::Context). [`voice`](Voice::voice) returns it.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -49,7 +49,7 @@ impl Voice {
         self.aid().local_name()
     }
 
-    /// The agent's identifier, to which others write.
+    /// The agent's identifier, which is the address for others.
     pub fn aid(&self) -> &Aid {
         self.sender.aid()
     }
@@ -59,8 +59,8 @@ impl Voice {
         self.process.platform()
     }
 
-    /// The identifier of another agent. A local name stands for an agent of this platform, `name@platform` for one of
-    /// another.
+    /// The identifier of another agent. A local name stands for an agent of this platform, and `name@platform` for an
+    /// agent of another.
     pub fn peer(&self, name: &str) -> Result<Aid, AidError> {
         self.process.peer(name)
     }
@@ -74,12 +74,12 @@ impl Voice {
         permitted.is_ok()
     }
 
-    /// The clock that the agent goes by.
+    /// The agent's clock.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// The same means to talk, for a task.
+    /// A copy of this handle, for a task.
     pub fn voice(&self) -> Voice {
         self.clone()
     }
@@ -98,11 +98,12 @@ impl Voice {
 
     // ----- sending
 
-    /// Sends a message to each of its receivers, and waits while one of their mailboxes is full. The wait has no limit:
-    /// see `tokio::time::timeout` and [`try_send`](Self::try_send).
+    /// Sends a message to each of its receivers, and waits while one of their mailboxes is full. The wait has no limit.
+    /// `tokio::time::timeout` sets one, and [`try_send`](Self::try_send) does not wait.
     ///
-    /// `sender` is filled in; it cannot be another agent. When this returns, the message is accepted. Then it is
-    /// delivered once and in order, or a `failure` from `ams` says which receiver did not get it and why.
+    /// `send` fills in `sender`, which cannot be another agent. When `send` returns, the message is accepted. From then
+    /// on each receiver gets it once and in order, or a `failure` from `ams` names the receiver that did not get it,
+    /// and the reason.
     pub async fn send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
         self.clock.note();
         let (message, _sending) = trace::sending(self.aid(), message);
@@ -153,10 +154,10 @@ impl Voice {
 
     /// Answers a message in its conversation. The answer goes to the agent that the message names for replies.
     ///
-    /// An agent that asks must make room for the answers. If its mailbox is full, answers wait for it for 10 seconds,
-    /// and later for a tenth of the time. Then the error is [`SendError::AnswerNotTaken`].
+    /// An agent that asks must make room for the answers. If its mailbox is full, answers wait for 10 seconds in all,
+    /// plus a tenth of the time that passes. After that the error is [`SendError::AnswerNotTaken`].
     ///
-    /// For an answer with more than a content, make one with [`AclMessage::create_reply`] and [`send`](Self::send) it.
+    /// To set more than the content, make the answer with [`AclMessage::create_reply`] and [`send`](Self::send) it.
     pub async fn reply(
         &self,
         message: &Message,
@@ -170,7 +171,7 @@ impl Voice {
         self.sender.answer(answer).await
     }
 
-    /// A sender for other tasks. It writes in this agent's name until the agent leaves.
+    /// A sender for other tasks. It sends in this agent's name until the agent leaves.
     pub fn sender(&self) -> AgentSender {
         self.sender.clone()
     }

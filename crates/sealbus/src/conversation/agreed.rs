@@ -29,7 +29,7 @@ impl Agreed {
         }
     }
 
-    /// Tells them to stop. Their answers belong to the conversation.
+    /// Tells these agents to stop. Their answers belong to the conversation.
     pub(super) fn cancel(&self, messages: &Conversation, sender: &AgentSender) {
         for (_, cancel) in std::mem::take(&mut *self.0.lock()) {
             if let Some(tag) = cancel.reply_with.as_ref().and_then(Expression::as_str) {

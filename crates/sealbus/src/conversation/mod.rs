@@ -44,11 +44,12 @@ pub enum ConverseError {
 }
 
 impl Voice {
-    /// Begins a conversation with a message to one or several agents. From now on it gets every message with its
-    /// conversation-id, and every reply to it; nothing of it goes to `on_message` or to [`receive`](crate::Context::receive).
+    /// Begins a conversation with a message to one or several agents. From now on the conversation gets every message
+    /// with its conversation-id, and every reply to its messages. No such message goes to `on_message` or to
+    /// [`receive`](crate::Context::receive).
     ///
-    /// The conversation-id is filled in when missing. An agent can have any number of conversations at once, and give them
-    /// to tasks.
+    /// A missing conversation-id is filled in. An agent can have any number of conversations at once, and give them to
+    /// tasks.
     ///
     /// ```no_run
     /// # use sealbus::{AclMessage, AgentResult, Context, Performative};
@@ -98,7 +99,8 @@ impl Voice {
 
 /// A conversation with one or several agents; see [`Voice::converse`].
 ///
-/// Dropping it ends it. Agents that have agreed to something and have not told the outcome are told to stop (`cancel`).
+/// Dropping the value ends the conversation. Agents that have agreed to something and have not told the outcome get a
+/// `cancel`.
 pub struct Conversation {
     messages: sealbus_bus::Conversation,
     voice: Voice,
@@ -146,7 +148,8 @@ impl Conversation {
         self.send(answer).await
     }
 
-    /// Asks the others to stop. Each answers with `inform` that it has, or with `failure`; results may come before that.
+    /// Asks the others to stop. Each answers with `inform` when it has stopped, or with `failure`. Results may come
+    /// before that.
     pub async fn cancel(&self) -> Result<(), SendError> {
         self.agreed.clear();
         self.send(AclMessage::new(Performative::Cancel)).await

@@ -15,7 +15,7 @@ use crate::message::Message;
 
 /// A request that waits for its reply. The reply comes here, even if the agent receives other messages meanwhile.
 ///
-/// If this is dropped without a reply, an agent that has agreed is told to stop (`cancel`), and a late reply is ignored.
+/// If this value is dropped without a reply, an agent that has agreed gets a `cancel`, and a late reply is ignored.
 #[derive(Debug)]
 pub struct OpenRequest {
     sender: AgentSender,
@@ -45,7 +45,7 @@ impl OpenRequest {
         let messages = match &request.conversation_id {
             Some(id) => conversations.open_reply(id.as_str(), &tag),
             None => {
-                // The tag is as good a name, and no other conversation has it.
+                // The tag serves as well as a name, and no other conversation has it.
                 request.conversation_id = Some(tag.as_str().into());
                 match conversations.open(&tag) {
                     Ok(messages) => {
@@ -89,7 +89,8 @@ impl OpenRequest {
         Some(received)
     }
 
-    /// Calls `hook` when a reply comes after a vain [`try_next`](Self::try_next), and when none can come any more.
+    /// Calls `hook` when a reply comes after a [`try_next`](Self::try_next) that found none, and when no reply can come
+    /// any more.
     pub fn set_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
         self.messages.set_hook(hook);
     }
@@ -124,7 +125,7 @@ impl Voice {
     /// are filled in when missing.) Any performative counts: `refuse`, `failure` and `not-understood` are replies. An
     /// `agree` only announces the outcome and is passed over.
     ///
-    /// Several requests can wait at once, each gets its own reply:
+    /// Several requests can wait at once. Each gets its own reply:
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -135,8 +136,8 @@ impl Voice {
     /// # Ok(()) }
     /// ```
     ///
-    /// If no reply comes in time, or the wait is cancelled, an agent that has agreed is told to stop (`cancel`), and a
-    /// late reply is ignored.
+    /// If no reply comes in time, or the wait is cancelled, an agent that has agreed gets a `cancel`, and a late reply
+    /// is ignored.
     pub async fn request(
         &self,
         mut request: AclMessage,

@@ -12,26 +12,26 @@ use super::timeline::Timeline;
 use crate::context::Voice;
 use crate::message::Message;
 
-/// The answers of those that were asked; see [`Voice::ask_all`].
+/// The answers of the asked agents; see [`Voice::ask_all`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Answers {
     /// The results: `inform`, or `accept-proposal` to a `propose`.
     pub done: Vec<Message>,
-    /// Those that refused, rejected or did not understand.
+    /// The messages of agents that refused, rejected or did not understand.
     pub refused: Vec<Message>,
-    /// Those that failed.
+    /// The messages of agents that failed.
     pub failed: Vec<Message>,
-    /// Those that did not answer in time.
+    /// The agents that did not answer in time.
     pub silent: Vec<Aid>,
-    /// Those that the platform could not deliver the question to.
+    /// The agents that the platform could not deliver the question to.
     pub undelivered: Vec<Aid>,
 }
 
 impl Voice {
     /// Asks many agents at once, and waits for at most `within` until each has given its result. The message is a `request`,
-    /// `query-if`, `query-ref`, `request-when` or `propose`. Agents that have agreed and are not done by then are told to
-    /// stop (`cancel`).
+    /// `query-if`, `query-ref`, `request-when` or `propose`. Agents that have agreed and are not done by then get a
+    /// `cancel`.
     ///
     /// ```no_run
     /// # use std::time::Duration;

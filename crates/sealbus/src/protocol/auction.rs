@@ -70,7 +70,7 @@ impl Auction {
         Ok(Auction { exchange })
     }
 
-    /// Calls for bids, at a price for example, and waits until every bidder has bid or `within` has passed. Returns the
+    /// Calls for bids, for example at a price, and waits until every bidder has bid or `within` has passed. Returns the
     /// bids in the order in which they came. Bids of the round before that were not accepted are rejected.
     pub async fn call(
         &mut self,
@@ -116,14 +116,14 @@ impl Auction {
         reject_all(&mut self.exchange, &reject).await
     }
 
-    /// Tells all bidders that the auction is over, and how.
+    /// Tells all bidders that the auction is over, with the outcome.
     pub async fn close(&mut self, result: impl Into<WrittenBody>) -> Result<(), ProtocolError> {
         self.reject_rest().await?;
         let end = saying(Performative::Inform, result);
         self.exchange.send(To::All, &end).await
     }
 
-    /// After the close of an English auction: asks the winner to complete the deal, and waits for its answer.
+    /// Asks the winner of a closed English auction to complete the deal, and waits for the answer.
     pub async fn settle(
         &mut self,
         winner: &Aid,
@@ -151,7 +151,7 @@ impl Auction {
         self.exchange.result(winner, last)
     }
 
-    /// Where the auction stands with each bidder.
+    /// The stage of the auction with each bidder.
     pub fn state(&self) -> &Initiator {
         self.exchange.state()
     }

@@ -40,7 +40,7 @@ impl Voice {
         ContractNet::open(self, &CONTRACT_NET, call.into(), bidders.into(), within).await
     }
 
-    /// As [`contract_net`](Self::contract_net), with [further rounds](IteratedContractNet::call_again).
+    /// Like [`contract_net`](Self::contract_net), with [further rounds](IteratedContractNet::call_again).
     pub async fn iterated_contract_net(
         &self,
         call: impl Into<WrittenBody>,
@@ -55,7 +55,8 @@ impl Voice {
 
 /// The proposals of a contract net; see [`Voice::contract_net`].
 ///
-/// Dropping it rejects the proposals that were not accepted, and tells accepted bidders that have not finished to stop.
+/// Dropping it rejects the proposals that were not accepted, and sends a `cancel` to accepted bidders that have not
+/// finished.
 #[derive(Debug)]
 pub struct ContractNet {
     exchange: Exchange,
@@ -175,7 +176,7 @@ impl ContractNet {
         reject_all(&mut self.exchange, &reject).await
     }
 
-    /// Where the net stands with each bidder.
+    /// The stage of the net with each bidder.
     pub fn state(&self) -> &Initiator {
         self.exchange.state()
     }
@@ -198,7 +199,7 @@ pub struct IteratedContractNet(ContractNet);
 
 impl IteratedContractNet {
     /// Calls the authors of these proposals again, on other terms, and rejects the other proposals. Then
-    /// [`proposals`](ContractNet::proposals) has the new ones.
+    /// [`proposals`](ContractNet::proposals) returns the new proposals.
     pub async fn call_again(
         &mut self,
         authors: &[Message],

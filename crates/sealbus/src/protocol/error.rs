@@ -1,4 +1,4 @@
-//! Why a conversation of a protocol did not come to a good end.
+//! The errors of a protocol's conversation.
 
 use sealbus_bus::{ConversationOpen, SendError};
 use sealbus_protocols::Refused;
@@ -46,10 +46,10 @@ pub enum ProtocolError {
     /// The other side refused, failed or did not understand.
     #[error("{reply}: {}", reply.text().unwrap_or("no reason given"))]
     TurnedDown {
-        /// The message that says so.
+        /// The other side's message.
         reply: Box<Message>,
     },
-    /// The other side said something of another type than was declared.
+    /// The other side's content is of another type than the declared one.
     #[error(transparent)]
     Body(#[from] BodyError),
     /// The other side did not answer in time.
@@ -58,12 +58,12 @@ pub enum ProtocolError {
     /// The platform could not deliver a message to the other side.
     #[error("a message to {0} was not delivered")]
     Undeliverable(String),
-    /// The conversation has ended in another way.
+    /// The conversation has ended with another outcome.
     #[error("the conversation with {agent} has ended ({outcome:?})")]
     Ended {
         /// The other side.
         agent: String,
-        /// How it ended.
+        /// The outcome.
         outcome: sealbus_protocols::Outcome,
     },
 }

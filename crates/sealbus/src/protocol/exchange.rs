@@ -19,10 +19,11 @@ use crate::message::Message;
 
 impl Voice {
     /// Opens a conversation of any protocol, with one or many participants. The message needs the act that opens the
-    /// protocol, and a content; the rest is filled in. Its `reply-by` is the deadline of the first answers.
+    /// protocol, and a content. The other parameters are filled in. Its `reply-by` is the deadline of the first
+    /// answers.
     ///
-    /// [`contract_net`](Self::contract_net), [`ask_all`](Self::ask_all), [`english_auction`](Self::english_auction) and
-    /// others are simpler where they fit. A subscription, for example, is an exchange:
+    /// Where they fit, [`contract_net`](Self::contract_net), [`ask_all`](Self::ask_all),
+    /// [`english_auction`](Self::english_auction) and others are simpler. A subscription, for example, is an exchange:
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -51,10 +52,10 @@ impl Voice {
 
 /// The initiator's side of a conversation of a protocol; see [`Voice::initiate`].
 ///
-/// It gets all messages of the conversation, checks them against the protocol, answers those that the protocol has an
-/// answer for, and watches the deadlines. Dropping it ends the conversation in order: proposals without a decision are
-/// rejected, and agents that may still work are told to stop (`cancel`). A proposal that comes later still, from an agent
-/// that was silent, is rejected.
+/// The exchange gets all messages of the conversation, checks them against the protocol, answers those that the
+/// protocol has an answer for, and watches the deadlines. Dropping it ends the conversation properly: it rejects
+/// proposals without a decision, and sends a `cancel` to agents that may still work. A later proposal, from an agent
+/// that was silent, is also rejected.
 pub struct Exchange {
     machine: Initiator,
     messages: Conversation,
@@ -88,7 +89,7 @@ impl Exchange {
         Ok(exchange)
     }
 
-    /// Where the conversation stands with each participant.
+    /// The stage of the conversation with each participant.
     pub fn state(&self) -> &Initiator {
         &self.machine
     }
@@ -100,7 +101,7 @@ impl Exchange {
     /// Sends a further message of the protocol, to all chosen participants or to none.
     ///
     /// # Errors
-    /// [`ProtocolError::NotAllowed`] if the protocol does not allow the act for one of them.
+    /// [`ProtocolError::NotAllowed`] if the protocol does not allow the act for one of the participants.
     pub async fn send(&mut self, to: To<'_>, message: &AclMessage) -> Result<(), ProtocolError> {
         let messages = self.machine.send(to, message, self.time.now())?;
         self.put_out(messages);
@@ -136,7 +137,7 @@ impl Exchange {
         self.flush().await
     }
 
-    /// Asks all participants to stop, and waits for at most `within` until they have confirmed it. Results that cross the
+    /// Asks all participants to stop, and waits for at most `within` until they have confirmed. Results that cross the
     /// `cancel` are dropped.
     pub async fn cancel(&mut self, within: Duration) -> Result<(), ProtocolError> {
         if self.machine.has_ended() {
@@ -149,8 +150,8 @@ impl Exchange {
         self.until(is_done, |_, _| ()).await
     }
 
-    /// Ends the conversation with those from whom nothing more has to come, such as a broker that has passed all answers
-    /// on.
+    /// Ends the conversation with participants that need not send anything more, such as a broker that has passed all
+    /// answers on.
     pub fn conclude(&mut self) {
         self.machine.conclude();
     }
@@ -225,7 +226,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The result of a participant: its last message, or why there is none.
+    /// The result of a participant: its last message, or the reason why there is none.
     pub(super) fn result(
         &self,
         agent: &Aid,
@@ -272,7 +273,7 @@ impl Drop for Exchange {
         }
         if !self.machine.has_ended() {
             let now = self.time.now();
-            // Those that still think about a call need not go on.
+            // Participants that still think about a call need not go on.
             let cancel = AclMessage::new(Performative::Cancel);
             let called = self.machine.send(To::Stage(Stage::Called), &cancel, now);
             self.put_out(called.unwrap_or_default());

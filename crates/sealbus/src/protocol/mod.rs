@@ -10,7 +10,7 @@
 //!
 //! Each object owns its conversation: no message of it goes anywhere else, even if the agent awaits one like it. The
 //! object checks arriving messages against the protocol, watches the deadlines, and hears of agents that could not be
-//! reached. Dropping it ends the conversation in order. The rules are those of the crate `sealbus-protocols`.
+//! reached. Dropping the object ends the conversation properly. The crate `sealbus-protocols` describes the rules.
 
 mod asking;
 mod auction;

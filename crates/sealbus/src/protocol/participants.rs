@@ -11,7 +11,7 @@ use crate::directory::Template;
 pub enum Participants {
     /// These.
     Agents(Vec<Aid>),
-    /// Those that the DF finds for a service; the initiator itself is left out.
+    /// The agents that the DF finds for a service, without the initiator itself.
     Offering(Box<Template>),
 }
 

@@ -15,18 +15,18 @@ use crate::context::Voice;
 use crate::conversation::{Undelivered, new_conversation_id};
 use crate::message::Message;
 
-/// The most conversations that an agent takes part in at a time. Others cannot make it hold more.
+/// The most conversations that an agent takes part in at a time. Others cannot make the agent hold more.
 const MOST: usize = 65_536;
 
-/// How long a participant waits at most, unless it says otherwise: an initiator may be gone for good.
+/// How long a participant waits at most, unless its program sets another time: an initiator may be gone for good.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 impl Voice {
-    /// Takes part in the conversation that a message opens: that of the protocol it names, or of the usual one for its
-    /// act. From now on the conversation gets its further messages. An agent that turns the message down need not take
-    /// part: its handler returns [`Refuse`](crate::Refuse).
+    /// Takes part in the conversation that a message opens. The message names the protocol, or its act implies the
+    /// usual one. From now on the returned value gets the further messages of the conversation. An agent that turns the
+    /// message down need not take part: its handler returns [`Refuse`](crate::Refuse).
     ///
-    /// Give it to a task if the agent shall do something else meanwhile:
+    /// To let the agent do something else meanwhile, give the value to a task:
     ///
     /// ```no_run
     /// # use sealbus::{AgentResult, Context, Message, Performative};
@@ -45,8 +45,8 @@ impl Voice {
     /// ```
     ///
     /// # Errors
-    /// [`ProtocolError::NotOpening`], which a handler may just return: it answers `not-understood`; and
-    /// [`ProtocolError::Busy`], which answers `refuse`.
+    /// [`ProtocolError::NotOpening`] and [`ProtocolError::Busy`]. A handler may just return them: the answers are then
+    /// `not-understood` and `refuse`.
     pub fn participate(&self, opening: &Message) -> Result<Participation, ProtocolError> {
         let open = self.conversations.len();
         if open >= MOST {
@@ -118,14 +118,14 @@ impl Participation {
         self.send(saying(performative, body)).await
     }
 
-    /// As [`answer`](Self::answer), for a message with more than a content.
+    /// Like [`answer`](Self::answer), for a message with more than a content.
     pub async fn send(&mut self, message: AclMessage) -> Result<(), ProtocolError> {
         let message = self.machine.send(&message, self.time.now())?;
         self.pass(message).await
     }
 
-    /// Answers a `cancel`: with `inform` that the agent has stopped, which ends the conversation, or with `failure` that it
-    /// cannot.
+    /// Answers a `cancel`. The answer is `inform` if the agent has stopped, which ends the conversation, and `failure`
+    /// if it cannot stop.
     pub async fn answer_cancel(
         &mut self,
         performative: Performative,
@@ -180,7 +180,7 @@ impl Participation {
         self.machine.end_by(self.time.after(time));
     }
 
-    /// Ends the conversation if nothing more has to come, as after a broker's last answer.
+    /// Ends the conversation if nothing more must come, such as after a broker's last answer.
     pub fn conclude(&mut self) {
         self.machine.conclude();
     }

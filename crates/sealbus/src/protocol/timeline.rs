@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 
-/// The longest time that a conversation waits: thirty years, which no instant is too small for.
+/// The longest time that a conversation waits: thirty years, which every instant can represent.
 const LONGEST: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// The time since a conversation began. No change of the system's time disturbs it.

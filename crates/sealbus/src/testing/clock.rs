@@ -30,7 +30,7 @@ impl VirtualClock {
         self.0.elapsed()
     }
 
-    /// Lets so much time pass.
+    /// Lets this much time pass.
     pub async fn advance(&self, time: Duration) {
         let end = self.elapsed() + time;
         loop {
@@ -44,7 +44,7 @@ impl VirtualClock {
         self.settle().await;
     }
 
-    /// Lets the agents deal with all that they can deal with now.
+    /// Lets the agents finish all work that is possible now.
     ///
     /// # Panics
     /// If the platform does not answer an agent for minutes.
@@ -69,10 +69,10 @@ impl VirtualClock {
         }
     }
 
-    /// Lets as much time pass as `work` takes.
+    /// Lets time pass until `work` is done.
     ///
     /// # Panics
-    /// If nothing is left that could happen, and `work` is not done.
+    /// If nothing more can happen and `work` is not done.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut moved = Instant::now();
@@ -96,7 +96,7 @@ impl VirtualClock {
         }
     }
 
-    /// As [`run`](Self::run), for at most so much time.
+    /// Like [`run`](Self::run), for at most this much time.
     ///
     /// # Errors
     /// [`Elapsed`] if `work` is not done then.

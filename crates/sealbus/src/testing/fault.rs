@@ -35,7 +35,7 @@ struct Tamperer {
     chance: Mutex<Chance>,
 }
 
-/// A fault: which messages it befalls. Agents have their local names here.
+/// A fault and the messages that it befalls. Agents have their local names here.
 #[derive(Clone)]
 pub struct Fault {
     /// None: lost.
@@ -104,14 +104,14 @@ impl Fault {
         self
     }
 
-    /// Befalls so many messages at most.
+    /// Befalls at most this many messages.
     #[must_use]
     pub fn times(mut self, most: u64) -> Fault {
         self.times = most;
         self
     }
 
-    /// How many messages it has befallen.
+    /// The number of messages that the fault has befallen.
     pub fn count(&self) -> u64 {
         self.state.count.load(Ordering::Relaxed)
     }
@@ -163,13 +163,13 @@ impl Faults {
         self.0.clone()
     }
 
-    /// Lets a fault happen from now on. Returns it, to be counted and stopped.
+    /// Lets a fault happen from now on. The returned value counts and stops the fault.
     pub fn add(&self, fault: Fault) -> Fault {
         self.0.rules.lock().push(fault.clone());
         fault
     }
 
-    /// From now on nothing of this agent is sent.
+    /// Sends nothing of this agent from now on.
     pub(super) fn silence(&self, agent: &str) {
         self.0.silenced.lock().insert(agent.to_owned());
     }

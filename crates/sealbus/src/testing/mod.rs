@@ -85,7 +85,7 @@ impl TestBed {
         TestBed::with_seed(0).await
     }
 
-    /// As [`open`](Self::open). Faults that happen with a probability are chosen by `seed`.
+    /// Like [`open`](Self::open). `seed` chooses the faults that happen with a probability.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -116,7 +116,7 @@ impl TestBed {
         &self.platform
     }
 
-    /// The clock that the agents go by.
+    /// The clock of the agents.
     pub fn clock(&self) -> &VirtualClock {
         &self.clock
     }
@@ -154,8 +154,8 @@ impl TestBed {
         Ok(Probe::new(Context::new(handle, crew), self.clock.clone()))
     }
 
-    /// Ends an agent at once, as a crash does: it says nothing more, and does not come to its `teardown`. Returns whether there
-    /// was one.
+    /// Ends an agent at once, as a crash does: the agent sends nothing more, and its `teardown` does not run. Returns
+    /// whether there was such an agent.
     pub async fn kill(&self, name: &str) -> bool {
         let Some(running) = self.agents.lock().remove(name) else {
             return false;
@@ -165,7 +165,7 @@ impl TestBed {
         true
     }
 
-    /// Asks all agents to leave, lets the time pass that they need for it, and ends the platform.
+    /// Asks all agents to leave, lets the time pass that they need, and ends the platform.
     ///
     /// # Errors
     /// [`RunError::Agents`] if agents failed or panicked.

@@ -12,11 +12,11 @@ use crate::context::{Context, Voice};
 use crate::filter::Filter;
 use crate::message::Message;
 
-/// How long a probe waits unless told otherwise, by the clock of the test bed.
+/// How long a probe waits by default, by the clock of the test bed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An agent of the test: it acts as the test says, and returns the messages that come. It can do all that a [`Voice`]
-/// can.
+/// An agent of the test: it acts as the test says, and returns the messages that come. It has all methods of a
+/// [`Voice`].
 #[derive(Debug)]
 pub struct Probe {
     context: Context,
@@ -28,7 +28,7 @@ impl Probe {
         Probe { context, clock }
     }
 
-    /// Expects that the next message is one that `filter` takes. Lets time pass until it comes, at most 5 s.
+    /// Expects that `filter` takes the next message. Lets at most 5 s pass until the message comes.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -50,7 +50,7 @@ impl Probe {
         }
     }
 
-    /// Expects that no message comes while so much time passes.
+    /// Expects that no message comes while this much time passes.
     ///
     /// # Panics
     /// If one comes.
@@ -107,7 +107,7 @@ impl Expectation<'_> {
         self
     }
 
-    /// Lets at most so much time pass.
+    /// Lets at most this much time pass.
     #[must_use]
     pub fn within(mut self, time: Duration) -> Self {
         self.limit = time;

@@ -14,12 +14,12 @@ use crate::conversation::{Undelivered, new_conversation_id};
 use crate::message::Message;
 use crate::protocol::{Participants, ProtocolError};
 
-/// Partial results that are taken ahead, unless told otherwise.
+/// Partial results that are taken ahead by default.
 const AHEAD: u64 = 16;
 
 impl Voice {
-    /// Asks a tool for an answer in parts, which come as the tool makes them. `to` is an agent, or a service that the DF knows an
-    /// agent for. An answer as a whole is a plain [`request`](Voice::request).
+    /// Asks a tool for an answer in parts, which come as the tool makes them. `to` is an agent, or a service for which
+    /// the DF knows an agent. For an answer as a whole, use a plain [`request`](Voice::request).
     ///
     /// ```no_run
     /// # use sealbus::{AgentResult, Context};
@@ -62,28 +62,28 @@ pub struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Names the tool, of an agent that has several.
+    /// Names the tool of an agent that has several.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.request.ontology = Some(name.into().into());
         self
     }
 
-    /// Takes so many parts ahead, from 1 to [`MOST_AHEAD`]; 16 unless told otherwise.
+    /// Takes this many parts ahead, from 1 to [`MOST_AHEAD`]. The default is 16.
     #[must_use]
     pub fn window(mut self, parts: u64) -> Self {
         self.window = parts.clamp(1, MOST_AHEAD);
         self
     }
 
-    /// Gives up when the tool says nothing for so long. Without it, an answer may take any time.
+    /// Gives up when the tool says nothing for this time. Without a timeout, an answer may take any time.
     #[must_use]
     pub fn timeout(mut self, silence: Duration) -> Self {
         self.silence = Some(silence);
         self
     }
 
-    /// Sends the request. The parts are of this type.
+    /// Sends the request. The parts are of type `C`.
     ///
     /// # Errors
     /// [`ProtocolError::Nobody`] if the DF knows no such service, or the request cannot be sent.
@@ -128,7 +128,7 @@ pub enum Step<C> {
     Agreed,
     /// A partial result.
     Part(C),
-    /// How far the tool is.
+    /// The progress of the tool.
     Progress(Progress),
     /// The agent asks something back, and waits for a [`reply`](Voice::reply) to its message.
     Asked(Box<Message>),
@@ -143,7 +143,7 @@ pub struct Answer<C> {
     window: u64,
     silence: Option<Duration>,
     taken: u64,
-    /// The number taken that the tool has been told.
+    /// The number of taken parts that the tool was told.
     told: u64,
     progress: Option<Progress>,
     reply: Option<Message>,
@@ -237,7 +237,7 @@ impl<C: Body> Answer<C> {
         Ok(())
     }
 
-    /// How far the tool is, if it has told.
+    /// The latest progress of the tool, if the tool has reported any.
     pub fn progress(&self) -> Option<&Progress> {
         self.progress.as_ref()
     }

@@ -105,10 +105,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Partial results that a final reply holds at most, for a requester that takes none.
 const MOST_PARTS: usize = 65_536;
 
-/// Requests that a tool serves side by side, unless it says otherwise.
+/// Requests that a tool serves side by side by default.
 const CONCURRENCY: usize = 100;
 
-/// How far a tool is; see [`Answer::progress`].
+/// The progress of a tool; see [`Answer::progress`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// The part that is done, from 0 to 1.
@@ -170,11 +170,11 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// A tool that answers as a whole. Requests whose ontology is `name` are for it.
+    /// A tool that answers as a whole. It serves requests whose ontology is `name`.
     ///
-    /// It says `agree` at once, unless it returns [`Refuse`](crate::Refuse) before it first waits. Another error is answered
-    /// `failure`, and is a matter of [`Agent::supervise`](crate::Agent::supervise). When the requester leaves, the
-    /// function is cancelled at its next `.await`.
+    /// The tool sends `agree` at once, unless the function returns [`Refuse`](crate::Refuse) before it first waits. The
+    /// answer to any other error is `failure`, and the error goes to [`Agent::supervise`](crate::Agent::supervise).
+    /// When the requester leaves, the function is cancelled at its next `.await`.
     pub fn new<T, R, F, W>(name: impl Into<String>, work: F) -> Tool
     where
         T: ToolBody,
@@ -233,7 +233,8 @@ impl Tool {
         self
     }
 
-    /// Serves so many requests side by side, 100 unless told otherwise and one at least. Further ones wait in the mailbox.
+    /// Serves this many requests side by side, and at least one. The default is 100. Further requests wait in the
+    /// mailbox.
     #[must_use]
     pub fn concurrency(mut self, most: usize) -> Tool {
         self.places = Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
@@ -265,7 +266,7 @@ impl Tool {
         service
     }
 
-    /// Whether a request is for this tool. The only tool of an agent need not be named.
+    /// Whether a request is for this tool. A request to an agent with a single tool need not name the tool.
     fn is_asked(&self, request: &AclMessageRef<'_>, is_only: bool) -> bool {
         request.performative() == Performative::Request
             && match request.ontology() {
@@ -284,7 +285,7 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// A parameter that is a number. Encodings may make it a text.
+/// A parameter that is a number. Some encodings write it as a text.
 fn count(message: &AclMessage, name: &str) -> Option<u64> {
     match message.user_defined_value(name)? {
         Expression::Number(number) => number.as_i64()?.try_into().ok(),
@@ -296,7 +297,7 @@ fn count(message: &AclMessage, name: &str) -> Option<u64> {
     }
 }
 
-/// So many partial results are taken before it is said.
+/// The number of partial results that the requester takes between two reports.
 fn batch(window: u64) -> u64 {
     window.div_ceil(2)
 }

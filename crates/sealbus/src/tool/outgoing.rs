@@ -165,8 +165,8 @@ impl<C: ToolBody> Parts<C> {
         }
     }
 
-    /// Gives a part to the requester. Waits while that one has not taken as many parts as it said it would take ahead;
-    /// after a minute of that the tool is cancelled.
+    /// Gives a part to the requester. Waits while the requester has no room for a further part. After a minute of
+    /// waiting, the tool is cancelled.
     ///
     /// # Errors
     /// If the part cannot be written or sent, or if there are more than 65,536 for a requester that takes no parts.

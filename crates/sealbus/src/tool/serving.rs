@@ -35,8 +35,8 @@ impl Tools {
         self.list.iter().map(Tool::service).collect()
     }
 
-    /// Gives a message to the tool that it is for; returns it if there is none. A `cancel` ends a request that waits in
-    /// the mailbox until its tool has room.
+    /// Gives a message to its tool. Returns the message if there is no such tool. A `cancel` ends a request that waits
+    /// in the mailbox until its tool has room.
     pub(crate) fn serve(
         &self,
         received: ReceivedMessage,
@@ -122,7 +122,7 @@ struct Serving {
 
 /// How a tool's work for a request ended.
 enum End {
-    /// It did not begin.
+    /// The work did not begin.
     Declined,
     /// The requester has the final reply.
     Answered,
@@ -194,7 +194,7 @@ impl Serving {
                 return End::Declined;
             }
         };
-        // Until it waits for the first time it may refuse.
+        // Until its first wait, the function may refuse.
         let first = std::future::poll_fn(|waiting| Poll::Ready(work.as_mut().poll(waiting))).await;
         let mut done = match first {
             Poll::Ready(Err(error)) if error.is::<Refuse>() => {

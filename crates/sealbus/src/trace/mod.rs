@@ -30,7 +30,7 @@ pub(crate) use telling::{Handling, Sending, failed, publishing, sending};
 const PARENT: &str = "X-traceparent";
 const STATE: &str = "X-tracestate";
 
-/// A longer `tracestate` is left out. W3C wants no more to be passed on.
+/// A longer `tracestate` is left out. W3C does not ask for more to be passed on.
 const LONGEST_STATE: usize = 512;
 
 /// The place of a message in a trace.
@@ -56,8 +56,8 @@ tokio::task_local! {
 }
 
 impl TraceContext {
-    /// Reads W3C's `traceparent` and `tracestate`. `None` if the first is none; a second that is too long or not plain
-    /// text is left out.
+    /// Reads W3C's `traceparent` and `tracestate`. `None` if `traceparent` is not valid. A `tracestate` that is too
+    /// long or not plain text is left out.
     pub fn new(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let text = traceparent.trim();
         let version = hex(text.get(..2)?)?;
