@@ -85,8 +85,8 @@ impl Signal {
             // An error means that there is nothing to read: the loop came before it was woken, which does no harm.
             let _ = rustix::io::read(&self.event, &mut counter);
         }
-        // The next wake is allowed before the lists are taken. News that comes in between wakes the loop once more, in
-        // vain.
+        // The next wake is allowed before the lists are taken. News that comes in between wakes the loop once more,
+        // without need.
         self.woken.store(false, Ordering::Release);
         std::mem::take(&mut *self.happened.lock())
     }

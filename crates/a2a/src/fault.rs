@@ -75,7 +75,7 @@ impl Fault {
                 Names(-32005, BAD, ARGUMENT, Some("CONTENT_TYPE_NOT_SUPPORTED"))
             }
             Self::VersionNotSupported => Names(-32009, BAD, STATE, Some("VERSION_NOT_SUPPORTED")),
-            // The range that JSON-RPC leaves to servers, beside A2A's own numbers.
+            // The range that JSON-RPC leaves to servers, outside A2A's own numbers.
             Self::Exhausted(_) => Names(
                 -32000,
                 StatusCode::TOO_MANY_REQUESTS,

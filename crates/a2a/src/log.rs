@@ -172,7 +172,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Everything, with so much history.
+    /// Everything, with this many messages of history.
     pub(crate) fn whole(history: Option<usize>) -> Self {
         Self {
             history,

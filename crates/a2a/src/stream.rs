@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use crate::log::View;
 use crate::tasks::Task;
 
-/// A comment goes out after so much silence, so that a caller that has gone is noticed.
+/// A comment goes out after this much silence, so that a caller that has gone is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A stream that has not begun.

@@ -17,7 +17,7 @@ use crate::input::Input;
 use crate::log::State;
 use crate::tasks::{Hearing, Task, Tasks};
 
-/// An agent that says nothing for so long, and a caller that does not answer it, end the task.
+/// A task ends if its agent says nothing for this time, or if its caller leaves a question unanswered for this time.
 const SILENCE: Duration = Duration::from_secs(3_600);
 /// Longest text of a state, in bytes.
 const LONGEST_TEXT: usize = 4_096;

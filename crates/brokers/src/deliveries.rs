@@ -8,7 +8,7 @@ use crate::incoming::{Incoming, Sorted};
 use crate::reconnecting::Broken;
 use crate::stamp::OrderStamp;
 
-/// A delivery: the number of its connection and its own number there, since numbers begin anew on each connection.
+/// A delivery: the number of its connection and its own number there, because numbers begin again on each connection.
 pub(crate) type Tag = (u64, u64);
 
 /// The content of one delivery.

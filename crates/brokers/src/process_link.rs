@@ -142,7 +142,7 @@ impl ProcessLink {
     ) {
         let mut authors = self.authors.lock();
         if authors.len() >= PROCESSES && !authors.contains_key(process) {
-            // A forgotten agent is refused, is told so, and proves itself anew.
+            // A forgotten agent is refused. Its process hears of it and proves the agent again.
             authors.clear();
         }
         let of_process = authors.entry(process.clone()).or_default();

@@ -8,7 +8,7 @@ const LONGEST: usize = 50;
 /// The place of a message among all messages from one agent to another. As text it is hexadecimal: `EPOCH-NUMBER-BASE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OrderStamp {
-    /// A number drawn anew each time the sender attaches. Numbers of different epochs are unrelated.
+    /// A new random number each time the sender attaches. Numbers of different epochs are unrelated.
     pub epoch: u64,
     /// Counts the messages to this receiver, from 1. The largest integer is never used, since another number must be
     /// able to follow.

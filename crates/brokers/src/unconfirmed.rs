@@ -19,7 +19,8 @@ const REFUSALS: u32 = 20;
 /// The number of receivers remembered. Beyond it, settled receivers that were not written to for longest are forgotten.
 const REMEMBERED: usize = 4_096;
 
-/// The room for refusals, beside the room for messages. A sender must not wait for its refusal because others write much.
+/// The room for refusals, besides the room for messages. A sender must not wait for its refusal because others write
+/// much.
 const RESERVE: Room = Room {
     messages: 1024,
     bytes: 8 << 20,

@@ -83,7 +83,7 @@ impl StandIns {
         }
     }
 
-    /// The stand-in for `name`, made anew if there is none. `None` if there are too many.
+    /// The stand-in for `name`. Makes one if there is none. `None` if there are too many.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<LocalAgent>> {
         if let Some(agent) = self.agents.read().get(name) {
             return Some(agent.clone());

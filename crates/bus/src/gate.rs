@@ -9,7 +9,7 @@ use tokio::sync::{Notify, Semaphore};
 /// The number of messages that a sender may send after its turn before it queues again, as long as there is room. A
 /// turn for one message alone would cost a switch of tasks, and often a write, for each message.
 const BURST: u32 = 128;
-/// The number of remembered senders that have had their turn, beside the waiting senders.
+/// The number of remembered senders that have had their turn, besides the waiting senders.
 const REMEMBERED: usize = 1024;
 /// The number of senders that are never remembered.
 const NOBODY: u64 = 0;

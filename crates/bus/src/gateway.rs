@@ -1,4 +1,4 @@
-//! The bus beside a gateway: the mailboxes of agents of other platforms, which the gateway reads.
+//! The bus's side of a gateway: the mailboxes for agents of other platforms, which the gateway reads.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Bus {
         }
     }
 
-    /// The gateway has moved: messages to other platforms look for it anew.
+    /// The gateway has moved: messages to other platforms look for it again.
     pub fn gateway_changed(&self) {
         let platform = &self.inner.config.platform;
         let routes = self.inner.routes.read();

@@ -144,7 +144,7 @@ pub struct Refusal {
 const KEPT: usize = 1024;
 /// The longest text of a refusal, in characters. Much of the text comes from the refused party.
 const LONGEST_TEXT: usize = 1000;
-/// The log lines allowed about one source: so many at once, then one more in each period.
+/// The log lines allowed about one source: this many at once, then one more in each period.
 const SOURCE: Allowance = Allowance {
     lines: 5,
     every: Duration::from_secs(60),
@@ -349,7 +349,7 @@ mod tests {
         let names = ["alice@factory", "bob@factory", "carol@factory"];
         let tries = (0..10_000).map(|it| refusal(names[it % 3], Some("mallory@factory")));
         assert_eq!(lines(&log, tries, 0), (5, 0));
-        // Other sources are heard beside the noisy one, and the count of refusals left out is reported.
+        // Other sources are heard despite the noisy one, and the count of refusals left out is reported.
         let other = std::iter::once(refusal("x", Some("dave@factory")));
         assert_eq!(lines(&log, other, 0), (1, 9_995));
     }

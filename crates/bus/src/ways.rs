@@ -160,7 +160,8 @@ impl Bus {
         }
     }
 
-    /// Whether messages to `receiver` are held. If not, its route is forgotten, and the next message looks for it anew.
+    /// Whether messages to `receiver` are held. If not, its route is forgotten, and the next message looks for it
+    /// again.
     fn has_messages_for(&self, receiver: &str) -> bool {
         let mut routes = self.inner.routes.write();
         let Some(route) = routes.get(receiver).cloned() else {

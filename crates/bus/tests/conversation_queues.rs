@@ -215,7 +215,7 @@ impl Model {
         }
     }
 
-    /// Sorts the messages that fit anew.
+    /// Sorts the messages that fit again.
     fn sort(&mut self, fits: impl Fn(&Parts) -> bool) {
         for (number, parts) in std::mem::take(&mut self.general) {
             match fits(&parts) {

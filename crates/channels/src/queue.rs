@@ -322,7 +322,7 @@ impl<T> SubscriptionQueue<T> {
         self.events > self.held.len()
     }
 
-    /// Whether an item that counts as so many bytes has room. An empty queue takes any item.
+    /// Whether an item of this many bytes has room. An empty queue takes any item.
     pub fn has_room(&self, cost: usize) -> bool {
         self.events == 0
             || (self.events < self.limits.events

@@ -52,7 +52,7 @@ impl Member {
         Ok(self.channels.subscribe(&self.outbox, options)?)
     }
 
-    /// Waits until this process knows so many subscriptions, of itself and of the others.
+    /// Waits until this process knows this many subscriptions, of itself and of the others.
     pub(super) async fn knows(&self, count: usize) -> Outcome {
         self.channels.ready(LONG).await;
         until("word of all subscriptions", || {

@@ -31,7 +31,7 @@ pub trait KeepingWorld: Send + Sync {
     /// each of the two processes has its own.
     fn agent<'a>(&'a self, process: usize, name: &'a str) -> BoxFuture<'a, Arc<Outbox>>;
 
-    /// Ends every node that keeps events, and starts it again. The test asks anew for agents that end with it.
+    /// Ends every node that keeps events, and starts it again. The test asks again for agents that end with it.
     fn restart(&self) -> BoxFuture<'_, ()>;
 }
 

@@ -23,12 +23,12 @@ impl Random {
         self.next() % bound
     }
 
-    /// True in so many of a hundred cases.
+    /// True in this many of a hundred cases.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// True in one of so many cases.
+    /// True in one of this many cases.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }

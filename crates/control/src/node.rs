@@ -137,7 +137,7 @@ conversation! {
     pub enum GatewayRequest in ask_gateway ("ask") {
         /// The gateway's state.
         Status -> GatewayStatus;
-        /// The operators' rules, which are in force from now on beside those of the gateway's configuration.
+        /// The operators' rules, which are in force from now on in addition to those of the gateway's configuration.
         Rules {
             /// The rules.
             rules: GatewayPolicy,

@@ -1,7 +1,7 @@
 //! The entrance for operators: a socket of the Master's user, and a key beside it.
 //!
 //! Programs that run as the Master's user can open the socket. They are let in only with a proof of the key: a MAC over
-//! a challenge that the Master makes anew for each connection. A program without access to the Master's state folder
+//! a challenge, which the Master makes for each connection. A program without access to the Master's state folder
 //! cannot read the key.
 
 use std::io;

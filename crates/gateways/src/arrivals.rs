@@ -14,7 +14,7 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Notes that so many messages are in the mailbox now.
+    /// Notes that this many messages are in the mailbox now.
     pub(crate) fn look(&mut self, waiting: usize, now: Instant) {
         let come = self.taken + waiting as u64;
         if self.looks.back().is_none_or(|(known, _)| *known < come) {

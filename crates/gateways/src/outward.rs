@@ -331,7 +331,7 @@ impl Shared {
         let (platform, addresses) = key.clone();
         let limits = &self.config.limits;
         let whole = limits.outgoing / UNIT;
-        // Peers without traffic are made anew when they are needed.
+        // Peers without traffic are made again when they are needed.
         if peers.len() >= 256 {
             peers.retain(|_, peer| {
                 peer.room.available_permits() < whole || peer.requests.capacity() < WAITING

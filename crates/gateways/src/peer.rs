@@ -1,5 +1,5 @@
 //! The connection to one other platform. It is made when there is something to send, and kept while it is used. A lost
-//! connection is made anew with growing pauses.
+//! connection is opened again after growing pauses.
 
 use std::io;
 use std::net::IpAddr;

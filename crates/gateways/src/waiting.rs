@@ -45,7 +45,7 @@ pub(crate) enum Joined {
 pub(crate) struct NoRoom;
 
 impl<T> Lines<T> {
-    /// Lines for at most so many bytes together.
+    /// Lines for at most this many bytes together.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             lines: HashMap::new(),

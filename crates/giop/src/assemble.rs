@@ -18,7 +18,7 @@ pub struct AssemblyLimits {
 }
 
 impl AssemblyLimits {
-    /// Limits for messages of at most so many bytes.
+    /// Limits for messages of at most this many bytes.
     pub fn of_messages(message: usize) -> Self {
         Self {
             message,

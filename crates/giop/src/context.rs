@@ -15,7 +15,7 @@ pub struct TaggedData {
     pub data: Vec<u8>,
 }
 
-/// Data that an ORB sends beside a request or reply (CORBA 3.3 part 2, 9.7). Sealbus uses only
+/// Data that an ORB sends with a request or reply (CORBA 3.3 part 2, 9.7). Sealbus uses only
 /// [`CodeSets`](crate::CodeSets).
 pub type ServiceContext = TaggedData;
 

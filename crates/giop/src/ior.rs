@@ -84,7 +84,7 @@ impl Ior {
         format!("IOR:{}", digits.collect::<String>())
     }
 
-    /// Reads a reference as text. Returns also the order in which it was written.
+    /// Reads a reference as text. Also returns the order in which it was written.
     ///
     /// # Errors
     /// [`AddressError`].

@@ -30,7 +30,7 @@ pub struct Reply {
     pub id: u32,
     /// The kind of answer.
     pub status: ReplyStatus,
-    /// Data that the server's ORB sends beside the reply.
+    /// Data that the server's ORB sends with the reply.
     pub contexts: Vec<ServiceContext>,
 }
 

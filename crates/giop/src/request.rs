@@ -96,7 +96,7 @@ pub struct Request<'a> {
     pub target: Target,
     /// The operation's name.
     pub operation: Cow<'a, [u8]>,
-    /// Data that the caller's ORB sends beside the request.
+    /// Data that the caller's ORB sends with the request.
     pub contexts: Vec<ServiceContext>,
     /// The caller, as 1.0 and 1.1 have a place for. Everybody leaves it empty.
     pub principal: Cow<'a, [u8]>,

@@ -1,4 +1,4 @@
-//! Tests with a disk that takes only so many bytes, or does not synchronise.
+//! Tests with a disk that takes only a number of bytes, or does not synchronise.
 
 use std::fs::File;
 use std::io;

@@ -6,7 +6,7 @@
 //! An append returns a [`Written`], which resolves once its record is on disk, and not before.
 //!
 //! A stream also keeps *cursors* (the progress of readers, by name) and *removals* (finished records), as durably as
-//! its records. A [`Reader`] reads from a number, from a time or the last so many, and follows the tail.
+//! its records. A [`Reader`] begins at a number, at a time or a number of records before the end, and follows the tail.
 //!
 //! **After a crash.** Each record notes how much of its file was on disk when the record was written. On opening, every
 //! record is checked. A torn tail is the bytes at the end that do not make whole records, and that no later record

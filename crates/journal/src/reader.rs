@@ -27,7 +27,7 @@ pub enum ReadFrom {
     Number(u64),
     /// With the first record written at this time or later.
     Time(SystemTime),
-    /// With the last so many that are there now.
+    /// With this many of the last records that are there now.
     Last(u64),
 }
 

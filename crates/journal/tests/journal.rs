@@ -288,7 +288,7 @@ fn limits_are_kept() {
         stream.append(record),
         Err(JournalError::TooLarge { .. })
     ));
-    // Some of so many records at once are refused, at any speed of the writer, and the rest are written.
+    // Some of this many records at once are refused, at any speed of the writer, and the rest are written.
     let (mut accepted, mut refused) = (Vec::new(), 0);
     for _ in 0..10_000 {
         match stream.append(text(&"x".repeat(90))) {

@@ -14,7 +14,7 @@ use sealbus_journal::{
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many records at once, each of this length.
+    /// This many records at once, each of this length.
     Append(u8, u16),
     Trim(u8),
     Remove(Vec<u8>),

@@ -82,7 +82,7 @@ pub(crate) mod tests {
     use super::*;
 
     impl Reserve {
-        /// The reserve of a disk of 10 GiB on which so much is free.
+        /// The reserve of a disk of 10 GiB with this much free.
         pub(crate) fn with_free(free: &Arc<AtomicU64>) -> Self {
             let free = free.clone();
             let look = move |_: &Path| Ok((free.load(Ordering::SeqCst), 10 << 30));

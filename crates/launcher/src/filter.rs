@@ -183,7 +183,7 @@ fn rules(plan: &Plan) -> io::Result<Rules> {
     let unix = bits(libc::AF_UNIX);
     if !plan.may_open_unix_sockets() {
         refuse_if(libc::SYS_socket, &[(0, Eq, unix)])?;
-        // Both ends of such a pair can be connected anew, to any socket. The kernel takes `SOCK_RAW` for the same.
+        // Both ends of such a pair can be connected again, to any socket. The kernel takes `SOCK_RAW` for the same.
         for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
             let of_kind = (1, MaskedEq(KIND), bits(kind));
             refuse_if(libc::SYS_socketpair, &[(0, Eq, unix), of_kind])?;

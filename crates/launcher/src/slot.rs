@@ -12,8 +12,8 @@ use super::plan::{NotSealed, Step};
 /// Users that no person and no service has.
 const LEAST: u32 = 1000;
 
-/// Becomes the user of a slot and ends every process of that user at once, also those that left their process group. Only
-/// root can do so.
+/// Becomes the user of a slot and ends every process of that user at once, including those that left their process
+/// group. Only root can do so.
 ///
 /// # Errors
 /// The user cannot be taken on.

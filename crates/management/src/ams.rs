@@ -125,8 +125,8 @@ impl Ams {
         self.agents.search(template, most)
     }
 
-    /// Files an agent of the platform. The life of an agent that was there before begins anew. An agent without a state
-    /// is `initiated`.
+    /// Files an agent of the platform. The life of an agent that was there before begins again. An agent without a
+    /// state is `initiated`.
     ///
     /// # Errors
     /// The description has no name, or a limit is reached.
@@ -152,7 +152,7 @@ impl Ams {
     }
 
     /// Enters the Master's knowledge of an agent: its state, or that it is gone. The Master is right even if the entry
-    /// disagrees, so the life cycle is not checked. An agent that crashed begins anew.
+    /// disagrees, so the life cycle is not checked. An agent that crashed begins again.
     ///
     /// # Errors
     /// A limit is reached.

@@ -59,7 +59,7 @@ pub struct Manifest {
     /// The way to other platforms, if there is one.
     #[serde(default)]
     pub gateway: Option<GatewayEntry>,
-    /// The witnesses of the issuance log beside the nodes.
+    /// The witnesses of the issuance log besides the nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub witnesses: Vec<WitnessEntry>,
     /// The numbers for Prometheus.
@@ -172,7 +172,7 @@ pub struct PlatformEntry {
     pub enrolment_port: u16,
     /// Port of the Master's agents. With 0 the system chooses a port once, and the platform keeps it.
     pub port: u16,
-    /// Nodes to start beside the Master; 1 by default.
+    /// Nodes to start together with the Master; 1 by default.
     pub nodes: u32,
     /// Largest ACL message in bytes; 16 MiB by default.
     pub max_message: u64,

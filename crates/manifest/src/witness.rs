@@ -1,4 +1,4 @@
-//! `[[witness]]`: witnesses of the issuance log beside the nodes.
+//! `[[witness]]`: witnesses of the issuance log besides the nodes.
 
 use sealbus_transparency::{KeyKind, NoteKey};
 use serde::{Deserialize, Serialize};

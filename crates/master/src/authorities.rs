@@ -223,7 +223,7 @@ fn load_issuing(directory: &Path) -> Result<Option<IssuingAuthority>, Authoritie
 /// The issuing authority with this key (PEM) and chain, which come from these files.
 ///
 /// # Errors
-/// [`AuthoritiesError::Damaged`], also if they do not belong together.
+/// [`AuthoritiesError::Damaged`], for example if they do not belong together.
 pub(super) fn check_issuing(
     key: &Path,
     pem: &[u8],

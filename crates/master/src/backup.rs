@@ -22,7 +22,7 @@ use sealbus_store::{Store, StoreError};
 const DRAFT: &str = "backup.draft";
 /// Most bytes of a backup in one answer.
 const PIECE: u64 = 1 << 20;
-/// How often a backup is begun anew because the log's files changed meanwhile.
+/// How often a backup is begun again because the log's files changed meanwhile.
 const ATTEMPTS: usize = 5;
 
 /// The files that are always in a backup, and those with private keys.

@@ -13,8 +13,8 @@ use super::dead_letters::DeadLetters;
 use sealbus_control::admin::BrokerStatus;
 use sealbus_control::{Blob, Fault, FaultCode};
 
-/// How long a queue must be empty before it is removed. A broker may count anew only every 5 s, and may learn late that
-/// a reader died.
+/// How long a queue must be empty before it is removed. A broker may update its counts only every 5 s, and may learn
+/// late that a reader died.
 const SETTLING: Duration = Duration::from_secs(15);
 /// The platform's broker.
 pub(crate) struct Broker {

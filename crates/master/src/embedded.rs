@@ -1,5 +1,5 @@
-//! A whole platform inside one process: Master, CA service, AMS and DF beside the program's own agents, on one bus. It
-//! needs no socket and no file, and every agent is certified.
+//! A whole platform inside one process: Master, CA service, AMS, DF and the program's own agents, on one bus. It needs
+//! no socket and no file, and every agent is certified.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Opens a desk on a store: reads the stored state, or begins anew.
+//! Opens a desk on a store: reads the stored state, or begins a new one.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -40,7 +40,7 @@ pub struct PlatformSettings {
     pub patience: Patience,
     /// The platform's RabbitMQ. Without one it uses the mesh.
     pub rabbitmq: Option<RabbitSettings>,
-    /// Witnesses of the issuance log beside the nodes.
+    /// Witnesses of the issuance log besides the nodes.
     pub witnesses: Vec<OutsideWitness>,
 }
 

@@ -166,7 +166,7 @@ pub enum MasterError {
 }
 
 impl Master {
-    /// Starts a Master, anew or on its stored state.
+    /// Starts a Master, with a new state or on its stored one.
     ///
     /// # Errors
     /// [`MasterError`].

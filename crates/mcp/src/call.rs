@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::catalogue::{INPUT, Offer, RESULT};
 use crate::traces;
 
-/// A tool that says nothing for so long is given up.
+/// A tool that says nothing for this time is given up.
 const SILENCE: Duration = Duration::from_secs(300);
 /// Most bytes of an answer's parts together.
 const LONGEST_ANSWER: usize = 4 << 20;

@@ -71,7 +71,7 @@ pub struct MeshConfig {
     pub handshake_time: Duration,
     /// The time without traffic after which a peer is asked whether it is there.
     pub keep_alive: Duration,
-    /// How long a peer may be silent before the connection is given up and made anew.
+    /// How long a peer may be silent before the connection is given up and opened again.
     pub silence: Duration,
     /// How long a broken link is retried before its messages are reported undeliverable.
     pub give_up: Duration,

@@ -92,7 +92,7 @@ impl Links {
         }
     }
 
-    /// The link to a process, made anew if there is none. `None`: there are too many links, or the bus is gone.
+    /// The link to a process. Makes one if there is none. `None`: there are too many links, or the bus is gone.
     pub(crate) fn link(
         self: &Arc<Self>,
         peer: &Identity,

@@ -169,7 +169,7 @@ impl Session {
         self.received
     }
 
-    /// That many counted frames, of so many bytes, were taken. `are_settled`: no message in them waits for its proof.
+    /// This many counted frames, of this many bytes, were taken. `are_settled`: no message in them waits for its proof.
     pub fn took(&mut self, frames: u64, bytes: usize, are_settled: bool) {
         self.is_confirmed |= frames > 0;
         self.received += frames;

@@ -278,7 +278,7 @@ impl Task {
             Ok(Agreement::Lost) | Err(_) => {
                 self.lose("the process has started anew", true);
                 let begun = self.link.outward.lock().session.answered(&greeting.hello());
-                // After starting over, the session can only begin anew. A peer that says otherwise is dialled again.
+                // After starting over, only a new session can begin. A peer that says otherwise is dialled again.
                 if !matches!(begun, Ok(Agreement::Started)) {
                     say_goodbye(
                         &mut wire,
@@ -394,7 +394,7 @@ impl Task {
         self.link.act(actions);
     }
 
-    /// Whether the peer is barred from coming back: a process is certified anew, under another name, each time it
+    /// Whether the peer is barred from coming back: a process gets a new certificate, under another name, each time it
     /// starts.
     fn is_peer_revoked(&self) -> bool {
         match (&self.proved, self.own.trust()) {

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 /// The number of bytes read from the socket at a time: the least, and the most when much arrives.
 const READ: (usize, usize) = (8 << 10, 128 << 10);
 
-/// So many bytes are written at once if nothing waits before them.
+/// This many bytes are written at once if nothing waits before them.
 const DIRECT: usize = 16 << 10;
 
 /// A connection.

@@ -30,7 +30,7 @@ enum Step {
     Dial { side: usize, broken_at: u8 },
     /// A side gives the session up.
     GiveUp { side: usize },
-    /// A side's process starts anew.
+    /// A side's process is started again.
     Restart { side: usize },
 }
 

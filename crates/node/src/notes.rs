@@ -61,7 +61,7 @@ mod tests {
         }
     }
 
-    /// The size of each file below a folder, by its inode: a file that is written anew has another.
+    /// The size of each file below a folder, by its inode: a file that is written again has another.
     fn files(folder: &Path) -> BTreeMap<u64, u64> {
         let mut found = BTreeMap::new();
         for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -75,7 +75,7 @@ mod tests {
         found
     }
 
-    /// The number and the bytes of the files that one admission writes, beside so many other processes.
+    /// The number and the bytes of the files that one admission writes, with this many other processes.
     async fn written(others: usize) -> (usize, u64) {
         let directory = tempfile::tempdir().unwrap();
         let memory = Memory::open(directory.path()).unwrap();

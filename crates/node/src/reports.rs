@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 /// Most reports of processes that wait.
 const MOST: usize = 16_384;
-/// With so many waiting, refused attempts are dropped.
+/// With this many waiting, refused attempts are dropped.
 const MOST_BEFORE_REFUSALS: usize = MOST / 2;
 
 /// The waiting reports.

@@ -344,9 +344,9 @@ impl AgentHandle {
         self.state.take().map(Vec::from)
     }
 
-    /// Begins the answer to [`Wish::Freeze`]: from now on the agent's subscriptions, also those that tasks of it read,
-    /// hand out nothing and count nothing more as dealt with. An agent calls this before it saves its state. They go on
-    /// when [`hand_over`](Self::hand_over) says so, or after [`decline_move`](Self::decline_move).
+    /// Begins the answer to [`Wish::Freeze`]: from now on the agent's subscriptions, including those that its tasks
+    /// read, hand out nothing and count nothing more as handled. An agent calls this before it saves its state. They go
+    /// on when [`hand_over`](Self::hand_over) says so, or after [`decline_move`](Self::decline_move).
     pub fn come_to_rest(&self) {
         self.channels().rest(&self.entry.aid.name);
     }

@@ -161,7 +161,7 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
     }
 }
 
-/// The wall clock beside a monotonic clock, to notice when the wall clock is set.
+/// The wall clock together with a monotonic clock, to notice when the wall clock is set.
 struct Clocks {
     day: SystemTime,
     steady: Instant,

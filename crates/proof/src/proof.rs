@@ -13,7 +13,7 @@ pub const MAX_BATCH: usize = 256;
 const VERSION: u8 = 1;
 /// The fields before the hashes and the signature after them.
 const FIXED: usize = 40 + 64;
-/// At most so many subtrees lie beside a range of a tree of [`MAX_BATCH`] leaves.
+/// At most this many subtrees lie beside a range of a tree of [`MAX_BATCH`] leaves.
 const MOST_OUTSIDE: usize = 2 * MAX_BATCH.ilog2() as usize;
 
 /// Bytes of the longest proof.

@@ -26,7 +26,7 @@ impl Agent for Clerk {
                     .reply(&message, Performative::Refuse, "I am not allowed to")
                     .await?;
             }
-            // Requests for anything else wait in vain.
+            // Requests for anything else get no answer.
             _ => {}
         }
         Ok(())

@@ -200,7 +200,7 @@ impl<'a> Df<'a> {
     }
 }
 
-/// Asks a directory. Its answer is a matter of no time.
+/// Asks a directory. The answer takes no time of a test's clock.
 async fn consult(
     voice: &Voice,
     request: AclMessage,

@@ -58,7 +58,7 @@ pub struct Platform {
     pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
     /// Whether any agent may run here, even if it was not placed here.
     takes_any: bool,
-    /// The services beside the program's own agents, on an embedded platform.
+    /// The platform's services besides the program's own agents, on an embedded platform.
     _embedded: Option<EmbeddedPlatform>,
     /// The gateway to other platforms, if this process runs it.
     gateway: Option<Gateway>,

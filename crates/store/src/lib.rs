@@ -211,7 +211,7 @@ pub trait Store: Send + Sync + 'static {
 }
 
 /// Reads all entries with keys that begin with `prefix`. It reads in pages, so that memory holds no more than a page
-/// beside the values that `each` keeps.
+/// besides the values that `each` keeps.
 pub async fn read_all(
     store: &dyn Store,
     prefix: &str,

@@ -18,7 +18,7 @@ pub struct Entry {
     pub leaf: Vec<u8>,
 }
 
-/// Reads a log file by file, builds the tree anew, and compares it with every tile, with the checkpoint, and with the
+/// Reads a log file by file, builds the tree again, and compares it with every tile, with the checkpoint, and with the
 /// checkpoints that others saw. Memory holds the right edge of the tree.
 ///
 /// Read [`wants`](Self::wants), [`give`](Self::give) it, and so on until nothing is wanted; then [`finish`](Self::finish).

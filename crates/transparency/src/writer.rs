@@ -39,7 +39,7 @@ pub struct LogWriter {
     has_no_files: bool,
 }
 
-/// The files that a log of one size needs beside those that are written already.
+/// The files that a log of one size needs besides those that are written already.
 #[derive(Clone, Debug)]
 pub struct Publication {
     /// The log that the files hold. Nobody has signed it yet.

@@ -400,7 +400,7 @@ fn checkpoints_have_one_form() {
     let forged = log.publication(authority.identity()).checkpoint;
     let forged = forged.sign(&self::authority()).unwrap().to_string();
     assert!(matches!(open(&forged), Err(LogError::NotSigned(_))));
-    // Another signature beside the true one does no harm, and too many do.
+    // Another signature besides the true one does no harm, and too many do.
     let line = forged.lines().last().unwrap();
     assert!(open(&format!("{note}{line}\n")).is_ok());
     assert!(open(&format!("{note}{}", format!("{line}\n").repeat(200))).is_err());

@@ -18,7 +18,7 @@ use super::properties;
 use crate::client::{BrokerFailure, Receiving};
 use crate::envelope::Delivery;
 
-/// Deliveries taken together, if so many come at once.
+/// The most deliveries that are taken together.
 const TOGETHER: usize = 64;
 
 /// A connection that receives from one queue.

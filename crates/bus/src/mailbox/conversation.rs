@@ -29,8 +29,8 @@ impl Conversations {
         self.open_if_free(id, None)
     }
 
-    /// Opens a conversation that `peer` has named. It gets all messages of the peer with this conversation-id, also those
-    /// that are in the mailbox already.
+    /// Opens a conversation that `peer` has named. It gets all messages of the peer with this conversation-id,
+    /// including those that are already in the mailbox.
     ///
     /// # Errors
     /// [`ConversationOpen`] if the agent has a conversation of this name with this peer.

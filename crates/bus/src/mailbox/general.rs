@@ -9,7 +9,7 @@ use super::entry::{Entry, Order};
 use super::turns::Turns;
 use crate::message::ReceivedMessage;
 
-/// From so many waiting messages on, their senders take turns.
+/// From this many waiting messages on, their senders take turns.
 const CROWD: usize = 32;
 /// The most entries that are moved to put a message before others.
 const FAR: usize = 1024;

@@ -128,7 +128,7 @@ pub(super) struct Shared {
     pub(super) gate: Gate,
     /// Tells the senders of this process which messages the agent never read.
     pub(super) unread: OnceLock<UnreadSink>,
-    /// Whether the agent may not send: it has left, or has too many notices unread. The flag lies beside the lock
+    /// Whether the agent may not send: it has left, or has too many notices unread. The flag lies outside the lock
     /// because every send reads it.
     pub(super) is_barred: AtomicBool,
 }

@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 
 use crate::message::{Provenance, ReceivedMessage};
 
-/// The senders that are remembered though none of their messages need wait, beside one for each message.
+/// The senders that are remembered even if none of their messages must wait, besides one for each message.
 const REMEMBERED: usize = 256;
 
 /// The next round of each sender.

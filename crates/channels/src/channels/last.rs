@@ -62,7 +62,7 @@ impl Channels {
     /// filter (empty: every event). Waits for `within` at most.
     ///
     /// # Errors
-    /// [`LastError`]: also if the channel is transient by its QoS and no node keeps events of it.
+    /// [`LastError`], for example if the channel is transient by its QoS and no node keeps events of it.
     pub async fn last(
         &self,
         outbox: &Outbox,

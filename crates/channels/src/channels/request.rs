@@ -26,7 +26,7 @@ impl RequestOptions {
         }
     }
 
-    /// The same, but over after so many answers.
+    /// The same, but over after this many answers.
     #[must_use]
     pub const fn first(mut self, count: usize) -> Self {
         self.first = Some(count);

@@ -68,7 +68,7 @@ struct State {
     /// How often publishers of this process had to wait since the last report, and when to report again.
     waits: u64,
     next_report: Moment,
-    /// The time since which publishers of this process have waited in vain for room.
+    /// The time since which publishers of this process have waited for room and found none.
     stalled_since: Option<Duration>,
     /// Events that passed it by, here and elsewhere.
     missed: u64,
@@ -136,14 +136,14 @@ impl Consumer {
         self.options.policy == FlowPolicy::PushBack
     }
 
-    /// Opens a window for a process that is one of so many. Returns the process's first limit.
+    /// Opens a window for one of this many processes. Returns the process's first limit.
     pub(super) fn open_window(&self, peer: PeerKey, processes: usize) -> u64 {
         let mut state = self.state.lock();
         let ledgers = state.ledgers.as_mut();
         ledgers.map_or(0, |ledgers| ledgers.open(peer, processes))
     }
 
-    /// Whether an event that counts as so many bytes finds room, or the policy does not ask for room.
+    /// Whether an event of this many bytes finds room, or the policy does not ask for room.
     pub(super) fn has_room(&self, cost: usize, turn: Turn<'_>, now: Duration) -> Room {
         if !self.pushes_back() {
             return Room::Free;

@@ -222,7 +222,7 @@ impl Exchange {
                     .filter(|it| is_wanted(it));
                 match found {
                     Some(it) if !is_over => chosen.push(&it.consumer),
-                    // Also of those that may not read the channel any more.
+                    // This includes agents that may not read the channel any more.
                     _ => unpaid.push(id),
                 }
             }

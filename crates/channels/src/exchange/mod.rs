@@ -3,16 +3,16 @@
 //! Outputs are frames and outcomes.
 //!
 //! **Epochs.** Two processes first tell each other the epoch they speak in (*hello*). A process takes a higher epoch
-//! when it starts anew, and when it has given the other process up. Frames of a former epoch are recognised by their
-//! session and ignored. On a new session both processes announce their subscriptions anew.
+//! when it is started again, and when it has given the other process up. Frames of a former epoch are recognised by
+//! their session and ignored. On a new session both processes announce their subscriptions again.
 //!
 //! **Reliability** between processes is the task of the transport: a frame arrives once and in order, or it comes back.
 //! A frame that comes back is sent again before everything else. Frames are numbered for each session, and taken in the
 //! order of their numbers. A frame that comes back after it has arrived is therefore taken once, and a frame that
 //! overtakes one on its way back is taken behind it. A process *acknowledges* the frames that it has taken, because no
 //! transport knows that. Publishers wait for acknowledgements, which give them room. A frame that is not acknowledged
-//! within [`ExchangeConfig::absence`] is reported to its publisher, and the two processes begin anew. Best-effort
-//! events are sent once. They are neither kept nor reported.
+//! within [`ExchangeConfig::absence`] is reported to its publisher, and the two processes begin a new session.
+//! Best-effort events are sent once. They are neither kept nor reported.
 //!
 //! **Unread events.** An acknowledged event still waits until its agent takes it. So the acknowledgement also names the
 //! frame up to which agents have read all events. The publisher's process keeps the other events, within the same
@@ -150,7 +150,7 @@ pub(crate) enum Outcome {
     Missed {
         agent: Arc<str>,
         pattern: ChannelPattern,
-        /// So many in all.
+        /// The total so far.
         missed: u64,
     },
     /// A subscription's filter cannot be evaluated for a published message. Reported once.

@@ -39,7 +39,7 @@ pub(crate) struct RemoteSubscription {
     /// Bytes that may be sent to it in all, and that were.
     limit: AtomicU64,
     sent: AtomicU64,
-    /// The time since which publishers have waited in vain for its credit.
+    /// The time since which publishers have waited for its credit and got none.
     stalled_since: Mutex<Option<Duration>>,
     /// Events that passed the subscription by and were not yet reported to its process.
     missed: AtomicU64,
@@ -185,7 +185,7 @@ pub(super) struct Peer {
     /// The first frame to send again: it and later ones have come back, or may have come too early.
     pub(super) again_from: Option<u64>,
     pub(super) subscriptions: HashMap<u32, Arc<RemoteSubscription>>,
-    /// The process's subscriptions when it was given up, until it has announced them anew. The events that they miss
+    /// The process's subscriptions when it was given up, until it has announced them again. The events that they miss
     /// are counted.
     pub(super) away: HashMap<u32, Arc<RemoteSubscription>>,
     /// Whether there is a reason to talk to it.
@@ -255,7 +255,7 @@ impl Peer {
         }
     }
 
-    /// Whether frames beside hellos can be written.
+    /// Whether frames besides hellos can be written.
     pub(super) fn is_introduced(&self) -> bool {
         self.epoch != 0
     }

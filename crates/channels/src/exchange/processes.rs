@@ -36,7 +36,7 @@ impl Exchange {
         }
     }
 
-    /// A process may have been started anew without a word: it must acknowledge a frame, or it greets.
+    /// A process may have been started again without a word: it must acknowledge a frame, or it greets.
     fn ask_for_life(&mut self, index: u32, now: Now) {
         if let Some(peer) = self.peers.get_mut(index)
             && peer.is_introduced()
@@ -190,7 +190,7 @@ impl Exchange {
     }
 
     /// Gives a process up: its unacknowledged frames are reported, its announcements are forgotten, and the two
-    /// processes begin anew.
+    /// processes begin a new session.
     pub(super) fn lose(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

@@ -243,8 +243,8 @@ impl Platform {
     }
 }
 
-/// The counts of a platform of so many processes: until all publishers know all subscriptions; for one more subscription;
-/// for an event of each publisher; and for a minute in which nothing happens.
+/// The counts of a platform of this many processes: until all publishers know all subscriptions; for one more
+/// subscription; for an event of each publisher; and for a minute in which nothing happens.
 fn costs(count: usize) -> [Counts; 4] {
     let mut platform = Platform::new(count);
     for index in 0..count {

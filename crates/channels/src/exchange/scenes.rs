@@ -21,7 +21,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// So many processes, which all know each other.
+    /// This many processes, which all know each other.
     fn new(count: u8) -> Self {
         let platform = PlatformName::new("factory").unwrap();
         let identity = |byte| {

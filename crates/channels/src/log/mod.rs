@@ -117,7 +117,7 @@ pub struct LoggedEvent {
 }
 
 impl LoggedEvent {
-    /// The event as it is received, read from the log of `node` after so many events that were not kept long enough.
+    /// The event as it is received, read from the log of `node`, after `missed` events that were not kept long enough.
     pub(crate) fn open(&self, node: &Arc<str>, missed: u64) -> Result<ReceivedEvent, String> {
         let frame = Frame::decode(&self.frame).map_err(|error| error.to_string())?;
         let Frame::Keep { head, body, .. } = frame else {

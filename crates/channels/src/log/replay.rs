@@ -11,7 +11,7 @@ pub enum Replay {
     Now,
     /// The events published since.
     Since(Moment),
-    /// The last so many events of each channel on each node. Each node counts its own events.
+    /// This many last events of each channel on each node. Each node counts its own events.
     Last(u64),
     /// All events from this number on, of each channel on each node.
     From(u64),

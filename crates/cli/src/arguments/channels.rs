@@ -60,7 +60,7 @@ pub(crate) struct ChannelTail {
     /// On persistent channels, begin with the last event of each value of this key, such as properties.sensor or sender
     #[arg(long, value_name = "KEY", conflicts_with_all = ["since", "last"])]
     pub(crate) last_per: Option<EventKey>,
-    /// End after so many events
+    /// End after this many events
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
 }
@@ -97,7 +97,7 @@ pub(crate) struct ChannelRequest {
     /// Wait this long for answers
     #[arg(long, default_value = "2s", value_name = "TIME")]
     pub(crate) timeout: Lifetime,
-    /// End after so many answers
+    /// End after this many answers
     #[arg(long, value_name = "N")]
     pub(crate) first: Option<usize>,
     /// The performative
@@ -107,7 +107,7 @@ pub(crate) struct ChannelRequest {
     pub(crate) header: ChannelHeader,
 }
 
-/// The header of a message: everything beside its content.
+/// The header of a message: everything besides its content.
 #[derive(Debug, Args)]
 pub(crate) struct ChannelHeader {
     /// A property for filters, such as price=7; may be given several times

@@ -36,7 +36,7 @@ pub(super) fn log_as_text(output: Output) {
     log_to(false, output.is_coloured(), LOG);
 }
 
-/// Logs warnings alone, beside a command that shows events and refused attempts itself.
+/// Logs only warnings, for a command that shows events and refused attempts itself.
 pub(super) fn log_warnings(output: Output) {
     let filter = "warn,sealbus::refused=off,sealbus::refusals=off,lapin=off";
     log_to(false, output.is_coloured(), filter);

@@ -34,9 +34,9 @@ pub struct AnswerError(pub &'static str);
 enum State {
     /// Before a head; bytes skipped so far.
     Between(usize),
-    /// In a body of which so many bytes are still to come.
+    /// In a body of which this many bytes are still to come.
     Body(Answer, usize),
-    /// In a body that comes in chunks. So many bytes of the body were read.
+    /// In a body that comes in chunks. This many bytes of the body were read.
     Chunks(Answer, usize),
 }
 

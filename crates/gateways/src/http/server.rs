@@ -86,7 +86,7 @@ enum Unread {
     TooSlow,
 }
 
-/// Reads a body of at most so many bytes into the available room.
+/// Reads a body of at most this many bytes into the available room.
 async fn read(mut body: Incoming, most: usize, room: &mut BodyRoom<'_>) -> Result<Bytes, Unread> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {

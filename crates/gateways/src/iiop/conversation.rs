@@ -18,7 +18,7 @@ use crate::address::Address;
 use crate::conversation::{Conversation, Heard};
 use crate::queue::Verdict;
 
-/// The longest reply, in bytes. Some ORBs put a whole stack trace beside an exception.
+/// The longest reply, in bytes. Some ORBs send a whole stack trace with an exception.
 const LONGEST_REPLY: usize = 256 << 10;
 /// The most replies that nobody asked for.
 const MOST_STRAYS: usize = 64;

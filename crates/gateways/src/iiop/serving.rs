@@ -14,7 +14,7 @@ use crate::counters::Turned;
 
 /// The interface that every object has.
 const OBJECT: &[u8] = b"IDL:omg.org/CORBA/Object:1.0";
-/// A request's own fields, beside its message.
+/// A request's own fields, besides its message.
 const HEAD: usize = 8 << 10;
 
 /// The consequence of a message of the other side.

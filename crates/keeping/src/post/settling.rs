@@ -116,7 +116,7 @@ impl Post {
             let noted = mailbox.note_removed(&mut shelf, &removed);
             noted.map_err(storage)?;
             let written = mailbox.stream.remove(&numbers).map_err(storage)?;
-            // The letter leaves the shelf at once: if it comes back while this is written, it is kept anew.
+            // The letter leaves the shelf at once: if it comes back while this is written, it is kept again.
             for number in &numbers {
                 taken.extend(shelf.take(*number).map(|kept| (*number, kept)));
             }

@@ -26,7 +26,7 @@ use super::*;
 const RECEIVER: &str = "receiver";
 /// A guard against waiting for ever.
 const LONG: Duration = Duration::from_secs(600);
-/// Simulations that run beside each other, since each mostly waits.
+/// Simulations that run side by side, because each mostly waits.
 const TOGETHER: u64 = 16;
 
 fn pace() -> Pace {

@@ -16,7 +16,7 @@ fn name() -> PlatformName {
     PlatformName::new("factory").unwrap()
 }
 
-/// Authorities that were made so many days ago, for a year.
+/// Authorities that were made this many days ago, for a year.
 fn aged(directory: &Path, days: u64) -> Authorities {
     Authorities::keep(directory, &name(), timestamp(now() - days * DAY)).unwrap()
 }

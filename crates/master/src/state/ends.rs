@@ -146,7 +146,7 @@ impl MasterState {
         }
     }
 
-    /// Forgets all programs at the end of the platform. The next start begins anew.
+    /// Forgets all programs at the end of the platform. The next start begins without any.
     pub fn forget_programs(&mut self) {
         let names: Vec<String> = self.groups.keys().cloned().collect();
         for name in names {

@@ -16,7 +16,7 @@ pub struct Hello<'a> {
     pub level: u8,
     /// Acceptor: whether the session continues, rather than being a new one.
     pub resumed: bool,
-    /// Made anew each time the process starts.
+    /// A new one is made each time the process starts.
     pub incarnation: Token,
     /// Dialler: the session that it is in, or zeros. Acceptor: the session that holds from now on.
     pub session: Token,

@@ -1,4 +1,4 @@
-//! The loss of a session: some messages are reported, and others go back to the bus to be sent anew.
+//! The loss of a session: some messages are reported, and others go back to the bus to be sent again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::flow::{Line, Queued};
 use crate::frame::{Frame, PROCESS_TARGET};
 
 impl Outward {
-    /// The session is lost. Messages that may have arrived are reported. The others go back to the bus to be sent anew
-    /// if `is_reachable`; otherwise they are reported too.
+    /// The session is lost. Messages that may have arrived are reported. The others go back to the bus to be sent again
+    /// if `is_reachable`. Otherwise they are reported too.
     pub(crate) fn lose(&mut self, why: &str, is_reachable: bool) -> Vec<Action> {
         let mut actions = Vec::new();
         // With the number of their last piece.

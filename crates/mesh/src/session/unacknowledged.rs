@@ -270,7 +270,7 @@ impl Unacknowledged {
         self.ever_written = self.ever_written.max(self.frame_at_cursor());
     }
 
-    /// Writing begins anew at frame `received`.
+    /// Writing begins again at frame `received`.
     pub(super) fn rewind(&mut self, received: u64) -> Result<(), Violation> {
         if received < self.acknowledged {
             return Err(Violation::Forgotten { wanted: received });

@@ -54,7 +54,7 @@ pub(crate) async fn two_processes(level: SecurityLevel) -> (Platform, Process, P
     (platform, here, there)
 }
 
-/// Waits until so many subscriptions elsewhere are known, for announcements take time.
+/// Waits until this many subscriptions elsewhere are known, because announcements take time.
 pub(crate) async fn until_known(process: &Process, count: usize) {
     soon(async {
         loop {

@@ -17,7 +17,7 @@ async fn until(mut is_so: impl FnMut() -> bool) {
     .await;
 }
 
-/// The receivers that so many failure notices name.
+/// The receivers that this many failure notices name.
 async fn failures(mailbox: &mut Mailbox, count: usize) -> Vec<String> {
     let mut told = Vec::new();
     for _ in 0..count {

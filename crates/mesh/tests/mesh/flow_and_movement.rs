@@ -286,7 +286,7 @@ async fn certificates_are_renewed_under_open_connections() {
                         .set_process_credential(&credential)
                         .unwrap();
                 }
-                // The connection is made anew for the certificate, while messages flow.
+                // The connection is opened again for the certificate, while messages flow.
                 soon(async {
                     while connections() == before {
                         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -311,7 +311,7 @@ async fn certificates_are_renewed_under_open_connections() {
         }
     };
     tokio::join!(sending, receiving);
-    // The number of certificates seen depends on how fast connections are made anew.
+    // The number of certificates seen depends on how fast connections are opened again.
     assert!(serials.len() > 1);
     assert!(
         here.endpoint.links()[0].connections > 1,

@@ -69,7 +69,7 @@ impl TestPlatform {
     }
 }
 
-/// The hashes of so many different direct messages.
+/// The hashes of this many different direct messages.
 pub(crate) fn statements(count: usize) -> Vec<Hash> {
     let messages = (0..count).map(|number| format!("message {number}"));
     messages

@@ -125,7 +125,8 @@ impl Behaviour {
         self.0.failures.load(Ordering::Relaxed)
     }
 
-    /// Periods in which it did not run, because the run before took so long or the agent was about to move.
+    /// The number of periods in which it did not run, because the run before took too long or the agent was about to
+    /// move.
     pub fn missed(&self) -> u64 {
         self.0.missed.load(Ordering::Relaxed)
     }

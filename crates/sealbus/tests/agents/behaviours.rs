@@ -45,7 +45,7 @@ async fn begin(bed: &TestBed, schedule: Schedule, step: impl Into<Step>) -> Beha
     behaviour.unwrap()
 }
 
-/// Notes the time, and takes so long.
+/// Notes the time, and takes this long.
 fn noting(notes: &Notes, note: &'static str, time: Duration) -> Step {
     let (notes, began) = (notes.clone(), Arc::new(Mutex::new(None)));
     Step::new(move |voice: Voice| {
@@ -214,7 +214,7 @@ async fn an_error_is_a_matter_of_the_agent_and_the_behaviour_goes_on() {
     bed.clock().advance(2 * SECOND + SECOND / 2).await;
     let mistake = "on the behaviour fail: a mistake";
     assert_eq!(notes.all(), ["setup", mistake, mistake]);
-    // The panic at 10 s restarts the agent, whose behaviours begin anew: at 11 s the first one fails once.
+    // The panic at 10 s restarts the agent, whose behaviours begin again: at 11 s the first one fails once.
     bed.clock().advance(9 * SECOND).await;
     let all = notes.all();
     assert_eq!(

@@ -97,7 +97,7 @@ fn broken() -> BrokerFailure {
 }
 
 impl State {
-    /// True in one of so many cases, if the broker is hostile.
+    /// True in one of this many cases, if the broker is hostile.
     fn strikes(&mut self, one_in: u64) -> bool {
         self.is_hostile && self.random.one_in(one_in)
     }

@@ -25,7 +25,7 @@ pub(super) struct Ledgers {
 }
 
 impl Ledgers {
-    /// No accounts, with a queue that holds so many bytes.
+    /// No accounts, with a queue that holds this many bytes.
     pub(super) fn new(queue_bytes: usize) -> Self {
         Self {
             bytes: queue_bytes / 2,
@@ -33,7 +33,7 @@ impl Ledgers {
         }
     }
 
-    /// The window of each of so many processes.
+    /// The window of each of this many processes.
     fn window_of(&self, processes: usize) -> u64 {
         let share = self.bytes / processes.max(1);
         share.clamp(SMALLEST_WINDOW, LARGEST_WINDOW) as u64
@@ -68,7 +68,7 @@ impl Ledgers {
         &mut self.ledgers[place].1
     }
 
-    /// Opens a window for a process that is one of so many. Returns the process's first limit.
+    /// Opens a window for one of this many processes. Returns the process's first limit.
     pub(super) fn open(&mut self, peer: PeerKey, processes: usize) -> u64 {
         let window = self.window_of(processes);
         self.ledger(peer, window);

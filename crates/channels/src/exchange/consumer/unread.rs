@@ -97,7 +97,8 @@ impl State {
 }
 
 impl Entry {
-    /// Its agent has moved and does not take it: its publisher gets it back. If the publisher has a receipt, that says so.
+    /// Its agent has moved and does not take it: its publisher gets it back. A publisher's receipt, if there is one,
+    /// says so.
     pub(super) fn go_back(self, aftermath: &mut Aftermath) {
         match self.source {
             Source::There(peer, number, None) if number > 0 => {

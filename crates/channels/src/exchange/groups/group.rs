@@ -143,7 +143,7 @@ pub(super) struct Group {
     bytes: usize,
     /// The gate at which publishers wait for room.
     pub(super) gate: Arc<Gate>,
-    /// The time since which publishers have waited in vain for room.
+    /// The time since which publishers have waited for room and found none.
     stalled_since: Option<Duration>,
     /// The time since which it has had no members.
     empty_since: Option<Duration>,
@@ -423,7 +423,7 @@ impl Group {
         over.push((held, fate));
     }
 
-    /// Gives up the events that no member may have for so long.
+    /// Gives up the events that no member may have for this time.
     pub(super) fn care(&mut self, now: Now, patience: Duration, may: May<'_>, over: &mut Over) {
         self.expire(now.moment, over);
         let time = now.since_start;

@@ -309,7 +309,7 @@ impl Groups {
         self.care_at
     }
 
-    /// Time has passed: gives up events that no member may have for so long.
+    /// Time has passed: gives up events that no member may have for too long.
     pub(super) fn care(&mut self, now: Now, patience: Duration, may: May<'_>) {
         if self.care_at.is_none_or(|at| at > now.since_start) {
             return;

@@ -10,7 +10,7 @@ impl Scene {
         self.exchanges[from].tick(now);
     }
 
-    /// Publishes so many events.
+    /// Publishes this many events.
     fn fill_with(&mut self, count: usize) {
         for _ in 0..count {
             self.reaches(1);

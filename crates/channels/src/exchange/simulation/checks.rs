@@ -139,7 +139,7 @@ impl World {
             }
         }
         self.log("the end begins");
-        // Every process wants to know the others, including processes that have just started anew.
+        // Every process wants to know the others, including processes that were just started again.
         for index in 0..self.processes.len() {
             let now = self.time();
             self.processes[index].exchange.take_interest(now);

@@ -1,8 +1,8 @@
-//! Many exchanges over a [carrier](carrier) from which frames come back, in simulated time, with processes that start
-//! anew. In every schedule, agents get a message once, in order, in its time, and only if they may have it. An accepted
-//! message is handed out, or its publisher is told, also by its receipt, even if its subscriber moves away. A slow
-//! receiver slows no other. Members come, leave and die. Even so, a living member of each group handles each event, and
-//! only marked events come to a second member.
+//! Many exchanges over a [carrier](carrier) from which frames come back, in simulated time, with processes that are
+//! killed and started again. In every schedule, agents get a message once, in order, in its time, and only if they may
+//! have it. An accepted message is handed out, or its publisher is told, also by its receipt, even if its subscriber
+//! moves away. A slow receiver slows no other. Members come, leave and die. Even so, a living member of each group
+//! handles each event, and only marked events come to a second member.
 //!
 //! `SEALBUS_SEED=7 cargo test -p sealbus-channels simulation` runs the one schedule of that seed.
 //! `SEALBUS_SCHEDULES=100000` runs that many schedules (`make soak`).
@@ -99,7 +99,7 @@ struct Owed {
 struct World {
     random: Random,
     weather: Weather,
-    /// Whether no process is ever out of reach or starts anew.
+    /// Whether no process is ever out of reach or started again.
     is_in_reach: bool,
     now: Duration,
     processes: Vec<Process>,

@@ -23,7 +23,7 @@ use crate::error::CliError;
 use crate::output::table;
 
 const KEYS: &str = "Tab: list   s: sort   /: filter   arrows: scroll   q: end";
-/// The lines beside the rows of the list: two above its head, the head, and the keys.
+/// The lines besides the rows of the list: two above its head, the head, and the keys.
 const FRAME: usize = 4;
 /// The rows of a page.
 const PAGE: usize = 20;
