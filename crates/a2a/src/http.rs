@@ -29,7 +29,7 @@ const VERSION: &str = "1.0";
 /// Serves all callers.
 pub(crate) struct Http {
     catalogue: RwLock<Catalogue>,
-    /// Those of all callers: one without a key reads the cards of agents that any of them may write to.
+    /// The voices of all callers. A caller without a key reads the cards of agents that any of these may write to.
     voices: Mutex<Vec<Voice>>,
     has_anonymous: bool,
 }

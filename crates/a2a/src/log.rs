@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
-/// Notices of progress that are kept. Those before are left out of streams that begin later, or are slower.
+/// Notices of progress that are kept. Streams that begin later, or are slower, leave out earlier notices.
 const MOST_NOTICES: usize = 64;
 /// Messages of a history that are kept.
 const MOST_HISTORY: usize = 64;

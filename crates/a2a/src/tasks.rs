@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use crate::Fault;
 use crate::log::{Head, Log, State};
 
-/// Tasks of a caller that are kept. Those that ended first go first.
+/// Tasks of a caller that are kept. Tasks that ended first go first.
 const MOST_TASKS: usize = 1_000;
 /// Tasks of a caller that are at work.
 const MOST_AT_WORK: usize = 256;

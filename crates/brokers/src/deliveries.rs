@@ -78,7 +78,8 @@ impl<T> Deliveries<T> {
         Ok(sorted)
     }
 
-    /// Notes that a delivery may be acknowledged. One of a former connection comes again, and is acknowledged then.
+    /// Notes that a delivery may be acknowledged. A delivery of a former connection comes again, and is acknowledged
+    /// then.
     pub(crate) fn may_acknowledge(&mut self, (connection, number): Tag) {
         if connection == self.connection {
             self.acks.may(number);

@@ -1,4 +1,4 @@
-//! The notice a sender gets for a message that could not be delivered (FIPA00067 and what JADE's AMS sends).
+//! The notice a sender gets for a message that could not be delivered (FIPA00067, in the form of JADE's AMS).
 
 use sealbus_fipa::sl::{ActionExpression, Content, Parameter, Term, Wff};
 use sealbus_fipa::{AclMessage, AclMessageRef, Aid, Performative};

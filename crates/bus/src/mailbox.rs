@@ -138,8 +138,8 @@ pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
 ///
 /// A message that belongs to an open [`Conversation`] goes to the conversation's own queue, and is not received here.
 ///
-/// Dropping it closes the mailbox. The messages in the mailbox and later messages go back to their senders, except
-/// messages that were [kept](ReceivedMessage::kept), which their node delivers again.
+/// Dropping this value closes the mailbox. The messages in the mailbox and later messages go back to their senders,
+/// except messages that were [kept](ReceivedMessage::kept), which their node delivers again.
 pub struct Mailbox {
     shared: Arc<Shared>,
 }

@@ -51,7 +51,7 @@ pub trait Transport: Send + Sync {
     /// The transport's name in logs and manifests, such as `mesh`.
     fn name(&self) -> &'static str;
 
-    /// Its capabilities.
+    /// The transport's capabilities.
     fn capabilities(&self) -> Capabilities;
 
     /// The address at which other processes reach this process; `None` if it listens nowhere.
@@ -59,7 +59,7 @@ pub trait Transport: Send + Sync {
         None
     }
 
-    /// Its links to other processes; `None` if it has no links.
+    /// The transport's links to other processes; `None` if it has no links.
     fn links(&self) -> Option<LinkCounts> {
         None
     }

@@ -173,8 +173,8 @@ impl Cells {
     }
 }
 
-/// `text` made safe for a terminal. Of its control characters, only line ends, tabs and this program's own styles are
-/// kept, which change how text looks and nothing else.
+/// `text` made safe for a terminal. The only control characters kept are line ends, tabs and this program's own styles,
+/// which change nothing but the look of text.
 pub(crate) fn shown(text: &str) -> String {
     // Reset, bold, dim, red, green, yellow, cyan, and the default colour.
     const STYLES: [&str; 8] = [

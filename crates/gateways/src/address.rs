@@ -45,7 +45,7 @@ pub enum AddressError {
 }
 
 impl Address {
-    /// Reads an address. One of IIOP may name several ways to the same object.
+    /// Reads an address. An address of IIOP may name several ways to the same object.
     ///
     /// # Errors
     /// [`AddressError`].

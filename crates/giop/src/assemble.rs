@@ -52,7 +52,7 @@ pub enum AssembleError {
 pub struct Whole {
     /// The header of its first part.
     pub header: Header,
-    /// The bytes from the header on. Those of further parts follow without their headers.
+    /// The bytes from the header on. The bytes of further parts follow without their headers.
     pub bytes: Vec<u8>,
 }
 

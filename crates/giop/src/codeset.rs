@@ -117,7 +117,7 @@ impl CodeSets {
 pub struct CodeSetComponent {
     /// The server's own, for strings.
     pub native: CodeSet,
-    /// Those that it can convert.
+    /// The sets that it can convert.
     pub conversions: Vec<CodeSet>,
 }
 

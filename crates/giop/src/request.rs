@@ -21,11 +21,11 @@ pub enum Response {
 /// How a request names its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// By its key at the server.
+    /// The object's key at the server.
     Key(Vec<u8>),
-    /// By a whole profile of its reference (1.2 alone).
+    /// A whole profile of the object's reference (1.2 alone).
     Profile(TaggedData),
-    /// By its reference, and the index of a profile there (1.2 alone).
+    /// The index of a profile, and the object's reference (1.2 alone).
     Reference(u32, Ior),
 }
 

@@ -1,8 +1,8 @@
-//! The files and folders that a program may touch: those of the system, of its interpreter and of its own, and those
+//! The files and folders that a program may touch: those of the system, those of its interpreter, its own, and those
 //! that the manifest adds.
 //!
-//! Only an allow-list holds: Landlock has no "all but". Where a hidden folder lies in an allowed one, the entries
-//! beside it are allowed one by one.
+//! Landlock takes only a list of allowed paths, and no exceptions. If a hidden folder lies in an allowed one, each
+//! entry beside it is allowed by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

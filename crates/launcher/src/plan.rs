@@ -43,7 +43,7 @@ pub struct Plan {
     pub attachment: Option<PathBuf>,
     /// State folders of the platform. The program sees nothing in them but its own folder and the socket.
     pub hidden: Vec<PathBuf>,
-    /// The home of the node's user. Of programs that lie directly in it, only their own files are readable.
+    /// The home of the node's user. A program that lies directly in it can read only its own file there.
     pub home: Option<PathBuf>,
     /// The isolation that the manifest asks for, and its exceptions.
     pub confinement: Confinement,
@@ -164,8 +164,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether the program may open unix sockets. By rights of files alone, in the mode `landlock`, it would reach those
-    /// of its user's other programs.
+    /// Whether the program may open unix sockets. In the mode `landlock`, which has only rights of files, it would
+    /// reach the sockets of its user's other programs.
     pub fn may_open_unix_sockets(&self) -> bool {
         self.mode != Isolation::Landlock || self.confinement.unix_sockets
     }

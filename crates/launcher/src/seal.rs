@@ -110,7 +110,7 @@ impl Sealing<'_> {
             .into_iter()
             .filter(|fd| *fd > 2 && *fd != self.node.as_raw_fd())
         {
-            // That of the listing is closed by now.
+            // The descriptor of the listing is closed by now.
             let _ = nix::unistd::close(fd);
         }
         Ok(())
@@ -257,7 +257,7 @@ fn access(right: Right, is_folder: bool) -> BitFlags<AccessFs> {
     }
 }
 
-/// Lowers a limit. One that is lower already stays.
+/// Lowers a limit. A limit that is already lower stays.
 fn lower(resource: Resource, most: u64) -> io::Result<()> {
     let present = rustix::process::getrlimit(resource);
     let at_most = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));

@@ -49,8 +49,8 @@ struct Done {
 /// The AMS of a platform, `ams@hap`.
 ///
 /// The platform files its own agents with [`follow`](Self::follow), [`place`](Self::place),
-/// [`set_state`](Self::set_state) and [`remove`](Self::remove). By message, an agent changes its own entry only. The
-/// Master's agent, `master@hap`, may change every entry.
+/// [`set_state`](Self::set_state) and [`remove`](Self::remove). With a message, an agent can change only its own entry.
+/// The Master's agent, `master@hap`, may change every entry.
 #[derive(Debug)]
 pub struct Ams {
     own: Aid,

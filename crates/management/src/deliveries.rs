@@ -219,7 +219,7 @@ mod tests {
             }
             tokio::task::yield_now().await;
         }
-        // One that reads loses nothing.
+        // A receiver that reads loses nothing.
         for number in 0..4 {
             let message = honest.recv().await.unwrap().into_message();
             let expected = sealbus_fipa::Expression::from(number.to_string());

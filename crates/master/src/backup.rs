@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(names(0).count(), 0);
         let first: Vec<String> = names(256).collect();
         assert_eq!(first, ["tile/entries/000", "tile/0/000", "tile/1/000.p/1"]);
-        // Of level 1 one tile is full and one has a hash, as has that of level 2.
+        // In level 1, one tile is full and one has a hash. The tile of level 2 has a hash too.
         assert_eq!(names(257 * 256).count(), 257 + 257 + 3);
     }
 }

@@ -7,8 +7,8 @@ use super::desk::Desk;
 /// Name of the group of the control plane's process, where that is another.
 pub(crate) const CONTROL_GROUP: &str = "control";
 
-/// Those of `processes` that a process of the Master can reach: one of the control plane (`of_control`) or
-/// one of agents.
+/// The processes in `processes` that a process of the Master can reach. That process belongs to the control plane
+/// (`of_control`) or has agents.
 pub(crate) fn reachable(
     desk: &Desk,
     mut processes: Vec<ProcessContact>,

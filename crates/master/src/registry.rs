@@ -25,7 +25,7 @@ pub struct Node {
     /// When the Master last heard from it.
     #[serde(skip)]
     pub heard: UnixMillis,
-    /// Whether it is alive. Of the stored value, a restarted Master believes only that a node is gone.
+    /// Whether it is alive. A restarted Master believes the stored value only if it says that a node is gone.
     #[serde(default = "expected")]
     pub state: NodeState,
 }

@@ -125,7 +125,7 @@ impl Session {
         self.unacknowledged.gather(most, slices)
     }
 
-    /// That many of the bytes that [`gather`](Self::gather) gives were written.
+    /// Notes that this many of the bytes that [`gather`](Self::gather) gives were written.
     pub fn written(&mut self, count: usize) {
         self.unacknowledged.written(count);
     }

@@ -384,7 +384,7 @@ impl Shared {
         }
     }
 
-    /// Takes over the processes that ran before the node was restarted. Those that do not attach again in time are
+    /// Takes over the processes that ran before the node was restarted. Processes that do not attach again in time are
     /// ended, because they could receive no notices.
     pub(crate) fn take_over(
         self: &Arc<Self>,

@@ -1,8 +1,8 @@
 //! Moving: all agents of the process come to rest, hand over state and unread messages, and wait for the outcome.
 //!
 //! This takes two steps, so that nothing is lost between agents of the same process. While one agent still works, the
-//! mailboxes of those already at rest stay open. Only when all rest are the mailboxes emptied and closed as moving.
-//! Then senders hold later messages until the agents are found at their new place.
+//! mailboxes of agents at rest stay open. When all agents rest, the mailboxes are emptied and closed as moving. Then
+//! senders hold later messages until the agents are found at their new place.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -338,7 +338,7 @@ impl Process {
         if let Err(what) = shared.inbox.all_confirmed().await {
             tracing::warn!("{what}: they may come again");
         }
-        // Those of the last moment. The platform may be away.
+        // Reports the refusals of the last moment. The platform may be away.
         let _ = tokio::time::timeout(LAST_MESSAGES, upkeep::tell_refusals(shared)).await;
         shared.reports.close().await;
         shared.host.close().await;

@@ -20,7 +20,7 @@ type Answered<A> = oneshot::Sender<Result<A, NotKept>>;
 pub(super) trait Keeper: Send + Sync + 'static {
     /// The message to keep.
     type Item: Send + 'static;
-    /// A numbered item in the node's form. By the number the node recognises items it has had.
+    /// A numbered item in the node's form. The number lets the node recognise items that it has had.
     type Prepared: Clone + Send + Sync + 'static;
     /// The node's answer about an item that it keeps.
     type Answer: Send + 'static;

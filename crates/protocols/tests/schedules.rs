@@ -344,7 +344,7 @@ fn play_on_any_network(
     world.drain();
     world.check_ends();
     for participant in world.participants.values_mut() {
-        // Those that the opening reached only now have no time left.
+        // Participants that the opening reached only now have no time left.
         participant.advance(END);
         prop_assert!(participant.outcome().is_some());
         prop_assert_eq!(participant.deadline(), None);

@@ -81,7 +81,7 @@ fn everybody_does_not_mean_the_services() {
     assert!(!may("seller", "buyer"));
     assert!(may("seller", "df") && may("df", "seller"));
     assert!(may("node-1", "ams") && may("ams", "node-1"));
-    // By its name it is meant.
+    // A rule with its name means it.
     assert!(!may("buyer", "df"));
     assert!(may("buyer", "ams"));
     assert!(may("df", "buyer"));

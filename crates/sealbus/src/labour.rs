@@ -122,7 +122,7 @@ impl Labour {
         let rests = tokio::time::timeout(grace, self.rest()).await.is_ok();
         self.dismiss();
         if !rests {
-            // Those that are cut off tell it.
+            // Tasks that are cut off tell their requesters.
             let _ = tokio::time::timeout(grace, self.rest()).await;
         }
     }

@@ -16,7 +16,7 @@ pub(crate) fn push_entry(bundle: &mut Vec<u8>, entry: &[u8]) -> Result<(), LogEr
     Ok(())
 }
 
-/// The entries of a bundle, which must have as many as `file` says. Of a full bundle, the caller may take fewer.
+/// The entries of a bundle, which must have as many as `file` says. The caller may take fewer of a full bundle.
 ///
 /// # Errors
 /// [`LogError::Damaged`].

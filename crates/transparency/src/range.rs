@@ -125,8 +125,8 @@ impl Subtrees for &WholeTree {
 
 impl<'a> TreeRange<'a> {
     /// The leaves from `start` on, by their [hashes](crate::leaf_hash), of a tree of `size` leaves, and their
-    /// [proof](range_proof). Nothing of it is believed: compare the [root](Self::root). Trees of different sizes may
-    /// lead to one root, so the size must come from where the root comes from.
+    /// [proof](range_proof). Nothing here is trusted: compare the [root](Self::root). Trees of different sizes may lead
+    /// to one root, so the size must come from the same source as the root.
     ///
     /// # Errors
     /// [`LogError::Beyond`] for no leaves, leaves that are not in the tree, and a proof of the wrong length.

@@ -65,7 +65,7 @@ pub(crate) fn draw(table: &Table, systems: &[System], results: &Results) -> Opti
             }
         }
     }
-    // Of many columns, the first, the last and some evenly between them are shown.
+    // If there are many columns, the plot shows the first, the last and some evenly between them.
     let last = wanted.len().checked_sub(1)?;
     let count = wanted.len().min(MOST_PANELS);
     let chosen = (0..count).map(|it| match count {

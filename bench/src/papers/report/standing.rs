@@ -1,4 +1,5 @@
-//! The standing of Sealbus against the best peer and the limit, in every table. Only like is compared with like.
+//! The standing of Sealbus against the best peer and the limit, in every table. Only rows of the same kind are
+//! compared.
 
 use crate::papers::report::{Metric, metrics};
 use crate::papers::results::{Results, Spread};
@@ -191,7 +192,7 @@ fn stand(
             false => order.reverse(),
         }
     };
-    // Of the rows of Sealbus, this is the one with the most guarantees.
+    // This is the row of Sealbus with the most guarantees.
     let most = |a: &(Class, &Entry), b: &(Class, &Entry)| {
         let order = a.0.cmp(&b.0);
         order.then_with(|| better(b.1, a.1))

@@ -71,7 +71,7 @@ pub struct BrokerPorts {
     pub management: u16,
     /// Between brokers of a cluster.
     pub distribution: u16,
-    /// Of the Erlang port mapper, its own.
+    /// For the broker's own Erlang port mapper.
     pub mapper: u16,
 }
 

@@ -97,7 +97,7 @@ impl Conversations {
 
 /// An open conversation: it owns the messages that belong to it, while the agent also receives others.
 ///
-/// Dropping it ends it. [`set_late`](Self::set_late) decides about late messages.
+/// Dropping this value ends the conversation. [`set_late`](Self::set_late) decides about late messages.
 pub struct Conversation {
     shared: Arc<Shared>,
     number: u64,
@@ -246,7 +246,7 @@ impl Drop for Conversation {
 
 /// The conversations of an agent that is being moved: nothing is in them, and nothing comes.
 ///
-/// If this is dropped, the agent goes on elsewhere, and they are over here.
+/// If this value is dropped, the agent goes on elsewhere, and its conversations are over here.
 #[must_use = "the agent's conversations end if this is dropped"]
 pub struct RestingConversations(Option<Arc<Shared>>);
 

@@ -1,4 +1,4 @@
-//! The table of a mailbox's conversations: which message belongs to which, and what each has in its queue.
+//! The table of a mailbox's conversations: the rules that assign messages to conversations, and the queue of each.
 
 use std::collections::{BTreeMap, HashMap, VecDeque, hash_map};
 use std::sync::Arc;
@@ -17,8 +17,9 @@ const TAGS: usize = 32;
 /// The rule for messages that come after a conversation has ended, and for those that it left unread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Late {
-    /// They are dropped and counted. Of a conversation that a peer has named, and may name so again, only answers and
-    /// `cancel` count as late; of [replies](super::Conversations::open_reply), those with a tag.
+    /// They are dropped and counted. If a peer has named the conversation, it may use the name again, so only answers
+    /// and `cancel` count as late. For [replies](super::Conversations::open_reply), only messages with a tag count as
+    /// late.
     #[default]
     Ignored,
     /// They go to the mailbox, as if there had been no conversation.
@@ -115,7 +116,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Those to be woken. The hook hears of messages that it was promised, and of the end.
+    /// The readers to wake. The hook hears of messages that it was promised, and of the end.
     fn alarms(&mut self, is_end: bool) -> impl Iterator<Item = Alarm> + use<> {
         let is_told = mem::take(&mut self.hook_armed) || is_end;
         let hook = self.hook.clone().filter(|_| is_told);

@@ -12,7 +12,7 @@ use crate::transport::Outgoing;
 
 /// How long the agents of a process wait for one receiver of answers.
 const MOST: Duration = Duration::from_secs(10);
-/// They may wait for a tenth of the time again.
+/// The waiting time regains a tenth of the time that passes.
 const REGAINED: u32 = 10;
 /// The shortest wait. Many short ones would be one long wait.
 const LEAST: Duration = Duration::from_secs(1);

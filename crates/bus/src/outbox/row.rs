@@ -17,8 +17,8 @@ use crate::transport::Outgoing;
 const ROW: usize = 128;
 
 impl Outbox {
-    /// Sends messages in their order, as [`send`](Self::send) sends each. Those that follow each other to one agent take
-    /// one lock, and wake it once.
+    /// Sends messages in their order, as [`send`](Self::send) sends each. Messages in a row to one agent take one lock,
+    /// and wake it once.
     ///
     /// If the future is dropped, some of the messages are not sent.
     ///
@@ -47,7 +47,7 @@ impl Outbox {
         }
     }
 
-    /// Sends messages in their order, without waiting. Those that are dealt with leave `messages`.
+    /// Sends messages in their order, without waiting. Finished messages leave `messages`.
     ///
     /// # Errors
     /// [`TrySendError`] for the message that left `messages` last. [`TrySendError::Full`] holds the rest of its work:

@@ -33,8 +33,8 @@ impl Subscription {
     }
 
     /// Waits until there is an event, message or request, then appends up to `most` of them to `out`. Returns their
-    /// number; 0 only if the subscription has [ended](Self::ended). Safe to cancel. Those of one call are dealt with
-    /// together, when the next ones are asked for.
+    /// number; 0 only if the subscription has [ended](Self::ended). Safe to cancel. The events of one call count as
+    /// handled together, when the agent asks for the next ones.
     pub async fn recv_many(&mut self, out: &mut Vec<ReceivedEvent>, most: usize) -> usize {
         tokio::task::consume_budget().await;
         poll_fn(|context| match self.take_many(Some(context), out, most) {

@@ -11,7 +11,8 @@ pub(super) struct Counts {
     pub(super) kept: AtomicU64,
     /// The frames from other processes.
     pub(super) received: AtomicU64,
-    /// The number of best-effort events that were not sent for want of room. Only best-effort events may be dropped so.
+    /// The number of best-effort events that were not sent for want of room. Only best-effort events may be dropped in
+    /// this way.
     pub(super) dropped: AtomicU64,
     /// The number of failed filter evaluations for messages that were published on the channel here.
     pub(super) filter_errors: AtomicU64,

@@ -122,7 +122,7 @@ impl Exchange {
                 self.mark_ready(from.index);
             }
         }
-        // Of an event of a group, its publisher's process wants to know whether the member has handled it.
+        // The publisher's process wants to know whether a member has handled an event of its group.
         let mut named_here = named.iter().filter_map(|id| self.consumers.get(&id));
         let wants_agents = head.acknowledgement == Some(Acknowledgement::ReceiverAgent)
             || head.mechanism == HeadMechanism::Event

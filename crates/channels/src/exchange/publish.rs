@@ -44,9 +44,9 @@ pub(super) struct Chosen {
 pub(super) struct ChosenThere {
     /// Index in [`Targets::there`].
     pub(super) at: usize,
-    /// Those named in the frame.
+    /// The subscriptions named in the frame.
     pub(super) named: Vec<u32>,
-    /// Those that pay for it.
+    /// The subscriptions that pay for it.
     pub(super) charged: Option<Arc<[u32]>>,
 }
 

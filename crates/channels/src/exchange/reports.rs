@@ -19,7 +19,7 @@ pub struct ChannelReport {
     pub channel: ChannelPath,
     /// Events, messages and requests that agents of this process put on the channel.
     pub published: u64,
-    /// Those that came from other processes.
+    /// Events, messages and requests that came from other processes.
     pub received: u64,
     /// Best-effort events that were not sent to a process for want of room, counted for each process.
     pub dropped: u64,
@@ -28,7 +28,7 @@ pub struct ChannelReport {
     pub filter_errors: u64,
     /// Subscriptions of this process that match.
     pub subscriptions_here: usize,
-    /// Those of other processes.
+    /// Subscriptions of other processes that match.
     pub subscriptions_there: usize,
 }
 

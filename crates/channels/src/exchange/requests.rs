@@ -23,7 +23,7 @@ use crate::path::ChannelPath;
 pub(super) struct Asking {
     /// The subscriptions that were asked and have not answered, by process; `None` is this process.
     pub(super) awaiting: HashMap<(Option<u32>, u32), Arc<str>>,
-    /// Those of them that will not answer.
+    /// The asked agents that will not answer.
     pub(super) declined: Vec<Arc<str>>,
     pub(super) collector: Arc<Collector>,
     pub(super) channel: ChannelPath,

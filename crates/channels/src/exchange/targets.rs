@@ -88,7 +88,7 @@ pub(super) fn is_kept(header: &ChannelHeader) -> bool {
 pub(super) struct PeerTargets {
     pub(super) peer: u32,
     pub(super) subscriptions: Vec<There>,
-    /// Those that push back and see events, provided that all that take events see all of them.
+    /// The subscriptions that push back and see events, if every subscription that takes events sees all of them.
     pub(super) all: Option<Arc<[u32]>>,
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Targets {
 #[derive(Debug, Default)]
 pub(super) struct Channel {
     pub(super) counts: Arc<Counts>,
-    /// Of which state of all subscriptions the targets are.
+    /// The state of all subscriptions that the targets were computed for.
     pub(super) generation: u64,
     pub(super) targets: Arc<Targets>,
 }

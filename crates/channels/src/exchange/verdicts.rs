@@ -61,7 +61,7 @@ impl Exchange {
         self.mark_ready(from.index);
     }
 
-    /// The agents of a process have taken the event of a frame, or will not. Of a group's event: it is handled, or not.
+    /// The agents of a process have taken the event of a frame, or will not. A group's event is handled, or not.
     pub(super) fn taken(&mut self, index: u32, number: u64, is_taken: bool, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::event::ChannelHeader;
 
-/// The name by which events of a channel belong together, such as the sensor that a reading comes from. Of each value of
-/// the key, a subscription can ask for the last event: see [`Replay::LastPerKey`](crate::Replay::LastPerKey).
+/// The name by which events of a channel belong together, such as the sensor that a reading comes from. A subscription
+/// can ask for the last event of each value of the key: see [`Replay::LastPerKey`](crate::Replay::LastPerKey).
 ///
 /// A key is the name of a variable of [filters](super::ChannelFilter): a user-defined parameter, as
 /// `properties.sensor`; or a parameter of the message or its header, as `sender`. Events of different channels never

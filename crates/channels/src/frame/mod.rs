@@ -146,8 +146,8 @@ pub enum Frame<'a> {
         /// The frame's place.
         stamp: Stamp,
     },
-    /// All agents that an event was for have taken it. Sent only if the publisher waits for that. Of an event that went
-    /// to a member of a group: the member has handled it. Sent always.
+    /// All receiving agents have taken an event. Sent only if the publisher waits for that. For an event that went to a
+    /// member of a group: the member has handled it. Then the frame is always sent.
     Taken {
         /// The frame's place.
         stamp: Stamp,

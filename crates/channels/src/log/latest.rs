@@ -1,9 +1,8 @@
 //! The last event of each key, gathered from the logs of all nodes.
 //!
 //! A node reads its logs from the beginning, part by part, and gives of each part the last event of each key. This
-//! state machine keeps the later one of the given events. In one log the later event is the one with the greater
-//! number. Of events in the logs of different nodes it is the one that was published later, by the clocks of their
-//! publishers.
+//! state machine keeps the later one of the given events. In one log, the later event has the greater number. In the
+//! logs of different nodes, the later event is the one that was published later, by the clocks of the publishers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -60,7 +60,7 @@ pub struct LogReading {
     pub durable: Option<String>,
     /// The point where the subscription begins in logs that it has not read.
     pub replay: Replay,
-    /// Of the events read for one answer, only the last of each value of this key is wanted.
+    /// If set, an answer contains only the last event of each value of this key.
     pub last_per: Option<EventKey>,
     /// When the subscription was made, in its first life if it is durable.
     pub began: SystemTime,

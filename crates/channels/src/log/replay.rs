@@ -18,7 +18,7 @@ pub enum Replay {
     /// All events from the point where the durable subscription of that name stopped. Without such a point, from now
     /// on.
     Resume,
-    /// Of each value of the key on each channel the last event that is kept, over all nodes; then all events from now on.
-    /// An event without the key has no last value.
+    /// The last kept event of each value of the key on each channel, over all nodes; then all events from now on. An
+    /// event without the key has no last value.
     LastPerKey(EventKey),
 }

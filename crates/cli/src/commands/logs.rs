@@ -19,7 +19,7 @@ use crate::output::{self, Output, shown};
 pub(super) const FOLLOW: Duration = Duration::from_millis(200);
 /// Most bytes of a line that is not complete yet. A longer one is shown in parts.
 const LONGEST: usize = 64 * 1024;
-/// The colours of names. Those of events and errors are not among them.
+/// The colours of names. They differ from the colours of events and errors.
 const COLOURS: [AnsiColors; 3] = [AnsiColors::Cyan, AnsiColors::Green, AnsiColors::Yellow];
 
 /// `sealbus logs [AGENT…]`

@@ -125,7 +125,7 @@ pub(crate) async fn down(
     Ok(())
 }
 
-/// Whether a process runs. One that has ended and waits for its parent does not.
+/// Whether a process runs. A process that has ended and waits for its parent does not run.
 fn runs(pid: u32) -> bool {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;

@@ -37,8 +37,8 @@ pub(crate) struct IiopConversation {
     strays: usize,
 }
 
-/// The character set in which a server reads strings. One that has UTF-8 only as a conversion is written to in ISO
-/// 8859-1: JADE loses messages with other characters in the envelope.
+/// The character set in which a server reads strings. A server that has UTF-8 only as a conversion gets ISO 8859-1:
+/// JADE loses messages with other characters in the envelope.
 pub(crate) fn code_set(profile: &IiopProfile) -> CodeSet {
     match profile.code_sets() {
         Some(sets) if sets.native == CodeSet::Utf8 => CodeSet::Utf8,

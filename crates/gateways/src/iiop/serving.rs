@@ -71,7 +71,7 @@ pub(super) struct Serving<'a> {
     assembler: Assembler,
     /// Named by the connection's first request.
     code_set: CodeSet,
-    /// That of the last message.
+    /// The version of the last message.
     version: Version,
 }
 

@@ -240,7 +240,7 @@ fn piece(
         damage: None,
     };
     let now = Moment::from(SystemTime::now());
-    // By number, and the number of the last one of each key.
+    // The events by number, and the number of the last event of each key.
     let mut events = BTreeMap::new();
     let mut last_of = HashMap::new();
     let mut reader = log.stream.read(ReadFrom::Number(position));

@@ -17,7 +17,7 @@ use sealbus_control::UnixMillis;
 use sealbus_control::clock::now;
 use sealbus_control::post::{Cover, LetterMark};
 
-/// Most stretches of letters remembered for one agent. Those of the oldest origins are forgotten first.
+/// Most stretches of letters remembered for one agent. The stretches of the oldest origins are forgotten first.
 const MOST_STRETCHES: usize = 4096;
 
 pub(super) const MAILBOX: &str = "mailbox/";

@@ -178,7 +178,7 @@ impl Unacknowledged {
         count
     }
 
-    /// That many of the pending bytes were written.
+    /// Notes that this many of the pending bytes were written.
     pub(super) fn written(&mut self, count: usize) {
         self.unwritten -= count;
         let mut left = count;

@@ -258,7 +258,7 @@ impl<'r> ReceivedDenyList<'r> {
         for (identity, denied) in &self.identities {
             list.identities.insert(identity.clone(), *denied);
         }
-        // An authority makes no entry that is over. Only when it forgets some are all looked at.
+        // An authority makes no entry that is over. So all entries are looked at only when it forgets some.
         if list.forgotten != self.forgotten {
             list.forget(self.forgotten);
             list.forgotten = self.forgotten;

@@ -52,7 +52,7 @@ struct Deliveries {
     queue: Receiver,
     prefetch: usize,
     next: u64,
-    /// By tag: the place in the queue, and the message.
+    /// The place in the queue and the message, by tag.
     open: BTreeMap<u64, (u64, Message)>,
 }
 
@@ -62,7 +62,7 @@ enum Work {
 }
 
 struct Connection {
-    /// Of which process.
+    /// The process that it belongs to.
     way: u64,
     user: Option<String>,
     work: Work,

@@ -21,7 +21,7 @@ const OPEN_FILES: u64 = 4096;
 /// Free bytes below which a disk is soon full.
 const LITTLE: u64 = 1 << 30;
 
-/// Of this program, and of the Python package beside it.
+/// The versions of this program and of the Python package beside it.
 pub(super) async fn version() -> Finding {
     let own = env!("CARGO_PKG_VERSION");
     match Python::find(None).await {

@@ -31,7 +31,7 @@ fn written(term: Option<Term<'static>>) -> Result<Term<'static>, ValueError> {
 
 /// Writes one value; `None` is no term.
 struct Writer {
-    /// Whether the slots of a struct have no names. Those of structs in it have.
+    /// Whether the slots of a struct have no names. The slots of structs in it have names.
     by_position: bool,
 }
 
