@@ -1,4 +1,4 @@
-"""Shops publish offers on channels and answer who asks; a buyer hears what is cheap, and asks everyone. Nobody
+"""Shops publish offers on channels and answer questions; a buyer hears the cheap offers, and asks everyone. Nobody
 knows anybody's name.
 
 Run it with `python examples/channels.py`.
@@ -26,7 +26,7 @@ class Shop(Agent):
 
 class Buyer(Agent):
     async def setup(self) -> None:
-        # The filter is evaluated where the offer is made, so that dear offers are not even sent.
+        # The shops evaluate the filter, so dear offers are not even sent.
         async with await self.subscribe("/offers/**", filter="properties.price < 10") as offers:
             await self.publish("/opening", "the market is open")
             for _ in range(2):

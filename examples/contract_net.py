@@ -1,4 +1,4 @@
-"""Twenty painters bid for a fence; the best offer gets the work, the others are told, and one who dawdles is not waited for.
+"""Twenty painters bid for a fence; the best offer gets the work, the others are told, and nobody waits for a slow one.
 
 Run it with `python examples/contract_net.py`.
 """

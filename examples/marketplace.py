@@ -1,4 +1,4 @@
-"""Sellers register what they sell with the directory facilitator; a buyer finds them, asks for offers and takes the
+"""Sellers register their goods with the directory facilitator; a buyer finds them, asks for offers and takes the
 cheapest. Nobody knows anybody's name beforehand.
 
 Run it with `python examples/marketplace.py`.

@@ -1,5 +1,5 @@
-"""Asking and answering, also when it goes wrong: a refusal is an answer, and so is an error; an agent that does not exist,
-and one that does not answer, are exceptions that say so.
+"""Questions and answers, also unwelcome ones: a refusal is an answer, and so is an error. An agent that does not exist, or does
+not answer, is an exception that says so.
 
 Run it with `python examples/request.py`.
 """

@@ -1,4 +1,4 @@
-"""Sensors measure at regular times and publish what they find; a dashboard that is slow shows the latest value alone.
+"""Sensors measure at regular times and publish the values; a slow dashboard shows the latest value alone.
 
 Run it with `python examples/sensors.py`.
 """
@@ -21,7 +21,7 @@ class Dashboard(Agent):
     @on_event("/sensors/*", keep="latest")
     async def show(self, event: ChannelEvent) -> None:
         print(f"{event.sender_name} measures {event.text}")
-        # Drawing takes longer than measuring: what comes meanwhile is passed over, but for the latest.
+        # Drawing takes longer than measuring: of the values that come meanwhile, only the latest is shown.
         await self.clock.sleep(0.3)
 
     @at(datetime.now() + timedelta(seconds=2))

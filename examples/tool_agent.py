@@ -1,5 +1,5 @@
-"""An agent with a tool that answers word by word, as a language model does, and one who reads along and leaves when it has
-read enough.
+"""An agent with a tool that answers word by word, as a language model does, and an agent that reads along and leaves
+when it has read enough.
 
 The words come from a Markov chain over a few sentences, so neither a network nor a model is needed. Run it with
 `python examples/tool_agent.py`.

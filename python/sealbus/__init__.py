@@ -18,8 +18,8 @@ An agent is a class with hooks; a program names its agents and runs them::
 
 The program starts a platform inside itself: a Master, a Certification Authority, AMS and DF. Each agent makes its own
 key and is certified before it says a word. The same program, unchanged, runs on a platform of many machines under
-``sealbus up``, or joins one with the ticket in ``SEALBUS_TICKET``. ``SEALBUS_LOG`` says what is
-logged, to :mod:`logging` if the program has set it up and to stderr otherwise.
+``sealbus up``, or joins one with the ticket in ``SEALBUS_TICKET``. ``SEALBUS_LOG`` sets how much
+is logged, to :mod:`logging` if the program has set it up and to stderr otherwise.
 """
 
 import os

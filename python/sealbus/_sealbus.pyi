@@ -75,7 +75,7 @@ class _Parameters(TypedDict, total=False):
     body: object
 
 class AclMessage:
-    """A message (FIPA00061): what it does, who says it to whom, and its content.
+    """A message (FIPA00061): its act, its sender, its receivers and its content.
 
     It never changes; :meth:`replace` makes another one.
     """
@@ -164,7 +164,7 @@ class AclMessage:
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
 class Message(AclMessage, Generic[BodyT_co]):
-    """A message an agent received: an :class:`AclMessage` to read, and what is known about who wrote it.
+    """A message that an agent received: an :class:`AclMessage` to read, with the provenance of its sender.
 
     ``Message[Task]`` is one whose :attr:`body` is a ``Task``.
     """
@@ -309,11 +309,11 @@ class ServiceDescription:
         """The owner of the service."""
     @property
     def properties(self) -> dict[str, str | int | float | bytes | None]:
-        """Whatever else tells services of one type apart."""
+        """Further properties, which tell services of one type apart."""
     def __eq__(self, other: object) -> bool: ...
 
 class DfAgentDescription:
-    """An entry of the DF, an agent and what it offers, or the template of a search for entries."""
+    """An entry of the DF, an agent and its services, or the template of a search for entries."""
 
     def __new__(
         cls,

@@ -62,7 +62,7 @@ def decode(data: bytes | bytearray, representation: str = "bitefficient") -> Acl
 
 @dataclass(frozen=True)
 class ExplainedPiece:
-    """A run of bytes and what it is."""
+    """A run of bytes and its meaning."""
 
     start: int
     """Where it begins."""

@@ -54,23 +54,23 @@ def on(
     """Marks a method of an agent as the handler of the messages described.
 
     Handlers are tried in the order in which they stand in the class; the first whose description fits gets the
-    message, and what none takes goes to :meth:`Agent.on_message`::
+    message, and messages that fit none go to :meth:`Agent.on_message`::
 
         class Seller(Agent):
             @on(Performative.CFP, protocol="fipa-contract-net")
             async def offer(self, message: Message) -> None:
                 await self.reply(message, Performative.PROPOSE, "12 EUR")
 
-    With a `body` the method gets a message whose :attr:`~sealbus.Message.body` is of this type; what does not fit is
-    answered ``not-understood``, with the place::
+    With a `body` the method gets a message whose :attr:`~sealbus.Message.body` is of this type; a message that
+    does not fit is answered ``not-understood``, with the place::
 
             @on(Performative.REQUEST, body=Task)
             async def work(self, message: Message[Task]) -> None:
                 await self.reply(message, Performative.INFORM, Result(message.body.hours * 50))
 
     With a `concurrency` of more than one, so many messages are handled at once, beside each other and beside the other
-    hooks; further ones wait in the mailbox. `supervise` says what an exception leads to, see :class:`Agent`. A method
-    with several marks handles what any of them describes.
+    hooks; further ones wait in the mailbox. `supervise` sets the effect of an exception, see :class:`Agent`. A method
+    with several marks handles messages that any of them describes.
     """
     described = Filter(
         performative=performative,
@@ -85,7 +85,7 @@ def on(
 
 
 class Agent(Initiates):
-    """An agent: its state, and what it does when something happens to it.
+    """An agent: its state, and its hooks for events.
 
     ============================  ==================================================  ========================
     hook                          when                                                default
@@ -109,9 +109,9 @@ class Agent(Initiates):
     An exception in a handler or in ``on_message`` is an answer: the sender gets a ``failure``, or ``not-understood`` when
     the content could not be read (:class:`~sealbus.ContentError`). It is logged, it counts in :attr:`failures`, and the
     agent lives. ``raise Refuse("busy")``, :class:`~sealbus.NotUnderstood` and :class:`~sealbus.Failure` choose the
-    answer. A ``failure``, ``not-understood`` or ``refuse`` is never answered so. `supervise`, of the class
-    (``class Seller(Agent, supervise="end")``) or of a handler, says what an exception leads to besides: nothing
-    (``"ignore"``, the default); the agent begins anew: what runs beside its hooks is cancelled, and ``teardown`` and
+    answer. An exception on a ``failure``, ``not-understood`` or ``refuse`` gets no answer. `supervise`, of the class
+    (``class Seller(Agent, supervise="end")``) or of a handler, sets the further effect: none
+    (``"ignore"``, the default); the agent begins anew: work beside its hooks is cancelled, and ``teardown`` and
     ``setup`` are called (``"restart"``; an agent that restarts more than five times in a minute ends); or it ends
     (``"end"``). An exception in ``setup``, ``restore`` or ``teardown`` ends this agent and no other.
 
@@ -178,7 +178,7 @@ class Agent(Initiates):
         :meth:`setup`."""
         await self.setup()
 
-    # ----- who it is
+    # ----- identity
 
     @property
     def name(self) -> str:
@@ -204,17 +204,17 @@ class Agent(Initiates):
 
     @Fact
     def failures(self) -> int:
-        """How often a handler of this agent has raised what it should not, and was answered for."""
+        """How many unexpected exceptions handlers of this agent have raised. Each was answered and logged."""
         return self._living.handlers.failures
 
     @property
     def df(self) -> Df:
-        """The Directory Facilitator: who offers which service."""
+        """The Directory Facilitator: the agents and their services."""
         return self._living.df
 
     @property
     def ams(self) -> Ams:
-        """The Agent Management System: which agents there are."""
+        """The Agent Management System: all agents of the platform."""
         return self._living.ams
 
     # ----- sending
@@ -240,8 +240,8 @@ class Agent(Initiates):
         now; it is on disk when this returns. At its ``expiry`` (a ``datetime``, or seconds from now; by default in seven
         days) it comes back as a ``failure``; before ``valid_from`` it is not delivered. For the ``receipt`` ``"process"``
         or ``"agent"`` the AMS sends an ``inform`` once the message is in the receiver's process, or once the receiver
-        has taken it; ``"disk"`` is what returning says anyway. Persistent messages of one agent to another arrive in
-        order and once; what is sent otherwise may overtake them.
+        has taken it; with ``"disk"``, the return itself is the receipt. Persistent messages of one agent to another arrive
+        in order and once; other messages may overtake them.
         """
         life = self._living
         if persistent:
@@ -255,7 +255,7 @@ class Agent(Initiates):
     async def send_many(self, messages: Iterable[AclMessage]) -> None:
         """Sends many messages in their order, faster than one by one.
 
-        Stops at the first that is not accepted; what came before it is sent.
+        Stops at the first that is not accepted; those before it are sent.
         """
         await self._living.send_many(messages if isinstance(messages, list) else list(messages))
 
@@ -428,7 +428,7 @@ class Agent(Initiates):
     ) -> Reach:
         """Publishes an event on the channel with this path or address; see :meth:`sealbus.Channel.publish`.
 
-        The channel is opened at the first time, with what `qos` asks for.
+        The first call opens the channel with this `qos`.
         """
         channel = self._living.channels.open(address, qos)
         return await channel.publish(message, properties=properties)
@@ -450,8 +450,8 @@ class Agent(Initiates):
     def begin(
         self, work: Step, schedule: Schedule = once, *, name: str | None = None
     ) -> Behaviour:
-        """Begins a behaviour: `work`, which is a method or what :func:`~sealbus.behaviour.sequence` and
-        :func:`~sealbus.behaviour.parallel` make of several, runs once, or when the `schedule` says::
+        """Begins a behaviour: `work`, which is a method or a combination by :func:`~sealbus.behaviour.sequence`
+        and :func:`~sealbus.behaviour.parallel`, runs once, or by the `schedule`::
 
             self.begin(self.watch)
             self.begin(self.measure, every(0.5))

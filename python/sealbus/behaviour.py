@@ -1,4 +1,4 @@
-"""Behaviours: what an agent does by itself, beside its hooks.
+"""Behaviours: work that an agent does by itself, beside its hooks.
 
 A behaviour is a coroutine method and a schedule, which says when it runs::
 
@@ -38,7 +38,7 @@ __all__ = ["Behaviour", "State", "Step", "at", "cyclic", "every", "machine", "on
 _Method = TypeVar("_Method", bound=Callable[..., Awaitable[Any]])
 
 Step: TypeAlias = Callable[[], Awaitable[Any]]
-"""Something to do: a method of an agent, or what :func:`sequence` and :func:`parallel` make of several."""
+"""Something to do: a method of an agent, or a combination by :func:`sequence` and :func:`parallel`."""
 
 State: TypeAlias = "Callable[[], Coroutine[Any, Any, State]] | None"
 """The value that a state of a state machine returns: the next state, or None."""
@@ -96,7 +96,7 @@ class Behaviour:
         return not self._rests.is_set()
 
     def cancel(self) -> None:
-        """Ends it, also in the middle of what it does."""
+        """Ends it, also in the middle of its work."""
         self.task.cancel()
 
     async def wait(self) -> None:
@@ -324,7 +324,7 @@ class Behaviours:
 
     @property
     def begun(self) -> Mapping[str, Behaviour]:
-        """Those that were begun, by their names: the marked ones, and others until they are done."""
+        """The behaviours that were begun, by their names: the marked ones, and others until they are done."""
         return MappingProxyType(self._begun)
 
     def open(self) -> None:

@@ -1,4 +1,4 @@
-"""Bodies: what a message says, as a value of a declared type.
+"""Bodies: the content of a message as a value of a declared type.
 
 =============================================  ============================  ====================
 body                                           language                      ontology
@@ -82,7 +82,7 @@ def decode(message: AclMessage, kind: Any = None) -> Any: ...
 def decode(message: AclMessage, kind: Any = None) -> Any:
     """Reads the body of a message, as a value of the type `kind`; without one, as its language says.
 
-    Raises :class:`~sealbus.BodyError` with the place of what does not fit, and :class:`TypeError` if `kind` is no type of
+    Raises :class:`~sealbus.BodyError` with the place of the mistake, and :class:`TypeError` if `kind` is no type of
     bodies.
     """
     try:

@@ -1,4 +1,4 @@
-"""Channels: talking to whoever cares about a subject, without knowing who that is."""
+"""Channels: messages to all agents that care about a subject, without knowing them."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def on_question(
 ) -> Callable[[_Handler], _Handler]:
     """Marks a method of an agent as the handler of questions to everyone on a channel.
 
-    It answers with :meth:`Agent.reply`; if it returns without an answer, the one who asks is told not to wait::
+    It answers with :meth:`Agent.reply`; if it returns without an answer, the asker is told not to wait::
 
         class Shop(Agent):
             @on_question("/wanted/tea")
@@ -475,7 +475,7 @@ class ChannelSubscription:
         return [DamagedLog(*each) for each in self._handle.damaged()]
 
     def cancel(self) -> None:
-        """Ends the subscription; what it holds is dropped."""
+        """Ends the subscription, and drops the events in its queue."""
         self._handle.cancel()
 
 

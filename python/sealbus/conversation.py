@@ -220,7 +220,7 @@ class Conversation:
         self._note_change()
 
     def forget(self) -> None:
-        """From now on what comes late is counted and dropped."""
+        """From now on late messages are counted and dropped."""
         if self._queue is not None:
             queue, self._queue = self._queue, None
             self._life.mailbox.close(self._number, self)

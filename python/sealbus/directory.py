@@ -1,4 +1,4 @@
-"""Finding others: what agents offer (DF), and which agents there are (AMS)."""
+"""Finding others: the services of agents (DF), and all agents (AMS)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Df:
     """The Directory Facilitator, the yellow pages: :attr:`sealbus.Agent.df`.
 
     A template is the type of a service, a :class:`ServiceDescription` or a :class:`DfAgentDescription`; an entry
-    matches if it has at least what the template has.
+    matches if it has at least the values of the template.
     """
 
     def __init__(self, life: Life, aid: AID | str | None = None) -> None:
@@ -46,7 +46,7 @@ class Df:
         description: DfAgentDescription | None = None,
         timeout: float = ANSWER_TIME,
     ) -> None:
-        """Makes known what this agent offers, in place of what it offered before.
+        """Registers the services of this agent, in place of those registered before.
 
         Further slots of the entry, such as a lease time, come from `description`.
         """
@@ -188,8 +188,8 @@ class Ams:
     async def subscribe(
         self, template: AmsAgentDescription | None = None
     ) -> Subscription[AmsAgentDescription]:
-        """Is told who comes and goes: of the agents that match, and from then on of each that comes, changes its state or
-        goes. Of one that went there is the name alone, without a state; every agent matches without a template::
+        """Subscribes to the agents that come and go: first the agents that match, then each that comes, changes its state or
+        goes. An agent that went has only its name, and no state; every agent matches without a template::
 
             async for agents in await self.ams.subscribe():
                 for agent in agents:

@@ -1,4 +1,4 @@
-"""Every exception of Sealbus. All derive from :class:`SealbusError`, and each says who, what and why."""
+"""Every exception of Sealbus. All derive from :class:`SealbusError`, and each names the agent, the problem and the reason."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class EncodeError(AclError):
 
 
 class ContentError(AclError):
-    """The content of a message that was received is missing, or is not what was expected.
+    """The content of a received message is missing, or is not of the expected kind.
 
     A handler that raises it answers ``not-understood``.
     """
 
 
 class BodyError(ContentError):
-    """A message does not say what was declared. The answer to such a message is ``not-understood``."""
+    """The body of a message is not of the declared type. The answer to such a message is ``not-understood``."""
 
     place: str
     """Where the mistake is, such as ``$.bids[2].cost``; ``$`` is the whole body."""
@@ -92,7 +92,7 @@ class NegativeAnswer(SealbusError):
 
 
 class Refuse(NegativeAnswer):
-    """The agent does not do what it was asked."""
+    """The agent does not do the requested work."""
 
     performative = Performative.REFUSE
 

@@ -1,4 +1,4 @@
-"""An agent's handlers: which one gets a message or an event, how it is called, and what becomes of what it raises."""
+"""An agent's handlers: which one gets a message or an event, how it is called, and the effect of its exceptions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("sealbus")
 
 FINAL = (Performative.FAILURE, Performative.NOT_UNDERSTOOD, Performative.REFUSE)
-"""Answers that end an exchange: what goes wrong with them is not answered, or two agents could go on for ever."""
+"""Answers that end an exchange: an exception on one of them gets no answer, or two agents could go on for ever."""
 
 REASON_LIMIT = 1000
 """The longest reason in an answer, in characters."""
@@ -37,8 +37,8 @@ CANCEL_LIMIT = 1.0
 CUT_OFF = "it was cut off before it was done"
 
 FAILED = "the agent failed at this; its log says why"
-"""The answer to what raised an exception. Its text may be nobody else's business: a handler that wants something told raises
-:class:`~sealbus.Failure`."""
+"""The answer to a message whose handler raised an exception. It leaves out the exception's text, which may not be meant for others:
+a handler that wants something told raises :class:`~sealbus.Failure`."""
 
 
 class Handler:
@@ -93,7 +93,7 @@ class Handlers:
         # Set while handlers that run side by side may begin with what comes.
         self._is_open = asyncio.Event()
         self.failures = 0
-        """How often a method of the agent has raised what it should not."""
+        """How many unexpected exceptions the agent's methods have raised."""
         earlier: Filter | None = None
         for attribute, mark in agent._marks:
             if not isinstance(mark.takes, Filter):
@@ -304,7 +304,7 @@ class Handlers:
             self.failed(f"{name} for {message!r}", raised, handler.supervise)
 
     def failed(self, where: str, raised: Exception, supervise: Supervise) -> None:
-        """Logs and counts what a method of the agent has raised, and does what is to be done about it."""
+        """Logs and counts an exception of a method of the agent, and acts on it."""
         life = self._life
         self.failures += 1
         if supervise == "end":

@@ -2,7 +2,7 @@
 
 Leaving a block ends its conversation, also by an exception or a cancellation: proposals without a decision are rejected, and
 agents that still work are told to stop (``cancel``). Any number of conversations go on at once, with ``asyncio.gather`` and
-in several tasks; what arrives in one goes nowhere else.
+in several tasks; a message of one goes nowhere else.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Request(Block, Generic[_B]):
         return value_of(await self._until(look))
 
     async def all(self) -> list[Message[_B]]:
-        """The results of all agents. Those that gave none are in :attr:`refused`, :attr:`failed`, :attr:`silent` and
+        """The results of all agents. Agents without a result are in :attr:`refused`, :attr:`failed`, :attr:`silent` and
         :attr:`undelivered`."""
         await self._until(lambda: self._opened.has_ended or None)
         return self.results
@@ -348,7 +348,7 @@ class Initiates:
     @overload
     def query_ref(self, question: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]: ...
     def query_ref(self, question: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]:
-        """Asks for what is meant (``fipa-query``); as :meth:`request_action`."""
+        """Asks for a value (``fipa-query``); as :meth:`request_action`."""
         return Request(self._living, "fipa-query", Performative.QUERY_REF, question, to, reply, timeout)
 
     @overload
@@ -358,8 +358,8 @@ class Initiates:
     @overload
     def subscribe_to(self, what: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Subscribed[Any]: ...
     def subscribe_to(self, what: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Subscribed[Any]:
-        """Subscribes to what an agent knows (``fipa-subscribe``). The block begins when it has agreed, within `timeout` seconds, and
-        leaving it cancels::
+        """Subscribes to an agent's news (``fipa-subscribe``). The block begins when the agent has agreed, within `timeout`
+        seconds, and leaving it cancels::
 
             async with self.subscribe_to("temperature", to="sensor", reply=float, timeout=5) as news:
                 async for message in news:
@@ -382,7 +382,7 @@ class Initiates:
         most: int | None = None,
         timeout: float,
     ) -> Answers[Any]:
-        """Has a broker give a message to the agents with this service, and pass on what they answer (``fipa-brokering``), up to
+        """Has a broker give a message to the agents with this service, and pass on their answers (``fipa-brokering``), up to
         `most` answers within `timeout` seconds::
 
             async with self.broker(question, service="weather", to="broker", timeout=5) as answers:

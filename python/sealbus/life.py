@@ -199,7 +199,7 @@ class Life:
         self.wake()
 
     def fail(self, where: str, raised: BaseException) -> None:
-        """Ends the agent because of what was raised."""
+        """Ends the agent because of an exception."""
         self._fail(where, raised)
         self._begin_to_stop()
 
@@ -269,13 +269,13 @@ class Life:
             await self._leave()
 
     def _open(self) -> None:
-        """Lets what runs beside the hooks begin."""
+        """Begins the work beside the hooks."""
         if not self._stopping:
             self.behaviours.open()
             self.handlers.open()
 
     async def _begin_anew(self) -> None:
-        """Cancels what runs beside the hooks, and lets the agent tear down and set up."""
+        """Cancels the work beside the hooks, and lets the agent tear down and set up."""
         once_too_often = self._restarts.begin()
         if once_too_often is not None:
             where, raised = once_too_often

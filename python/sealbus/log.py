@@ -38,7 +38,7 @@ def begin(pump: Pump) -> bool:
 
 
 def flush() -> None:
-    """Hands over what has come."""
+    """Hands over the records that have come."""
     records, left_out = _sealbus.take_log()
     for seconds, level, target, text in records:
         logger = logging.getLogger(_name(target))

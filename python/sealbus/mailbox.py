@@ -1,4 +1,4 @@
-"""An agent's mailbox: who waits for which message."""
+"""An agent's mailbox: the waiting tasks and their messages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Mailbox:
         self._life = life
         self._handle = life.handle
         self._waiters: list[_Waiter] = []
-        # Those who have a conversation, whose messages come to them alone.
+        # The owners of conversations, whose messages come to them alone.
         self._owners: set[Wakes] = set()
         self._lingering: deque[Lingers] = deque()
 

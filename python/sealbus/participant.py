@@ -259,7 +259,7 @@ def _decorator(kind: type[Participates], body: Any, options: Options) -> _Decora
 
 
 def on_request(body: Any = None, **options: Unpack[Options]) -> _Decorator:
-    """Marks a method that answers requests for an action (``fipa-request``): what it returns is the result::
+    """Marks a method that answers requests for an action (``fipa-request``): its value is the result::
 
         @on_request(Order)
         async def make(self, request: Message[Order]) -> Product: ...

@@ -66,7 +66,7 @@ class Participates:
         self.__doc__ = method.__doc__
 
     def perform(self, method: _Method) -> _Method:
-        """Marks the method that does what was agreed on."""
+        """Marks the method that does the agreed work."""
         self._perform = method
         return method
 
@@ -186,7 +186,7 @@ class _Bound:
 
 
 def inherit(cls: type) -> None:
-    """Lets what overrides a method that takes part in a protocol take part in it as well, in the same way."""
+    """Lets a method that overrides one that takes part in a protocol take part as well, in the same way."""
     marked: dict[str, Participates] = {}
     for base in reversed(cls.__mro__):
         marked |= {name: value for name, value in vars(base).items() if isinstance(value, Participates)}

@@ -23,7 +23,7 @@ __all__ = ["Platform", "run"]
 _A = TypeVar("_A", bound=Agent)
 
 MARGIN = 1.0
-"""Seconds beyond what hooks and teardown may take, before agents are cut off."""
+"""Seconds beyond the limits of hooks and teardown, before agents are cut off."""
 
 
 class Platform:

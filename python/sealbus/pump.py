@@ -56,7 +56,7 @@ class Pump:
         self._mailboxes.clear()
 
     def listen(self, mail: Callable[[], None]) -> int:
-        """Calls `mail` whenever a mailbox has mail; the number is what the mailbox is known by."""
+        """Calls `mail` whenever a mailbox has mail; the number identifies the mailbox."""
         self._count += 1
         self._mailboxes[self._count] = mail
         return self._count

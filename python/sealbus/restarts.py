@@ -22,7 +22,7 @@ class Restarts:
         self._wanted: tuple[str, Exception] | None = None
 
     def want(self, where: str, raised: Exception) -> None:
-        """Asks for a restart, because of what was raised there."""
+        """Asks for a restart, because of an exception."""
         self._wanted = where, raised
 
     @property

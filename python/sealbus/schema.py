@@ -1,4 +1,4 @@
-"""JSON Schema of types, as a service tells others what it takes and gives."""
+"""JSON Schema of types, with which a service describes its parameter and its result."""
 
 from __future__ import annotations
 

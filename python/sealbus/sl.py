@@ -141,7 +141,7 @@ class Equals(_Node):
 
 @dataclass(frozen=True)
 class Result(_Node):
-    """``(result action value)``: what came out of an action."""
+    """``(result action value)``: the result of an action."""
 
     action: Term
     value: Term
@@ -224,7 +224,7 @@ def read(text: str | bytes) -> Content:
 def write(content: Content | Expression) -> str | bytes:
     """Writes content, or content of one expression. It is text, unless there are bytes in it that are none.
 
-    Raises :class:`ValueError` for what SL cannot say, such as an infinite number.
+    Raises :class:`ValueError` for values that SL cannot say, such as an infinite number.
     """
     if not isinstance(content, Content):
         content = Content((content,))

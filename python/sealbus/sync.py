@@ -134,7 +134,7 @@ class Platform:
     def search(
         self, template: str | ServiceDescription | DfAgentDescription
     ) -> list[DfAgentDescription]:
-        """Finds out who offers a service; see :meth:`sealbus.Df.search`."""
+        """Finds the agents that offer a service; see :meth:`sealbus.Df.search`."""
 
         async def search() -> list[DfAgentDescription]:
             return await self._agent.df.search(template)

@@ -316,7 +316,7 @@ class _Handle:
 
 
 class Probe(Agent):
-    """An agent of the test: it takes no message by itself, and says what comes."""
+    """An agent of the test: it takes no message by itself; the test takes each with :meth:`expect`."""
 
     _clock: VirtualClock
 

@@ -4,17 +4,17 @@ In messages a tool is an act of `fipa-request`. The parts stand in messages of t
 user-defined parameters, so that nobody takes one for the reply:
 
 =========================  =============================================================================================
-``request``                with ``X-window: 16`` the one who asks takes partial results, so many ahead; the ontology may
+``request``                with ``X-window: 16`` the asker takes partial results, up to 16 ahead; the ontology may
                            name the tool
 ``agree``                  the tool is at work
 ``inform``                 with ``X-partial: 3``, the third partial result
 ``inform``                 with ``X-progress: 0.5``, how far it is; the content is a text for people
-``inform``                 from the one who asks, with ``X-taken: 8``: eight partial results are taken
-``cancel``                 from the one who asks: no more is wanted. It is answered ``inform``
+``inform``                 from the asker, with ``X-taken: 8``: eight partial results are taken
+``cancel``                 from the asker: no more is wanted. It is answered ``inform``
 ``inform``                 without these: the final reply. After partial results it has no content
 =========================  =============================================================================================
 
-One who asks without ``X-window`` gets the final reply alone, with all parts in a list.
+An asker without ``X-window`` gets the final reply alone, with all parts in a list.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ PROGRESS = "X-progress"
 TAKEN = "X-taken"
 
 MOST_AHEAD = 4096
-"""Partial results that a tool gives ahead at most, however many the one who asks would take."""
+"""Partial results that a tool gives ahead at most, however many the asker would take."""
 
 PATIENCE = 60.0
 """Seconds that a tool waits until a partial result is taken."""
 
 MOST_PARTS = 65_536
-"""Partial results that a final reply holds at most, for one who takes none."""
+"""Partial results that a final reply holds at most, for an asker that takes no parts."""
 
 _TOOL = "__sealbus_tool__"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a tool is. It yields one among its partial results; the one who asks sees it in :attr:`Answer.progress`."""
+    """How far a tool is. The tool yields one among its partial results; the asker sees it in :attr:`Answer.progress`."""
 
     done: float
     """The part that is done, from 0 to 1."""
@@ -143,7 +143,7 @@ def tool(method: _Method, /) -> _Method: ...
 @overload
 def tool(*, name: str | None = None, concurrency: int = 100) -> Callable[[_Method], _Method]: ...
 def tool(method: Any = None, /, *, name: str | None = None, concurrency: int = 100) -> Any:
-    """Makes a service of a method of an agent. Its parameter is what it is asked, its result the answer; an asynchronous
+    """Makes a service of a method of an agent. Its parameter is the question, its result the answer; an asynchronous
     generator answers in parts, as they come::
 
         class Writer(Agent):
@@ -155,9 +155,9 @@ def tool(method: Any = None, /, *, name: str | None = None, concurrency: int = 1
                 for word in prompt.text.split():
                     yield Chunk(word)
 
-    It is asked with :meth:`Agent.ask`, or with a plain ``request`` of any FIPA agent. ``agree`` is said at once, unless it
-    raises :class:`~sealbus.Refuse` before it first waits. It gets no further ahead than the one who asks takes its parts, and
-    is cancelled when that one leaves. Up to `concurrency` requests are served side by side. The service's name is the
+    Agents ask it with :meth:`Agent.ask`, or with a plain ``request`` of any FIPA agent. It says ``agree`` at once, unless it
+    raises :class:`~sealbus.Refuse` before it first waits. It gets no further ahead than the asker takes its parts, and
+    is cancelled when the asker leaves. Up to `concurrency` requests are served side by side. The service's name is the
     method's, or `name`; several tools of an agent are told apart by the ontology of the request.
     """
     if concurrency < 1:
@@ -185,7 +185,7 @@ def add_tools(cls: type) -> tuple[tuple[Tool, ...], tuple[tuple[str, Mark], ...]
         takes = _sealbus.opens(each.protocol)
         if len(found) > 1:
             takes &= Filter(ontology=each.name)
-        # Never one at a time: a conversation waits for the one who asks, and others go on.
+        # Never one at a time: a conversation waits for its asker, and others go on.
         marks.append((server, Mark(takes, max(2, each.concurrency))))
     return tuple(found.values()), tuple(marks)
 
@@ -199,7 +199,7 @@ def _count(message: AclMessage, name: str) -> int | None:
 
 
 class Service(ParticipantConversation):
-    """The conversation of a tool with one who asked."""
+    """The conversation of a tool with an asker."""
 
     def __init__(self, life: Life, machine: _sealbus.Participant, opening: Message) -> None:
         window = _count(opening, WINDOW)
@@ -224,7 +224,7 @@ class Service(ParticipantConversation):
             raise Over
 
     async def give_parts(self, parts: AsyncIterator[Any]) -> list[Any] | None:
-        """Sends partial results as they come, or returns all of them for one who takes none."""
+        """Sends partial results as they come, or returns all of them for an asker that takes no parts."""
         kept: list[Any] = []
         try:
             async for part in parts:
@@ -249,12 +249,12 @@ class Service(ParticipantConversation):
         return kept if self._window is None else None
 
     async def tell(self, progress: Progress) -> None:
-        """Tells how far the tool is, if the one who asked takes more than a reply."""
+        """Tells how far the tool is, if the asker takes more than a reply."""
         if self._window is not None and self.outcome is None:
             await self._inform(PROGRESS, progress.done, progress.text)
 
     def _has_taken(self) -> bool | None:
-        """Whether the one who asked takes one more."""
+        """Whether the asker takes one more."""
         assert self._window is not None
         return self._given - self._taken < self._window or None
 

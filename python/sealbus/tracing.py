@@ -102,7 +102,7 @@ class Tracing:
 
             def failed(raised: Exception) -> None:
                 if isinstance(raised, NegativeAnswer):
-                    # The handler works as it should: this is what it has to say.
+                    # The handler works as it should: this is its answer.
                     span.set_attribute("sealbus.answer", str(raised.performative))
                     return
                 span.record_exception(raised)
@@ -135,7 +135,7 @@ class Tracing:
 
 
 class TracedHandle:
-    """An agent's access to the bus, which traces what it sends."""
+    """An agent's access to the bus, which traces the messages that it sends."""
 
     def __init__(self, handle: AgentHandle, tracing: Tracing) -> None:
         self._handle = handle
@@ -167,7 +167,7 @@ class TracedHandle:
 
 
 class TracedChannel:
-    """A channel of one agent, which traces what is put on it."""
+    """A channel of one agent, which traces its events."""
 
     def __init__(self, handle: ChannelHandle, tracing: Tracing) -> None:
         self._handle = handle

@@ -1,4 +1,4 @@
-"""JSON values of declared types: what a parser gave becomes a dataclass.
+"""JSON values of declared types: the result of a parser becomes a dataclass.
 
 Each type is looked at once, and becomes a function that checks a value and builds it.
 """
@@ -69,7 +69,7 @@ def _kind(value: object) -> str:
 
 
 def reader(kind: Any) -> Reader:
-    """The function that makes a value of the type `kind` out of what a JSON parser gave, or raises :class:`Misfit`.
+    """The function that makes a value of the type `kind` out of the result of a JSON parser, or raises :class:`Misfit`.
 
     Raises :class:`TypeError` for a type that JSON cannot say.
     """

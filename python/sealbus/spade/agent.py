@@ -66,7 +66,7 @@ class Agent:
         self._is_over = asyncio.Event()
         self._is_over.set()
 
-    # ----- what a program writes
+    # ----- for programs to override
 
     async def setup(self) -> None:
         """Called once, when the agent is certified and before its behaviours begin."""
@@ -77,7 +77,7 @@ class Agent:
     async def _hook_plugin_after_connection(self) -> None:
         """For plug-ins: called before :meth:`setup`."""
 
-    # ----- who it is
+    # ----- identity
 
     @property
     def name(self) -> str:

@@ -63,7 +63,7 @@ class CyclicBehaviour(ABC):
         self._exit_code: Any = 0
         self._ended = asyncio.Event()
 
-    # ----- what a program writes
+    # ----- for programs to override
 
     async def on_start(self) -> None:
         """Called before the first run."""
@@ -75,7 +75,7 @@ class CyclicBehaviour(ABC):
     async def on_end(self) -> None:
         """Called after the last run."""
 
-    # ----- what a program calls
+    # ----- for programs to call
 
     def set_agent(self, agent: Any) -> None:
         """Gives it to an agent."""

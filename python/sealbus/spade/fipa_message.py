@@ -76,7 +76,7 @@ class FIPAMessageBuilder:
         return self
 
     def set_performative(self, performative: str) -> Self:
-        """Says what the message does."""
+        """Sets the performative."""
         if performative not in self.PERFORMATIVES:
             raise InvalidPerformativeError(performative, ", ".join(sorted(self.PERFORMATIVES)))
         return self._set("performative", performative)
@@ -198,7 +198,7 @@ class FIPAMessageParser:
         return self.validate_fipa_message()[0]
 
     def validate_fipa_message(self) -> tuple[bool, str]:
-        """Whether the message is in order, and what is not."""
+        """Whether the message is in order, and its mistakes."""
         performative = self.metadata.get("performative")
         if performative is None:
             return False, "the message has no performative"
@@ -214,7 +214,7 @@ class FIPAMessageParser:
         return True, ""
 
     def print_debug_info(self) -> str:
-        """Logs the message, and returns what it logs."""
+        """Logs the message, and returns the logged text."""
         text = str(self.message)
         log.info("%s", text)
         return text

@@ -117,7 +117,7 @@ class Presence(dict[str, Any]):
 
 
 class Contact:
-    """Another agent, and what is known of its presence."""
+    """Another agent and its presence, as far as known."""
 
     def __init__(self, jid: JID, name: str, subscription: str, ask: str, groups: list[str]) -> None:
         self.jid = jid
@@ -232,7 +232,7 @@ class PresenceManager:
         status: str | None = "",
         priority: int = 0,
     ) -> None:
-        """Tells all who hear of the agent."""
+        """Tells all agents that hear of this one."""
         self.current_presence = PresenceInfo(presence_type, show, status, priority)
         for bare, contact in self.contacts.items():
             if contact.subscription in ("from", "both"):
@@ -260,7 +260,7 @@ class PresenceManager:
         return self.get_contact(jid).get_presence(resource)
 
     def get_contacts(self) -> dict[str, Contact]:
-        """Those that this agent hears of, or has asked to."""
+        """The contacts that this agent hears of, or has asked to hear of."""
         return {bare: contact for bare, contact in self.contacts.items() if contact.is_subscribed()}
 
     def subscribe(self, jid: str | JID) -> None:

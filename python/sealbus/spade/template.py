@@ -30,7 +30,7 @@ class BaseTemplate(ABC):
 
 
 class NOTTemplate(BaseTemplate):
-    """Takes what another one does not."""
+    """Takes the messages that another template does not take."""
 
     def __init__(self, expr: BaseTemplate) -> None:
         self.expr = expr
@@ -49,7 +49,7 @@ class _Joined(BaseTemplate):
 
 
 class ANDTemplate(_Joined):
-    """Takes what both take."""
+    """Takes the messages that both templates take."""
 
     def match(self, message: MessageBase) -> bool:
         """Whether both take this message."""
@@ -57,7 +57,7 @@ class ANDTemplate(_Joined):
 
 
 class ORTemplate(_Joined):
-    """Takes what one of two takes."""
+    """Takes the messages that at least one of two templates takes."""
 
     def match(self, message: MessageBase) -> bool:
         """Whether one of the two takes this message."""
@@ -65,7 +65,7 @@ class ORTemplate(_Joined):
 
 
 class XORTemplate(_Joined):
-    """Takes what exactly one of two takes."""
+    """Takes the messages that exactly one of two templates takes."""
 
     def match(self, message: MessageBase) -> bool:
         """Whether exactly one of the two takes this message."""
