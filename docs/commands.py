@@ -1,4 +1,4 @@
-"""Writes the reference of the command line from what the commands say of themselves.
+"""Writes the reference of the command line from the help of the commands.
 
     python3 docs/commands.py target/debug/sealbus > docs/reference/commands.md
 """

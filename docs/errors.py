@@ -18,7 +18,7 @@ def cell(text: str) -> str:
 
 
 def message(attribute: str) -> str:
-    """The text of an attribute, with … for what differs from time to time."""
+    """The text of an attribute, with … for the variable parts."""
     text = re.sub(r"\\\n\s*", "", "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', attribute, re.DOTALL)))
     text = text.replace('\\"', '"').replace("{{", "\0").replace("}}", "\1")
     return FIELD.sub("…", text).replace("\0", "{").replace("\1", "}")

@@ -1,4 +1,4 @@
-"""Draws a terminal as SVG from what a command printed, colours included.
+"""Draws a terminal as SVG from a command's output, colours included.
 
     sealbus demo --color always | python3 docs/picture.py 'make demo' > docs/demo.svg
 """

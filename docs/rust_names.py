@@ -22,7 +22,7 @@ def documentation(lines: list[str], number: int) -> str:
 
 
 def definitions(sources: dict[Path, str]) -> dict[str, list[tuple[Path, str, str]]]:
-    """Where each public name is defined, its kind, and what is said of it."""
+    """Where each public name is defined, its kind, and its description."""
     found: dict[str, list[tuple[Path, str, str]]] = {}
     for path, source in sources.items():
         lines = source.splitlines()
@@ -46,7 +46,7 @@ def modules() -> list[tuple[str, Path, list[str]]]:
 
 
 def rows() -> list[tuple[str, str, str, str]]:
-    """The module, the name, its kind and what is said of it."""
+    """The module, the name, its kind and its description."""
     files = sorted(CRATES.glob("*/src/**/*.rs"), key=lambda path: (FACADE not in path.parents, path))
     defined = definitions({path: path.read_text() for path in files})
     table = []

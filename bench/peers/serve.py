@@ -214,7 +214,7 @@ def key_store(name: str) -> str:
 
 
 def artemis(server: Server, values: Values) -> Values:
-    """A broker of its own, with one acceptor of the core protocol; what is durable goes to its folder."""
+    """A broker of its own, with one acceptor of the core protocol; durable messages go to its folder."""
     home = PEERS / "artemis" / "apache-artemis-2.56.0"
     port = free_port()
     broker = server.folder / "broker"

@@ -91,7 +91,7 @@ class Driver(Agent):
             figures[f"stream_64_{name}"] = max([await self.stream(64, batches) for _ in range(3)])
         figures["resident_after_streams_bytes"] = await self.resident()
         figures |= await self.questions()
-        # All at once: whoever waits for the report finds all of it.
+        # All at once: a reader that waits for the report finds all of it.
         whole = self.report.with_suffix(".part")
         whole.write_text(json.dumps(figures))
         whole.rename(self.report)

@@ -52,7 +52,7 @@ class Protocol(Agent):
 
 
 class Keeper(Agent):
-    """Answers when everybody has asked; the answer is what is resident by then."""
+    """Answers when everybody has asked; the answer is the resident memory by then."""
 
     def __init__(self) -> None:
         super().__init__("keeper")

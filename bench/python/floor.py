@@ -31,7 +31,7 @@ def context(directory: Path, purpose: ssl.Purpose) -> ssl.SSLContext:
 
 
 class Echo(asyncio.Protocol):
-    """Sends back what it gets."""
+    """Sends back the bytes that it gets."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.WriteTransport, transport)

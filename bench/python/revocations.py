@@ -141,7 +141,7 @@ def prefixes() -> list[str]:
 
 
 def measure(sealbus: Path, agents: int, rate: float) -> dict[str, Any]:
-    """Revokes all agents of a platform, and compares the answers with what the listener heard."""
+    """Revokes all agents of a platform, and compares the answers with the messages that the listener heard."""
     names = [f"{prefix}-{number}" for number in range(agents // PROCESSES) for prefix in prefixes()]
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

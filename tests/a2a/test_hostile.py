@@ -153,7 +153,7 @@ def test_many_streams_that_nobody_reads(door: Door) -> None:
         assert door.send("GET", "/agents/clock/tasks")[0] == 200
         for stream in streams:
             stream.close()
-    # The places of those who went are free again.
+    # The places of the clients that went are free again.
     cancel = ("POST", f"/agents/clock/tasks/{task}:cancel")
     wait_for(lambda: door.send(*cancel, caller="auditor")[0] in (200, 400), "the places of streams that ended")
 

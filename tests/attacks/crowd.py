@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-#: The strangers' own address: a crowd displaces those who come from where it comes from.
+#: The strangers' own address: a crowd displaces connections from its own address.
 ELSEWHERE = "127.0.0.66"
 Open = Callable[[], socket.socket]
 

@@ -29,7 +29,7 @@ SEARCH = "((action (agent-identifier :name df@factory) (search (df-agent-descrip
 
 
 class Door:
-    """The gateway's port, and what an attacker posts there."""
+    """The gateway's port, and an attacker's requests there."""
 
     def __init__(self, factory):
         self.factory = factory
@@ -98,7 +98,7 @@ def notes(factory):
 
 
 def test_what_a_rule_allows_comes_in(factory, pair, door):
-    """The attacker's requests are well formed: what is refused below is refused for its contents."""
+    """The attacker's requests are well formed: the refusals below are for their contents."""
     assert door.post(door.acl("good day")) == 200
     wait_for(lambda: "good day" in notes(factory), "the message to arrive", also=factory.logs)
 

@@ -1,4 +1,4 @@
-"""Strangers who read the issuance log: how much they may ask, and what their requests cost."""
+"""Strangers who read the issuance log: the limits and the cost of their requests."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""Strangers at the ports where nodes join and programs attach: what they guess, what they hold open, and whom they pass for."""
+"""Strangers at the ports where nodes join and programs attach: their guesses, their open connections, and their false names."""
 
 import base64
 import json

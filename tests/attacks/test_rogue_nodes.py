@@ -25,7 +25,7 @@ class Stranger:
         self.kept = json.loads(self.file.read_text())
 
     def goes_to(self, factory, **changes):
-        """Starts it anew, with what its own file says of the platform changed."""
+        """Starts it anew, with a change of the platform's details in its own file."""
         self.kept["enrolment"] |= changes
         self.file.write_text(json.dumps(self.kept))
         return factory.program(SEALBUS, "node", "--state", self.file.parent, name="stranger")

@@ -42,7 +42,7 @@ def wait_for(
     deadline: float = DEADLINE,
     also: Callable[[], str] = lambda: "",
 ) -> Result:
-    """Looks again and again until `look` returns something true; fails by saying what was awaited."""
+    """Looks again and again until `look` returns something true; fails with a word on the awaited event."""
     until = time.monotonic() + deadline
     while True:
         found = look()
@@ -186,7 +186,7 @@ class Platform:
         return program
 
     def down(self) -> None:
-        """Ends what still runs, and whatever of the platform outlived it."""
+        """Ends the programs that still run, and the platform's processes that outlived them."""
         pids = {pid for pid in self.pids() if alive(pid)}
         for program in reversed(self.programs):
             if program.process.poll() is None:

@@ -1,4 +1,4 @@
-"""Plays a page of the manual as its reader would: saves its files, types its commands, and compares what they print.
+"""Plays a page of the manual as its reader would: saves its files, types its commands, and compares their output.
 
 A block with a title is a file (`python title="shop.py"`). In a `console` block each line that begins with `$ ` is a command,
 and the lines below it are its output. There `…` stands for any text. Pages of one folder go on where the one before ended.
@@ -21,7 +21,7 @@ from harness import DEADLINE, SEALBUS, clean_environment, wait_for
 BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 LOOKS = ("sealbus ps", "sealbus nodes", "sealbus logs", "sealbus df search", "sealbus status")
-"""Commands that show a state. Their reader looks again until what the page shows has happened."""
+"""Commands that show a state. Their reader looks again until the output is as on the page."""
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str, str]]:
@@ -64,7 +64,7 @@ class Reader:
         )
 
     def read(self, page: Path) -> None:
-        """Does what the page says."""
+        """Follows the page."""
         for language, title, text in blocks(page):
             if title:
                 file = self.folder / title

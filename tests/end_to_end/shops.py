@@ -20,7 +20,7 @@ AGENTS = f"""
 
 
 def trade(platform: Platform, directory: Path, provenance: str) -> None:
-    """Events through filters, answers, and what is wrong; senders are of this provenance."""
+    """Events through filters, answers, and errors; senders are of this provenance."""
     state = ("--state", platform.state)
 
     def subscribers(channels: str) -> list[str]:

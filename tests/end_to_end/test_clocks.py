@@ -51,7 +51,7 @@ def test_a_newcomer_whose_clock_is_a_day_late(platform, wrong_clock):
 
 
 def test_a_newcomer_whose_clock_is_a_day_early(platform, wrong_clock):
-    """To it, what it would be given has expired."""
+    """By its clock, the certificate that it would get has expired."""
     factory = platform(MANIFEST).up()
     newcomer = late(factory, wrong_clock(DAY), "--token", factory.ask("token", "--name", "late")["token"])
     assert newcomer.wait() == 5
@@ -88,7 +88,7 @@ def test_a_node_that_comes_back_with_a_wrong_clock(platform, wrong_clock, second
 
 
 def test_a_master_whose_clock_is_behind_its_own_state(platform, wrong_clock):
-    """It would certify what has ended for everybody else, and say so to nobody."""
+    """Its certificates would have ended for everybody else, and it would tell nobody."""
     factory = platform(MANIFEST.replace("nodes = 1", "nodes = 0")).up()
     assert factory.master.end() == 0
     up = (SEALBUS, "up", factory.manifest, "--state", factory.state)

@@ -85,7 +85,7 @@ def test_anyone_verifies_the_log(factory):
         done = verifier("--root", root, *place, "--quorum", "1")
         assert done.returncode == 0, done.stderr
         assert "cosigned by spiffe://factory/node/node-1" in done.stdout
-    # The node kept what it cosigned.
+    # The node kept the checkpoints that it cosigned.
     (kept,) = factory.directory.rglob("witness/ca.checkpoint")
     sealbus("ca", "log", "verify", "--root", root, "--address", port, "--against", kept)
     done = verifier("--root", root, "--address", port, "--against", kept)
@@ -159,7 +159,7 @@ def test_a_certificate_that_the_log_lacks(factory):
 
 
 def shown_by(host: str, port: int) -> str:
-    """The certificate that a process of agents shows to whoever connects."""
+    """The certificate that a process of agents shows to every client."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = False
     made.verify_mode = ssl.CERT_NONE
@@ -234,7 +234,7 @@ def test_a_log_that_was_cut_off_or_rewritten(platform):
     assert b"a witness does not believe this log: node-1" in refused.stderr
     assert any(alarm.startswith("node-1: ") for alarm in factory.ask("status")["log_alarms"])
     assert "THE ISSUANCE LOG IS NOT WHAT IT WAS" in factory.logs()
-    # The node still holds what it saw, and both checkpoints as evidence.
+    # The node still holds the checkpoint that it saw, and both checkpoints as evidence.
     assert kept.read_bytes() == seen.read_bytes()
     (alarm,) = factory.directory.rglob("witness/ca.alarm")
     assert alarm.read_text().startswith(seen.read_text())
@@ -287,7 +287,7 @@ def test_an_outside_witness_of_the_manifest_cosigns(platform):
     log_folder = copied(factory, "log")
     done = verifier("--root", root_of(factory), "--folder", log_folder, "--witness", key, "--quorum", "2")
     assert "cosigned by witness.example" in done.stdout, done.stderr
-    # It goes on from what it saw: the next checkpoint needs a proof.
+    # It goes on from the checkpoint that it saw: the next one needs a proof.
     size = json.loads(files[1].read_text())["size"]
     renewed(factory)
     wait_for(lambda: json.loads(files[1].read_text())["size"] > size, "the next checkpoint", also=factory.logs)

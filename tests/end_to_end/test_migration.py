@@ -1,4 +1,4 @@
-"""An agent moves with its state; what is sent to it meanwhile arrives once and in order."""
+"""An agent moves with its state; messages that are sent to it meanwhile arrive once and in order."""
 
 import json
 import threading

@@ -177,7 +177,7 @@ def test_the_command_line_replays_and_shows_what_is_torn(platform, tmp_path):
     text = scene.factory.tell("channel", "list").stdout.decode()
     assert "torn, and cut off" in text and "reader/history" in text
     assert "cut off what the journal had not acknowledged" in scene.nodes["node-1"].output()
-    # Whoever reads on gets all of it, and what follows.
+    # A reader that goes on gets all of it, and later events.
     more = Program([SEALBUS, *tail, "--since", "1d", "--count", str(count + 1)], tmp_path / "tail")
     try:
         scene.write()
@@ -235,7 +235,7 @@ def test_retention_of_the_manifest_is_kept_to_and_a_gap_is_said(platform, tmp_pa
     scene = Scene(platform, tmp_path, retention="retention = { count = 10 }")
     scene.write()
     scene.read(5)
-    # The reader is held where it is; what is written meanwhile is more than is kept.
+    # The reader is held where it is; meanwhile more is written than is kept.
     reader = scene.factory.agents()["reader"]["pid"]
     os.kill(reader, signal.SIGSTOP)
     scene.written(600)

@@ -1,4 +1,4 @@
-"""A Master that goes on from an older copy of its state: what it had forgotten comes back from the nodes."""
+"""A Master that goes on from an older copy of its state: its nodes give back the lost part."""
 
 import json
 import shutil

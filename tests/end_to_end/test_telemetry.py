@@ -1,4 +1,4 @@
-"""Prometheus and OpenTelemetry get what they are promised. The pages about them are played here, on ports that are free."""
+"""Prometheus and OpenTelemetry get the promised numbers and traces. The pages about them are played here, on free ports."""
 
 import json
 import shutil
@@ -45,7 +45,7 @@ def free_ports(count: int) -> int:
 
 @contextmanager
 def played(page: str, ports: dict[str, int]):
-    """A reader who has done what a page says, with other ports."""
+    """A reader who has followed a page, with other ports."""
     text = (HOW_TO / page).read_text()
     for shown, port in ports.items():
         assert shown in text

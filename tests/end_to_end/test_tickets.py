@@ -84,7 +84,7 @@ def test_a_program_on_a_channel_hears_what_another_one_publishes(scene):
     scene.join("herald", "listener", "node-2")
     (scene.notes / "listener-listens").touch()
     wait_for((scene.notes / "listener-subscribed").exists, "a subscription", also=scene.factory.logs)
-    # The first event is heard: whoever publishes knows the subscriptions there are.
+    # The first event is heard: a publisher knows all subscriptions.
     (scene.notes / "teller-publishes").touch()
     heard = scene.notes / "listener-heard"
     wait_for(

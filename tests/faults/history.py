@@ -1,4 +1,4 @@
-"""Histories that each process wrote itself, and what they prove: which promises were broken."""
+"""Histories that each process wrote itself, and the broken promises that they prove."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Event = list[Any]
 
 #: The numbers that a life sends.
 LIFE = 1_000_000
-#: As long as it sends no more than this, a sender may not have been told yet of what a receiver left behind by a move.
+#: As long as it sends no more than this, a sender may not have been told yet of the messages that a receiver left behind by a move.
 UNDER_WAY = 500
 
 

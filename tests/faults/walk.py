@@ -84,7 +84,7 @@ class Walk:
         if agents["source"]["node"] == agents["sink"]["node"]:
             self.move("sink")
 
-    # ---- what is seen
+    # ---- observations
 
     def verdict(self) -> Verdict:
         return judge(history(self.notes / "source"), history(self.notes / "sink"), "source", self.kind)
@@ -96,7 +96,7 @@ class Walk:
     def why(self) -> str:
         return "\n".join([f"steps: {self.steps}", str(self.verdict()), self.factory.logs()])
 
-    # ---- what is done
+    # ---- steps
 
     def moves(self) -> dict[str, Callable[[], None]]:
         found = {

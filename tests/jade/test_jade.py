@@ -42,7 +42,7 @@ async def test_ping_pong_both_ways(jade: Callable[..., Jade], ours: Ours) -> Non
         assert pong.performative == Performative.INFORM
         assert pong.sender is not None and pong.sender.name == "partner@plat1"
         assert pong.provenance == "foreign"
-        # An answer to the answer needs no address but what it brought.
+        # An answer to the answer needs no address but the one in the answer.
         assert plat1.address in pong.sender.addresses
         again = await pinger.request(pong.create_reply("request", "again"), timeout=LIMIT)
         assert again.content_text == "again"

@@ -21,7 +21,7 @@ EXPECTED = {
     ("send shop@factory", "buy tea"),
     ("process shop@factory", "send shop@factory"),
     ("send messenger@plat1", "process shop@factory"),
-    # JADE makes no spans: what it passes on belongs to the one that it got.
+    # JADE makes no spans: messages that it passes on belong to the span that it got.
     ("process store@factory", "send messenger@plat1"),
     ("send messenger@plat1", "process store@factory"),
     ("send buyer@factory", "process shop@factory"),

@@ -222,7 +222,7 @@ def test_many_streams_of_one_caller_keep_nobody_else_out(door: Door, stranger: S
         assert stranger.search(stranger.key("assistant"))[0] == 200
     for stream in streams:
         stream.close()
-    # The places of those who went are free again.
+    # The places of the clients that went are free again.
     wait_for(lambda: stranger.search(stranger.key("auditor"))[0] == 200, "the places of streams that ended")
 
 

@@ -39,7 +39,7 @@ async def test_tools_of_a_server_are_services(door: Door) -> None:
         assert lent.is_error and "Emma is out" in lent.content[0].text
         wrong = await client.call_tool("library__add", {"one": "x", "other": 1})
         assert wrong.is_error
-        # The ticket of the agent is not for the server; what the manifest gives is.
+        # The server does not get the agent's ticket, but it gets the manifest's variables.
         found = await client.call_tool("library__surroundings", {})
         assert found.structured_content == {"result": ["COLOUR"]}
 

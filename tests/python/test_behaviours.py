@@ -116,7 +116,7 @@ async def test_every_does_not_drift_and_counts_what_it_missed(
     sensor.busy = 3.0
     await clock.go(29)
     assert times == [0, -5, 10, 20]
-    # It takes more than two periods: what is late runs at once, what was passed over is missed.
+    # It takes more than two periods: a late run begins at once, a run that was passed over is missed.
     sensor.busy = 25.0
     await clock.go(1)
     sensor.busy = 0.0

@@ -1,4 +1,4 @@
-"""Bodies of declared types: what is written comes back, and what does not fit is told with its place."""
+"""Bodies of declared types: a written body comes back, and a body that does not fit is refused with the place of the mistake."""
 
 from __future__ import annotations
 

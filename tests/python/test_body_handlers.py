@@ -1,4 +1,4 @@
-"""Handlers that declare what the bodies of their messages are."""
+"""Handlers that declare the types of their messages' bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's Python agent speaks what the demo speaks."""
+"""The demo's Python agent understands the demo's Rust agents."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The examples of negotiation, on a test bed: the same agents, in no time, and what they agree on."""
+"""The examples of negotiation, on a test bed: the same agents, in no time, and their agreements."""
 
 import asyncio
 import importlib.util

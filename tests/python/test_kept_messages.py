@@ -61,7 +61,7 @@ def test_a_later_run_gets_what_an_earlier_one_kept(tmp_path: Path) -> None:
     state = tmp_path / "state"
     assert run(POST, tmp_path, state) == []
     assert run(READ, tmp_path, state) == ALL
-    # Once: what comes next is new.
+    # Once: the next message is new.
     again = """
     anna = await platform.start(Agent("anna"))
     ben = await platform.start(Agent("ben"))

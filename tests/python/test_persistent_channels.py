@@ -76,7 +76,7 @@ async def test_late_joiners_begin_where_they_want(platform: Platform) -> None:
         assert [event.number for event in events] == [2, 4, 6, 8]
         assert all(event.log is not None and event.missed == 0 and not event.may_be_again for event in events)
         assert {(event.sender_name, event.is_trusted) for event in events} == {(anna.aid.name, True)}
-        # It goes on with what is published now.
+        # It goes on with new events.
         await channel.publish("9", properties={"half": 1})
         assert (await odd.next()).text == "9"
         assert odd.damaged == []

@@ -568,7 +568,7 @@ async def test_a_broker_passes_answers_on_and_a_recruiter_brings_people_together
     assert not guest.stray
 
 
-# ----- what is not by the rules
+# ----- messages against the rules
 
 
 async def test_hostile_participants_do_not_disturb_a_conversation(platform: Platform) -> None:

@@ -289,7 +289,7 @@ async def test_periodic_example(testbed: TestBed, container: Container) -> None:
 
 
 class Friend(Agent):
-    """Notes what it hears of others, and approves."""
+    """Notes the presence of others, and approves."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name}@localhost", "password")

@@ -1,4 +1,4 @@
-"""The stub file says exactly what the native module has."""
+"""The stub file has exactly the names of the native module."""
 
 import ast
 import inspect

@@ -1,4 +1,4 @@
-"""Sealbus in what is there: other systems' selectors, loops that run already, and scripts without async."""
+"""Sealbus in its surroundings: other systems' selectors, loops that run already, and scripts without async."""
 
 import asyncio
 import os

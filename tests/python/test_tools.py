@@ -95,7 +95,7 @@ class Counter(Agent):
 
 
 class Asker(Agent):
-    """Notes what comes to nobody else."""
+    """Notes the messages that come to nobody else."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

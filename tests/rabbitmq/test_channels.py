@@ -1,4 +1,4 @@
-"""Channels over RabbitMQ, and who tries with pika what it may not.
+"""Channels over RabbitMQ, and an attacker that tries forbidden things with pika.
 
 The attacker has the certificate and key of its agent and of its process, as a program has that was taken over.
 """

@@ -97,7 +97,7 @@ def test_what_belongs_to_others_is_refused(broker: Broker, mallory: tuple[Path, 
             case "delete":
                 channel.queue_delete(theirs)
             case "bind own":
-                # Its own queue, to receive what is for bob.
+                # Its own queue, to receive bob's messages.
                 channel.queue_bind(queue_of("mallory"), MESSAGES, "bob@factory")
             case "default exchange":
                 channel.basic_publish("", theirs, encoded(AS_ALICE), properties(), mandatory=True)

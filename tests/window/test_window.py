@@ -293,7 +293,7 @@ def test_masters_gateways_and_the_broker_have_views(chromium, tmp_path):
         caller = page.get_by_role("row").filter(has=page.get_by_role("link", name="assistant"))
         expect(caller.get_by_role("cell").nth(2)).to_have_text("0")
 
-        # One who has the key, and one who has another.
+        # A client with the key, and a client with another one.
         for key in (made["key"], "sbk_" + "0" * 64):
             with pytest.raises(HTTPError) as refused:
                 urlopen(Request(gateway["mcp"]["address"], b"{}", {"Authorization": f"Bearer {key}"}))
@@ -401,7 +401,7 @@ def test_beyond_this_machine_the_window_speaks_tls_alone(factory, look, tmp_path
             urlopen(Request(address, headers=fields), context=context)
         refused.value.close()
         assert refused.value.code == 403
-    # Nothing is told to those who do not speak TLS.
+    # Clients that do not speak TLS learn nothing.
     with socket.create_connection(("127.0.0.1", int(address.rstrip("/").rsplit(":", 1)[1]))) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         with suppress(ConnectionError):

@@ -47,7 +47,7 @@ class Peer:
             for number in range(scenario["receivers"]):
                 agent = await self.open(f"receiver-{number + 1}")
                 if scenario["shape"] == "broadcast":
-                    # A channel for each run: what it left behind is nobody's.
+                    # A channel for each run, so nothing is left of an earlier one.
                     self.channel = f"/bench/{order['run']}"
                     subscription = await agent.subscribe(self.channel)
                     self.subscriptions.append(subscription)

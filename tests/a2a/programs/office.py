@@ -1,4 +1,4 @@
-"""Agents with tools and services, for A2A clients. The first argument is the folder where they note what happened to them."""
+"""Agents with tools and services, for A2A clients. The first argument is the folder of their notes."""
 
 import asyncio
 import sys

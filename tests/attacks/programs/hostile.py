@@ -1,4 +1,4 @@
-"""A program of an agent that attacks its node and the agent beside it, and prints what came of each attempt.
+"""A program of an agent that attacks its node and the agent beside it, and prints the result of each attempt.
 
 It needs nothing but Python: it never attaches. The test writes the paths and the victim's process id into the file
 ORDERS when the victim is there. As the victim (its only argument), it has something to lose.

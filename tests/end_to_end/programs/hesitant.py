@@ -1,4 +1,4 @@
-"""Two agents are placed in this program, and it starts only the first: that one echoes what it is sent."""
+"""Two agents are placed in this program, and it starts only the first, which echoes its messages."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Publishes numbers on the persistent channel /history, or notes what comes there.
+"""Publishes numbers on the persistent channel /history, or notes the events there.
 
 historian.py write NAME: publishes 0, 1, 2 … while the file `write` is in the directory NOTES, and notes in `NAME-acknowledged`
 which were acknowledged. After a kill it goes on behind the last that it had begun.

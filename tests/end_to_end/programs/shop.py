@@ -1,4 +1,4 @@
-"""Hears offers, answers who wants tea, and repeats on /echo what it heard."""
+"""Hears offers, answers questions about tea, and repeats on /echo the offers that it heard."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A server of the official SDK, over standard input and output. The first argument is the folder where it notes what happened."""
+"""A server of the official SDK, over standard input and output. The first argument is the folder of its notes."""
 
 import asyncio
 import os

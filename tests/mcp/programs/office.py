@@ -82,7 +82,7 @@ class Vault(Agent):
 
 
 class Herald(Agent):
-    """Repeats on one channel what it hears on another."""
+    """Repeats the events of one channel on another."""
 
     @on_event("/orders")
     async def ordered(self, event: ChannelEvent) -> None:
