@@ -26,7 +26,7 @@ pub(crate) fn media_type(language: Language) -> &'static str {
 }
 
 impl Skill {
-    /// The media types that it takes.
+    /// The media types that a skill takes.
     pub(crate) fn input_modes(&self) -> Vec<&'static str> {
         match &self.takes {
             Takes::Tool(Language::Text, _) => vec![TEXT],
@@ -87,7 +87,7 @@ fn skill(skill: &Skill) -> Value {
     })
 }
 
-/// The tag by which a caller knows a card again.
+/// The tag by which a caller recognises a card.
 pub(crate) fn tag(card: &[u8]) -> String {
     let hash = digest(&SHA256, card);
     let hash = hash.as_ref()[..16].iter();

@@ -1,4 +1,4 @@
-//! The agents that callers may ask, as the DF tells of them.
+//! The agents that callers may ask, from the DF's news.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use sealbus_callers::shown;
 use sealbus_callers::tools::{LONGEST_DESCRIPTION, local_name, tools};
 use serde_json::Value;
 
-/// Most agents that are told of, and most skills of one.
+/// Most agents in the catalogue, and most skills of one agent.
 const MOST_AGENTS: usize = 4_096;
 const MOST_SKILLS: usize = 64;
 /// Longest name of a skill, in bytes.
@@ -27,7 +27,7 @@ pub(crate) enum Takes {
     Anything,
 }
 
-/// Something that an agent does.
+/// A skill of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Skill {
     /// Its name; harmless to show.
@@ -64,7 +64,7 @@ impl Catalogue {
             let Some(aid) = &entry.name else { continue };
             let local = local_name(&aid.name, platform);
             self.agents.remove(local);
-            // Agents of other platforms have their own doors.
+            // Agents of other platforms are left to the gateways of those platforms.
             if local.len() == aid.name.len() || self.agents.len() >= MOST_AGENTS {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Why an operation is not done, in the words of each binding (specification, sections 5.4, 9.5 and 11.6).
+//! The reasons why an operation fails, in the words of each binding (specification, sections 5.4, 9.5 and 11.6).
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ pub enum Fault {
     UnsupportedOperation(String),
     /// The agent takes no such parts.
     ContentTypeNotSupported(String),
-    /// Another version of the protocol.
+    /// The request is in another version of the protocol.
     VersionNotSupported,
     /// The caller has as many tasks at work, or as many bytes in them, as it may.
     Exhausted(String),

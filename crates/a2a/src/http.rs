@@ -79,7 +79,7 @@ fn nothing() -> Answer {
     text_answer(StatusCode::NOT_FOUND, why)
 }
 
-/// The version that a request is in: missing means 0.3.
+/// The version of a request's protocol. Without one, it is 0.3.
 fn version(head: &Parts) -> Result<(), Fault> {
     let header = head.headers.get("a2a-version").map(HeaderValue::as_bytes);
     let query = head.uri.query().unwrap_or_default();
@@ -92,7 +92,7 @@ fn version(head: &Parts) -> Result<(), Fault> {
     }
 }
 
-/// Bodies are JSON. Others, which web pages may send without asking, are refused.
+/// Checks that a body is JSON. Other kinds, which web pages may send without asking, are refused.
 fn is_json(headers: &HeaderMap) -> bool {
     let media_type = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
     let media_type = media_type

@@ -16,7 +16,7 @@ pub(crate) const SKILL: &str = "skill";
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Input {
     pub(crate) language: Language,
-    /// Bytes stand in base64.
+    /// Bytes are in base64.
     pub(crate) body: Value,
 }
 
@@ -54,7 +54,7 @@ impl Input {
     }
 }
 
-/// A value with whole numbers as such. Clients that stand on protobuf have floats alone, and write 3.0 for 3.
+/// A value whose whole numbers are integers. Clients built on protobuf have only floats, and write 3.0 for 3.
 fn whole_numbers(value: Value) -> Value {
     /// Up to here every whole number is a float.
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -162,7 +162,7 @@ fn from_text(text: &str, schema: &Value) -> Option<Value> {
     is_text(member).then(|| Value::Object(Map::from_iter([(name.to_owned(), text.into())])))
 }
 
-/// The schema itself, or the one that it names.
+/// The schema itself, or the schema that it names.
 fn resolve<'a>(schema: &'a Value, whole: &'a Value) -> &'a Value {
     let name = schema.get("$ref").and_then(Value::as_str);
     let named = name.and_then(|name| name.strip_prefix("#/$defs/"));

@@ -50,7 +50,7 @@ impl State {
         .find(|state| state.as_str() == text)
     }
 
-    /// Whether nothing more becomes of the task.
+    /// Whether the task can change no more.
     pub(crate) fn is_terminal(self) -> bool {
         use State::{Canceled, Completed, Failed, Rejected};
         matches!(self, Completed | Failed | Canceled | Rejected)
@@ -236,7 +236,7 @@ impl Log {
         self.about = about;
     }
 
-    /// The agent says this of the task's state. Nothing becomes of a task that has ended.
+    /// Sets the task's state, with the agent's text. A task that has ended does not change.
     pub(crate) fn enter(&mut self, state: State, text: Option<&str>, now: String) -> bool {
         if self.state().is_terminal() {
             return false;
@@ -363,7 +363,7 @@ impl Log {
 }
 
 impl Event {
-    /// With what the log itself needs for it.
+    /// The bytes of the event, with the log's own cost.
     fn bytes(&self) -> usize {
         128 + match self {
             Self::Status(status) => status.message.as_ref().map_or(0, |it| it.get().len()),
@@ -427,9 +427,9 @@ mod tests {
         assert_eq!(events[2].1["artifactUpdate"]["append"], true);
         assert!(log.after(3).unwrap().is_last);
         assert!(log.after(4).is_none());
-        // A stream that broke goes on where it was.
+        // A stream that broke continues at its last event.
         assert_eq!(rest(&log, 2), events[2..]);
-        // Nothing becomes of it any more.
+        // The task does not change any more.
         assert!(!log.add(&json!({"text": "c"}), false));
         assert!(!log.enter(State::Canceled, None, "3".to_owned()));
         assert_eq!(rest(&log, 0), events);

@@ -36,11 +36,11 @@ pub(crate) enum Outcome {
     Stream(Stream),
 }
 
-/// A caller before an agent.
+/// A caller and the agent that it asks.
 pub(crate) struct Desk {
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) agent: Arc<Exposed>,
-    /// The event after which a stream goes on.
+    /// The event after which a stream continues.
     pub(crate) after: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Desk {
     pub(crate) async fn run(&self, operation: Operation) -> Result<Outcome, Fault> {
         match operation {
             Operation::Send(params) => {
-                // Nothing of the request stays while the task is awaited.
+                // The request is dropped before the task is awaited.
                 let (task, configuration) = self.send(params)?;
                 if configuration.return_immediately != Some(true) {
                     task.until(State::is_still).await;
@@ -101,7 +101,7 @@ impl Desk {
         }
     }
 
-    /// Begins a task, or goes on with one.
+    /// Begins a task, or continues one.
     fn send(&self, params: Value) -> Result<(Arc<Task>, Configuration), Fault> {
         let hash = digest(&SHA256, params.to_string().as_bytes());
         let mut said = params.get("message").cloned().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Streams of a task's events (SSE), with numbers by which a caller that was cut off goes on.
+//! Streams of a task's events (SSE). After a broken connection, a caller continues by the events' numbers.
 //!
-//! A stream keeps nothing of its own: it reads the log from where it is. A slow reader costs one event.
+//! A stream keeps nothing but its place in the log. A slow reader costs one event.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -61,7 +61,7 @@ impl Stream {
         answer
     }
 
-    /// Tells until the task ends or waits for its caller, or nobody reads any more.
+    /// Sends events until the task ends or waits for its caller, or until nobody reads any more.
     async fn run(mut self, events: &mpsc::Sender<Bytes>, wrap: impl Fn(&RawValue) -> String) {
         let mut changes = self.task.changes();
         let first = event(self.at, &wrap(&self.first));
@@ -93,7 +93,7 @@ impl Stream {
         }
     }
 
-    /// Whether the event that was told is the last for now. A question that was answered long ago is not.
+    /// Whether the sent event is the last for now. A question that was answered long ago is not the last.
     fn ends(&self) -> bool {
         self.task.state().is_still() && self.task.read(|log| log.after(self.at)).is_none()
     }

@@ -1,4 +1,4 @@
-//! The tasks of a caller, with an end to their number and their bytes.
+//! The tasks of a caller, bounded in number and in bytes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub(crate) struct Tasks {
     held: Mutex<Held>,
 }
 
-/// The time now, as tasks tell it.
+/// The present time, in the form of tasks.
 fn now() -> String {
     let now = OffsetDateTime::now_utc();
     let (date, time) = (now.date(), now.time());
@@ -70,7 +70,7 @@ fn now() -> String {
     )
 }
 
-/// A new identifier, which nobody guesses.
+/// A new identifier, which nobody can guess.
 pub(crate) fn new_id() -> Result<String, Fault> {
     let mut random = [0; 16];
     aws_lc_rs::rand::fill(&mut random).map_err(|_| Fault::Internal)?;
@@ -85,7 +85,7 @@ impl Tasks {
         }
     }
 
-    /// Opens a task. The same message, sent again, is the same task, and gets no work.
+    /// Opens a task. If the same message comes again, returns the same task, and no new work.
     pub(crate) fn open(
         &self,
         agent: &str,
@@ -143,7 +143,7 @@ impl Tasks {
             .collect()
     }
 
-    /// Changes a task. False if it has ended: nothing becomes of it then.
+    /// Changes a task. False if the task has ended: then it cannot change.
     fn change(&self, task: &Arc<Task>, change: impl FnOnce(&mut Log) -> bool) -> bool {
         // A reader holds one lock at a time. A writer holds both, in this order.
         let mut held = self.held.lock();
@@ -185,7 +185,7 @@ impl Tasks {
         self.change(task, |log| log.add(part, is_whole))
     }
 
-    /// The task has its result, from the agent that is told about.
+    /// The task has its result. `about` describes the agent that gave it.
     pub(crate) fn complete(&self, task: &Arc<Task>, about: Map<String, Value>) -> bool {
         self.change(task, |log| {
             log.tell_about(about);
@@ -245,7 +245,7 @@ impl Held {
         }
     }
 
-    /// Forgets tasks that have ended, the oldest first. False if there is too much all the same.
+    /// Forgets tasks that have ended, the oldest first. False if the rest is still too much.
     fn make_room(&mut self) -> bool {
         while self.by_change.len() > MOST_TASKS || self.bytes > MOST_BYTES {
             let mut oldest = self.by_change.values().filter(|task| task.has_ended());
@@ -277,7 +277,7 @@ impl Task {
         self.changed.subscribe()
     }
 
-    /// Waits until the task is in such a state.
+    /// Waits until the task is in one of the wanted states.
     pub(crate) async fn until(&self, is_so: impl Fn(State) -> bool) {
         let mut changes = self.changes();
         while !is_so(self.state()) {

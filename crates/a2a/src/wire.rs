@@ -1,4 +1,5 @@
-//! Requests as they come: the objects of the specification's section 3.2, in ProtoJSON. Unknown members are passed over.
+//! Requests on the wire: the objects of the specification's section 3.2, in ProtoJSON. Readers pass over unknown
+//! members.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -8,20 +9,20 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::Fault;
 
-/// Most values in a body: each takes many times the bytes that it is written in.
+/// Most values in a body. In memory, each takes many times its bytes in the body.
 const MOST_VALUES: usize = 65_536;
-/// Longest identifier of a caller's making, in bytes.
+/// Longest identifier that a caller may choose, in bytes.
 const LONGEST_ID: usize = 1_024;
 /// Most parts of a message.
 const MOST_PARTS: usize = 256;
-/// Tasks on one page of a list, unless the caller says otherwise, and at most.
+/// Tasks on one page of a list, by default and at most.
 const PAGE: i64 = 50;
 const LONGEST_PAGE: i64 = 100;
 
 /// A request of JSON-RPC.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Comes back with each answer.
+    /// Returned with each answer.
     pub id: Value,
     /// The operation.
     pub method: String,
@@ -33,7 +34,7 @@ impl Call {
     /// Reads a body.
     ///
     /// # Errors
-    /// The fault, and the id that it is told with: null if none could be read.
+    /// The fault, and the id for its answer: null if no id could be read.
     pub fn read(body: &[u8]) -> Result<Self, (Value, Fault)> {
         let body = parse(body).map_err(|fault| (Value::Null, fault))?;
         let Value::Object(mut body) = body else {
@@ -62,10 +63,10 @@ impl Call {
     }
 }
 
-/// Reads JSON of a stranger.
+/// Reads JSON from outside.
 ///
 /// # Errors
-/// If it is none, or has more than 65,536 values.
+/// If the text is not JSON, or has more than 65,536 values.
 pub fn parse(body: &[u8]) -> Result<Value, Fault> {
     let (mut in_text, mut is_escaped, mut values) = (false, false, 1);
     for byte in body {
@@ -94,7 +95,7 @@ pub fn read<T: DeserializeOwned>(params: Value) -> Result<T, Fault> {
             root if root == "." => String::new(),
             path => path,
         };
-        // The path leads to the object that a member is missing in.
+        // The path leads to the object that lacks a member.
         let missing = problem.strip_prefix("missing field `");
         if let Some(missing) = missing.and_then(|it| it.strip_suffix('`')) {
             let dot = if field.is_empty() { "" } else { "." };
@@ -113,7 +114,7 @@ pub fn read<T: DeserializeOwned>(params: Value) -> Result<T, Fault> {
 pub struct SendMessage {
     /// The message.
     pub message: Message,
-    /// How it is answered.
+    /// The form of the answer.
     pub configuration: Option<Configuration>,
     /// Of no object of the protocol.
     pub metadata: Option<Map<String, Value>>,
@@ -127,7 +128,7 @@ pub struct Configuration {
     pub task_push_notification_config: Option<Value>,
     /// Most messages of the history that are told.
     pub history_length: Option<i64>,
-    /// Does not wait for the end.
+    /// Whether to answer before the task has ended.
     pub return_immediately: Option<bool>,
 }
 
@@ -139,7 +140,7 @@ pub struct Message {
     pub message_id: String,
     /// The group of tasks.
     pub context_id: Option<String>,
-    /// The task that goes on.
+    /// The task that the message continues.
     pub task_id: Option<String>,
     /// The writer of the message.
     pub role: Role,
@@ -160,7 +161,7 @@ pub enum Role {
     Agent,
 }
 
-/// `Part`: one of the first four.
+/// `Part`: has exactly one of the first four members.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Part {
@@ -168,7 +169,7 @@ pub struct Part {
     pub text: Option<String>,
     /// Bytes in base64.
     pub raw: Option<String>,
-    /// Where the bytes are.
+    /// The place of the bytes.
     pub url: Option<String>,
     /// Any JSON; also null, which is a value.
     #[serde(default, deserialize_with = "present")]
@@ -234,7 +235,7 @@ impl SendMessage {
     }
 }
 
-/// How many messages of a history are told; none: all.
+/// How many messages of a history an answer contains. None: all.
 ///
 /// # Errors
 /// If the number is negative.
@@ -257,24 +258,24 @@ pub struct OneTask {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ListTasks {
-    /// Tasks of this context alone.
+    /// Only tasks of this context.
     pub context_id: Option<String>,
-    /// Tasks of this state alone.
+    /// Only tasks in this state.
     pub status: Option<String>,
     /// Tasks on one page.
     pub page_size: Option<i64>,
-    /// Where the page before ended.
+    /// The token of the end of the previous page.
     pub page_token: Option<String>,
     /// Most messages of each history that are told.
     pub history_length: Option<i64>,
-    /// Tasks whose state changed then or later.
+    /// Only tasks whose state changed then or later.
     pub status_timestamp_after: Option<String>,
-    /// Whether results are told.
+    /// Whether the answer contains results.
     pub include_artifacts: Option<bool>,
 }
 
 impl ListTasks {
-    /// From the parameters of a query.
+    /// Reads the parameters of a query.
     ///
     /// # Errors
     /// [`Fault::BadMember`].
@@ -302,7 +303,7 @@ impl ListTasks {
     /// Tasks on one page.
     ///
     /// # Errors
-    /// If it is not from 1 to 100.
+    /// If the number is not from 1 to 100.
     pub fn page(&self) -> Result<usize, Fault> {
         let size = self.page_size.unwrap_or(PAGE);
         let size = usize::try_from(size).ok();
@@ -313,7 +314,7 @@ impl ListTasks {
     /// The number after which the page begins.
     ///
     /// # Errors
-    /// If the token is none of a list.
+    /// If the token does not come from a list.
     pub fn token(&self) -> Result<Option<u64>, Fault> {
         let token = self.page_token.as_deref().filter(|token| !token.is_empty());
         let wrong = |_| Fault::member("pageToken", "it is of no list");
@@ -323,7 +324,7 @@ impl ListTasks {
     /// The earliest time.
     ///
     /// # Errors
-    /// If it is no time.
+    /// If the text is no time.
     pub fn after(&self) -> Result<Option<OffsetDateTime>, Fault> {
         let wrong = |_| Fault::member("statusTimestampAfter", "it is a time as in RFC 3339");
         let after = self.status_timestamp_after.as_deref();
@@ -337,7 +338,7 @@ impl ListTasks {
 /// A number in a query.
 ///
 /// # Errors
-/// If it is none.
+/// If the text is no number.
 pub fn number(name: &str, value: &str) -> Result<i64, Fault> {
     let wrong = |_| Fault::member(name, "it is a number");
     value.parse().map_err(wrong)

@@ -1,4 +1,5 @@
-//! The work of a task: a conversation with the agent, followed to its end. A task that is cancelled says `cancel` to the agent.
+//! The work of a task: a conversation with the agent, followed to its end. A cancelled task sends `cancel` to the
+//! agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,9 +108,9 @@ impl Work {
         }
     }
 
-    /// Puts a question of the agent to the caller, and its answer to the agent.
+    /// Passes a question of the agent to the caller, and the caller's answer to the agent.
     async fn put(&mut self, voice: &Voice, question: &Message) -> Result<(), ProtocolError> {
-        // An answer to no question is none.
+        // An answer without a question is ignored.
         while self.hearing.answers.try_recv().is_ok() {}
         let text = question.text().unwrap_or_default();
         let text = if text.is_empty() {
@@ -127,7 +128,7 @@ impl Work {
     }
 }
 
-/// The state that an agent's end of the conversation means.
+/// The state of a task whose agent ended the conversation.
 fn failure(error: &ProtocolError) -> (State, String) {
     let (state, text) = match error {
         ProtocolError::TurnedDown { reply } => {

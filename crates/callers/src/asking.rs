@@ -1,4 +1,4 @@
-//! Asking a tool for a caller.
+//! Requests to tools on behalf of callers.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::said::Said;
 use crate::schema::Language;
 
-/// Why an input is none for a tool.
+/// The reason why a tool cannot take an input.
 #[derive(Debug, thiserror::Error)]
 pub enum BadInput {
-    /// The tool takes text alone.
+    /// The tool takes only text.
     #[error("it must be a text")]
     NoText,
-    /// The tool takes bytes alone.
+    /// The tool takes only bytes.
     #[error("it must be bytes in base64")]
     NoBytes,
     /// The body cannot be written.

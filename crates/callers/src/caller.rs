@@ -6,10 +6,10 @@ use tokio::sync::{mpsc, oneshot};
 /// Messages that a caller may ask for before the first request is answered.
 const REQUESTS: usize = 16;
 
-/// A caller from outside, as its gateway knows it.
+/// A caller from outside, for its gateway.
 #[derive(Debug)]
 pub struct Caller {
-    /// Its agent.
+    /// The caller's agent.
     pub voice: Voice,
     mail: mpsc::Sender<MailRequest>,
 }
@@ -29,7 +29,7 @@ impl Caller {
     }
 }
 
-/// The agent of a caller. Its messages stay in its mailbox, with the bus's limits, until they are asked for.
+/// The agent of a caller. Messages stay in its mailbox, within the bus's limits, until the caller asks for them.
 #[derive(Debug)]
 pub struct CallerAgent {
     known: Option<oneshot::Sender<Caller>>,

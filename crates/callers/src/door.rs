@@ -1,4 +1,4 @@
-//! The listening side: HTTP, with limits on all that a stranger can make grow.
+//! The listening side: HTTP, with a limit on everything that a stranger can make grow.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -57,7 +57,7 @@ pub trait Service: Send + Sync + 'static {
     /// The gateway listens now. Returns the address at which callers reach the service.
     fn opened(&self, address: SocketAddr) -> String;
 
-    /// How many tools, or agents, it offers.
+    /// How many tools or agents the gateway offers.
     fn offers(&self) -> usize;
 
     /// How many sessions a caller has open.
@@ -65,7 +65,7 @@ pub trait Service: Send + Sync + 'static {
         std::future::ready(0)
     }
 
-    /// The services that [`news`](Self::news) are wanted of.
+    /// The services about which the gateway wants [`news`](Self::news).
     fn wanted(&self) -> ServiceDescription;
 
     /// Takes the DF's news, in the form that [`follow`](crate::follow) gives.
@@ -153,7 +153,7 @@ impl<S: Service> Door<S> {
         })
     }
 
-    /// Serves for ever; connections end with it.
+    /// Serves for ever. Connections end with the returned future.
     pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let mut connections = tokio::task::JoinSet::new();
@@ -283,7 +283,8 @@ impl<S: Service> Door<S> {
 /// Why a body was not read to its end.
 struct Unread(StatusCode, &'static str);
 
-/// Reads a whole body. It takes room as it comes, not as it is announced, and holds it as long as the permit lives.
+/// Reads a whole body. The body takes room as its bytes arrive, independent of the announced length, and holds the room
+/// as long as the permit lives.
 async fn read(
     mut body: Incoming,
     room: &Arc<Semaphore>,
@@ -327,7 +328,7 @@ pub fn text_answer(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     answer
 }
 
-/// RFC 6750: the scheme, and nothing about why a key opens nothing.
+/// RFC 6750: the answer names the scheme, and no reason why a key is not accepted.
 fn unauthorized(unknown: Unknown) -> Answer {
     let (why, word) = match unknown {
         Unknown::NoKey => ("a key is needed: Authorization: Bearer KEY", "Bearer"),

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use aws_lc_rs::digest::{SHA256, digest};
 use sealbus_manifest::callers::KeyHash;
 
-/// Begins each key, so that programs which look for lost secrets know one.
+/// The beginning of each key, by which programs that look for lost secrets recognise one.
 const PREFIX: &str = "sbk_";
 /// Longest key that is looked at.
 const LONGEST: usize = 512;
 
-/// A new key, and its hash for the manifest. The key is 256 random bits; nothing of it is kept.
+/// A new key, and its hash for the manifest. The key is 256 random bits, and is not kept.
 ///
 /// # Errors
 /// If there is no randomness.
@@ -28,8 +28,8 @@ pub fn new_key() -> Result<(String, KeyHash), NoRandomness> {
 #[error("the system gave no random bytes")]
 pub struct NoRandomness;
 
-/// A key is random, so its hash needs neither salt nor many rounds; a search for it among the hashes tells an attacker
-/// nothing of a key.
+/// A key is random, so its hash needs neither salt nor many rounds; the time of a search among the hashes tells an
+/// attacker nothing about a key.
 fn hash(key: &[u8]) -> KeyHash {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, key).as_ref());
@@ -42,12 +42,12 @@ pub(crate) struct Keys<T> {
     pub(crate) anonymous: Option<T>,
 }
 
-/// Why nobody is known by the headers of a request.
+/// The reason why the headers of a request name no caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unknown {
     /// There is no key.
     NoKey,
-    /// There is something else than one key, or a key that opens nothing.
+    /// There is not exactly one key, or the key is unknown.
     WrongKey,
 }
 
@@ -65,7 +65,7 @@ impl<T> Keys<T> {
             Some((word, key)) if word.eq_ignore_ascii_case(scheme) && key.len() <= LONGEST => key,
             _ => return Err(Unknown::WrongKey),
         };
-        // Two keys are two callers: which one is meant, nobody can say.
+        // Two keys mean two callers, and nobody can say which one is meant.
         if headers.next().is_some() {
             return Err(Unknown::WrongKey);
         }
@@ -105,7 +105,7 @@ mod tests {
             &[&[b'x'; 1 << 20]],
         ] {
             assert_eq!(ask(&keys, wrong), Err(Unknown::WrongKey));
-            // A wrong key never makes anybody anonymous.
+            // A caller with a wrong key never counts as anonymous.
             keys.anonymous = Some("guest");
             assert_eq!(ask(&keys, wrong), Err(Unknown::WrongKey));
             keys.anonymous = None;

@@ -23,7 +23,7 @@ struct Origin {
     port: Option<u16>,
 }
 
-/// Why a request is from the wrong place.
+/// The reason why a request is from the wrong place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WrongPlace {
     /// There is not one `Host`, or it cannot be read.
@@ -36,7 +36,7 @@ pub(crate) enum WrongPlace {
 
 impl Places {
     pub(crate) fn new(entry: &CallersEntry, address: SocketAddr) -> Self {
-        // The server itself gives out no page, so its own origin is no page's.
+        // The server itself serves no pages, so no page has its origin.
         let port = address.port();
         let own = LOOPBACK.map(|host| format!("http://{host}:{port}"));
         let origins = own.iter().chain(&entry.origins);

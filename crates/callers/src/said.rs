@@ -13,17 +13,18 @@ use crate::schema::Language;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Said {
     value: Value,
-    /// The content as it stands, if it is text.
+    /// The unchanged content, if it is text.
     text: Option<String>,
 }
 
 impl Said {
-    /// A value to tell.
+    /// A value to send.
     pub fn new(value: Value) -> Self {
         Self { value, text: None }
     }
 
-    /// The value, of an agent that says such bodies. Some call a text JSON because they were asked in JSON.
+    /// The value, from an agent that sends bodies in `language`. Some agents call a text JSON because the question was
+    /// in JSON.
     pub fn value(self, language: Language) -> Value {
         match (language, self.text) {
             (Language::Text, Some(text)) => Value::String(text),
@@ -40,8 +41,8 @@ impl Said {
         }
     }
 
-    /// The content of any message: JSON as its value, other text as a text, bytes as a text in base64; null if there is none,
-    /// and the text if it is no JSON although it says so.
+    /// The content of any message: JSON as its value, other text as a text, bytes as a text in base64; null if there is
+    /// none. Content that is declared as JSON and is not JSON becomes a text.
     pub fn of(message: &AclMessage) -> Value {
         let is_json = message.language.as_ref().and_then(|it| it.as_str()) == Some(JSON);
         match &message.content {

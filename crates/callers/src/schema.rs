@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 /// How a body fits into an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// It is one.
+    /// The body is an object.
     Object,
-    /// It is the only member of one.
+    /// The body is the only member of an object.
     Member,
 }
 
@@ -47,7 +47,7 @@ pub fn as_object(schema: Value, member: &str) -> Option<(Map<String, Value>, Sha
     Some((schema, shape))
 }
 
-/// The language of a body, as its schema tells.
+/// The language of a body, by its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// JSON.

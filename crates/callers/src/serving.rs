@@ -20,10 +20,10 @@ use crate::keys::Keys;
 /// Pause before the DF is asked again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Why callers are not served.
+/// The reason why callers are not served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address is in use, or not of this machine.
+    /// The address is in use, or does not belong to this machine.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.

@@ -1,7 +1,7 @@
-//! Texts of strangers, made harmless.
+//! Foreign texts, made harmless.
 
-/// A text of a stranger as a model may see it: one line, without characters that are not seen or that change the order of
-/// others, and not long.
+/// A foreign text in a form that a model may see: one short line, without invisible characters and without characters
+/// that change the order of others.
 pub fn shown(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for letter in text.chars() {

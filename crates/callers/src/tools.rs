@@ -1,4 +1,4 @@
-//! The tools of agents, as their entries in the DF tell of them.
+//! The tools of agents, from their entries in the DF.
 
 use sealbus::Aid;
 use sealbus::acl::sl::Term;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::schema::Language;
 use crate::shown;
 
-/// Longest schema that is told, in bytes.
+/// Longest schema that callers get, in bytes.
 pub const LONGEST_SCHEMA: usize = 32 << 10;
 /// Longest description of a tool, in bytes.
 pub const LONGEST_DESCRIPTION: usize = 1_024;
@@ -71,7 +71,7 @@ fn tool(agent: &Aid, service: &ServiceDescription, platform: &str) -> Option<Too
         serde_json::from_str(text).ok()
     };
     let name = service.name.as_deref()?;
-    // The only one of an agent's tools that has no ontology needs no name.
+    // If only one of an agent's tools has no ontology, that tool needs no name.
     let named = service.ontologies.first().map_or(name, String::as_str);
     let input = schema("input")?;
     let output = schema("output");

@@ -47,7 +47,7 @@ pub fn launch(program: &Path, order: &Order) -> io::Result<(Command, Launching)>
 
 impl Launching {
     /// Gives the order to the launcher, which runs by now, and waits until it has become the program. `command` must be
-    /// gone, since it holds the other end.
+    /// dropped before, because it holds the other end.
     ///
     /// # Errors
     /// [`NotSealed`]: the program does not run.
@@ -128,7 +128,7 @@ fn take_standard_input() -> io::Result<UnixStream> {
     Ok(UnixStream::from(node))
 }
 
-/// Becomes the program. It returns only if it cannot.
+/// Becomes the program. Returns only if that fails.
 fn start(plan: &Plan, node: &mut UnixStream) -> Result<(), NotSealed> {
     seal(plan, node)?;
     node.write_all(SEALED)

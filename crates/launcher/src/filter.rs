@@ -46,7 +46,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
-    // Its operations pass no filter.
+    // No filter sees its operations.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -178,12 +178,12 @@ fn rules(plan: &Plan) -> io::Result<Rules> {
         refuse_if(libc::SYS_socket, &[(0, Eq, bits(family))])?;
     }
     refuse_if(libc::SYS_personality, &[(0, Ne, PRESENT), (0, Ne, 0)])?;
-    // Types in another's terminal.
+    // Types in another program's terminal.
     refuse_if(libc::SYS_ioctl, &[(1, Eq, libc::TIOCSTI)])?;
     let unix = bits(libc::AF_UNIX);
     if !plan.may_open_unix_sockets() {
         refuse_if(libc::SYS_socket, &[(0, Eq, unix)])?;
-        // Both ends of such a pair can be connected again, to any socket. The kernel takes `SOCK_RAW` for the same.
+        // Both ends of such a pair can be connected again, to any socket. The kernel treats `SOCK_RAW` in the same way.
         for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
             let of_kind = (1, MaskedEq(KIND), bits(kind));
             refuse_if(libc::SYS_socketpair, &[(0, Eq, unix), of_kind])?;

@@ -49,7 +49,7 @@ const SYSTEM: [&str; 9] = [
     "/opt",
     "/nix/store",
 ];
-/// The system's facts about itself. Of the processes in `/proc`, a program sees itself alone.
+/// The system's facts about itself. A program sees no other process in `/proc`.
 const FACTS: [&str; 14] = [
     "/proc/self",
     "/proc/cpuinfo",
@@ -148,7 +148,7 @@ impl Paths {
         Ok(())
     }
 
-    /// A folder that is not the program's alone opens only its own files: not a whole home with all its secrets.
+    /// In a folder that others use too, the program gets only its own files, and not a whole home with all its secrets.
     fn demand_folder(
         &mut self,
         folder: &Path,

@@ -31,7 +31,7 @@ pub struct Plan {
     pub arguments: Vec<String>,
     /// The folder in which it starts, which it may read.
     pub directory: PathBuf,
-    /// All its variables.
+    /// All variables of its environment.
     pub environment: BTreeMap<String, String>,
     /// The folder that belongs to it.
     pub work: PathBuf,
@@ -55,13 +55,13 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    /// A session of its own, so that no terminal and no process group is shared.
+    /// Leading a session of its own, so that it shares no terminal and no process group.
     Session,
     /// Closing all other inherited descriptors.
     Descriptors,
-    /// Limits of resources.
+    /// Limiting resources.
     Limits,
-    /// Its own mounts and shared memory; in the mode `namespace` its own user namespace.
+    /// Making its own mounts and shared memory, and, in the mode `namespace`, its own user namespace.
     Namespaces,
     /// Hiding folders, and making the needed ones reachable.
     View,
@@ -69,15 +69,15 @@ pub enum Step {
     Paths,
     /// Giving up the right to ever have capabilities.
     Bounds,
-    /// The user of its own.
+    /// Taking on its own user.
     User,
     /// Ending processes that earlier programs of that user left running.
     Sweep,
     /// Giving up all capabilities.
     Capabilities,
-    /// No program that it starts gets more rights.
+    /// Keeping programs that it starts from getting more rights.
     Privileges,
-    /// Checking that the user of its own reaches the program and its files.
+    /// Checking that its own user reaches the program and its files.
     Reach,
     /// Limiting files, abstract sockets and signals.
     Landlock,

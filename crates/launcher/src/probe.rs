@@ -1,4 +1,4 @@
-//! The modes that work on this machine, found out by really sealing a program in each.
+//! Finds the modes that work on this machine by sealing a program in each.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -128,7 +128,8 @@ impl Sealing<'_> {
             lower(Resource::Data, memory)?;
         }
         if self.plan.mode == Isolation::Uid {
-            // The kernel counts the processes of a user: of others, too, if the user is not the program's own.
+            // The kernel counts all processes of a user, including those of other programs if the program has no user
+            // of its own.
             lower(Resource::Nproc, asked.processes.unwrap_or(PROCESSES))?;
         }
         fs::write("/proc/self/oom_score_adj", OUT_OF_MEMORY)
@@ -210,7 +211,7 @@ impl Sealing<'_> {
 
     fn limit_files(&self) -> Result<(), Cause> {
         let refused = |error: &dyn std::error::Error| plainly(io::Error::other(error.to_string()));
-        // A user of its own is apart also where the kernel knows no Landlock.
+        // A user of its own separates the program even if the kernel has no Landlock.
         let (level, is_needed) = match self.plan.mode {
             Isolation::Uid => (CompatLevel::BestEffort, false),
             _ => (CompatLevel::HardRequirement, true),
@@ -311,14 +312,14 @@ fn make_folder(path: &Path) -> io::Result<()> {
 fn give_up_bounds() -> io::Result<()> {
     let own = rustix::thread::capabilities(None)?;
     if !own.effective.contains(CapabilitySet::SETPCAP) {
-        // Without it there is nothing to give up: new privileges are refused.
+        // Without this right there is nothing to give up: new privileges are refused.
         return Ok(());
     }
     rustix::thread::clear_ambient_capability_set()?;
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         match rustix::thread::remove_capability_from_bounding_set(capability) {
-            // The kernel knows no further ones.
+            // The kernel has no further capabilities.
             Err(rustix::io::Errno::INVAL) => break,
             other => other?,
         }

@@ -27,7 +27,7 @@ pub(crate) fn end(uid: u32) -> Result<(), NotSealed> {
     end_own().map_err(failed)
 }
 
-/// Ends every process of this one's user but this one. The user must be that of a slot.
+/// Ends every other process of this process's user. The user must be that of a slot.
 pub(crate) fn end_own() -> io::Result<()> {
     if rustix::process::geteuid().as_raw() < LEAST {
         return Err(io::ErrorKind::InvalidInput.into());

@@ -145,7 +145,7 @@ fn new_platform(running: &Manifest, wanted: &Manifest) -> Vec<String> {
         port,
         nodes,
         max_message,
-        // The agents' entries have it.
+        // The entries of the agents contain it.
         isolation: _,
     } = &running.platform;
     let new = &wanted.platform;

@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How far a program is kept apart, from the weakest mode to the strongest.
+/// The modes of isolation, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
-    /// Not at all. The program has all the rights of its node's user.
+    /// No isolation. The program has all the rights of its node's user.
     None,
     /// The kernel limits the files, sockets and processes that the program reaches (Landlock and seccomp).
     Landlock,
@@ -67,7 +67,7 @@ pub struct Confinement {
     /// Further files and folders that the program may read and change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<String>,
-    /// Whether the program may open unix sockets in every mode. The mode `landlock` cannot limit which ones.
+    /// Whether the program may open unix sockets in every mode. The mode `landlock` cannot choose among sockets.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unix_sockets: bool,
     /// Most bytes of data of each of its processes.

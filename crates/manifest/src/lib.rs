@@ -72,9 +72,9 @@ pub struct Manifest {
 pub struct GatewayEntry {
     /// The node on which its process must run.
     pub node: Option<String>,
-    /// Directory in which the process is started: the manifest's.
+    /// Directory in which the process is started: that of the manifest.
     pub directory: Option<String>,
-    /// The weakest isolation of its process that is good enough: the platform's.
+    /// The weakest isolation that is good enough for its process: that of the platform.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
     /// `[gateway.http]`, and `[gateway.iiop]` within it.
@@ -188,7 +188,7 @@ pub struct AgentEntry {
     pub name: String,
     /// Program and arguments. A program with a slash is relative to the manifest.
     pub command: Vec<String>,
-    /// Directory in which the program is started: the manifest's.
+    /// Directory in which the program is started: that of the manifest.
     #[serde(default)]
     pub directory: Option<String>,
     /// Processes to start; 1 by default.

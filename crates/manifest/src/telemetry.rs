@@ -1,4 +1,4 @@
-//! `[telemetry]`: the numbers and traces for the tools that people already have.
+//! `[telemetry]`: numbers and traces for existing monitoring tools.
 
 use std::net::SocketAddr;
 

@@ -53,13 +53,13 @@ pub(crate) async fn call(
     })
 }
 
-/// All that a tool said.
+/// All messages of a tool's answer.
 pub(crate) struct Heard {
     pub(crate) parts: Vec<Value>,
     pub(crate) reply: Option<Message>,
 }
 
-/// Follows an answer to its end, and tells the caller how far it is.
+/// Follows an answer to its end, and reports progress to the caller.
 pub(crate) async fn follow(
     mut answer: Answer<Said>,
     language: Language,
@@ -90,7 +90,8 @@ pub(crate) async fn follow(
     Ok(Heard { parts, reply })
 }
 
-/// The notices of progress of one request. MCP wants numbers that grow: either the tool's own, or its parts counted.
+/// The notices of progress of one request. MCP wants numbers that grow: the tool's own progress, or the count of its
+/// parts.
 struct Notices<'a> {
     context: &'a RequestContext<RoleServer>,
     last: f64,
@@ -154,7 +155,7 @@ fn result(offer: &Offer, heard: Heard) -> CallToolResult {
     result
 }
 
-/// A result with its structure, and the same as text for models that read text alone.
+/// A result with its structure, and the same as text for models that read only text.
 pub(crate) fn done(structured: Value) -> CallToolResult {
     let text = match structured.get(RESULT) {
         Some(Value::String(text)) => text.clone(),

@@ -1,4 +1,4 @@
-//! The tools of all agents, as the DF tells of them.
+//! The tools of all agents, from the DF's news.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use crate::naming::tool_name;
 
-/// Most tools that are told of. Further ones are left out.
+/// Most tools in the catalogue. Further tools are left out.
 const MOST_TOOLS: usize = 4_096;
 /// The argument of a tool that takes no object.
 pub(crate) const INPUT: &str = "input";
 /// The member of a structured result that is no object.
 pub(crate) const RESULT: &str = "result";
 
-/// A tool of an agent, as hosts have it.
+/// A tool of an agent, for hosts.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) tool: tools::Tool,

@@ -17,7 +17,7 @@ const MOST_FEEDS: usize = 32;
 const MOST_EVENTS: usize = 256;
 const MOST_BYTES: usize = 1 << 20;
 
-/// Why a caller does not listen to a channel.
+/// The reason why a caller cannot listen to a channel.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FeedError {
     #[error("no caller may listen to more than {MOST_FEEDS} channels: unsubscribe from one")]
@@ -35,7 +35,7 @@ pub(crate) struct Feeds {
 }
 
 impl Feeds {
-    /// Listens to a channel, if it does not do so already.
+    /// Listens to a channel, unless the caller already does.
     pub(crate) fn open(&self, voice: &Voice, channel: &str) -> Result<Arc<Feed>, FeedError> {
         let mut feeds = self.feeds.lock();
         if let Some(feed) = feeds.get(channel).filter(|feed| !feed.has_ended()) {
@@ -66,7 +66,7 @@ impl Feeds {
         Ok(feed)
     }
 
-    /// No longer listens to a channel. Returns whether it did.
+    /// Ends listening to a channel. Returns whether the caller listened.
     pub(crate) fn close(&self, channel: &str) -> bool {
         self.feeds.lock().remove(channel).is_some()
     }
@@ -100,7 +100,7 @@ impl Feed {
         self.latest.subscribe()
     }
 
-    /// Up to `most` events after the one of this number, and how many there were that are no longer here.
+    /// Up to `most` events after the event of this number, and the number of events that are no longer here.
     pub(crate) fn after(&self, number: u64, most: usize) -> Value {
         let events = self.events.lock();
         let first = events.last + 1 - events.waiting.len() as u64;

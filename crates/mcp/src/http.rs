@@ -1,4 +1,4 @@
-//! Streamable HTTP, with sessions of each caller's own: another caller's id is no id.
+//! Streamable HTTP. Each caller has sessions of its own: the id of another caller's session does not exist for it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

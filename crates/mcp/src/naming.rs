@@ -4,7 +4,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 
 /// Longest name of a tool that the language models' interfaces take.
 const LONGEST: usize = 64;
-/// Hexadecimal digits that tell apart names which look alike.
+/// The number of hexadecimal digits that distinguish names which look alike.
 const DIGITS: usize = 16;
 const SEPARATOR: &str = "__";
 
@@ -79,7 +79,7 @@ mod tests {
         let names: std::collections::BTreeSet<String> =
             alike.iter().map(|(a, t)| tool_name(a, t)).collect();
         assert_eq!(names.len(), alike.len());
-        // Nobody takes the hashed name of another.
+        // No tool takes the hashed name of another.
         let hashed = tool_name(&"a".repeat(100), "b");
         let (agent, tool) = hashed.split_once(SEPARATOR).unwrap();
         assert_ne!(tool_name(agent, tool), hashed);

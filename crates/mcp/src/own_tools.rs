@@ -19,7 +19,7 @@ use crate::resources::channel_uri;
 
 /// How long sending and publishing wait for room.
 const SENDING: Duration = Duration::from_secs(30);
-/// How long a request waits for a word of the agent, unless it says otherwise, and at most.
+/// How long a request waits for a word of the agent, by default and at most.
 const ANSWER: f64 = 60.0;
 const LONGEST_ANSWER_TIME: f64 = 3_600.0;
 /// Most entries of one answer.
@@ -239,7 +239,7 @@ async fn search(host: &Host, search: Search) -> CallToolResult {
     }))
 }
 
-/// An entry of the DF. The schemas of tools stand in the list of tools.
+/// An entry of the DF. The list of tools contains the schemas of tools.
 pub(crate) fn described(entry: &DfAgentDescription) -> Option<Value> {
     let services: Vec<Value> = entry
         .services

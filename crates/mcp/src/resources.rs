@@ -4,7 +4,7 @@
 pub(crate) const AGENTS: &str = "sealbus://agents";
 const AGENT: &str = "sealbus://agent/";
 const CHANNEL: &str = "sealbus://channel";
-/// The forms of the other two.
+/// The templates of the other two resources.
 pub(crate) const AGENT_TEMPLATE: &str = "sealbus://agent/{name}";
 pub(crate) const CHANNEL_TEMPLATE: &str = "sealbus://channel/{+path}";
 

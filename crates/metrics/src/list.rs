@@ -1,6 +1,6 @@
-//! The metrics there are.
+//! All metrics.
 
-/// How a metric moves.
+/// The way a metric moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It only grows, until its source is started again.
@@ -9,7 +9,7 @@ pub enum Kind {
     Gauge,
 }
 
-/// The place that tells a metric.
+/// The place that serves a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The Master alone.
@@ -29,7 +29,7 @@ pub struct Metric {
     pub kind: Kind,
     /// Its labels.
     pub labels: &'static [&'static str],
-    /// The place that tells it.
+    /// The place that serves it.
     pub place: Place,
     /// Its meaning.
     pub help: &'static str,
@@ -110,7 +110,7 @@ metrics! {
 
     /// Processes that are attached to the node.
     NODE_PROCESSES = Gauge "sealbus_node_processes" [] of Node;
-    /// Processes that are attached to the node and did not say what passes through them. They are busy or hang.
+    /// Processes that are attached to the node and did not report their traffic. They are busy or hang.
     NODE_SILENT_PROCESSES = Gauge "sealbus_node_silent_processes" [] of Node;
     /// Whether the node is on the bus: 1 if it is, 0 if the platform does not reach it.
     NODE_PRESENT = Gauge "sealbus_node_present" [] of Node;

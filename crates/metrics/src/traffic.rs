@@ -20,8 +20,8 @@ pub const MOST_AGENTS: usize = 100;
 pub const MOST_CHANNELS: usize = 50;
 
 impl Sample {
-    /// Notes the traffic through processes. Beyond the limits, the first by name are told of: a choice by activity
-    /// would change, and Prometheus would take the changes for new starts.
+    /// Notes the traffic through processes. Beyond the limits, it notes the first by name. A choice by activity would
+    /// change, and Prometheus would take each change for a new start.
     pub fn put_processes(&mut self, processes: &[ProcessTraffic]) {
         let mut by_name: BTreeMap<&str, Vec<&ProcessTraffic>> = BTreeMap::new();
         for process in processes {

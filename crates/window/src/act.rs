@@ -56,7 +56,7 @@ impl Confirmed {
         Ok(local)
     }
 
-    /// Does it, over a connection that is not narrowed and lasts as long as the act.
+    /// Carries the act out, over a connection that is not narrowed and lasts as long as the act.
     pub(crate) async fn carry_out(self, directory: &Path) -> Result<Done, Fault> {
         let agent = self.agent()?.to_owned();
         let caller = operators::connect(directory).await?;
@@ -112,7 +112,7 @@ mod tests {
         let long = "x".repeat(REASON + 1);
         let act = format!(r#"{{"do":"revoke","agent":"ann","reason":"{long}"}}"#);
         assert!(agent(&format!(r#"{{"confirm":"ann","act":{act}}}"#)).is_none());
-        // Other requests of operators are none of the page's.
+        // The page cannot make other requests of operators.
         assert!(agent(r#"{"confirm":"ann","act":{"do":"shutdown","agent":"ann"}}"#).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Two looks at the counters of a platform give rates.
+//! Rates, from two looks at the counters of a platform.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -35,7 +35,7 @@ pub struct AgentRow {
     pub received: u64,
     /// Messages that it has not read.
     pub waiting: u64,
-    /// Their bytes.
+    /// The bytes of these messages.
     pub waiting_bytes: u64,
     /// Refused attempts of the agent, or at it, among the latest that the Master remembers.
     pub refused: u64,

@@ -18,7 +18,8 @@ use crate::board::{AgentRow, Board, ChannelRow, Look};
 use crate::remedy::Explained;
 use crate::seen::{Seen, fresh};
 
-/// How often the platform is asked for messages. Every second time the counters are compared and all else is asked for.
+/// How often the platform is asked for messages. Every second time, the counters are compared and everything else is
+/// asked for.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long the Master may take for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,7 +60,7 @@ enum Event<'a> {
         heads: &'a [MessageHead],
         skipped: u64,
     },
-    /// The Master does not answer; it is tried again.
+    /// The Master does not answer. The window tries again.
     Away {
         why: String,
     },
@@ -67,7 +68,7 @@ enum Event<'a> {
     End,
 }
 
-/// An agent of the platform, with its counters if its process told them.
+/// An agent of the platform, with its counters if its process reported them.
 #[derive(Clone, PartialEq, Serialize)]
 struct Agent {
     #[serde(flatten)]
@@ -89,7 +90,7 @@ struct Totals {
     took: u64,
 }
 
-/// The rows that differ from those told before.
+/// The rows that differ from those sent before.
 #[derive(Serialize)]
 struct Change<R> {
     changed: Vec<R>,
@@ -176,7 +177,7 @@ pub(crate) async fn open(directory: &Path) -> Result<Caller, Fault> {
     Ok(caller)
 }
 
-/// Tells the page about a running platform until nobody reads any more. While the Master is away it is tried again.
+/// Tells the page about a running platform until nobody reads any more. While the Master is away, it tries again.
 pub(crate) async fn follow(directory: &Path, operates: bool, watch: Option<&Watch>, lines: &Lines) {
     loop {
         let followed = follow_once(directory, operates, watch, lines).await;

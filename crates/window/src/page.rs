@@ -1,4 +1,4 @@
-//! The page: plain modules and a style sheet, as they are written.
+//! The page: plain modules and a style sheet, served unchanged.
 
 /// A file of the page.
 pub(crate) struct File {

@@ -1,4 +1,4 @@
-//! Where the window is reached: on loopback, or beyond this machine, and then over TLS alone.
+//! The place at which the window is reached: on loopback, or from other machines, and then only over TLS.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,7 +19,7 @@ const HTTPS: u16 = 443;
 /// The reason why the window is not reached at an address.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// The page would cross a network as it is.
+    /// The page would cross a network without protection.
     #[error("other machines reach {0}, and the window is shown to them over TLS only")]
     NeedsTls(IpAddr),
     /// A browser cannot ask for every address.
@@ -47,7 +47,7 @@ pub struct Proof<'a> {
     pub key: &'a Path,
 }
 
-/// Where the window is reached.
+/// The place at which the window is reached.
 pub struct Place {
     address: IpAddr,
     names: Vec<String>,
@@ -84,7 +84,7 @@ impl Place {
         })
     }
 
-    /// On this machine alone.
+    /// Only on this machine.
     pub fn loopback() -> Self {
         let address = Ipv4Addr::LOCALHOST;
         Self {

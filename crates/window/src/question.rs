@@ -16,7 +16,7 @@ use crate::feed::{PATIENCE, open};
 
 /// Lines of an agent's log.
 const LOG_LINES: u32 = 200;
-/// Events of the certification log that are read at once, and those that an answer has.
+/// Events of the certification log that are read at once, and events in an answer.
 const READ: u32 = 10_000;
 const MOST_EVENTS: usize = 500;
 /// Most certificates in an answer: the latest.
@@ -26,7 +26,7 @@ const MOST_CERTIFICATES: usize = 2_000;
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Question {
-    /// All about one agent.
+    /// Everything about one agent.
     Agent {
         /// Its name, full or local.
         agent: String,

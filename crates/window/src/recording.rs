@@ -76,7 +76,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Writes one thing that was seen.
+    /// Writes one incident.
     ///
     /// # Errors
     /// If it cannot be written.

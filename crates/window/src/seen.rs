@@ -4,7 +4,7 @@ use sealbus_control::RefusalRecord;
 use sealbus_control::traffic::MessageHead;
 use serde::{Deserialize, Serialize};
 
-/// One thing that was seen.
+/// An incident.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "seen", rename_all = "kebab-case")]
 pub enum Seen {

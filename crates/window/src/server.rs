@@ -1,4 +1,4 @@
-//! The listening side: HTTP, with limits on all that a stranger can make grow.
+//! The listening side: HTTP, with a limit on everything that a stranger can make grow.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -99,7 +99,7 @@ struct Look {
     watch: Option<Watch>,
 }
 
-/// Why a request is not served.
+/// The reason why a request is not served.
 struct Refused(StatusCode, String);
 
 fn refused(status: StatusCode, why: impl Into<String>) -> Refused {
@@ -121,7 +121,7 @@ impl Window {
         })
     }
 
-    /// A link that opens the window once, within a minute. The secret stands in the fragment, which browsers never send.
+    /// A link that opens the window once, within a minute. The secret is in the fragment, which browsers never send.
     ///
     /// # Errors
     /// If the system has no random numbers.

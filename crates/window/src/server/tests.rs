@@ -84,7 +84,7 @@ async fn nothing_is_told_without_a_session() {
         let cookie = [HOST, ("cookie", key.as_str())];
         let answer = send(&window, Method::POST, path, &cookie, "{}").await;
         assert_eq!(answer.status(), StatusCode::FORBIDDEN);
-        // The key in an address is no key, and a link or an image asks nothing.
+        // A key in an address does not count, and a link or an image can ask nothing.
         let fields = [HOST, ("sealbus-session", key.as_str())];
         let answer = send(&window, Method::GET, path, &fields, "").await;
         assert_eq!(answer.status(), StatusCode::NOT_FOUND);
