@@ -38,7 +38,7 @@ pub(crate) fn put(message: &mut AclMessage, body: &Bound<'_, PyAny>) -> PyResult
     Ok(())
 }
 
-/// The body of a message: as `kind`, or as the plain value that its language says.
+/// The body of a message: as `kind`, or as the plain value of its language.
 pub(crate) fn read<'py>(
     message: &Bound<'py, PyAny>,
     kind: Option<&Bound<'py, PyAny>>,

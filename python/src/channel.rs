@@ -439,7 +439,7 @@ impl PySubscriptionHandle {
             .transpose()
     }
 
-    /// Says that the events taken so far are dealt with.
+    /// Tells that the events taken so far are handled.
     fn settle(&self) -> PyResult<()> {
         if let Some(open) = &*self.0.lock() {
             open.get()?.settle();
@@ -447,7 +447,8 @@ impl PySubscriptionHandle {
         Ok(())
     }
 
-    /// Waits until there is an event, which stays there. The outcome is nothing, or why there will be no event any more.
+    /// Waits until there is an event, which stays there. The outcome is nothing, or the reason why no further event
+    /// will come.
     fn wait(&self, pump: &PyPump, call: u64) -> PyResult<()> {
         let subscription = match &*self.0.lock() {
             Some(open) => open.get()?.clone(),

@@ -1,4 +1,4 @@
-//! Conversations, whose messages come to them alone, for `sealbus/life.py`.
+//! Conversations, which alone get their messages, for `sealbus/life.py`.
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -25,7 +25,7 @@ impl PyOpenRequest {
 
 #[pymethods]
 impl PyOpenRequest {
-    /// Makes `pump` report a reply under the number `waiter`, after a vain `try_next`.
+    /// Makes `pump` report a reply under the number `waiter`, after a `try_next` that found none.
     fn set_hook(&self, pump: &PyPump, waiter: u64) -> PyResult<()> {
         let signal = pump.signal()?;
         self.with(|open| open.set_hook(move || signal.mail(waiter)))
@@ -68,7 +68,7 @@ impl PyConversation {
 
 #[pymethods]
 impl PyConversation {
-    /// Makes `pump` report a message under the number `waiter`, after a vain `try_next`.
+    /// Makes `pump` report a message under the number `waiter`, after a `try_next` that found none.
     fn set_hook(&self, pump: &PyPump, waiter: u64) -> PyResult<()> {
         let signal = pump.signal()?;
         if let Some(conversation) = self.0.get()?.lock().as_ref() {

@@ -76,7 +76,7 @@ impl PyDriver {
         Ok(())
     }
 
-    /// Drives the runtime until something happens, or until `timeout` seconds have passed; None waits without end. Bit
+    /// Drives the runtime until something happens, or until `timeout` seconds have passed. None waits without end. Bit
     /// 1 means that a pump has news, bit 2 that descriptors are ready.
     fn drive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<u8> {
         let driver = self.0.get()?;

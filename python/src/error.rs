@@ -22,7 +22,7 @@ mod exceptions {
     pyo3::import_exception!(sealbus.errors, SendError);
 }
 
-/// A value that cannot stand in a message.
+/// A value that a message cannot contain.
 pub(crate) fn acl(problem: impl ToString) -> PyErr {
     exceptions::AclError::new_err(problem.to_string())
 }
@@ -44,7 +44,7 @@ pub(crate) fn encode(error: &EncodeError) -> PyErr {
     unwritable(&error.field, error)
 }
 
-/// Something cannot be written where it stands in a message.
+/// A value cannot be written at its place in a message.
 pub(crate) fn unwritable(field: &str, problem: impl ToString) -> PyErr {
     exceptions::EncodeError::new_err((problem.to_string(), field.to_owned()))
 }
@@ -53,7 +53,7 @@ pub(crate) fn unwritable(field: &str, problem: impl ToString) -> PyErr {
 pub(crate) fn body(error: &BodyError) -> PyErr {
     match error {
         BodyError::Misfit { place, problem } => misfit(place, problem),
-        // The place, `$`, is said already.
+        // The text already names the place, `$`.
         _ => misfit("$", error.to_string().trim_start_matches("$: ")),
     }
 }

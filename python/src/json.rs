@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use crate::acl::message::PyAclMessage;
 use crate::error;
 
-/// The JSON value that a message says.
+/// The JSON value of a message's content.
 #[pyfunction]
 pub(crate) fn read_json<'py>(
     py: Python<'py>,
@@ -26,7 +26,7 @@ pub(crate) fn read_json<'py>(
     value.map_err(|problem| error::misfit("$", &format!("no JSON: {problem}")))
 }
 
-/// The JSON text that a message says, within the limits, for a parser of its own.
+/// The JSON text of a message's content, within the limits, for another parser.
 #[pyfunction]
 pub(crate) fn json_text<'py>(
     py: Python<'py>,

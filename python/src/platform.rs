@@ -89,7 +89,7 @@ impl PyPlatformHandle {
         Ok(self.0.get()?.process.level().to_string())
     }
 
-    /// The agents that run here, of those with these names: pairs of an agent's name and an index into `names`.
+    /// The agents with these names that run here: pairs of an agent's name and an index into `names`.
     fn cast(&self, names: Vec<String>) -> PyResult<Vec<(String, usize)>> {
         let roles: Vec<_> = names
             .into_iter()

@@ -77,8 +77,8 @@ pub(crate) fn read_sl<'py>(py: Python<'py>, text: &Any<'py>) -> PyResult<Any<'py
     tree.node("Content", (PyTuple::new(py, expressions?)?,))
 }
 
-/// Writes content in SL: text, or bytes if there are some in it that are no text. `plain` makes terms of values that are
-/// none.
+/// Writes content in SL: text, or bytes if it contains bytes that are no text. `plain` makes terms of values that are
+/// no terms.
 #[pyfunction]
 pub(crate) fn write_sl<'py>(content: &Any<'py>, plain: &Any<'py>) -> PyResult<Any<'py>> {
     let py = content.py();
@@ -99,7 +99,7 @@ pub(crate) fn write_sl<'py>(content: &Any<'py>, plain: &Any<'py>) -> PyResult<An
     })
 }
 
-/// Makes Python's values of a tree, which was read and so is not deep.
+/// Makes Python's values of a tree. The tree was read, so it is not deep.
 struct Tree<'py> {
     py: Python<'py>,
     module: Any<'py>,

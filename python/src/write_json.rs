@@ -8,7 +8,7 @@ use sealbus::body::LIMITS;
 
 use crate::error;
 
-/// The fields of a dataclass, as they are written: attributes, and their names in JSON.
+/// The written fields of a dataclass: attributes, and their names in JSON.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "Fields")]
 pub(crate) struct PyFields(Vec<(Py<PyString>, Vec<u8>)>);
 
@@ -104,7 +104,7 @@ fn write(value: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: usize) -> PyResult<
                 out.push(b',');
             }
             out.extend_from_slice(name);
-            // An object counts twice, as one that has no type does.
+            // An object counts twice, like an object without a type.
             write(
                 &value.getattr(attribute.bind(py))?,
                 out,

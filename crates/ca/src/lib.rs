@@ -97,11 +97,11 @@ pub struct CaService {
     lifetime: Duration,
     log: LogWriter,
     deny_list: DenyList,
-    /// The deny list as it was signed last. Processes hear of this one.
+    /// The latest signed deny list, which processes get.
     published: SignedDenyList,
     /// Whether the deny list has entries that the published one lacks.
     is_unpublished: bool,
-    /// The rows that the deny list is kept in: the whole of an older version, and the changes since.
+    /// The rows of the deny list: the whole of an older version, and the changes since.
     kept: Vec<String>,
     /// Certificates of agents and processes that could still be revoked.
     revocable: usize,

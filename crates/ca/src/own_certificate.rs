@@ -1,4 +1,4 @@
-//! The CA's own certificate: how long it lasts, and a new one in its place.
+//! The CA's own certificate: its remaining time, and its renewal.
 
 use std::fmt;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Outlook {
     }
 }
 
-/// The end of an authority's certificate, as operators hear of it.
+/// The end of an authority's certificate, in words for operators.
 pub struct Ending(pub Outlook, pub Timestamp);
 
 impl fmt::Display for Ending {
@@ -76,7 +76,7 @@ impl CaService {
     /// needs the authority's certificate to be valid.
     ///
     /// # Errors
-    /// If the authority bears another name, or cannot sign.
+    /// If the authority has another name, or cannot sign.
     pub fn renew(
         &mut self,
         renewed: IssuingAuthority,

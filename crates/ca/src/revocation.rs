@@ -1,4 +1,4 @@
-//! Revoking, and the deny list that tells of it.
+//! Revocation, and the deny list that announces it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl CaService {
     }
 
     /// Revokes the living certificates of an agent, or one certificate by its serial number. Returns the revoked
-    /// certificates. The operator's reason is shown wherever the revocation is.
+    /// certificates. The operator's reason is shown together with the revocation.
     ///
     /// # Errors
     /// [`FaultCode::Unknown`] if there is no such certificate, or an error if the deny list is full.
@@ -181,7 +181,7 @@ impl CaService {
     }
 
     /// Signs the deny list if it changed, and puts it in force here. One call serves all certificates that were revoked
-    /// together. It costs as much as they are many.
+    /// together. Its cost grows with their number.
     ///
     /// # Errors
     /// If the authority cannot sign.
@@ -292,7 +292,7 @@ impl CaService {
     }
 
     fn sign(&mut self, now: Timestamp) -> Result<(), DenyListError> {
-        // A list from an older copy of the store must pass for newer than the lists given out since.
+        // A list from an older copy of the store must count as newer than the lists given out since.
         self.deny_list
             .raise_version(now.as_unix_seconds().saturating_mul(1000));
         self.published = self.deny_list.sign(&self.authority)?;

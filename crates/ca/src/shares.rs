@@ -20,7 +20,7 @@ pub(crate) struct Shares {
 
 #[derive(Clone, Copy)]
 struct Share {
-    /// When it is whole again, in Unix milliseconds.
+    /// When the share is whole again, in Unix milliseconds.
     whole_at: u64,
     /// Whether the latest request was refused.
     is_refused: bool,

@@ -358,7 +358,7 @@ mod tests {
 
     use super::*;
 
-    /// Otherwise a value meant for one of them is taken for the other as well.
+    /// With the same id, a value for one of them would count for the other too.
     #[test]
     fn no_argument_of_a_command_has_the_id_of_a_global_option() {
         fn check(command: &clap::Command, global: &[clap::Id]) {

@@ -29,7 +29,7 @@ impl Connection {
         Self::to(&running(general)?).await
     }
 
-    /// Like [`open`](Self::open), with a Master that must answer this soon.
+    /// Like [`open`](Self::open), but the Master must answer within this time.
     pub(crate) async fn open_within(
         general: &General,
         patience: Duration,
@@ -91,7 +91,7 @@ impl From<Fault> for CliError {
             message,
             advice,
         } = fault;
-        // Faults may quote text of others.
+        // Faults may quote foreign text.
         let message = printable_but(&message, |it| it == '\n').into_owned();
         match code {
             FaultCode::Unknown => Self::NotFound {

@@ -1,4 +1,4 @@
-//! Why a text names no object.
+//! The reasons why a text names no object.
 
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! Values that bring their type along (CORBA 3.3 part 2, 9.3.5.2), as far as agents use them.
+//! Values with their types (CORBA 3.3 part 2, 9.3.5.2), as far as agents use them.
 
 use crate::cdr::{Decoder, Encoder, MarshalError, MarshalProblem};
 
@@ -27,7 +27,7 @@ const VALUE_TAG: u32 = 0x7fff_ff02;
 const WSTRING_VALUE: &[u8] = b"IDL:omg.org/CORBA/WStringValue:1.0";
 const INTEGER: &[u8] = b"RMI:java.lang.Integer:";
 
-/// A value that brings its type along. Bytes of texts are kept as they came.
+/// A value with its type. Bytes of texts are kept unchanged.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Any {
     /// No value.
@@ -44,7 +44,7 @@ pub enum Any {
     ULong(u32),
     /// A floating point number, by its bits.
     Float(u32),
-    /// A longer one, by its bits.
+    /// A longer floating point number, by its bits.
     Double(u64),
     /// True or false.
     Boolean(bool),

@@ -14,7 +14,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The order that the lowest bit of an octet names.
+    /// The order named by the lowest bit of an octet.
     pub const fn of_flag(octet: u8) -> Self {
         if octet & 1 == 1 {
             Self::Little
@@ -29,7 +29,7 @@ impl ByteOrder {
     }
 }
 
-/// Bytes that do not hold the value that they should.
+/// An error in an encoded value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("at byte {at}: {problem}")]
 pub struct MarshalError {
@@ -227,7 +227,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// If the bytes end before, or the string has a NUL elsewhere, or none at its end.
     pub fn string(&mut self) -> Result<&'a [u8], MarshalError> {
-        // An empty string without even a NUL is wrong, but sent.
+        // An empty string without even a NUL is wrong, but some ORBs send it.
         match self.octets()?.split_last() {
             None => Ok(&[]),
             Some((0, text)) if !text.contains(&0) => Ok(text),
@@ -367,7 +367,8 @@ impl Encoder {
         self.number(value.to_be_bytes());
     }
 
-    /// Writes the length of a sequence. A message of more than 4 GiB cannot be written: its header could not say so.
+    /// Writes the length of a sequence. A message of more than 4 GiB cannot be written, because its header has no room
+    /// for the length.
     pub fn length(&mut self, length: usize) {
         self.ulong(u32::try_from(length).unwrap_or(u32::MAX));
     }

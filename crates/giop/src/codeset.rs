@@ -15,14 +15,14 @@ const MOST: usize = 64;
 /// The character set of strings on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CodeSet {
-    /// Nobody has named one. CORBA's rule is ISO 8859-1; some ORBs send UTF-8 all the same.
+    /// The client has not named one. CORBA's rule is ISO 8859-1; some ORBs send UTF-8 all the same.
     #[default]
     Unnamed,
     /// ISO 8859-1.
     Latin1,
     /// UTF-8, or ASCII, which is a part of it.
     Utf8,
-    /// Another one, which is not read here.
+    /// Another set, which this crate does not read.
     Other(u32),
 }
 
@@ -46,7 +46,7 @@ impl CodeSet {
         }
     }
 
-    /// CORBA's number for it.
+    /// CORBA's number for the set.
     pub fn number(self) -> u32 {
         match self {
             Self::Unnamed | Self::Latin1 => 0x0001_0001,

@@ -8,11 +8,11 @@ const OMG: u32 = 0x4f4d_0000;
 /// Whether the object carried out the call before the exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completed {
-    /// It did.
+    /// The object carried out the call.
     Yes,
-    /// It did not.
+    /// The object did not carry out the call.
     No,
-    /// It may have.
+    /// The object may have carried out the call.
     Maybe,
 }
 
@@ -56,7 +56,7 @@ impl SystemException {
         Self::standard("NO_PERMISSION", 0)
     }
 
-    /// There is no room now; the call may be made again.
+    /// There is no room now. The caller may call again.
     pub fn transient() -> Self {
         Self::standard("TRANSIENT", 1)
     }

@@ -86,7 +86,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads a header; `None` if it is none of GIOP 1.0 to 1.2.
+    /// Reads a header. `None` if the bytes are no header of GIOP 1.0 to 1.2.
     pub fn read(bytes: &[u8; HEADER_LENGTH]) -> Option<Self> {
         let [g, i, o, p, major, minor, flags, kind, size @ ..] = *bytes;
         if [g, i, o, p] != MAGIC {

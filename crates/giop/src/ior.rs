@@ -138,7 +138,7 @@ impl IiopProfile {
             key: decoder.octets()?.to_vec(),
             components: match version {
                 Version::V1_0 => Vec::new(),
-                // Some ORBs write none of the list in 1.1.
+                // Some ORBs leave out the list in 1.1.
                 _ if decoder.left() == 0 => Vec::new(),
                 _ => TaggedData::decode_all(&mut decoder)?,
             },

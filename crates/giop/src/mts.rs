@@ -35,7 +35,7 @@ pub struct FipaMessage {
     pub body: Vec<u8>,
 }
 
-/// An envelope. Texts that are empty are not given.
+/// An envelope. An empty text means that the field is not given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Envelope {
     /// All receivers.
@@ -91,7 +91,7 @@ pub struct DateTime {
 pub struct ReceivedObject {
     /// The platform's address.
     pub by: Vec<u8>,
-    /// The address from which it came there.
+    /// The address from which the message came there.
     pub from: Vec<u8>,
     /// When.
     pub date: DateTime,

@@ -97,11 +97,11 @@ impl Reply {
 /// Whether an object is here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocateStatus {
-    /// It is not.
+    /// The object is not here.
     Unknown,
-    /// It is.
+    /// The object is here.
     Here,
-    /// It is elsewhere.
+    /// The object is elsewhere.
     Forward(Ior),
     /// Another answer, which none of the known ORBs gives.
     Other(u32),

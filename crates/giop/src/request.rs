@@ -98,7 +98,7 @@ pub struct Request<'a> {
     pub operation: Cow<'a, [u8]>,
     /// Data that the caller's ORB sends with the request.
     pub contexts: Vec<ServiceContext>,
-    /// The caller, as 1.0 and 1.1 have a place for. Everybody leaves it empty.
+    /// The caller. Only 1.0 and 1.1 have this field, and every known ORB leaves it empty.
     pub principal: Cow<'a, [u8]>,
 }
 

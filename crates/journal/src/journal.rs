@@ -143,7 +143,7 @@ impl Drop for Inner {
     }
 }
 
-/// Makes this process the one that has the journal.
+/// Makes this process the owner of the journal.
 fn lock(folder: &Path) -> Result<File, JournalError> {
     let path = folder.join(LOCK);
     let failed = |error| JournalError::file("lock", &path, error);

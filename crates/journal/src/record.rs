@@ -26,7 +26,7 @@ pub struct NewRecord {
     pub key: Bytes,
     /// The facts that are known without reading the payload; up to 64 KiB less one byte.
     pub attributes: Bytes,
-    /// The matter itself; up to the stream's limit.
+    /// The content itself; up to the stream's limit.
     pub payload: Bytes,
 }
 

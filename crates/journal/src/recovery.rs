@@ -98,7 +98,7 @@ fn open_stream(
 struct Opened {
     name: Option<String>,
     state: StreamState,
-    /// The segment before is damaged, which was said.
+    /// The segment before is damaged, which was reported.
     is_interrupted: bool,
 }
 
@@ -161,7 +161,7 @@ impl Opened {
         }
         self.is_interrupted = false;
         self.state.next = header.first;
-        // The facts about the stream stand at the beginning of each segment.
+        // The facts about the stream are at the beginning of each segment.
         self.state.cursors.clear();
         self.state.removed = Spans::default();
         self.records(path, &bytes, header, is_newest, report)
@@ -208,7 +208,7 @@ impl Opened {
                 });
             }
             End::Damaged { offset, problem } => {
-                // Reading is to come to it.
+                // Readers must come to the damage.
                 readable.length = bytes.len() as u32;
                 readable.next = u64::MAX;
                 self.damaged(

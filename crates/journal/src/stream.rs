@@ -1,4 +1,4 @@
-//! A stream as its users see it.
+//! A stream, for its users.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -189,7 +189,7 @@ impl Stream {
         (state.first..state.next).contains(&number) && state.removed.next_outside(number) == number
     }
 
-    /// Reads from there on.
+    /// A reader from there on.
     pub fn read(&self, from: ReadFrom) -> Reader {
         Reader::new(self.shared.clone(), from)
     }

@@ -20,7 +20,7 @@ pub(super) trait Followed: Description {
     fn search(act: &Term<'_>) -> Result<Option<(Self, SearchConstraints)>, Exception>;
     /// Checks a template.
     fn check(&self, limits: &DirectoryLimits) -> Result<(), Exception>;
-    /// The description that tells of an entry that went: its name alone.
+    /// The description for an entry that went, which has only the name.
     fn gone(&self) -> Self;
 }
 

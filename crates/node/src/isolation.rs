@@ -119,8 +119,8 @@ impl Sealing {
         })
     }
 
-    /// The strongest isolation of its programs at a security level. None at `auth` if it cannot isolate programs: the
-    /// platform would promise more than it gives.
+    /// The strongest isolation of its programs at a security level. None at `auth` if the node cannot isolate programs:
+    /// the platform would promise more than it gives.
     pub(crate) fn at_level(&self, level: &str) -> Option<Isolation> {
         let strongest = self.modes.first().copied();
         let promises = level
@@ -169,13 +169,13 @@ impl Sealing {
         }
     }
 
-    /// The user of a program's own.
+    /// The program's own user.
     pub(crate) fn slot_of(&self, group: &str) -> io::Result<Option<u32>> {
         let work = self.work.join(group);
         self.slots.as_ref().map(|slots| slots.of(&work)).transpose()
     }
 
-    /// Makes the folder of a program, with its files in it from earlier, and gives it to the program's user.
+    /// Makes the folder of a program and gives it to the program's user. Files from earlier runs stay in the folder.
     pub(crate) fn folder_of(&self, group: &str, slot: Option<u32>) -> io::Result<PathBuf> {
         let folder = self.work.join(group);
         let temporary = folder.join(TEMPORARY);
@@ -208,7 +208,7 @@ impl Sealing {
             ),
         ]);
         if let Some(home) = &home {
-            // Python finds the packages that the node's user installed by this, and otherwise by HOME.
+            // By this variable, and otherwise by HOME, Python finds the packages that the node's user installed.
             let packages = home.join(".local").display().to_string();
             environment.insert("PYTHONUSERBASE".to_owned(), packages);
         }
@@ -258,7 +258,7 @@ impl Sealing {
         launch(&self.launcher, &Order::Start(Box::new(plan)))
     }
 
-    /// Ends every process of a slot. It returns when they have got the signal.
+    /// Ends every process of a slot. Returns when the processes have got the signal.
     pub(crate) fn end_slot(&self, uid: u32) -> Result<(), NotSealed> {
         if let Some(Err(error)) = self.slots.as_ref().map(|slots| slots.used(uid)) {
             tracing::warn!(uid, %error, "the last use of a user cannot be noted");

@@ -177,7 +177,7 @@ impl Memory {
         self.keep(PORT, &port)
     }
 
-    /// The file of a process, below the directory.
+    /// The path of a process's file, below the directory.
     fn row_of(process: &str) -> Result<String, MemoryError> {
         let is_plain = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_');
         if !process.is_empty() && process.bytes().all(is_plain) {

@@ -19,7 +19,7 @@ impl Processes {
         if let Ok(Err(error)) = written {
             tracing::error!(%error, "a process could not be noted: after a restart the node would not know it as it is");
         }
-        // It may have ended meanwhile, and was forgotten then.
+        // The process may have ended meanwhile, and is then forgotten.
         if !self.entries.lock().contains_key(process) {
             forget(process, memory);
         }

@@ -16,7 +16,8 @@ use sealbus_control::{Fault, FaultCode};
 pub(crate) struct Peer {
     pub(crate) uid: Option<u32>,
     pub(crate) pid: Option<u32>,
-    /// The process itself, where the kernel gives it. A number may pass to another process when this one has ended.
+    /// A handle to the process itself, if the kernel gives one. A process number may pass to another process when this
+    /// one has ended.
     pub(crate) process: Option<Arc<OwnedFd>>,
 }
 

@@ -226,7 +226,7 @@ impl Shared {
         Ok(begun.finish().await)
     }
 
-    /// How letters that another node keeps for an agent compare with the letters here.
+    /// Compares letters that another node keeps for an agent with the letters here.
     pub(super) async fn trail_of(
         &self,
         from: &str,

@@ -40,7 +40,7 @@ pub(super) struct Ends {
     pub(super) is_kept: bool,
 }
 
-/// A process, as the node sees it.
+/// The node's record of a process.
 pub(super) struct Entry {
     pub(super) remembered: Remembered,
     pub(super) connection: Option<(u64, Caller)>,
@@ -256,7 +256,7 @@ impl Processes {
         })
     }
 
-    /// The process that shows this secret may come in. Remembers the hash of its secret for the next time. Returns whether
+    /// Lets in the process that shows this secret. Remembers the hash of its secret for the next time. Returns whether
     /// the secret was its ticket.
     pub(crate) fn admit(
         &self,

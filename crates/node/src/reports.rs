@@ -1,6 +1,6 @@
 //! The reports that wait for the Master, in order. While the Master is away they wait, and their number is bounded: the
-//! node's own always wait, for there are few of them. Reports of processes are refused beyond a limit, and the processes
-//! bring them again. Refused attempts leave room for the others, and are dropped and counted.
+//! node's own reports always find room, because there are few of them. Reports of processes are refused beyond a limit,
+//! and the processes bring them again. Refused attempts leave room for the others, and are dropped and counted.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -95,7 +95,7 @@ mod tests {
         let mut taken = 0;
         while reports.put_of_process(ended()).is_ok() {
             taken += 1;
-            // Refused attempts never take the room of the others.
+            // Refused attempts never take the room of other reports.
             reports.put_of_process(refusals()).unwrap();
         }
         let mut all = Vec::new();
@@ -104,7 +104,7 @@ mod tests {
         }
         assert_eq!(all.len(), MOST);
         assert!(taken > MOST / 2);
-        // The node itself is always heard.
+        // The queue always takes the node's own reports.
         reports.put(MasterRequest::Leaving);
         assert!(waiting.try_recv().is_ok());
         let fault = reports.put_of_process(ended()).unwrap_err();

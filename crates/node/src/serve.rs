@@ -247,8 +247,8 @@ async fn admit(
     Ok((launch.process, welcome))
 }
 
-/// A process's refusals as its node passes them on: with the process's own name, in texts that are bounded and cannot
-/// steer a terminal.
+/// A process's refusals in the form that its node passes on: with the process's own name, in texts that are bounded and
+/// cannot steer a terminal.
 fn reported_by(by: &str, records: Vec<RefusalRecord>) -> Result<Vec<RefusalRecord>, Fault> {
     if records.len() > MOST_RECORDS {
         let message = format!("at most {MOST_RECORDS} refusals are reported at once");

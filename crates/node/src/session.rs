@@ -108,8 +108,8 @@ async fn take_leave(shared: &Arc<Shared>, leave: Leave) {
     }
 }
 
-/// Lives as one process of the bus, until the Master says that the node was given up. Returns the facts it learned when
-/// it came back then.
+/// Lives as one process of the bus, until the Master says that the node was given up. Returns the facts that the node
+/// learned when it came back.
 async fn live(
     shared: &Arc<Shared>,
     enrolment: &Enrolment,
@@ -368,7 +368,7 @@ async fn answer(shared: Arc<Shared>, enquiry: Enquiry, turn: Turn) {
     reply.send(result).await;
 }
 
-/// Carries out a request. Most only the Master may ask.
+/// Carries out a request. Only the Master may make most of them.
 async fn carry_out(
     shared: &Arc<Shared>,
     from: &str,

@@ -1,5 +1,5 @@
-//! The users of programs' own. A user belongs to a program's folder for as long as the folder exists, and for a while
-//! longer, on the whole machine: nodes note in a common place which are taken, and when they were used last.
+//! Users for programs, one for each. A user belongs to a program's folder for as long as the folder exists, and for a
+//! while longer, on the whole machine: nodes note in a common place which are taken, and when they were used last.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -80,7 +80,7 @@ impl Slots {
         note.set_modified(SystemTime::now())
     }
 
-    /// A user whose program's folder is gone, who has no process, and was used long ago.
+    /// A user that has no process, was last used long ago, and whose program's folder is gone.
     fn forsaken(&self) -> io::Result<u32> {
         let living = living_users()?;
         let is_forsaken = |uid: &u32| {
@@ -100,7 +100,7 @@ impl Slots {
     }
 }
 
-/// The users that have processes.
+/// The users that have processes now.
 fn living_users() -> io::Result<Vec<u32>> {
     let processes = fs::read_dir("/proc")?.flatten();
     let about = processes.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
@@ -119,7 +119,7 @@ mod tests {
     fn a_user_stays_with_its_folder_and_is_given_again_only_when_the_folder_is_gone() {
         let place = tempfile::tempdir().unwrap();
         let notes = place.path().join("notes");
-        // Nobody has processes here with these.
+        // No process here has one of these users.
         let range = 4_000_000_001..=4_000_000_003;
         let slots = Slots::noted_in(range.clone(), &notes).unwrap();
         let folder = |name: &str| {

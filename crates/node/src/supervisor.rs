@@ -90,7 +90,7 @@ impl Shared {
                 Ok(started) => started,
                 Err(why) => {
                     self.processes.entries.lock().remove(&process);
-                    // It may have come in before it failed.
+                    // The program may have attached before it failed.
                     forget(&process, &self.memory);
                     return Err(failed(why));
                 }
@@ -173,7 +173,7 @@ impl Shared {
         Err(refusals.join("; "))
     }
 
-    /// Tells the log of a program that failed how the manifest opens the file that it was refused.
+    /// Writes into the log of a failed program the manifest's line that opens the refused file.
     fn advise(&self, group: &str) {
         let lines = LogPosition::LastLines {
             lines: refused::LINES,

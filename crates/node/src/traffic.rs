@@ -38,8 +38,8 @@ impl Shared {
     }
 }
 
-/// A process's answer as its node passes it on: about its own agents only, within the limits, in texts that cannot steer
-/// a terminal.
+/// A process's answer in the form that its node passes on: only about its own agents, within the limits, in texts that
+/// cannot steer a terminal.
 fn bounded(traffic: ProcessTraffic, platform: &str, node: &str, launch: Launch) -> ProcessTraffic {
     let short = |text: &str| excerpt(text, LONGEST_NAME);
     let local = |name: &str| {

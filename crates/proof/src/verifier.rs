@@ -22,7 +22,7 @@ const REMEMBERED: usize = 16;
 /// Checks the proofs that come from one source, such as one agent on one connection.
 ///
 /// A source that sends wrong signatures costs [`WRONG_SIGNATURES`] checks, then one each second. Its further proofs are
-/// refused unseen, the good ones too. So use one verifier for each source, not for several.
+/// refused without a look, even good ones. So use one verifier for each source, not for several.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     platform: PlatformName,
@@ -51,8 +51,8 @@ impl Verifier {
     /// `author` comes from [`Trust::verify`](sealbus_seal::Trust::verify), at the time of the arrival, or for old
     /// messages at the time that the proof states. `now` is the time here in milliseconds since 1970-01-01T00:00:00Z.
     ///
-    /// A proof shown again is true again: on a connection without replays, or by the messages' numbers, the caller
-    /// sees to it that a message counts once.
+    /// A proof that is shown again is true again. The caller must see to it that a message counts once: by a connection
+    /// without replays, or by the messages' numbers.
     ///
     /// # Errors
     /// [`NotProved`]: none of the statements is proved.

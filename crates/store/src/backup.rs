@@ -1,4 +1,4 @@
-//! A backup of a platform's state, as it is written to a file and read from one.
+//! A backup of a platform's state, in the form of a file.
 //!
 //! A backup begins with [`MAGIC`]. Parts follow, each with a byte for its kind, the length of its name (2 bytes,
 //! big-endian), the length of its contents (4 bytes), its name and its contents. The first part describes the backup.
@@ -53,7 +53,7 @@ pub enum Part {
     },
 }
 
-/// A backup that cannot be written, or is none.
+/// A backup cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The file does not begin like a backup.

@@ -74,7 +74,7 @@ impl Term {
     }
 }
 
-/// A store as one leader sees it.
+/// A store for one leader.
 ///
 /// [`claim`](Self::claim) begins a new term. Every commit then demands that this term is still the latest, in the same
 /// transaction that makes the changes. So a leader that was stopped, cut off or slow writes nothing once another one has
@@ -84,7 +84,7 @@ pub struct Fenced {
     term: Term,
     /// The revision of the row of our term.
     revision: Revision,
-    /// The later term, once a commit met it.
+    /// The later term, once a commit has found it.
     over: watch::Sender<Option<Term>>,
 }
 

@@ -1,4 +1,4 @@
-//! Reading a whole log without believing it.
+//! Reading a whole log without trust in it.
 
 use std::collections::{BTreeMap, VecDeque};
 

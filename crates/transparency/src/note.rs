@@ -9,7 +9,7 @@ use sealbus_seal::{KeyPair, PublicKey, Signature, Timestamp};
 use crate::base64;
 use crate::error::LogError;
 
-/// Most signatures of a note. One with more is refused.
+/// Most signatures of a note. A note with more is refused.
 pub const MAX_SIGNATURES: usize = 128;
 /// Longest name of a key.
 const MAX_NAME: usize = 512;
@@ -251,7 +251,7 @@ impl Note {
         }
     }
 
-    /// The note with those signatures only that one of `keys` made. So nobody lengthens a note that is kept.
+    /// The note with those signatures only that one of `keys` made. So nobody can lengthen a kept note.
     #[must_use]
     pub fn signed_by(&self, keys: &[&NoteKey]) -> Self {
         let is_good = |signature: &&NoteSignature| {

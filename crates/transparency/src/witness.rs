@@ -38,7 +38,7 @@ pub enum Refusal {
     /// The request is not valid.
     #[error("the request to a witness is not valid: {0}")]
     Invalid(LogError),
-    /// The log has not signed it.
+    /// The log has not signed the checkpoint.
     #[error("{0}")]
     NotSigned(LogError),
     /// The proof must begin at another size, the one that the witness saw last.
@@ -131,7 +131,7 @@ impl fmt::Display for AddCheckpoint {
 }
 
 impl Witness {
-    /// A witness of the log with this key, which saw `latest` last. Its own files say so, and are believed.
+    /// A witness of the log with this key, which saw `latest` last. The caller takes `latest` from its own files.
     pub fn new(log: NoteKey, latest: Option<Checkpoint>) -> Self {
         Self { log, latest }
     }

@@ -78,7 +78,7 @@ pub(crate) fn bytes_from_python(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec
     Ok(None)
 }
 
-/// An int or float if Python writes it exactly as it was written. Otherwise the text, because `007` and `12345E67` are
+/// An int or float if Python writes it in exactly the same form. Otherwise the text, because `007` and `12345E67` are
 /// more likely identifiers.
 fn number_to_python<'py>(py: Python<'py>, number: &Number) -> PyResult<Bound<'py, PyAny>> {
     let text = number.as_str();

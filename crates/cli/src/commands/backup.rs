@@ -27,7 +27,7 @@ pub(crate) async fn backup(
     let mut file = made.map_err(CliError::file("create", path))?;
     let written = write(connection, backup, &mut file).await;
     if written.is_err() {
-        // Half a backup is none.
+        // Half a backup is worth nothing.
         let _ = std::fs::remove_file(path);
     }
     let BackupMade { length, made } = written?;

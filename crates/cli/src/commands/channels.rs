@@ -124,7 +124,7 @@ fn subscribers(member: &Member, wanted: impl Fn(&ChannelPattern) -> bool) -> Vec
     subscribers
 }
 
-/// The kept events of persistent channels. Nodes that did not answer are told.
+/// The kept events of persistent channels. Nodes that did not answer are named.
 async fn channel_logs(connection: &mut Connection) -> Result<ChannelLogs, CliError> {
     let kept = connection.ask(ask::ChannelLogs).await?;
     for SilentNode { node, why } in &kept.silent {
@@ -289,7 +289,7 @@ struct Seen<'a> {
     number: u64,
     qos: String,
     sender: &'a str,
-    /// How well the sender is known.
+    /// The platform's knowledge of the sender.
     provenance: &'static str,
     performative: String,
     content: Option<String>,

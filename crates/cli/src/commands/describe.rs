@@ -1,4 +1,4 @@
-//! `describe agent`, `describe node`: all that the platform knows of one thing.
+//! `describe agent`, `describe node`: everything that the platform knows about one agent or node.
 
 use sealbus_control::RefusalRecord;
 use sealbus_control::admin::{

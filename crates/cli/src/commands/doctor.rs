@@ -14,7 +14,7 @@ use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
 use crate::output::{Output, table};
 
-/// How good a finding is.
+/// The verdict on a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Verdict {
@@ -33,7 +33,7 @@ impl Verdict {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     subject: &'static str,

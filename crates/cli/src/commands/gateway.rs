@@ -227,7 +227,7 @@ pub(crate) fn key(asked: &GatewayKey, output: Output) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The configuration that the node has given this process, and its place on the platform.
+/// The configuration that the node has given this process, and the process's place on the platform.
 async fn given<C: DeserializeOwned>(section: &str) -> Result<(C, Platform), CliError> {
     sealbus::log_to_stderr();
     let by_hand = || Some(format!("a node starts it: add [{section}] to the manifest"));
@@ -281,7 +281,7 @@ pub(crate) async fn a2a() -> Result<(), CliError> {
     })
 }
 
-/// How long the ticket of a host that begins now is good for, in seconds.
+/// How long the ticket of a host that starts now is valid, in seconds.
 const TICKET_LIFE: u64 = 60;
 
 /// `sealbus mcp`

@@ -1,4 +1,4 @@
-//! `ca log verify`, `ca monitor`: reading the issuance log without believing it.
+//! `ca log verify`, `ca monitor`: they read the issuance log without trust in it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -79,7 +79,7 @@ fn certificate(path: &Path) -> Result<Vec<u8>, CliError> {
 }
 
 impl Log {
-    /// Finds the log, and believes the root of the platform and nothing else.
+    /// Finds the log, and trusts only the root of the platform.
     async fn open(general: &General, from: &LogSource) -> Result<Self, CliError> {
         let mut alarms = Vec::new();
         let (root, address) = match &from.root {
@@ -166,7 +166,7 @@ impl Log {
         for (key, chain) in keys {
             let witness = key.name().to_owned();
             let Ok(at) = note.verify(&key) else { continue };
-            // A node is believed as long as its certificate was valid.
+            // A node's cosignature counts if its certificate was valid at that time.
             if let Some(chain) = chain {
                 self.trust.verify(&chain, at).map_err(wrong)?;
             }

@@ -292,7 +292,7 @@ impl LocalNode {
     }
 }
 
-/// Waits until the nodes must end. An error would mean that nobody is left to say so.
+/// Waits until the nodes must end. An error would mean that nobody is left to end them.
 async fn end(wish: &mut watch::Receiver<Wish>) {
     let _ = wish.wait_for(|wish| *wish == Wish::End).await;
 }

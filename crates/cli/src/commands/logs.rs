@@ -58,7 +58,7 @@ pub(crate) async fn logs(
     }
 }
 
-/// Shows one log as it is, with the parts of lines.
+/// Shows one log unchanged, including incomplete lines.
 async fn one(
     connection: &mut Connection,
     agent: &str,
@@ -103,14 +103,14 @@ async fn one(
 
 /// The ends of several logs.
 pub(super) struct Tails {
-    /// Where a log begins that was not read before.
+    /// The position at which to begin a log that was not read before.
     first: LogPosition,
-    /// By the name that its lines get.
+    /// The logs, by the name that their lines get.
     tails: BTreeMap<String, Tail>,
 }
 
 struct Tail {
-    /// An agent whose log it is. Agents of one process share a log.
+    /// An agent that writes the log. Agents of one process share a log.
     agent: String,
     from: LogPosition,
     /// The beginning of a line whose end has not come yet.

@@ -68,12 +68,12 @@ impl Member {
         self.agent.outbox()
     }
 
-    /// Waits until the published events have arrived, for `limit` at most. Returns those that have not.
+    /// Waits until the published events have arrived, for `limit` at most. Returns the events that have not.
     pub(super) async fn until_delivered(&self, limit: Duration) -> Vec<Undelivered> {
         self.agent.until_delivered(limit).await
     }
 
-    /// Does the command's work, and then leaves, whether the work succeeded or not.
+    /// Does the command's work, and then leaves, even if the work failed.
     pub(super) async fn during<T>(
         self,
         work: impl AsyncFnOnce(&Self) -> Result<T, CliError>,

@@ -31,7 +31,7 @@ pub(super) fn log(output: Output) {
     log_to(output.is_json(), output.is_coloured(), LOG);
 }
 
-/// The same as text, also for programs: a file that people read.
+/// The same as text, even for programs, because people read the file.
 pub(super) fn log_as_text(output: Output) {
     log_to(false, output.is_coloured(), LOG);
 }
@@ -171,7 +171,7 @@ pub(super) fn isolation(
 pub(super) async fn probe(config: &IsolationConfig) -> Result<Vec<Probed>, CliError> {
     let directory = std::env::temp_dir().join(format!("sealbus-check-{}", std::process::id()));
     let probed = try_isolation(config, &directory).await;
-    // It is a temporary folder anyway.
+    // The folder is temporary anyway.
     let _ = std::fs::remove_dir_all(&directory);
     probed.map_err(CliError::file("use", directory))
 }

@@ -60,7 +60,8 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
     }
     let follows = !up.log && !up.detached && !output.is_json() && std::io::stdout().is_terminal();
     if up.detached {
-        // A session of its own: the end of the terminal does not concern it. It fails only where it already has one.
+        // Begins a new session, so that the end of the terminal does not concern it. This fails only if the process
+        // already leads one.
         let _ = rustix::process::setsid();
         log_as_text(output);
     } else if follows {

@@ -20,7 +20,7 @@ use crate::output::Output;
 /// The platform's log, in its state directory.
 const LOG: &str = "up.log";
 
-/// A platform that is up, as the command says it.
+/// The command's output for a platform that is up.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Told {
     pub(super) platform: String,
@@ -31,7 +31,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Says it, and how the platform ends.
+    /// Says that the platform is up, and how to end it.
     pub(super) fn show(&self, output: Output, end: &str) {
         output.line(self, || {
             format!(
@@ -73,7 +73,7 @@ pub(super) async fn up(
     }
     waiting.finish_and_clear();
     let Ok(told) = serde_json::from_str::<Told>(&told) else {
-        // It ends by itself, or has ended. Its error is the last line of its log.
+        // The process ends by itself, or has ended. Its error is the last line of its log.
         let _ = child.wait().await;
         return Err(why(&log));
     };

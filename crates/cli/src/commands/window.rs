@@ -82,7 +82,7 @@ pub(crate) async fn window(
     Ok(())
 }
 
-/// Where the window is reached.
+/// The place at which the window is reached.
 fn place(window: &Window) -> Result<Place, CliError> {
     let proof = window.certificate.as_deref().zip(window.key.as_deref());
     let proof = proof.map(|(certificate, key)| Proof { certificate, key });
@@ -121,7 +121,7 @@ pub(super) fn start(state: &Path, output: Output) -> Result<Child, CliError> {
         .map_err(CliError::file("start", "this program"))
 }
 
-/// Tells whenever Enter is pressed on the terminal. The thread ends with the process.
+/// Signals each Enter on the terminal. The thread ends with the process.
 fn enters() -> mpsc::Receiver<()> {
     let (sender, receiver) = mpsc::channel(1);
     if std::io::stdin().is_terminal() {
@@ -155,7 +155,8 @@ fn tell(window: &Arc<sealbus_window::Window>, shown: &str, output: Output) -> Re
     Ok(())
 }
 
-/// A file that leads the user's browser to a link. Other users see the arguments of processes, so the link is in none.
+/// A file that leads the user's browser to a link. Other users see the arguments of processes, so no argument contains
+/// the link.
 struct Opened(PathBuf);
 
 impl Opened {

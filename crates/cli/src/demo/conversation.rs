@@ -12,7 +12,7 @@
 //!
 //! A sender finds its receiver by searching the DF for the service that the task names. A receiver counts every
 //! `inform` it gets, from any sender, under the message's conversation-id. So the demo knows which messages arrived,
-//! and that none of an attack did.
+//! and that no message of an attack did.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,5 @@
-//! Leaders over random walks on one store. They sleep at any moment, also between a decision and its commit. Answers of
-//! the store are lost, whether it has made the changes or not. Each leader claims the store again when it likes.
+//! Leaders over random walks on one store. They sleep at any moment, even between a decision and its commit. Answers of
+//! the store get lost, after a change or without one. Each leader claims the store again when it likes.
 //!
 //! No row is written in a term after a later one has begun, and every acknowledged row is there in the end.
 

@@ -16,9 +16,9 @@ use super::{Finding, existing, is_managed};
 use crate::arguments::IsolationArguments;
 use crate::python::Python;
 
-/// Open files with which a node with a few hundred agents gets along.
+/// Open files that are enough for a node with a few hundred agents.
 const OPEN_FILES: u64 = 4096;
-/// Free bytes below which a disk is soon full.
+/// Free bytes below which a disk will soon be full.
 const LITTLE: u64 = 1 << 30;
 
 /// The versions of this program and of the Python package beside it.

@@ -44,7 +44,7 @@ fn laid_out(seen: &[Seen]) -> (Vec<String>, Vec<Arrow>) {
             let from = column(&record.who);
             Arrow {
                 from,
-                // An attempt to reach no agent in particular ends where it began.
+                // The arrow of an attempt to reach no agent in particular ends at its own column.
                 to: record.receiver.as_deref().map_or(from, &mut column),
                 label: record.reason.clone(),
                 is_refused: true,
@@ -64,7 +64,7 @@ fn laid_out(seen: &[Seen]) -> (Vec<String>, Vec<Arrow>) {
     (columns, arrows)
 }
 
-/// A text for Mermaid, in which a few characters stand for something else.
+/// A text for Mermaid, in which a few characters have a meaning of their own.
 fn mermaid_text(text: &str) -> String {
     let mut safe = String::new();
     for character in excerpt(text, LONGEST).chars() {

@@ -135,7 +135,7 @@ impl<'a> Show<'a> {
         self.sniff.mermaid || self.sniff.svg
     }
 
-    /// Shows one thing. Returns whether more is wanted.
+    /// Shows one message or refused attempt. Returns whether more are wanted.
     fn seen(&mut self, seen: Seen) -> Result<bool, CliError> {
         if let Some(recorder) = &mut self.recorder {
             recorder.note(&seen)?;
@@ -190,7 +190,7 @@ fn again(file: &Path, sniff: &Sniff, watch: &Watch, show: &mut Show<'_>) -> Resu
     Ok(())
 }
 
-/// Whether a recorded message is one of those wanted, as a process decides it when the message arrives.
+/// Whether a recorded message is wanted, by the rule that a process applies to an arriving message.
 fn wants(watch: &Watch, head: &MessageHead) -> bool {
     let same = |wanted: &Option<String>, said: &Option<String>| wanted.is_none() || wanted == said;
     let pattern = watch.channel.as_deref().map(ChannelPattern::new);
@@ -212,8 +212,8 @@ fn wants(watch: &Watch, head: &MessageHead) -> bool {
                 .any(|wanted| wanted.eq_ignore_ascii_case(&head.performative)))
 }
 
-/// Whether a refused attempt is shown: always if refusals alone are, and beside messages unless conditions are set that
-/// no refused attempt can meet.
+/// Whether a refused attempt is shown. It always is if the user wants only refusals. Together with messages, it is
+/// shown unless the user sets conditions that no refused attempt can meet.
 fn is_shown(sniff: &Sniff, watch: &Watch, record: &RefusalRecord) -> bool {
     let says_more = watch.conversation.is_some()
         || watch.protocol.is_some()

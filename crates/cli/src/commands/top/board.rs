@@ -158,7 +158,7 @@ fn sorted<'a, T>(
     ranked.into_iter().map(|(_, row)| row).collect()
 }
 
-/// A rate as people read it.
+/// A rate, for people.
 fn number(rate: f64) -> String {
     if rate == 0.0 {
         // The sum of no rates is -0.

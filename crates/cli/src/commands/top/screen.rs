@@ -82,7 +82,7 @@ impl Terminal {
         out.flush()
     }
 
-    /// The terminal has another size, and may show anything.
+    /// The terminal has a new size, and its content is unknown.
     fn forget(&mut self) -> io::Result<()> {
         self.drawn.clear();
         execute!(stdout(), Clear(ClearType::All))
@@ -91,7 +91,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing back.
+        // A terminal that is gone need not be restored.
         let _ = execute!(stdout(), cursor::Show, EnableLineWrap, LeaveAlternateScreen);
         let _ = disable_raw_mode();
     }
@@ -209,7 +209,7 @@ impl Screen {
         self.first = self.first.min(rows.len().saturating_sub(1));
         let room = height.saturating_sub(FRAME);
         let mut table = table(head);
-        // The widths of columns depend on all rows, so that they stay while the list is scrolled.
+        // The widths of columns depend on all rows, so that they do not change while the list is scrolled.
         for row in rows {
             table.add_row(row);
         }
@@ -292,7 +292,7 @@ mod tests {
         );
         assert!(lines[4].ends_with("node-1"), "{lines:#?}");
         assert_eq!(lines[7], KEYS);
-        // A screen of any height is filled and no more.
+        // The lines fill a screen of any height exactly.
         for height in 0..20 {
             assert_eq!(screen().lines(height).len(), height);
         }

@@ -76,7 +76,7 @@ async fn attack(stage: &mut Stage, kind: AttackKind) -> Result<Refusal, CliError
     let mut intruder = Intruder::start(stage, kind, &target, &conversation).await?;
     let mut honest = 0;
     if kind == AttackKind::Revoked {
-        // Until the revocation, the intruder's messages are as good as anybody's.
+        // Until the revocation, the platform accepts the intruder's messages.
         intruder.until_taken().await?;
         let request = ask::Revoke {
             what: intruder.agent.to_owned(),
