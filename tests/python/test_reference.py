@@ -25,3 +25,20 @@ def test_each_public_name_of_the_crate_is_listed_with_its_kind_and_meaning() -> 
     rows = runpy.run_path(str(ROOT / "docs/rust_names.py"))["rows"]()
     assert {"sealbus", "sealbus::channel"} <= {module for module, *_ in rows}
     assert [row for row in rows if not row[2] or not row[3]] == []
+
+
+def test_the_page_about_the_manifest_lists_every_key_of_the_gateway_and_of_witnesses() -> None:
+    page = (ROOT / "docs/reference/manifest.md").read_text()
+    structs = {
+        "gateways/src/config.rs": ("GatewayConfig", "IiopConfig", "TlsConfig", "KnownPlatform", "GatewayLimits"),
+        "gateways/src/policy.rs": ("GatewayRule",),
+    }
+    witness = (ROOT / "crates/manifest/src/witness.rs").read_text()
+    keys = re.findall(r'"(\w+)"', re.findall(r"KEYS: [^=]* = &\[(.*?)\]", witness)[0])
+    for file, names in structs.items():
+        source = (ROOT / "crates" / file).read_text()
+        for name in names:
+            fields = re.findall(rf"pub struct {name} \{{(.*?)^\}}", source, re.DOTALL | re.MULTILINE)[0]
+            keys += re.findall(r"^    pub (\w+):", fields, re.MULTILINE)
+    assert len(keys) > 30
+    assert [key for key in keys if f"| `{key.replace('_', '-')}` |" not in page] == []
