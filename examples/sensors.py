@@ -3,9 +3,7 @@
 Run it with `python examples/sensors.py`.
 """
 
-from datetime import datetime, timedelta
-
-from sealbus import Agent, ChannelEvent, at, every, on_event, run
+from sealbus import Agent, ChannelEvent, every, on_event, run
 
 
 class Sensor(Agent):
@@ -18,15 +16,16 @@ class Sensor(Agent):
 
 
 class Dashboard(Agent):
+    shown = 0
+
     @on_event("/sensors/*", keep="latest")
     async def show(self, event: ChannelEvent) -> None:
         print(f"{event.sender_name} measures {event.text}")
         # Drawing takes longer than measuring: of the values that come meanwhile, only the latest is shown.
         await self.clock.sleep(0.3)
-
-    @at(datetime.now() + timedelta(seconds=2))
-    async def close(self) -> None:
-        self.stop_all()
+        self.shown += 1
+        if self.shown == 5:
+            self.stop_all()
 
 
 if __name__ == "__main__":
