@@ -11,7 +11,7 @@ use super::qos::{QosOverride, QosProblem};
 /// The longest address, in bytes.
 pub const MAX_ADDRESS_LENGTH: usize = 2048;
 
-/// How an address begins. Both mean the same.
+/// The beginning of an address. Both schemes mean the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AddressScheme {
     /// `cia:`, as in the papers.
@@ -38,7 +38,7 @@ pub struct ChannelOwner {
     pub user: String,
     /// The country, such as `de`. Any name without `:`, `/` and `@` is accepted.
     pub country: String,
-    /// Tells several platforms of one user apart.
+    /// The number that distinguishes several platforms of one user.
     pub pid: Option<u32>,
 }
 
@@ -51,7 +51,7 @@ pub struct ChannelOwner {
 /// UTF-8. The QoS is the text of [`Qos`](super::Qos), which needs no encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ChannelAddress {
-    /// How it begins.
+    /// The scheme.
     pub scheme: AddressScheme,
     /// The differences from the default.
     pub qos: QosOverride,
@@ -63,13 +63,13 @@ pub struct ChannelAddress {
     pub agent: Option<String>,
 }
 
-/// Why a text is no address.
+/// The reason why a text is no address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("byte {offset} of the address {text:?}: {problem}")]
 pub struct AddressError {
     /// The text, cut to 80 characters.
     pub text: String,
-    /// Where, in bytes from the start of the text.
+    /// The place of the fault, in bytes from the start of the text.
     pub offset: usize,
     /// The fault at that place.
     pub problem: AddressProblem,
@@ -87,7 +87,7 @@ pub enum AddressProblem {
     /// No `//`.
     #[error("expected '://' after the scheme and the QoS")]
     Slashes,
-    /// The QoS is none.
+    /// The QoS is not valid.
     #[error(transparent)]
     Qos(#[from] QosProblem),
     /// No `@`.
@@ -105,7 +105,7 @@ pub enum AddressProblem {
     /// No channel.
     #[error("expected '/' and the path of the channel")]
     NoChannel,
-    /// The channel is none.
+    /// The channel is not valid.
     #[error(transparent)]
     Channel(PathProblem),
     /// `%` without two hexadecimal digits.
@@ -211,7 +211,7 @@ fn read_path(text: &str) -> At<(ChannelPath, Option<String>)> {
         return Err((1, AddressProblem::NoChannel));
     }
     let mut decoded = String::with_capacity(channel.len());
-    // Decoding goes level by level. An encoded slash thus does not split a level, and the place of an error is known.
+    // Decoding goes level by level. So an encoded slash does not split a level, and the place of an error is known.
     let mut at = 1;
     for level in channel[1..].split('/') {
         let plain = decode(level).map_err(|(offset, problem)| (at + offset, problem))?;
@@ -297,7 +297,7 @@ fn decode(text: &str) -> At<String> {
             decoded.push((high * 16 + low) as u8);
             at += 3;
         } else if byte >= 0x80 || is_plain(byte, true) || byte == b'*' {
-            // People paste UTF-8 that is not encoded, and it is unmistakable. The enclosing part refuses a `*`.
+            // Users paste UTF-8 without encoding, which is unmistakable. The enclosing part refuses a `*`.
             decoded.push(byte);
             at += 1;
         } else {

@@ -35,7 +35,7 @@ pub use request::{Answers, Replies, RequestOptions};
 use sealbus_bus::{Bus, Moment, Outbox, ProcessDestination, ProcessEndpoint, WeakBus};
 pub use subscription::Subscription;
 
-/// How often it is looked whether the events of an agent that leaves have arrived.
+/// How often the events of a leaving agent are checked for their arrival.
 const ARRIVAL: Duration = Duration::from_millis(10);
 
 /// The AgentBus of a process: [`Channels::of`]. A clone is another handle to the same AgentBus.
@@ -147,7 +147,7 @@ impl Channels {
         self.shared.declared.lock().qos(channel)
     }
 
-    /// The promises that channels can give here.
+    /// The promises that channels can keep here.
     pub fn capabilities(&self) -> ChannelCapabilities {
         self.shared.capabilities().0.clone()
     }
@@ -175,7 +175,7 @@ impl Channels {
         };
         let _waiting = WaitingTask::new(&self.shared.waiting);
         let is_ready = match self.shared.bus.upgrade() {
-            // The timer belongs to the bus's runtime, whichever runtime polls this future.
+            // The timer belongs to the bus's runtime, even if another runtime polls this future.
             Some(bus) => {
                 let sleep = {
                     let _runtime = bus.runtime().enter();
@@ -228,8 +228,8 @@ impl Channels {
         self.shared.work(|exchange, _| exchange.undelivered(agent))
     }
 
-    /// Waits until the events of an agent have arrived, for `limit` at most. Returns those that have not, also at once if
-    /// they wait for a group without members.
+    /// Waits until the events of an agent have arrived, for `limit` at most. Returns the events that have not. If these
+    /// wait for a group without members, returns at once.
     pub async fn until_delivered(&self, agent: &str, limit: Duration) -> Vec<Undelivered> {
         let until = self.shared.start.elapsed() + limit;
         loop {
@@ -241,7 +241,7 @@ impl Channels {
             let Some(bus) = self.shared.bus.upgrade() else {
                 return undelivered;
             };
-            // The timer belongs to the bus's runtime, whichever runtime polls this future.
+            // The timer belongs to the bus's runtime, even if another runtime polls this future.
             let sleep = {
                 let _runtime = bus.runtime().enter();
                 tokio::time::sleep(ARRIVAL)
@@ -266,7 +266,7 @@ impl Channels {
     }
 }
 
-/// One task more that waits.
+/// Counts one more waiting task.
 struct WaitingTask<'a>(&'a AtomicUsize);
 
 impl<'a> WaitingTask<'a> {

@@ -73,7 +73,7 @@ impl fmt::Display for Mechanism {
 /// receivers share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelHeader {
-    /// Which of the ways to talk it is.
+    /// The way to talk.
     pub mechanism: Mechanism,
     /// The channel.
     pub channel: ChannelPath,
@@ -82,7 +82,7 @@ pub struct ChannelHeader {
     /// The position among the publisher's messages on this channel, from 1. In a persistent channel, the number in the
     /// log of the publisher's node. Order and deduplication go by this number.
     pub number: u64,
-    /// When it was published.
+    /// The time of publication.
     pub published: Moment,
     /// The moment before which the message is not handed out: [`Qos::valid_from`] as a moment.
     pub valid_from: Option<Moment>,
@@ -135,7 +135,7 @@ impl ChannelHeader {
     }
 }
 
-/// An event as a subscriber gets it. The receivers in this process share one event.
+/// An event, for a subscriber. The receivers in this process share one event.
 #[derive(Clone, Debug)]
 pub struct ReceivedEvent(Arc<EventParts>);
 

@@ -21,13 +21,13 @@ pub const MAX_LEVEL_LENGTH: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelPath(Arc<str>);
 
-/// Why a text is no path or pattern of a channel.
+/// The reason why a text is no path or pattern of a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("byte {offset} of the channel {text:?}: {problem}")]
 pub struct PathError {
     /// The text, cut to 80 characters.
     pub text: String,
-    /// Where, in bytes from the start of the text.
+    /// The place of the fault, in bytes from the start of the text.
     pub offset: usize,
     /// The fault at that place.
     pub problem: PathProblem,

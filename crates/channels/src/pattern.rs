@@ -145,17 +145,17 @@ impl<T> Default for PatternIndex<T> {
 }
 
 impl<T> PatternIndex<T> {
-    /// An empty one.
+    /// An empty index.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many values it holds.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether it holds none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -18,10 +18,10 @@ pub enum ChannelPermissionError {
     /// A group or an agent is wrong.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// A pattern is none.
+    /// A pattern is not valid.
     #[error("rule {rule} of the policy about channels: {error}")]
     Pattern {
-        /// Which rule, from 1.
+        /// The number of the rule, from 1.
         rule: usize,
         /// The fault.
         error: PathError,

@@ -44,7 +44,7 @@ impl Reliability {
         self as u8
     }
 
-    /// The one with this number, if there is one.
+    /// The reliability with this number, if there is one.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code)).copied()
     }
@@ -61,9 +61,9 @@ impl fmt::Display for Reliability {
 pub struct Priority(u8);
 
 impl Priority {
-    /// The highest.
+    /// The highest priority.
     pub const MAX: Self = Self(9);
-    /// How many there are.
+    /// The number of priorities.
     pub const COUNT: usize = 10;
 
     /// The priority of this number, if it is at most 9.
@@ -96,12 +96,12 @@ impl fmt::Display for Priority {
 /// Whether events are kept for later subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Persistence {
-    /// They are not.
+    /// Events are not kept.
     #[default]
     Transient,
-    /// They are, as long as the retention of the log allows.
+    /// Events are kept as long as the retention of the log allows.
     Persistent,
-    /// They are, for this long.
+    /// Events are kept for this long.
     PersistentFor(Duration),
 }
 
@@ -137,7 +137,7 @@ impl Time {
 /// `at-least-once,unordered,persistent=7d,priority=7,valid-from=10s,expiry=20300101T000000000Z,level=auth,ack=disk`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Qos {
-    /// How hard it tries.
+    /// How hard the bus tries to deliver.
     pub reliability: Reliability,
     /// Whether the messages of one sender at one priority arrive in the order of publication. A message held back until
     /// it is valid takes its place in the order then.
@@ -148,7 +148,7 @@ pub struct Qos {
     pub priority: Priority,
     /// The time before which the message is never handed out, even after it has waited in a queue or a store.
     pub valid_from: Option<Time>,
-    /// Never handed out from then on.
+    /// The time from which the message is never handed out.
     pub expiry: Option<Time>,
     /// The least security level; `None`: the platform's.
     pub level: Option<SecurityLevel>,

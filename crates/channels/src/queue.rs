@@ -16,13 +16,13 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// The facts that the queue needs about an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueTerms {
-    /// The item handed out first.
+    /// The priority. Items of higher priority are handed out first.
     pub priority: Priority,
-    /// Held back until then.
+    /// The moment until which the item is held back.
     pub valid_from: Option<Moment>,
     /// The moment from which the item is no longer handed out.
     pub expiry: Option<Moment>,
-    /// Bytes it counts as.
+    /// The bytes that it counts as.
     pub cost: usize,
 }
 
@@ -57,7 +57,7 @@ pub enum Pushed<T> {
     Disconnected(T),
 }
 
-/// Why an item was not handed out.
+/// The reason why an item was not handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The item's time was over.
@@ -73,7 +73,7 @@ pub struct QueueCounters {
     pub taken: u64,
     /// Items handed out.
     pub handed_out: u64,
-    /// Items whose time was over before.
+    /// Items that expired before they were handed out.
     pub expired: u64,
     /// Items that the policy dropped.
     pub dropped: u64,
@@ -373,7 +373,7 @@ impl<T> SubscriptionQueue<T> {
             return None;
         }
         self.reported = self.counters;
-        // A disconnection is said once.
+        // A disconnection is reported once.
         self.next_report = if self.is_disconnected {
             Moment::MAX
         } else {

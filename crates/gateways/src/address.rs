@@ -36,10 +36,10 @@ pub enum Address {
 /// A text that is not the address of a platform that this gateway can reach.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AddressError {
-    /// It is none of HTTP, nor of another transport.
+    /// It is not an address of HTTP or of another known transport.
     #[error(transparent)]
     Http(#[from] http::AddressError),
-    /// It begins as one of IIOP.
+    /// It begins like an address of IIOP, but is not one.
     #[error(transparent)]
     Iiop(#[from] sealbus_giop::AddressError),
 }
@@ -84,7 +84,7 @@ impl Address {
         }
     }
 
-    /// Whether both lead to the same place, however they are written.
+    /// Whether both lead to the same place, even if they are written differently.
     pub(crate) fn leads_to(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Iiop(one), Self::Iiop(other)) => {
@@ -99,7 +99,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http(address) => address.fmt(f),
-            // A reference says the same in hundreds of digits.
+            // A reference has hundreds of digits for the same facts.
             Self::Iiop(profile) => f.write_str(&ObjectAddress::corbaloc(profile)),
         }
     }

@@ -22,7 +22,7 @@ pub struct GatewayConfig {
     pub host: Option<String>,
     /// The port by which other platforms reach the gateway, if it differs from that of `listen`.
     pub port: Option<u16>,
-    /// IIOP beside HTTP.
+    /// IIOP, in addition to HTTP.
     pub iiop: Option<IiopConfig>,
     /// HTTPS in place of HTTP.
     pub tls: Option<TlsConfig>,
@@ -37,7 +37,7 @@ pub struct GatewayConfig {
     pub limits: GatewayLimits,
 }
 
-/// IIOP beside HTTP. It has no TLS: name a network that nobody else reads.
+/// IIOP, in addition to HTTP. It has no TLS: name a network that nobody else reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct IiopConfig {
@@ -75,8 +75,8 @@ pub struct TlsConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct KnownPlatform {
-    /// The platform's addresses, tried in order. Messages to its agents go there, whatever addresses their identifiers
-    /// name. The addresses may belong to this machine or to a private network.
+    /// The platform's addresses, tried in order. Messages to its agents go there, even if their identifiers name other
+    /// addresses. The addresses may belong to this machine or to a private network.
     pub addresses: Vec<String>,
     /// The encoding of messages to the platform: `string`, `xml`, `bitefficient`. By default the one that the platform
     /// last used, or `string`.
@@ -164,7 +164,7 @@ impl Default for GatewayLimits {
     }
 }
 
-/// A configuration that cannot be meant.
+/// A configuration that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// An address of another platform.
@@ -315,7 +315,7 @@ impl GatewayConfig {
         }
     }
 
-    /// The address that others are told, for a gateway that listens on `bound`.
+    /// The address for others, of a gateway that listens on `bound`.
     pub(crate) fn address(&self, bound: SocketAddr) -> Result<HttpAddress, http::AddressError> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let port = self.port.unwrap_or(bound.port());

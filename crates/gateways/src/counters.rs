@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// Why something was refused, or failed, on the way in.
+/// The reasons why a message from outside was refused or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turned {
     /// The request or its body does not follow the protocol.
@@ -57,7 +57,7 @@ impl Turned {
     }
 }
 
-/// Counters as they are kept.
+/// The live counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) received: AtomicU64,
@@ -68,7 +68,7 @@ pub(crate) struct Counts {
     turned: [AtomicU64; Turned::ALL.len()],
 }
 
-/// Counters as they are told.
+/// The counters in a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct GatewayCounters {

@@ -25,6 +25,6 @@ pub(crate) async fn farewell(stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         }
         Ok::<_, std::io::Error>(())
     };
-    // Whether it arrives is the client's affair.
+    // The client may not read it, which does no harm.
     let _ = tokio::time::timeout(FAREWELL_TIME, ending).await;
 }

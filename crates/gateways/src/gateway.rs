@@ -49,7 +49,7 @@ pub enum OpenError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
     /// The name others are to reach it by.
@@ -60,7 +60,7 @@ pub enum OpenError {
     NoAgent(String),
 }
 
-/// A running gateway. It ends when this is dropped.
+/// A running gateway. It ends when this value is dropped.
 pub struct Gateway {
     inner: Arc<Shared>,
     tasks: Arc<Mutex<JoinSet<()>>>,
@@ -165,7 +165,7 @@ impl Gateway {
         &self.inner.own.all
     }
 
-    /// The rules in force.
+    /// The rules that are in force.
     pub fn policy(&self) -> Arc<GatewayPolicy> {
         self.inner.policy.read().clone()
     }

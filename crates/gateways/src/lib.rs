@@ -1,5 +1,5 @@
-//! Doors to other agent platforms: the FIPA message transports over HTTP (FIPA00084) and over IIOP (FIPA00075), as JADE
-//! and other platforms speak them.
+//! Gateways to other agent platforms: the FIPA message transports over HTTP (FIPA00084) and over IIOP (FIPA00075), in
+//! the forms of JADE and other platforms.
 //!
 //! The agent `gateway` of a platform opens a [`Gateway`]. From then on, an agent of another platform is a receiver like
 //! any other if its identifier names an `http://`, `https://`, `IOR:` or `corbaloc:` address. Permitted messages from

@@ -1,4 +1,4 @@
-//! A message as other platforms must see it: with the gateway's address on every agent of this platform.
+//! The form of a message for other platforms: every agent of this platform has the gateway's address.
 
 use sealbus_bus::{ORIGIN_PARAMETER, is_foreign};
 use sealbus_fipa::management::ONTOLOGY;

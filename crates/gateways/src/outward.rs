@@ -291,7 +291,7 @@ impl Shared {
         Ok((peer, request.into()))
     }
 
-    /// Checks that the gateway may connect to a network address for an agent of a platform.
+    /// Checks that the gateway may connect to a network address on behalf of an agent of a platform.
     fn may_reach(&self, platform: &str, address: IpAddr) -> Result<(), OutOfReach> {
         let policy = self.policy.read().clone();
         reach::check(&policy, platform, self.book.lock().seen(platform), address)

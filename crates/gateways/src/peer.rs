@@ -440,7 +440,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
     }
 }
 
-/// The conversation in the words of an address.
+/// The conversation in the transport of an address.
 fn conversation(address: &Address) -> Box<dyn Conversation> {
     match address {
         Address::Http(address) => Box::new(HttpConversation::new(address.clone())),

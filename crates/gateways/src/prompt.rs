@@ -15,7 +15,7 @@ impl PromptStream {
     /// Asks the kernel to acknowledge at once. The kernel forgets this, so it is asked after each read.
     #[cfg(target_os = "linux")]
     fn acknowledge(&self) {
-        // Without it things are slower, no more.
+        // Without it, connections are only slower.
         let _ = rustix::net::sockopt::set_tcp_quickack(&self.0, true);
     }
 

@@ -57,7 +57,7 @@ impl FrameInlet for Inlet {
         self.0.introduced.notify_waiters();
     }
 
-    /// Its subscriptions end.
+    /// The agent's subscriptions end.
     fn agent_left(&self, name: &str) {
         self.0.work(|exchange, now| exchange.agent_left(name, now));
         self.0.turns.forget(name);

@@ -64,9 +64,9 @@ impl Channels {
         self.shared.logs.set(logs).is_ok()
     }
 
-    /// The subscriptions of an agent that moves hand out nothing from now on, and count nothing more as dealt with, until
+    /// The subscriptions of an agent that moves hand out nothing from now on, and count nothing more as handled, until
     /// the agent [goes on](Self::go_on) here, or leaves. Events wait. An event in the hands of a task of the agent is
-    /// not dealt with: it comes again, marked, if the agent goes on elsewhere.
+    /// not handled: it comes again, marked, if the agent goes on elsewhere.
     pub fn rest(&self, agent: &str) {
         self.shared
             .work(|exchange, _| exchange.set_resting(agent, true));
@@ -94,8 +94,7 @@ impl Channels {
         self.shared.feeds.all_ended().await;
     }
 
-    /// Sets how much of a persistent channel is kept, on an embedded platform. On other platforms the manifest says how
-    /// much.
+    /// Sets how much of a persistent channel an embedded platform keeps. On other platforms the manifest sets this.
     ///
     /// # Errors
     /// [`NotKept`] if the retention cannot be set here, or nothing is kept.
@@ -165,7 +164,7 @@ impl Channels {
         let kept = Some(place);
         match handed_out {
             Ok(reach) => Ok(Reach { kept, ..reach }),
-            // The event waited too long for its listeners, and is in the log all the same.
+            // The event waited too long for its listeners, but is in the log.
             Err(PublishError::Expired) => Ok(Reach {
                 kept,
                 ..Reach::default()

@@ -18,7 +18,7 @@ use crate::qos::{Promise, Qos, UnavailableQos};
 /// The last events of a channel: see [`Channels::last`].
 #[derive(Clone, Debug, Default)]
 pub struct LastEvents {
-    /// For each value of the key the last event, in the order in which they were published.
+    /// The last event for each value of the key, in the order of publication.
     pub events: Vec<ReceivedEvent>,
     /// The nodes whose events may be missing, and why.
     pub unanswered: Vec<(Arc<str>, String)>,
@@ -27,7 +27,7 @@ pub struct LastEvents {
     pub filter_errors: (u64, String),
 }
 
-/// Why the last events of a channel were not read.
+/// The reason why the last events of a channel were not read.
 #[derive(Clone, Debug, Error)]
 pub enum LastError {
     /// The filter is wrong.
@@ -44,7 +44,7 @@ pub enum LastError {
     /// The channel keeps no events.
     #[error(transparent)]
     Unavailable(#[from] UnavailableQos),
-    /// More values than one question can bring.
+    /// There are more values than one answer can hold.
     #[error("{channel}: {problem}: take another key, or a filter")]
     TooManyKeys {
         /// The channel.
@@ -112,7 +112,7 @@ impl Channels {
             })
         };
         let key = key.clone();
-        // The timers belong to the bus's runtime, whichever runtime polls this future.
+        // The timers belong to the bus's runtime, even if another runtime polls this future.
         let gathering = async move { gather(&*logs, &reading, &key, within, &sink).await };
         let gathered = outbox.bus().runtime().spawn(gathering).await;
         // The runtime has ended, and with it everything that could be read.

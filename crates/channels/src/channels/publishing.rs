@@ -48,7 +48,7 @@ impl Channels {
     }
 
     /// Publishes an event to every subscription that matches. Waits until every process of the platform has announced
-    /// its subscriptions. Waits while a subscription that pushes back, or a process, has no room. Waits also for
+    /// its subscriptions. Waits while a subscription that pushes back, or a process, has no room. Also waits for
     /// acknowledgements, if the QoS asks for them.
     ///
     /// An accepted event reaches every process that is known to subscribe. Otherwise its publisher finds a `failure`
@@ -81,8 +81,8 @@ impl Channels {
         .await
     }
 
-    /// Publishes an event if there is room for it everywhere and every process has announced its subscriptions. Returns
-    /// `None` if not, and always for a persistent event. Waits for nothing, not even for acknowledgements.
+    /// Publishes an event if there is room for it everywhere and every process has announced its subscriptions.
+    /// Otherwise, and always for a persistent event, returns `None`. Waits for nothing, not even for acknowledgements.
     ///
     /// # Errors
     /// As [`publish`](Self::publish).
@@ -115,7 +115,7 @@ impl Channels {
         })
     }
 
-    /// Sends to the one agent `receiver` on the channel. Waits as [`publish`](Self::publish).
+    /// Sends to the one agent `receiver` on the channel. Waits like [`publish`](Self::publish).
     ///
     /// # Errors
     /// [`PublishError::NotOnChannel`] if the agent has no subscription that matches, else as `publish`. If the agent

@@ -1,4 +1,4 @@
-//! A request as its agent holds it: the options, and the answers as they come.
+//! A request, for the agent that makes it: the options, and the answers as they come.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::exchange::Collector;
 /// The receivers of a request and its deadline: see [`Channels::request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestOptions {
-    /// How long answers are waited for.
+    /// How long the agent waits for answers.
     pub within: Duration,
     /// The number of answers after which the request is over; `None`: it is over when all agents have answered.
     pub first: Option<usize>,

@@ -1,4 +1,4 @@
-//! A subscription as its agent holds it: the agent takes events from it, and answers requests.
+//! A subscription, for its agent, which takes events from it and answers requests.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ use crate::exchange::{Aftermath, Consumer, Ended, PublishError, SubscriptionOpti
 use crate::log::DamagedLog;
 use crate::queue::QueueCounters;
 
-/// A subscription of an agent; dropping it ends it.
+/// A subscription of an agent. Dropping this value ends the subscription.
 pub struct Subscription {
     pub(super) channels: Channels,
     pub(super) agent: Arc<LocalAgent>,
@@ -53,7 +53,7 @@ impl Subscription {
         }
     }
 
-    /// Whether there is an event, message or request to take, without taking it. False: the subscription has
+    /// Waits until an event, message or request can be taken, without taking it. False: the subscription has
     /// [ended](Self::ended), and none is left. For hand-written futures; only the task that polled last is woken.
     pub fn poll_ready(&self, context: &mut Context<'_>) -> Poll<bool> {
         let mut aftermath = Aftermath::default();
@@ -65,8 +65,8 @@ impl Subscription {
         polled
     }
 
-    /// The agent has dealt with all that it took. Asking for the next event says the same. An event of a group that the
-    /// agent has not dealt with when the subscription ends goes to another member.
+    /// Tells that the agent has handled everything that it took. Asking for the next event means the same. If the
+    /// subscription ends before the agent has handled an event of a group, the event goes to another member.
     pub fn settle(&self) {
         let mut aftermath = Aftermath::default();
         self.consumer.settle(&mut aftermath);
@@ -140,7 +140,7 @@ impl Subscription {
             .work(|exchange, now| exchange.decline_request(&self.consumer, request, now));
     }
 
-    /// Why the subscription has ended, if it has. Events taken before can still be received.
+    /// The reason why the subscription has ended, if it has. Events taken before can still be received.
     pub fn ended(&self) -> Option<Ended> {
         self.consumer.ended()
     }

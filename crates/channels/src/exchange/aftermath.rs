@@ -18,7 +18,7 @@ pub(crate) struct PeerKey {
     pub(super) serial: u32,
 }
 
-/// Tells another process once all agents that an event was for have taken the event.
+/// Tells another process once all receiving agents have taken an event.
 #[derive(Debug)]
 pub(super) struct TakenNote {
     pub(super) peer: PeerKey,
@@ -115,7 +115,7 @@ pub(super) fn note_taken(source: &Source, is_taken: bool, aftermath: &mut Afterm
     }
 }
 
-/// Why a receipt fails when an agent did not take its event.
+/// The reason of a failed receipt, when an agent did not take its event.
 pub(super) fn not_taken() -> UndeliverableReason {
     UndeliverableReason::Refused {
         reason: RefusalReason::OverLimit,

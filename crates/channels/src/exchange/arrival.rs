@@ -13,7 +13,7 @@ use crate::qos::Reliability;
 /// publishers.
 const OVERFULL: usize = 4;
 
-/// Why a frame of the right session is not accepted.
+/// The reason why a frame of the right session is not accepted.
 pub(super) enum Objection {
     /// An agent tried an act that it may not do.
     Refused(Refused),

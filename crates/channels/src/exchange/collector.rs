@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::event::ReceivedEvent;
 
-/// Collects the answers to a request for the agent that asked.
+/// Collects the answers to a request, for the requester.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     state: Mutex<State>,

@@ -7,7 +7,7 @@ use sealbus_bus::Tap;
 
 use super::stream::Pace;
 
-/// How an exchange behaves, and how much others can make it hold.
+/// The behaviour of an exchange, and the limits on what others can make it hold.
 #[derive(Clone, Debug)]
 pub(crate) struct ExchangeConfig {
     /// A number, not 0, that grows from each start of the process to the next, such as microseconds since 1970.
@@ -16,21 +16,22 @@ pub(crate) struct ExchangeConfig {
     pub(crate) subscriptions_per_process: usize,
     /// Frames kept for one process until it acknowledges them, before publishers wait.
     pub(crate) kept_frames: usize,
-    /// Their bytes.
+    /// The bytes of these frames.
     pub(crate) kept_bytes: usize,
     /// The first pause between two hellos, and the longest.
     pub(crate) greet: (Duration, Duration),
     /// How long publishers wait for the announcements of a process before they get an error that names the process.
     pub(crate) introduction: Duration,
-    /// How long publishers wait for a subscription that pushes back and takes nothing. Afterwards events pass it by.
+    /// How long publishers wait for a subscription that pushes back and takes nothing. Afterwards events pass the
+    /// subscription by.
     pub(crate) patience: Duration,
     /// How long an acknowledgement may be overdue before the process is given up.
     pub(crate) absence: Duration,
     /// How long an acknowledgement may wait for more frames to acknowledge.
     pub(crate) acknowledge_after: Duration,
-    /// Frames after which it does not wait.
+    /// The number of frames after which an acknowledgement does not wait.
     pub(crate) acknowledge_frames: usize,
-    /// Bytes after which it does not wait.
+    /// The number of bytes after which an acknowledgement does not wait.
     pub(crate) acknowledge_bytes: usize,
     /// Requests of this process under way.
     pub(crate) requests: usize,

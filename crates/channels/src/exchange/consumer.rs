@@ -39,7 +39,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The process whose credit the event took. Best-effort events take no credit, for they may be lost on the way.
+    /// The process whose credit the event took. Best-effort events take no credit, because they may be lost on the way.
     fn payer(&self) -> Option<PeerKey> {
         let is_kept = self.event.header.qos.reliability != Reliability::BestEffort;
         self.source.peer().filter(|_| is_kept)
@@ -70,11 +70,11 @@ struct State {
     next_report: Moment,
     /// The time since which publishers of this process have waited for room and found none.
     stalled_since: Option<Duration>,
-    /// Events that passed it by, here and elsewhere.
+    /// Events that passed the subscription by, here and elsewhere.
     missed: u64,
     /// How often the filter could not be evaluated, here and elsewhere.
     filter_errors: u64,
-    /// When to say again in the log that events pass it by.
+    /// When to log again that events pass the subscription by.
     next_missed: Moment,
 }
 
@@ -220,7 +220,7 @@ impl Consumer {
                 .push_accepted(entry, terms, now, &mut state.lost);
             Put::Taken
         } else if matches!(entry.source, Source::Log(_)) {
-            // No more is read of the logs than there is room for.
+            // The logs are read only as far as there is room.
             state
                 .queue
                 .push_accepted(entry, terms, now, &mut state.lost);
@@ -234,7 +234,7 @@ impl Consumer {
                     state.give_up(&entry, aftermath);
                     Put::Lost
                 }
-                // Room was asked for before. An item that found none is kept rather than lost.
+                // The caller asked for room before. An item without room is kept rather than lost.
                 Pushed::Full(entry) => {
                     state
                         .queue
@@ -269,8 +269,8 @@ impl Consumer {
         }
     }
 
-    /// Takes up to `most` events out of the queue. The agent has then dealt with those that it took before. 0: there is
-    /// none now, or the agent rests; `waker` is woken when that may have changed.
+    /// Takes up to `most` events out of the queue. The agent has then handled those that it took before. 0: there is
+    /// none now, or the agent rests. Then `waker` is woken when that may have changed.
     pub(crate) fn take(
         &self,
         now: Moment,

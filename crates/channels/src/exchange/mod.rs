@@ -115,13 +115,13 @@ use sealbus_bus::UndeliverableReason;
 /// The time, by two clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
-    /// Since the exchange began; never goes back.
+    /// The time since the exchange began, which never goes back.
     pub(crate) since_start: Duration,
-    /// By the calendar, which others share.
+    /// The time of the calendar, which other processes share.
     pub(crate) moment: Moment,
 }
 
-/// A notice for somebody.
+/// A notice for an agent or for the log.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     /// An agent's event did not reach its targets.
@@ -153,7 +153,7 @@ pub(crate) enum Outcome {
         /// The total so far.
         missed: u64,
     },
-    /// A subscription's filter cannot be evaluated for a published message. Reported once.
+    /// A subscription's filter cannot be evaluated for a published message. It is reported once.
     FilterError {
         agent: Arc<str>,
         pattern: ChannelPattern,

@@ -23,13 +23,13 @@ pub struct SubscriptionOptions {
     pub answers: bool,
     /// The name under which the subscription continues after an absence, on persistent channels.
     pub durable: Option<String>,
-    /// From where on it reads persistent channels.
+    /// The point from which it reads persistent channels.
     pub replay: Replay,
     /// The queue group whose events it shares. All subscriptions of the same group, pattern and filter share: each event
     /// goes to one of them.
     pub group: Option<String>,
-    /// How many events of a publisher's process a member of a group has at a time: the one that its agent handles, and
-    /// those that wait behind it.
+    /// How many events of a publisher's process a member of a group has at a time: the event that its agent handles,
+    /// and the events that wait behind it.
     pub prefetch: u32,
 }
 
@@ -91,7 +91,7 @@ impl SubscriptionOptions {
     }
 }
 
-/// Why a subscription has ended.
+/// The reason why a subscription has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The agent cancelled the subscription, or has left.

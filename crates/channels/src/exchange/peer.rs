@@ -1,4 +1,4 @@
-//! The state of another process, as the exchange knows it.
+//! The exchange's knowledge of another process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::path::ChannelPath;
 use crate::pattern::ChannelPattern;
 use sealbus_bus::Gate;
 
-/// A subscription of another process, as it announced it.
+/// A subscription that another process announced.
 #[derive(Debug)]
 pub(crate) struct RemoteSubscription {
     pub(crate) agent: Arc<str>,
@@ -36,7 +36,7 @@ pub(crate) struct RemoteSubscription {
     pub(crate) group: Option<Arc<str>>,
     /// The first frame to its process that was made since it was announced.
     pub(super) known_before: u64,
-    /// Bytes that may be sent to it in all, and that were.
+    /// The bytes that may be sent to it in all, and the bytes that were.
     limit: AtomicU64,
     sent: AtomicU64,
     /// The time since which publishers have waited for its credit and got none.
@@ -140,7 +140,7 @@ impl RemoteSubscription {
         })
     }
 
-    /// An event passes it by.
+    /// Notes that an event passes the subscription by.
     pub(super) fn miss(&self) {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }
@@ -203,7 +203,7 @@ pub(super) struct Peer {
     pub(super) is_blocked: bool,
     /// Whether the process is marked as one with frames to send.
     pub(super) is_ready: bool,
-    /// When it is to be looked at again.
+    /// When to look at the process again.
     pub(super) due: Option<Duration>,
     pub(super) greet_at: Option<Duration>,
     pub(super) greet_pause: Duration,

@@ -15,7 +15,7 @@ use sealbus_bus::Gate;
 use sealbus_bus::UndeliverableReason;
 
 impl Exchange {
-    /// There is another process on the platform, or a known one has a new address.
+    /// Another process has joined the platform, or a known one has a new address.
     pub(crate) fn process_joined(&mut self, identity: &Identity, now: Now) {
         if let Some(index) = self.index_of(identity) {
             return self.ask_for_life(index, now);
@@ -46,7 +46,7 @@ impl Exchange {
         }
     }
 
-    /// A process is no more.
+    /// A process has ended.
     pub(crate) fn process_left(&mut self, identity: &Identity, now: Now) {
         self.heard = None;
         let Some(index) = self.indexes.remove(identity) else {
@@ -174,7 +174,7 @@ impl Exchange {
         }
     }
 
-    /// There is a reason to talk to a process.
+    /// Notes a reason to talk to a process.
     pub(super) fn want(&mut self, index: u32, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -279,7 +279,7 @@ impl Exchange {
         let receiver = match Frame::decode(&kept.parcel.head) {
             Ok(Frame::Event { head, .. }) => match head.mechanism {
                 HeadMechanism::Message { receiver } => receiver.to_owned(),
-                // The asker hears that there was no answer.
+                // The requester hears that there was no answer.
                 HeadMechanism::Request { .. } => return,
                 _ => head.channel.to_owned(),
             },

@@ -13,7 +13,7 @@ use crate::log::LogPlace;
 use crate::path::ChannelPath;
 use crate::qos::Qos;
 
-/// Why something was not put on a channel. Later faults come to the publisher as a `failure` message.
+/// The reason why a message was not put on a channel. Later faults come to the publisher as a `failure` message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PublishError {
     /// The agent may not publish there.

@@ -55,8 +55,8 @@ pub const MAX_PATTERN_SIZE: usize = 256 << 10;
 /// A message does not fulfil an expression that cannot be evaluated for it because a property is missing or of another
 /// type. As in CEL, the other side of `&&` or `||` decides where that suffices.
 ///
-/// Filters come from other processes. Length, depth, the size of regular expressions and the cost of an evaluation are
-/// therefore limited. An evaluation neither recurses deeper than [`MAX_FILTER_DEPTH`] nor touches an unneeded variable.
+/// Filters come from other processes. So length, depth, the size of regular expressions and the cost of an evaluation
+/// are limited. An evaluation neither recurses deeper than [`MAX_FILTER_DEPTH`] nor touches an unneeded variable.
 #[derive(Clone)]
 pub struct ChannelFilter {
     text: Arc<str>,
@@ -133,11 +133,11 @@ impl fmt::Debug for ChannelFilter {
     }
 }
 
-/// Why a text is no filter, and where.
+/// The reason why a text is no filter, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}, column {column} of the filter: {problem}")]
 pub struct FilterError {
-    /// Where, in bytes from the start of the text.
+    /// The place of the fault, in bytes from the start of the text.
     pub offset: usize,
     /// The line, from 1.
     pub line: usize,
@@ -173,7 +173,7 @@ pub enum FilterProblem {
     /// A character that begins nothing.
     #[error("the character {0:?} has no meaning here")]
     Character(char),
-    /// No number, or one that does not fit.
+    /// A malformed number, or one that does not fit.
     #[error("not a number of 64 bits")]
     Number,
     /// A text without its closing quote.
@@ -220,7 +220,7 @@ pub enum FilterProblem {
     /// An expression where a name is needed.
     #[error("a key is the name of one variable, such as properties.sensor, sender or channel")]
     NoKey,
-    /// The regular expression is none, or too large.
+    /// The regular expression is not valid, or too large.
     #[error("{0}")]
     Pattern(String),
 }

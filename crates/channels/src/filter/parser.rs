@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Goes one level deeper, and comes back.
+    /// Reads a part that is one level deeper.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> At<T>) -> At<T> {
         if self.nesting == MAX_FILTER_DEPTH {
             return Err((self.at(), FilterProblem::TooDeep));

@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
             return Ok(Literal::Uint(value));
         }
         self.no_letter_follows(start)?;
-        // 2^63 may follow a minus; the parser sees to that.
+        // 2^63 may follow a minus, which the parser checks.
         Ok(match i64::try_from(value) {
             Ok(value) => Literal::Int(value),
             Err(_) if value == 1 << 63 => Literal::MinimumWithoutSign,

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::Literal;
 
-/// Why a filter could not be evaluated for a message.
+/// The reason why a filter could not be evaluated for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum EvaluationError {
     /// The message has no such property.
@@ -47,7 +47,7 @@ pub(super) enum Value<'a> {
     Double(f64),
     Text(Cow<'a, str>),
     List(Vec<Value<'a>>),
-    /// All user-defined parameters; only looked into.
+    /// All user-defined parameters. An expression can only look up names in them.
     Properties,
 }
 

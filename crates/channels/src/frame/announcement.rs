@@ -1,4 +1,4 @@
-//! A subscription as its process announces it to the others.
+//! The announcement of a subscription to other processes.
 
 use super::field::{Reader, number, text};
 use super::{FrameError, LONGEST_NAME};
@@ -6,7 +6,7 @@ use crate::filter::MAX_FILTER_LENGTH;
 use crate::flow::FlowPolicy;
 use crate::path::MAX_PATH_LENGTH;
 
-/// A subscription as its process announces it.
+/// The announcement of a subscription by its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement<'a> {
     /// Its number in that process.

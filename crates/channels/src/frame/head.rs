@@ -15,15 +15,15 @@ use sealbus_bus::Moment;
 /// The part of a frame before an ACL message; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head<'a> {
-    /// Which way to talk it is.
+    /// The way to talk.
     pub mechanism: HeadMechanism<'a>,
-    /// How hard it is tried to deliver it.
+    /// How hard the bus tries to deliver it.
     pub reliability: Reliability,
     /// Whether order is kept for each sender.
     pub ordered: bool,
     /// Whether and how long the message is kept for agents that come later.
     pub persistence: Persistence,
-    /// How urgent it is.
+    /// The urgency.
     pub priority: Priority,
     /// The security level demanded.
     pub level: Option<SecurityLevel>,
@@ -33,13 +33,13 @@ pub struct Head<'a> {
     pub channel: &'a str,
     /// The event's number.
     pub number: u64,
-    /// When it was published.
+    /// The time of publication.
     pub published: Moment,
     /// The moment before which the message is not handed out.
     pub valid_from: Option<Moment>,
     /// The moment from which the message is no longer handed out.
     pub expiry: Option<Moment>,
-    /// Whether somebody may have had it before.
+    /// Whether an agent may have had it before.
     pub may_be_again: bool,
 }
 
@@ -53,7 +53,7 @@ pub enum HeadMechanism<'a> {
         /// Its AID name.
         receiver: &'a str,
     },
-    /// To everyone who answers.
+    /// To every agent that answers.
     Request {
         /// Its number.
         id: u64,

@@ -108,7 +108,7 @@ pub enum Frame<'a> {
         /// The events of all frames up to this one wait for no agent any more.
         read: u64,
         /// The last frame that the writer had sent in the other session before this one. The reader may forget
-        /// acknowledged frames only once that frame has come, for it may report a refusal.
+        /// acknowledged frames only once that frame has come, because it may report a refusal.
         after: u64,
     },
     /// Takes the place of a frame that is not sent any more.
@@ -116,7 +116,7 @@ pub enum Frame<'a> {
         /// The frame's place.
         stamp: Stamp,
     },
-    /// A subscription there is.
+    /// An existing subscription.
     Announce {
         /// The frame's place.
         stamp: Stamp,
@@ -160,9 +160,9 @@ pub enum Frame<'a> {
         stamp: Stamp,
         /// Its number.
         subscription: u32,
-        /// For how many messages, since this was last said.
+        /// The number of such messages since the last report.
         count: u64,
-        /// Why, of the first of them, for people.
+        /// The reason for the first of them, for people.
         text: &'a str,
     },
     /// Events passed a subscription by: its process was given up, or it pushed back for too long.
@@ -171,7 +171,7 @@ pub enum Frame<'a> {
         stamp: Stamp,
         /// Its number.
         subscription: u32,
-        /// How many, since this was last said.
+        /// The number of such events since the last report.
         count: u64,
     },
     /// An event, a directed message or a request.
@@ -213,7 +213,7 @@ pub enum Frame<'a> {
         refused: u64,
         /// Why.
         reason: RefusalReason,
-        /// The same for people.
+        /// The reason in words, for people.
         text: &'a str,
     },
     /// The receiver of a message is not on the channel, or no longer. A member of a group does not take an event.
@@ -234,7 +234,7 @@ pub enum Frame<'a> {
     },
 }
 
-/// Why bytes are no frame.
+/// The reason why bytes are no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// The frame ends too early.

@@ -20,7 +20,7 @@ use crate::filter::EventKey;
 use crate::flow::QueueLimits;
 use crate::path::ChannelPath;
 
-/// How often it is looked which nodes there are.
+/// How often the list of nodes is checked.
 const LOOK: Duration = Duration::from_millis(500);
 /// The first and the longest pause before a node that did not answer is asked again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
@@ -41,7 +41,7 @@ pub(crate) type FeedSink = Arc<dyn Fn(ReceivedEvent, LogNote) -> bool + Send + S
 /// A durable subscription: its agent and its name.
 type Durable = (Arc<str>, String);
 
-/// The feeds of a process that are there still.
+/// The running feeds of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
     /// The number of feeds of each durable subscription, and of all other subscriptions together.
@@ -50,7 +50,7 @@ pub(crate) struct Feeds {
 }
 
 impl Feeds {
-    /// Waits until all ending feeds have noted the events dealt with.
+    /// Waits until all ending feeds have noted the handled events.
     pub(crate) async fn all_ended(&self) {
         self.until(HashMap::is_empty).await;
     }
@@ -68,7 +68,7 @@ impl Feeds {
     }
 }
 
-/// One feed that is there.
+/// One running feed.
 struct There {
     feeds: Arc<Feeds>,
     durable: Option<Durable>,
@@ -82,7 +82,7 @@ impl There {
         Self { feeds, durable }
     }
 
-    /// Waits until earlier feeds of the same durable subscription have noted the events dealt with.
+    /// Waits until earlier feeds of the same durable subscription have noted the handled events.
     async fn is_alone(&self) {
         if self.durable.is_some() {
             let is_alone = |counts: &HashMap<_, usize>| counts.get(&self.durable) == Some(&1);
@@ -159,7 +159,7 @@ impl Feed {
         if let Replay::LastPerKey(key) = self.reading.replay.clone() {
             self.begin_with_last(&key).await;
         }
-        // They end with this.
+        // The tasks end with this value.
         let mut tasks = JoinSet::new();
         let mut readers: HashMap<Arc<str>, tokio::task::AbortHandle> = HashMap::new();
         loop {
@@ -286,7 +286,7 @@ impl Feed {
         }
     }
 
-    /// Says once of each log that it cannot be read further.
+    /// Reports once for each log that it cannot be read further.
     fn lament(&self, node: &str, part: &LogPart, lamented: &mut HashSet<ChannelPath>) {
         let Some(damage) = &part.damage else {
             lamented.remove(&part.channel);

@@ -28,7 +28,7 @@ pub(crate) struct Gathered {
     pub(crate) missing: Vec<(Arc<str>, NotGathered)>,
 }
 
-/// Why a node has not given all that it keeps.
+/// The reason why a node has not given everything that it keeps.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotGathered {
     #[error("it did not answer in time{0}")]

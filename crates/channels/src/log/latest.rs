@@ -84,7 +84,7 @@ impl Latest {
                 if event.number < *next {
                     continue;
                 }
-                // Nobody can read it, or it has no key: the node gives no such event.
+                // The event cannot be read, or has no key: the node gives no such event.
                 let Some((key, published)) = value_of(&self.key, node, &event) else {
                     continue;
                 };

@@ -56,7 +56,7 @@ pub struct LogReading {
     pub pattern: ChannelPattern,
     /// A filter expression: only events that fulfil it are read; empty: all events.
     pub filter: String,
-    /// Under which name it goes on after an absence.
+    /// The name under which it continues after an absence.
     pub durable: Option<String>,
     /// The point where the subscription begins in logs that it has not read.
     pub replay: Replay,
@@ -132,7 +132,7 @@ impl LoggedEvent {
         let message = EncodedMessage::new(bytes, &limits).map_err(|error| error.to_string())?;
         let view = message.message();
         let sender = view.sender().ok_or("its message has no sender")?;
-        // The node has seen it proved.
+        // The node has seen the proof of the sender.
         let identity =
             Identity::from_agent_name(sender.name()).map_err(|error| error.to_string())?;
         let mut header = head.to_header(channel);
@@ -208,7 +208,7 @@ pub struct LogRetention {
     pub bytes: Option<u64>,
 }
 
-/// The progress of a durable subscription in one channel's log: all events before this number are dealt with.
+/// The progress of a durable subscription in one channel's log: all events before this number are handled.
 pub type LogCursor = (ChannelPath, u64);
 
 /// The logs of persistent channels: the platform.
@@ -266,13 +266,13 @@ pub struct EventToKeep {
     pub body: Bytes,
 }
 
-/// Why a log was not read.
+/// The reason why a log was not read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRead {
     /// The node cannot be reached now: ask again.
     #[error("{0}")]
     Away(String),
-    /// It will not, whenever it is asked.
+    /// The node refuses, now and later.
     #[error("{0}")]
     Refused(String),
 }

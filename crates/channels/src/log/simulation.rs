@@ -1,6 +1,6 @@
 //! Durable subscriptions over the logs of several nodes, in many random schedules. Answers and notes are lost, doubled
 //! and late. Processes are killed, and retention removes unread events. No event is skipped in silence before it is
-//! dealt with, and none comes twice unmarked.
+//! handled, and none comes twice unmarked.
 //!
 //! `SEALBUS_SEED=7 cargo test -p sealbus-channels log::simulation` runs the one schedule of that seed.
 //! `SEALBUS_SCHEDULES=100000` runs that many schedules (`make soak`).
@@ -100,7 +100,7 @@ struct Scene {
     chance: Random,
     nodes: Vec<Node>,
     life: Life,
-    /// Events that the agent has dealt with, or could no longer get, in any life.
+    /// Events that the agent has handled, or could no longer get, in any life.
     dealt: HashSet<EventPlace>,
     /// Events that any life was given.
     given: HashSet<EventPlace>,
@@ -294,7 +294,7 @@ impl Scene {
         }
     }
 
-    /// Kills the process. Notes under way may or may not arrive. The agent has not dealt with the event in its hand.
+    /// Kills the process. Notes under way may or may not arrive. The agent has not handled the event in its hand.
     fn fall(&mut self) {
         self.deliver_notes();
         self.life = Life::default();
@@ -319,7 +319,7 @@ impl Scene {
         self.life = Life::default();
     }
 
-    /// Ends all faults: every event is dealt with, and the nodes know.
+    /// Ends all faults: every event is handled, and the nodes know.
     fn end(&mut self) {
         for _ in 0..10_000 {
             for node in 0..self.nodes.len() {

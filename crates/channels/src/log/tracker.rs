@@ -1,9 +1,9 @@
-//! The progress of a subscription in the logs: read, handed to its agent, and dealt with.
+//! The progress of a subscription in the logs: events read, handed to its agent, and handled.
 //!
-//! An agent deals with the events that it took by asking for the next one, or by ending the subscription. An event that
-//! expires before the agent gets it also counts as dealt with. All events before the first that is not dealt with are
-//! *settled*: a durable subscription that returns continues there. While the agent rests, nothing more is settled: the
-//! events that it takes now are no part of the state that it has handed over.
+//! An agent tells that it has handled the events that it took by asking for the next one, or by ending the
+//! subscription. An event that expires before the agent gets it also counts as handled. All events before the first
+//! unhandled one are *settled*: a durable subscription that returns continues there. While the agent rests, nothing
+//! more is settled: the events that it takes now are no part of the state that it has handed over.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct State {
     nodes: HashMap<Arc<str>, OfNode>,
     /// Events and bytes that were read and not taken.
     waiting: (usize, usize),
-    /// The events that the agent took last and is dealing with.
+    /// The events that the agent took last and is handling.
     in_hand: Vec<(Arc<str>, ChannelPath, u64)>,
     /// The agent rests, because it moves.
     rests: bool,
@@ -45,18 +45,18 @@ struct OfNode {
 struct Log {
     /// Number of the next event to read.
     next: u64,
-    /// Events read that are not dealt with.
+    /// Events read that are not handled.
     open: BTreeMap<u64, usize>,
     /// The letters that the node knows to be settled.
     noted: u64,
     /// The number of events that were not kept long enough, to be reported with the next event.
     missed: u64,
-    /// Why it cannot be read further.
+    /// The reason why it cannot be read further.
     damage: Option<String>,
 }
 
 impl Log {
-    /// All before this number is dealt with.
+    /// All events before this number are handled.
     fn settled(&self) -> u64 {
         self.open
             .first_key_value()
@@ -87,7 +87,7 @@ impl LogNote {
         self.tracker.news.notify_waiters();
     }
 
-    /// The agent never gets it.
+    /// The agent never gets the event.
     pub(crate) fn lost(&self) {
         let mut state = self.tracker.state.lock();
         if state.is_over {
@@ -105,7 +105,7 @@ impl State {
         self.nodes.get_mut(node)?.logs.as_mut()?.get_mut(channel)
     }
 
-    /// It waits no more.
+    /// The event waits no more.
     fn is_taken(&mut self, node: &str, channel: &ChannelPath, number: u64) {
         let size = self
             .log(node, channel)
@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// The agent has dealt with the events that it took, unless it rests. Returns whether there were any.
+    /// The agent has handled the events that it took, unless it rests. Returns whether there were any.
     fn settle(&mut self) -> bool {
         if self.rests || self.in_hand.is_empty() {
             return false;
@@ -236,7 +236,7 @@ impl Tracker {
         self.state.lock().rests = rests;
     }
 
-    /// The agent has ended the subscription: it has dealt with the events that it took.
+    /// The agent has ended the subscription, and so handled the events that it took.
     pub(crate) fn finish(&self) {
         let mut state = self.state.lock();
         state.settle();

@@ -85,10 +85,10 @@ impl ChannelCapabilities {
 /// A part of a [`Qos`](super::Qos).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Promise {
-    /// More reliable than it can.
+    /// The wanted reliability.
     #[error("{wanted} (it reaches {strongest})")]
     Reliability {
-        /// Wanted.
+        /// The reliability that was asked for.
         wanted: Reliability,
         /// The promises it reaches.
         strongest: Reliability,
@@ -121,7 +121,7 @@ pub enum Promise {
 pub struct UnavailableQos {
     /// The transport's name.
     pub transport: String,
-    /// All it cannot give.
+    /// Everything that it cannot give.
     pub missing: Vec<Promise>,
 }
 

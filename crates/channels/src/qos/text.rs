@@ -15,11 +15,11 @@ use sealbus_bus::{Lifetime, LifetimeError};
 /// The longest text of a QoS, in bytes.
 pub const MAX_QOS_LENGTH: usize = 256;
 
-/// Why a text is no QoS.
+/// The reason why a text is no QoS.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("byte {offset} of the QoS: {problem}")]
 pub struct QosError {
-    /// Where, in bytes from the start of the text.
+    /// The place of the fault, in bytes from the start of the text.
     pub offset: usize,
     /// The fault at that place.
     pub problem: QosProblem,
@@ -31,13 +31,13 @@ pub enum QosProblem {
     /// Longer than [`MAX_QOS_LENGTH`].
     #[error("the text is longer than {MAX_QOS_LENGTH} bytes")]
     TooLong,
-    /// No such promise.
+    /// An unknown promise.
     #[error(
         "unknown promise {0:?}; there are best-effort, at-least-once, exactly-once, ordered, unordered, transient, \
          persistent, persistent=, priority=, valid-from=, expiry=, level= and ack="
     )]
     Unknown(String),
-    /// Two that say something about the same.
+    /// Two promises about the same quality.
     #[error("{0} is given twice")]
     Twice(&'static str),
     /// No priority.

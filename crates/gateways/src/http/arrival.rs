@@ -1,4 +1,4 @@
-//! Requests of HTTP as the gateway takes them, and the status that each is answered with.
+//! Requests over HTTP, and the status of the answer to each.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ const LONGEST_BOUNDARY: usize = 200;
 /// Longest header block of a part, in bytes.
 const LONGEST_PART_HEADERS: usize = 4 << 10;
 
-/// Why a body is not an envelope and a message.
+/// The reason why a body is not an envelope and a message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MultipartError {
     /// Another media type.
@@ -272,12 +272,12 @@ impl<'a> Body<'a> {
         ])
     }
 
-    /// How many bytes it has.
+    /// The length of the body in bytes.
     pub fn length(&self) -> usize {
         self.0.iter().map(|piece| piece.len()).sum()
     }
 
-    /// Appends it.
+    /// Appends the body.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.reserve(self.length());
         self.0.iter().for_each(|piece| out.extend_from_slice(piece));

@@ -90,7 +90,7 @@ enum Unread {
 async fn read(mut body: Incoming, most: usize, room: &mut BodyRoom<'_>) -> Result<Bytes, Unread> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        // Trailers say nothing that is needed.
+        // Trailers contain nothing that is needed.
         let Ok(data) = frame.map_err(Unread::Broken)?.into_data() else {
             continue;
         };
@@ -119,7 +119,7 @@ impl<S: Service> Server<S> {
         })
     }
 
-    /// Serves for ever; connections end with it.
+    /// Serves for ever. Connections end with the returned future.
     pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
         let mut connections = tokio::task::JoinSet::new();
         loop {
@@ -146,7 +146,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Tells a connection beyond the limits so.
+    /// Answers a connection beyond the limits.
     async fn send_away(self: Arc<Self>, stream: TcpStream, told: OwnedSemaphorePermit) {
         let _told = told;
         let status = StatusCode::SERVICE_UNAVAILABLE;

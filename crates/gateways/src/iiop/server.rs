@@ -29,7 +29,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves for ever; connections end with it.
+    /// Serves for ever. Connections end with the returned future.
     pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
         let mut connections = tokio::task::JoinSet::new();
         loop {
@@ -39,7 +39,7 @@ impl Server {
                     from.set_ip(from.ip().to_canonical());
                     let Some(place) = self.places.enter(from.ip()) else {
                         self.turned(Turned::TooMany, from.ip(), TOO_MANY);
-                        // It fits into the socket's buffer. The rest is the client's affair.
+                        // The answer fits into the socket's buffer, so nothing waits for the client.
                         let _ = stream.try_write(&close_connection(Version::V1_2));
                         continue;
                     };
@@ -201,7 +201,7 @@ impl Server {
 /// Room for bytes that are there already.
 fn reserved(place: &ConnectionPlace, bytes: usize) -> BodyRoom<'_> {
     let mut room = place.body();
-    // They had room before. Whether others took it in between, they stay.
+    // The bytes had room before. They stay even if others took that room in between.
     let _ = room.take(bytes);
     room
 }

@@ -1,4 +1,4 @@
-//! The envelope as FIPA00075's IDL types have it.
+//! The envelope in the IDL types of FIPA00075.
 
 use std::time::SystemTime;
 

@@ -5,7 +5,7 @@ use sealbus_bus::WindowCredit;
 
 use crate::exchange::aftermath::PeerKey;
 
-/// The least that a subscription lets another process send at a time, and the most, in bytes. Both are small in tests,
+/// The least and the most that a subscription lets another process send at a time, in bytes. Both are small in tests,
 /// so that credit runs out.
 const SMALLEST_WINDOW: usize = if cfg!(test) { 2 << 10 } else { 16 << 10 };
 const LARGEST_WINDOW: usize = 4 << 20;

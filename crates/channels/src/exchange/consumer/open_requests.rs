@@ -8,7 +8,7 @@ use sealbus_bus::Moment;
 use crate::event::{Mechanism, ReceivedEvent, RequestId};
 use crate::exchange::aftermath::PeerKey;
 
-/// The most of them. Beyond it the oldest request counts as declined.
+/// The most open requests. Beyond this number, the oldest request counts as declined.
 const OPEN_REQUESTS: usize = 4096;
 
 /// The process that a request came from, and the request's number.

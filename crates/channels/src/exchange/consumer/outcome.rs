@@ -4,9 +4,9 @@ use std::time::Duration;
 
 /// Whether there is room for an event.
 pub(in crate::exchange) enum Room {
-    /// There is.
+    /// There is room.
     Free,
-    /// Others have waited for it.
+    /// Others have waited for the room.
     Taken,
     /// There is no room, and publishers have found none since then.
     Full(Duration),

@@ -1,4 +1,5 @@
-//! The events of other processes that wait in the queue of a subscription: up to which frame each process's have been read.
+//! The events of other processes that wait in the queue of a subscription, and, for each process, the frame up to which
+//! all were read.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,7 @@ struct Account {
     /// The first frame whose event waits, and all others, in their order.
     first: u64,
     others: VecDeque<u64>,
-    /// The process is to hear when more has been read.
+    /// The process must hear when more has been read.
     is_awaited: bool,
 }
 
@@ -41,7 +42,7 @@ impl Unread {
         true
     }
 
-    /// An event has left the queue. Returns whether its process is to hear that more has been read.
+    /// An event has left the queue. Returns whether its process must hear that more has been read.
     pub(super) fn leave(&mut self, (peer, number): (PeerKey, u64)) -> bool {
         let Some(place) = self.place(peer) else {
             return false;
@@ -62,7 +63,7 @@ impl Unread {
         is_awaited
     }
 
-    /// The last frame of a process up to which all have been read; `None` if nothing of it waits. The process is to hear when
+    /// The last frame of a process up to which all have been read; `None` if nothing of it waits. The process must hear when
     /// more has been read.
     pub(super) fn read_up_to(&mut self, peer: PeerKey) -> Option<u64> {
         let place = self.place(peer)?;
@@ -97,8 +98,8 @@ impl State {
 }
 
 impl Entry {
-    /// Its agent has moved and does not take it: its publisher gets it back. A publisher's receipt, if there is one,
-    /// says so.
+    /// The agent has moved and does not take the event, so the publisher gets it back. A publisher's receipt, if there
+    /// is one, says so.
     pub(super) fn go_back(self, aftermath: &mut Aftermath) {
         match self.source {
             Source::There(peer, number, None) if number > 0 => {

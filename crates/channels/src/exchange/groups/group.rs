@@ -1,5 +1,5 @@
-//! One queue group, as the process of a publisher knows it: the members, the events that wait for one, and the events
-//! that each of them has.
+//! One queue group, in the process of a publisher: the members, the events that wait for a member, and the events that
+//! each member has.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -96,15 +96,15 @@ pub(in crate::exchange) type May<'a> = &'a dyn Fn(&str, &ChannelPath) -> bool;
 
 pub(super) struct Member {
     pub(super) agent: Arc<str>,
-    /// How many events it has at a time.
+    /// How many events the member has at a time.
     pub(super) prefetch: usize,
-    /// Its subscription, if it is in another process, with its credit.
+    /// The member's subscription with its credit, if the member is in another process.
     pub(super) remote: Option<Arc<RemoteSubscription>>,
-    /// The events that it has, by their number.
+    /// The events that the member has, by their number.
     has: BTreeMap<u64, Held>,
-    /// When it last got one, among all events.
+    /// When the member last got an event, as a number among all events.
     turn: u64,
-    /// It is about to leave, and gets nothing more.
+    /// The member is about to leave, and gets nothing more.
     is_closed: bool,
 }
 
@@ -176,7 +176,7 @@ impl Group {
         self.first.iter().chain(self.waiting.iter())
     }
 
-    /// Whether it holds nothing, for nobody.
+    /// Whether the group holds nothing and has no members.
     pub(super) fn is_over(&self) -> bool {
         self.members.is_empty() && self.events == 0
     }
@@ -287,7 +287,7 @@ impl Group {
         }
     }
 
-    /// When something changes without an event or a member coming or going.
+    /// When the group changes next without an event or a member that comes or goes.
     pub(super) fn next_change(&self) -> Option<Moment> {
         self.waiting.next_change()
     }

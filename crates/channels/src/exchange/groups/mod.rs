@@ -189,7 +189,7 @@ impl Groups {
         }
     }
 
-    /// Whether there is room for an event of this size, and the gate to wait at if not.
+    /// Whether there is room for an event of this size. If not, the gate to wait at.
     pub(super) fn room(
         &mut self,
         id: u32,
@@ -284,7 +284,7 @@ impl Groups {
         }
     }
 
-    /// When a group changes by itself.
+    /// When a group next changes by itself.
     pub(super) fn next_change(&self, id: u32) -> Option<Moment> {
         self.groups.get(&id)?.next_change()
     }
