@@ -1,4 +1,4 @@
-//! The logins and the queues of a platform, as the Master keeps them.
+//! The logins and the queues of a platform, which the Master keeps.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::administration::{Account, Administration};
 use crate::client::BrokerFailure;
 use crate::envelope::Receiver;
 
-/// The places of agents and processes, by the platform's directory.
+/// The places of agents and processes in the platform's directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placed {
     /// The addresses from which agents may log in, by the agents' whole names.
@@ -53,8 +53,8 @@ impl Placed {
 pub struct Accounts {
     administration: Arc<dyn Administration>,
     level: SecurityLevel,
-    /// How long a queue must stay empty before it is removed. A broker may learn late that a reader died, and only then
-    /// are the reader's messages in the queue again.
+    /// How long a queue must stay empty before it is removed. A broker may learn late that a reader died. The reader's
+    /// messages are in the queue again only after that.
     settling: Duration,
     /// Held while a login is made or removed, so that an identity admitted meanwhile is not dismissed. Dismissal waits
     /// for nothing else.

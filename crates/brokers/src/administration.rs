@@ -19,10 +19,10 @@ pub struct Account {
     pub address: IpAddr,
 }
 
-/// Why a message was not delivered.
+/// The reason why a message was not delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// The receiving side refused it.
+    /// The receiving side refused the message.
     Refused,
     /// The message was not taken before its life ended.
     Expired,
@@ -40,7 +40,7 @@ pub struct DeadLetter {
     pub from: Option<String>,
     /// The agent that the message was for, by its whole name; `None` if it was in no agent's queue.
     pub receiver: Option<String>,
-    /// Why.
+    /// The reason.
     pub death: Death,
     /// The time, in seconds since the Unix epoch, if the broker reports it.
     pub at: Option<u64>,

@@ -1,4 +1,4 @@
-//! The broker as the links of this process reach it, and the bus that they serve.
+//! The links' access to the broker, and the bus that they serve.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use crate::client::Client;
 use crate::config::BrokerConfig;
 
-/// The broker as the links of this process reach it, and the bus that they serve.
+/// The links' access to the broker, and the bus that they serve.
 pub(crate) struct Broker {
     pub(crate) config: BrokerConfig,
     pub(crate) client: Arc<dyn Client>,

@@ -33,7 +33,7 @@ pub struct Owner {
     pub credential: Option<Arc<Credential>>,
 }
 
-/// A broker as one process reaches it.
+/// One process's access to a broker.
 pub trait Client: Send + Sync + 'static {
     /// The broker's name in logs and manifests, such as `rabbitmq`.
     fn name(&self) -> &'static str;
@@ -64,7 +64,7 @@ pub trait Client: Send + Sync + 'static {
 /// The broker's answer to a published message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The broker has it.
+    /// The broker has the message.
     Taken,
     /// The broker does not have the message, and may take it another time.
     NotTaken,
@@ -98,15 +98,15 @@ pub trait Sending: Send {
         context: &mut Context<'_>,
     ) -> Poll<Result<Condition, BrokerFailure>>;
 
-    /// Ends the connection, and says `why`.
+    /// Ends the connection with the reason `why`.
     fn close(&mut self, why: &'static str) -> BoxFuture<'static, ()>;
 }
 
 /// A connection that receives from one queue. It is dropped once any call has failed. Its unacknowledged deliveries are
 /// delivered again on another connection.
 pub trait Receiving: Send {
-    /// The next deliveries: all that are there together. Deliveries that came before the connection broke are handed
-    /// out first. Nothing is lost if the future is dropped.
+    /// The next deliveries: all that have arrived. Deliveries that came before the connection broke are handed out
+    /// first. Nothing is lost if the future is dropped.
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<Delivery>, BrokerFailure>>;
 
     /// Acknowledges all deliveries up to a tag, and single ones, without waiting.

@@ -60,7 +60,7 @@ pub struct ProcessLogin {
 pub struct BrokerConfig {
     /// The platform.
     pub platform: PlatformName,
-    /// The brokers of the cluster, as `HOST:PORT`. They are tried in turn, and each agent begins at another one.
+    /// The brokers of the cluster, as `HOST:PORT`. Agents try them in turn, and each agent begins at another one.
     pub addresses: Vec<String>,
     /// The level, and the credentials that it needs.
     pub security: BrokerSecurity,

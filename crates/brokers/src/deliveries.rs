@@ -23,7 +23,7 @@ pub(crate) struct Deliveries<T> {
     incoming: Incoming<Delivered<T>>,
     /// The number of the present connection.
     connection: u64,
-    /// Those of the present connection.
+    /// The acknowledgements of the present connection.
     pub(crate) acks: Acks,
     /// The number of deliveries that the broker makes without an acknowledgement.
     prefetch: usize,
@@ -55,7 +55,7 @@ impl<T> Deliveries<T> {
     /// A delivery has arrived on the present connection.
     ///
     /// # Errors
-    /// The broker delivers no more without an acknowledgement, and all that is here waits for something earlier.
+    /// The broker delivers no more without an acknowledgement, and everything here waits for an earlier delivery.
     pub(crate) fn arrived(
         &mut self,
         sender: &Arc<str>,

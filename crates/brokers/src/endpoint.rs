@@ -24,7 +24,7 @@ use crate::link::Link;
 use crate::process_link::ProcessLink;
 use crate::{frame_inbox, inbox, publisher};
 
-/// Why there is no endpoint.
+/// The reason why there is no endpoint.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// No broker is named.
@@ -44,7 +44,7 @@ pub struct LinkReport {
     pub is_receiving: bool,
     /// The reason why the broker takes no messages from the agent now, if it takes none.
     pub blocked: Option<String>,
-    /// Whether all it sent is confirmed.
+    /// Whether everything that the agent sent is confirmed.
     pub is_settled: bool,
     /// Messages the broker has confirmed, and messages received.
     pub messages: (u64, u64),
@@ -52,7 +52,7 @@ pub struct LinkReport {
 
 struct Shared {
     broker: Arc<Broker>,
-    /// By the agents' numbers.
+    /// The links, by the agents' numbers.
     links: Mutex<HashMap<u64, Arc<Link>>>,
     /// The link for the buses of processes.
     process: OnceLock<Arc<ProcessLink>>,
@@ -128,7 +128,7 @@ impl BrokerEndpoint {
         becomes_true(process.wire.is_receiving.subscribe(), patience).await
     }
 
-    /// The links there are.
+    /// The present links.
     pub fn links(&self) -> Vec<LinkReport> {
         let links: Vec<_> = self.shared.links.lock().values().cloned().collect();
         links
@@ -187,7 +187,7 @@ async fn becomes_true(mut state: watch::Receiver<bool>, patience: Duration) -> b
 fn random() -> u64 {
     ProcessId::random().map_or_else(
         |_| {
-            // If there is no randomness, the time tells lives apart as well.
+            // If there is no randomness, the time distinguishes lives.
             std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |time| time.as_nanos() as u64)
@@ -373,7 +373,7 @@ impl Shared {
     }
 }
 
-/// The way to an agent: its queue, wherever the agent is.
+/// The way to an agent: its queue, which is the same for every place of the agent.
 struct Queue {
     shared: Arc<Shared>,
     receiver: Arc<str>,

@@ -1,4 +1,4 @@
-//! Messages and frames as a broker carries them.
+//! Messages and frames in the form for a broker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,9 +36,9 @@ pub enum Kind {
     Frame,
     /// A frame of the receiver that was refused and is sent back.
     Refused {
-        /// Why, for machines.
+        /// The reason, for machines.
         reason: RefusalReason,
-        /// Why, for people.
+        /// The reason, for people.
         explanation: Arc<str>,
     },
 }
@@ -65,8 +65,8 @@ pub struct Envelope {
     pub payload: Bytes,
 }
 
-/// A message or a frame that a broker delivers. Only `tag` and `from` are the broker's word. A sender may have written
-/// anything into the rest.
+/// A message or a frame that a broker delivers. Only `tag` and `from` come from the broker itself. A sender may have
+/// written anything into the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// Names the delivery on its connection; tags rise.

@@ -286,7 +286,7 @@ impl FrameInbox {
                     origin,
                     provenance,
                     payload: payload.clone(),
-                    // Subscriptions hold back publishers by credit of their own.
+                    // Subscriptions hold back publishers by their own credit.
                     credit: FrameCredit::free(),
                 };
                 let refused = bus.take_frames(&mut vec![frame]).pop();

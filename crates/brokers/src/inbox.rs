@@ -241,7 +241,7 @@ impl AgentInbox {
         }
     }
 
-    /// All checks, at one place.
+    /// Makes all checks of a message.
     fn check(
         &self,
         bus: &Bus,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::passed_over::PassedOver;
 use crate::stamp::OrderStamp;
 
-/// The number of senders remembered. Beyond it, those not heard of for longest are forgotten.
+/// The number of senders remembered. Beyond this number, the senders not heard of for longest are forgotten.
 const REMEMBERED: usize = 65_536;
 /// The number of epochs remembered for one sender. A sender has one epoch at a time, and messages of earlier epochs may
 /// still come.
@@ -31,7 +31,7 @@ pub(crate) struct Sorted<T> {
 /// The order of the messages that one agent receives. `T` is a message.
 #[derive(Debug)]
 pub(crate) struct Incoming<T> {
-    /// By sender and epoch.
+    /// The orders, by sender and epoch.
     senders: HashMap<(Arc<str>, u64), Sender<T>>,
     /// The epochs of each sender, the one first heard of in front.
     epochs: HashMap<Arc<str>, VecDeque<u64>>,

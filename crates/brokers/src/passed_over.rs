@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A set of numbers, kept as ranges, since most numbers are passed over side by side. The set has a limited size and
+/// A set of numbers, kept as ranges, because most passed-over numbers are adjacent. The set has a limited size and
 /// drops its smallest numbers.
 #[derive(Debug)]
 pub(crate) struct PassedOver {
@@ -41,7 +41,7 @@ impl PassedOver {
         }
     }
 
-    /// Takes a number out; says whether it was there.
+    /// Takes a number out. Returns whether it was there.
     pub(crate) fn remove(&mut self, number: u64) -> bool {
         let range = self.ranges.range(..=number).next_back();
         let Some((start, end)) = range.map(|(start, end)| (*start, *end)) else {

@@ -118,7 +118,7 @@ impl ProcessLink {
         Some(way)
     }
 
-    /// A process is no more.
+    /// A process has ended.
     pub(crate) fn forget_process(&self, process: &Identity) {
         let Identity::Process { process: id, .. } = process else {
             return;
@@ -204,7 +204,7 @@ impl ProcessLink {
             Note::Refused { .. } => unconfirmed.check_refusal(receiver),
         };
         match checked {
-            // Frames wait at the gate of their way, whichever agent wrote them.
+            // Frames of all agents wait at the gate of their way.
             Err(Rejected::Congested) => return Err(Rejected::Full),
             other => other?,
         }

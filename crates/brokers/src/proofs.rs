@@ -1,8 +1,8 @@
 //! Proofs that agents speak through their process: signatures made with the agents' certified keys.
 //!
 //! Frames travel in the name of a process. The broker proves the process, and several agents share it. An agent proves
-//! itself by a [`Binding`] to that process. A copy of the binding is worth nothing to another process. The proof goes
-//! with the agent's frames to each process until the broker has confirmed one of those frames. No I/O.
+//! itself by a [`Binding`] to that process. Another process cannot use a copy of the binding. The proof goes with the
+//! agent's frames to each process until the broker has confirmed one of those frames. No I/O.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(crate) struct Proofs {
     channel: Channel,
     /// The proofs by the agent's number. A renewed certificate replaces the former one.
     made: HashMap<u64, Made>,
-    /// By the order of the frame that carries one.
+    /// The proofs on their way, by the order of the frame that carries each.
     under_way: HashMap<u64, UnderWay>,
 }
 

@@ -36,7 +36,7 @@ pub(crate) async fn run<L: Sends>(link: Arc<L>) {
     let wire = link.wire();
     let mut ending = link.wire().ending.subscribe();
     loop {
-        // Nothing to say: no connection is needed.
+        // Without messages, no connection is needed.
         loop {
             if link.wire().ends_sending() {
                 return;
@@ -78,7 +78,7 @@ fn give_up<L: Sends>(link: &L, why: &str) {
     give_up_after(link, link.wire().config().give_up, why);
 }
 
-/// Gives up all that the broker has not confirmed.
+/// Gives up everything that the broker has not confirmed.
 pub(crate) fn give_up_at_once<L: Sends>(link: &L, why: &str) {
     link.wire().unconfirmed.lock().disconnected();
     give_up_after(link, Duration::ZERO, why);

@@ -14,7 +14,7 @@ use crate::config::Login;
 /// The local name of the broker's own identity. No agent can have it.
 pub const BROKER: &str = "broker";
 
-/// The things a Master gives a broker.
+/// The Master's input for a broker.
 pub struct Site<'a> {
     /// The platform.
     pub platform: &'a PlatformName,
@@ -32,9 +32,9 @@ pub struct Site<'a> {
     pub trust: Arc<Trust>,
 }
 
-/// A broker that is there.
+/// A running broker.
 pub struct Found {
-    /// How the Master administers it.
+    /// The Master's administration of the broker.
     pub administration: Arc<dyn Administration>,
     /// The program, if the Master started it.
     pub program: Option<Box<dyn Program>>,
@@ -48,7 +48,7 @@ pub struct Found {
 
 /// A broker's program that the Master started.
 pub trait Program: Send {
-    /// Starts the broker again if it has died. Returns whether it had.
+    /// Starts the broker again if it has died. Returns whether it had died.
     fn keep_running(&mut self) -> BoxFuture<'_, Result<bool, BrokerFailure>>;
 
     /// Ends it.

@@ -48,7 +48,7 @@ struct Accepted<T> {
 /// A message to be published now.
 #[derive(Debug)]
 pub(crate) struct Publication<T> {
-    /// Names the message in the broker's answer.
+    /// The name of the message in the broker's answer.
     pub(crate) order: u64,
     pub(crate) receiver: Arc<str>,
     pub(crate) payload: Bytes,
@@ -65,7 +65,7 @@ struct Line<T> {
     given_up: u64,
     /// Numbers accepted and not settled.
     open: BTreeSet<u64>,
-    /// Some messages came back. The others are awaited, then all go back to the bus.
+    /// Some messages came back. When the others have come too, all go back to the bus.
     returned: Option<BTreeMap<u64, (T, Bytes)>>,
     /// The order of the message accepted last.
     used: u64,

@@ -25,7 +25,7 @@ use crate::own_process::{OwnProcess, Tls};
 /// How long the links of a process that was given up may take to report their messages.
 const GIVING_UP: Duration = Duration::from_secs(2);
 
-/// Why an endpoint could not be opened.
+/// The reason why an endpoint could not be opened.
 #[derive(Debug, Error)]
 pub enum BindError {
     /// The address cannot be listened on.
@@ -42,7 +42,7 @@ pub enum BindError {
     /// Another transport carries this bus already.
     #[error("the bus has a transport already")]
     TransportTaken,
-    /// There is no randomness to be had.
+    /// The system gives no randomness.
     #[error("the operating system provides no random numbers")]
     NoRandomness,
 }
@@ -137,7 +137,7 @@ impl MeshEndpoint {
         }
     }
 
-    /// The links there are.
+    /// The present links.
     pub fn links(&self) -> Vec<LinkReport> {
         self.links
             .all()
@@ -186,7 +186,7 @@ impl MeshEndpoint {
     }
 }
 
-/// The endpoint as the bus sees it.
+/// The endpoint, for the bus.
 struct Mesh(Arc<Links>);
 
 impl Transport for Mesh {

@@ -66,7 +66,7 @@ impl Queued {
         self.head.len() + self.payload.len() + self.tail.len()
     }
 
-    /// All of it in one piece.
+    /// The whole message in one piece.
     pub fn into_bytes(self) -> Bytes {
         if self.head.is_empty() && self.tail.is_empty() {
             self.payload
@@ -75,7 +75,7 @@ impl Queued {
         }
     }
 
-    /// The part between two places of it.
+    /// The part of the message between two places.
     fn part(&self, from: usize, to: usize) -> Part {
         // Of the piece that begins at `start` and has `length` bytes.
         let within = |start: usize, length: usize| {
@@ -109,7 +109,7 @@ pub struct Credit {
     in_line: bool,
 }
 
-/// The permitted action for a message now.
+/// The present permission for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Send it.
@@ -246,7 +246,7 @@ impl Line {
             Piece::Whole(message)
         } else if credit.begun == 0 {
             if self.partial == PARTIAL_MESSAGES {
-                // Another one has to end first; it keeps its place.
+                // Another message has to end first. The target keeps its place.
                 credit.in_line = true;
                 self.waiting.push_back(handle);
                 return None;

@@ -136,7 +136,7 @@ pub const PROCESS_SENDER: u32 = u32::MAX;
 /// 128 random bits that name an incarnation of a process, or a session.
 pub type Token = [u8; 16];
 
-/// Why a message comes back.
+/// The reason why a message comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The agent is on its way to another process.
@@ -168,13 +168,13 @@ impl Why {
 /// A frame. The first group is not counted, the second group is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// The speaker, and the state of the session.
+    /// The identity of the speaker, and the state of the session.
     Hello(Hello<'a>),
-    /// The connection ends, and why.
+    /// The connection ends, with the reason.
     Goodbye {
-        /// Why, for machines.
+        /// The reason, for machines.
         reason: GoodbyeReason,
-        /// Why, for people.
+        /// The reason, for people.
         text: &'a str,
     },
     /// Binds an agent to a sender's handle for this connection: by its proof, or at levels without proofs by its name.
@@ -186,12 +186,12 @@ pub enum Frame<'a> {
     },
     /// Counted frames received.
     Acknowledge {
-        /// How many, in this session.
+        /// Their number in this session.
         received: u64,
     },
     /// Asks whether the peer is still there.
     Ping,
-    /// Yes.
+    /// Confirms that the peer is still there.
     Pong,
     /// The proof of the agent that is a target, bound to this connection. It goes before the target's
     /// [`Frame::Accept`].
@@ -229,7 +229,7 @@ pub enum Frame<'a> {
         /// The piece.
         piece: &'a [u8],
     },
-    /// The agent that is meant by a target's handle.
+    /// The agent of a target's handle.
     Target {
         /// The handle.
         handle: u32,
@@ -289,9 +289,9 @@ pub enum Frame<'a> {
     Refused {
         /// The handle.
         handle: u32,
-        /// Why, for machines.
+        /// The reason, for machines.
         reason: RefusalReason,
-        /// Why, for people.
+        /// The reason, for people.
         text: &'a str,
     },
     /// The proof of all messages of the sender that are not proved yet. Level `signed` asks for it.
@@ -303,7 +303,7 @@ pub enum Frame<'a> {
     },
 }
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum GoodbyeReason {

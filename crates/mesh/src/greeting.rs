@@ -20,7 +20,7 @@ use crate::frame::{
 use crate::outward::Proof;
 use crate::wire::{Progress, Wire};
 
-/// Why a connection did not come about.
+/// The reason why a connection was not made.
 #[derive(Debug, Error)]
 pub(crate) enum GreetingError {
     #[error("{0}")]
@@ -69,7 +69,7 @@ impl From<BindingError> for GreetingError {
     }
 }
 
-/// A hello, kept.
+/// A stored hello.
 #[derive(Clone, Debug)]
 pub(crate) struct Greeting {
     pub(crate) level: u8,
@@ -122,7 +122,7 @@ impl Greeting {
         }
     }
 
-    /// The hello, as the session wants it.
+    /// The hello in the form for the session.
     pub(crate) fn hello(&self) -> Hello<'_> {
         Hello {
             version: PROTOCOL_VERSION,
@@ -454,7 +454,7 @@ pub(crate) async fn send(wire: &mut Wire) -> io::Result<()> {
     }
 }
 
-/// Says why the connection ends, and ends it without waiting for anything.
+/// Sends the reason for the connection's end, and ends it without waiting.
 pub(crate) fn say_goodbye(wire: &mut Wire, reason: GoodbyeReason, text: &str, is_first: bool) {
     let mut out = if is_first {
         PREFACE.to_vec()

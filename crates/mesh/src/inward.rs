@@ -24,7 +24,7 @@ use crate::frame::{self, Frame, FrameError, GoodbyeReason, LONGEST_BODY, Why};
 use crate::link::Link;
 use crate::session::{self, Judgement, Violation};
 
-/// Why a connection cannot go on.
+/// The reason why a connection cannot go on.
 #[derive(Debug, Error)]
 pub(crate) enum Broken {
     #[error(transparent)]
@@ -70,7 +70,7 @@ pub(crate) struct Inward {
     pub(crate) received: u64,
     /// Messages that passed the checks and go into their mailbox together: successive messages to one target.
     row: Row,
-    /// The same of frames for the bus.
+    /// The same for frames to the bus.
     frames: FrameRow,
 }
 
@@ -122,7 +122,7 @@ impl Inward {
         }
     }
 
-    /// The session is lost, and with it all it stood for.
+    /// The session is lost, with all of its state.
     pub(crate) fn reset(&mut self) {
         self.senders.clear();
         self.targets.clear();

@@ -42,7 +42,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Makes a request: one of the fields of this.
+    /// Makes a request by setting one of the fields.
     pub(crate) fn make(&self, request: impl FnOnce(&Self) -> &AtomicBool) {
         request(self).store(true, Ordering::Release);
         self.any.store(true, Ordering::Release);

@@ -84,7 +84,7 @@ enum TargetState {
 }
 
 struct Target {
-    /// Tells it from a former target with the same handle.
+    /// A number that distinguishes it from a former target with the same handle.
     serial: u64,
     name: Arc<str>,
     /// Whether the target is the bus of the process rather than an agent.
@@ -92,7 +92,7 @@ struct Target {
     credit: Credit,
     state: TargetState,
     gate: Arc<Gate>,
-    /// Somebody was told to wait.
+    /// A sender was told to wait.
     is_waited_for: bool,
     /// The proved identity.
     identity: Option<VerifiedIdentity>,
@@ -138,11 +138,11 @@ pub(crate) struct Outward {
     largest_message: usize,
     agents: usize,
     pub(crate) session: Session,
-    /// Counts the sessions, to tell the contents of former sessions apart.
+    /// Counts the sessions, to distinguish the contents of former ones.
     pub(crate) epoch: u64,
     /// Frames for this connection only.
     control: Vec<u8>,
-    /// The connection there is, by number; 0: none.
+    /// The number of the present connection; 0: none.
     connection: u64,
     proof: Option<Proof>,
     targets: Vec<Option<Target>>,

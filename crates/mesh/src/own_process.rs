@@ -1,4 +1,4 @@
-//! This process as its connections need it: its statement about itself, and its TLS.
+//! The facts about this process for its connections: its statement about itself, and its TLS.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// TLS as the configuration says; `None` at level `none`.
+    /// TLS by the configuration; `None` at level `none`.
     pub(crate) fn new(config: &MeshConfig) -> Result<Option<Self>, TlsError> {
         let Some(security) = config.security.process() else {
             return Ok(None);
@@ -40,7 +40,7 @@ impl Tls {
     }
 }
 
-/// This process as its connections need it.
+/// The facts about this process for its connections.
 pub(crate) struct OwnProcess {
     pub(crate) config: Arc<MeshConfig>,
     pub(crate) incarnation: Token,

@@ -2,8 +2,8 @@
 //! continue after a broken connection. No I/O and no clock.
 //!
 //! Counted frames are kept, as encoded bytes, until the other side reports that it has taken them. On a new connection
-//! each side reports how many frames it has taken, and the other side continues from there. A counted frame is thus
-//! taken once and in order, over any number of connections.
+//! each side reports how many frames it has taken, and the other side continues from there. So a counted frame is taken
+//! once and in order, over any number of connections.
 
 mod unacknowledged;
 mod violation;
@@ -275,7 +275,7 @@ impl Session {
         if agreement == Agreement::Started {
             self.id = hello.session;
             self.peer = hello.incarnation;
-            // The acceptor has it: it made it.
+            // The acceptor has the session, because it made it.
             self.is_confirmed = true;
         }
         Ok(agreement)

@@ -19,7 +19,7 @@ pub struct Strangers<Origin> {
 struct Crowd<Origin> {
     most: usize,
     next: u64,
-    /// In the order in which they came.
+    /// The strangers, in the order in which they came.
     waiting: BTreeMap<u64, (Origin, Arc<Notify>)>,
     by_origin: HashMap<Origin, usize>,
 }

@@ -16,7 +16,7 @@ use crate::link::Link;
 use crate::own_process::OwnProcess;
 use crate::session::Agreement;
 
-/// Why a session with a process ends that the platform has revoked.
+/// The reason for the end of a session with a revoked process.
 pub(crate) const REVOKED: &str = "the process was revoked: it has ended, or its agents have moved";
 
 pub(crate) struct Task {
@@ -24,7 +24,7 @@ pub(crate) struct Task {
     pub(crate) link: Arc<Link>,
     pub(crate) inward: Inward,
     pub(crate) connections: mpsc::Receiver<Greeted>,
-    /// The number of the last connection known of.
+    /// The number of the last known connection.
     pub(crate) last_number: u64,
     /// The peer has given up its connections with this number or a smaller one, except the last connection.
     pub(crate) peer_number: u64,

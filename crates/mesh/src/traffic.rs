@@ -45,7 +45,7 @@ struct Waits {
 enum Event {
     Readable,
     Writable,
-    /// Somebody has something to send or to ask.
+    /// A sender has bytes, or a request, for the task.
     Woken,
     Acknowledge,
     Tick,
@@ -122,7 +122,7 @@ impl Task {
                         has_asked = true;
                         self.link.outward.lock().control(&Frame::Ping);
                     }
-                    // Nothing is to be done before, unless somebody asks for it.
+                    // There is no work before that time, unless a request comes.
                     let patience = match has_asked {
                         true => self.link.config.silence,
                         false => self.link.config.keep_alive,

@@ -32,7 +32,7 @@ pub(crate) struct Wire {
 /// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Something, and there may be more.
+    /// Bytes came, and there may be more.
     More,
     /// The events that were there.
     Drained,
@@ -252,7 +252,7 @@ fn decrypt(tls: &mut Connection, mut raw: &[u8], into: &mut Vec<u8>) -> io::Resu
     }
 }
 
-/// The socket as rustls writes to it.
+/// The socket, for rustls to write to.
 struct Socket<'a>(&'a TcpStream);
 
 impl Write for Socket<'_> {

@@ -3,12 +3,12 @@
 //!
 //! A [`Process`] uses a [`Host`] and serves its agents:
 //!
-//! - it makes a key for itself and one for each agent, and has them certified. The keys never leave the process. It
-//!   renews each certificate at half its life, while messages go on;
-//! - it attaches the agents to the [`Bus`] and, unless the platform is embedded, the bus to its transport;
-//! - it obeys deny lists at once, reports its agents' states and its refusals to the platform, and follows the
-//!   directory's changes;
-//! - it passes the platform's orders on to the agents ([`Wish`]): to stop, or to hand over their state for a move.
+//! - It makes a key for itself and one for each agent, and has them certified. The keys never leave the process. It
+//!   renews each certificate at half its life, while messages go on.
+//! - It attaches the agents to the [`Bus`] and, unless the platform is embedded, the bus to its transport.
+//! - It obeys deny lists at once, reports its agents' states and its refusals to the platform, and follows the
+//!   directory's changes.
+//! - It passes the platform's orders on to the agents ([`Wish`]): to stop, or to hand over their state for a move.
 //!
 //! Programs use the `sealbus` crate, which builds on this one and drives agents through their hooks.
 

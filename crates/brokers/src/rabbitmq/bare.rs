@@ -16,7 +16,7 @@ use crate::envelope::Receiver;
 /// logged in.
 ///
 /// # Errors
-/// The reason why not, in words.
+/// The reason, in words.
 pub async fn connect(
     client: &RabbitClient,
     address: &str,
@@ -35,7 +35,7 @@ pub async fn connect(
 }
 
 /// Makes messages published under `key` come to the queue of this agent as well. This is the broker's own broadcast,
-/// which checks no rights and knows no filters. Agents' users may not do it.
+/// which checks no rights and knows no filters. Agents' users do not have the right to do this.
 ///
 /// # Errors
 /// [`ManagementError`].

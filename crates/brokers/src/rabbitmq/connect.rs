@@ -25,10 +25,10 @@ use super::socket::{Socket, Sockets};
 use crate::client::Owner;
 use crate::config::BrokerSecurity;
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, Error)]
 pub(super) enum ConnectError {
-    /// The address is none.
+    /// The address is not valid.
     #[error("{0:?} is not a broker address: write HOST:PORT")]
     Address(String),
     /// The certificate cannot be used.
@@ -173,7 +173,7 @@ pub(super) async fn open(
 /// whole messages. The connection's results and events report its faults.
 fn be_quiet() {
     let nobody = Dispatch::new(NoSubscriber::default());
-    // For as long as the thread lives.
+    // This lasts as long as the thread.
     mem::forget(tracing::dispatcher::set_default(&nobody));
 }
 

@@ -49,7 +49,7 @@ pub enum BrokerError {
         what: &'static str,
         /// The broker's folder.
         directory: PathBuf,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
     /// The broker ended, or does not come up.
@@ -103,7 +103,7 @@ impl BrokerPorts {
     }
 }
 
-/// A broker started by this process, or by an earlier process on the same folder. Dropping the value leaves the broker
+/// A broker that this process started, or an earlier process on the same folder. Dropping the value leaves the broker
 /// running.
 #[derive(Debug)]
 pub struct ManagedBroker {

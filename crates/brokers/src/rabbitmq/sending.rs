@@ -36,7 +36,7 @@ pub(super) struct Publications {
     user: String,
     /// The publications in order. A broker usually confirms in this order.
     published: VecDeque<Published>,
-    /// Answers that came with another one.
+    /// Answers that came together with another answer.
     answers: VecDeque<(u64, Answer)>,
 }
 
@@ -68,7 +68,7 @@ impl Publications {
             Confirmation::Nack(returned) => (returned, Answer::NotTaken),
             Confirmation::NotRequested => return,
         };
-        // The library attaches a returned message to whichever confirmation comes next. The message itself says which
+        // The library attaches a returned message to the next confirmation that comes. The message itself says which
         // one it is.
         let back = returned.and_then(|returned| {
             let id = returned.properties.message_id().as_ref()?;

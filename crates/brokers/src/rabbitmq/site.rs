@@ -30,13 +30,13 @@ const AGENTS: &str = "sealbus-agents";
 /// The RabbitMQ a platform runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RabbitSettings {
-    /// Which.
+    /// The choice.
     pub broker: BrokerChoice,
     /// How long a message that is not taken waits before it goes to the dead letters; without it, for ever.
     pub message_life: Option<Duration>,
 }
 
-/// Which RabbitMQ a platform runs on.
+/// The choice of RabbitMQ for a platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BrokerChoice {
     /// A broker that starts and ends with the platform.

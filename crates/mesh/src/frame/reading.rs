@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use super::{FLAG_MORE, Frame, FrameError, GoodbyeReason, HEADER_LENGTH, Header, Hello, Kind, Why};
 
-/// A frame as it was read.
+/// A frame that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed<'a> {
     /// The frame.

@@ -20,7 +20,7 @@ pub(super) struct FrameRow {
 }
 
 impl Inward {
-    /// Puts a frame into the row of frames that go to the bus together, or says why not.
+    /// Puts a frame into the row of frames that go to the bus together, or returns the reason why not.
     pub(super) fn deliver_frame(
         &mut self,
         link: &Arc<Link>,

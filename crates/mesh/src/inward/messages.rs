@@ -210,7 +210,7 @@ impl Inward {
         let last_sender = self.last_sender.take();
         let (message, has_same_sender) = match self.checker.check(payload) {
             Ok(checked) if checked.0.length() == checked.0.bytes().len() => checked,
-            // Even the sender cannot be read.
+            // Not even the sender can be read.
             _ => {
                 let name = sender.map_or("an agent that was not bound", |sender| &sender.name);
                 self.bus.refused(
@@ -227,7 +227,7 @@ impl Inward {
             (None, _) => Err(never_bound()),
             (_, Err(refused)) => Err(refused),
             (Some(sender), Ok(evidence)) => {
-                // The proved name of the message before stands in this one too.
+                // This message has the same proved name as the one before.
                 let known =
                     last_sender.filter(|last| has_same_sender && Arc::ptr_eq(last, &sender.name));
                 let permit = target.permits.of(&sender.name);

@@ -16,7 +16,7 @@ use crate::link::Link;
 pub(super) struct Sender {
     pub(super) name: Arc<str>,
     pub(super) provenance: Provenance,
-    /// Why nothing is taken from it.
+    /// The reason why nothing is taken from it.
     pub(super) refused: Option<RefusalReason>,
     /// Its messages that wait for their proof; `None` at levels without proofs.
     pub(super) unproved: Option<Box<Unproved>>,

@@ -19,10 +19,10 @@ const FRAME_WINDOW: u64 = 4 << 20;
 
 /// An agent of this process, or its bus, that the peer sends to.
 pub(super) struct Target {
-    /// Tells it from a former target with the same handle.
+    /// A number that distinguishes it from a former target with the same handle.
     pub(super) serial: u64,
     pub(super) name: Arc<str>,
-    /// `None`: it is not here, or no longer.
+    /// `None`: the agent is not here, or no longer.
     pub(super) open: Option<OpenTarget>,
     pub(super) why_not: Why,
     allowance: Allowance,
@@ -227,7 +227,7 @@ impl Inward {
 
     /// Agents of this process have left. Tells the peer's senders.
     pub(crate) fn agents_left(&mut self, link: &Arc<Link>) {
-        // Messages go back first, for once the peer hears that a target is gone it may close the target.
+        // Messages go back first, because the peer may close a target once it hears that the target is gone.
         self.give_back_unread(link);
         for (handle, target) in (0..).zip(&mut self.targets) {
             let Some(target) = target else { continue };

@@ -23,9 +23,9 @@ pub(super) const QUIET: usize = 2 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
     Nothing,
-    /// The wire has all of it.
+    /// The wire has all bytes.
     All,
-    /// The wire has much of it; there may be more.
+    /// The wire has many of the bytes, and there may be more.
     Limit,
 }
 
@@ -36,8 +36,8 @@ impl Outward {
     }
 
     /// Whether a sender that has just announced a message writes it at once, rather than wait for the task's turn
-    /// behind all other senders. A few senders may, as long as little is sent. Then the task writes the messages that
-    /// others have added meanwhile together, and finds out whether there is still little.
+    /// behind all other senders. A few senders may do so, as long as little is sent. Then the task writes the messages
+    /// that others have added meanwhile together, and finds out whether there is still little.
     pub(crate) fn may_write_at_once(&mut self) -> bool {
         let may = self.at_once > 0;
         self.at_once = self.at_once.saturating_sub(self.session.unwritten());

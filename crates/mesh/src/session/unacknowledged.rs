@@ -27,7 +27,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Bytes of both.
+    /// The bytes of both.
     fn len(&self) -> usize {
         self.body.len() + self.tail.len()
     }
@@ -132,7 +132,7 @@ impl Unacknowledged {
         let start = chunk.bytes.len();
         if let Err(error) = write(&mut chunk.bytes, sequence) {
             chunk.bytes.truncate(start);
-            // A large message that did not stay here must not leave its room behind.
+            // A large message that is gone must not leave its room behind.
             if chunk.bytes.capacity() > 4 * CHUNK {
                 chunk.bytes.shrink_to(CHUNK);
             }
