@@ -399,7 +399,7 @@ impl<T: Clone> Unconfirmed<T> {
         outcomes
     }
 
-    /// Where a first message was given up, the next one is the first.
+    /// If a first message was given up, the next one is the first.
     fn begin_anew(&mut self) {
         let under_way = self.waiting.values().chain(self.published.values());
         let mut begun: HashSet<_> = under_way.map(|first| first.receiver.clone()).collect();

@@ -29,18 +29,18 @@ pub(crate) struct Wire<T> {
     pub(crate) open: Mutex<Option<Open>>,
     /// Whether the sending task runs. The flag changes under the lock of `unconfirmed`.
     pub(crate) sends: AtomicBool,
-    /// Why the broker takes no messages now.
+    /// The reason why the broker takes no messages now.
     pub(crate) blocked: Mutex<Option<String>>,
     pub(crate) is_receiving: watch::Sender<bool>,
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
     /// Whether the owner has left: receive no more, and end when all is confirmed.
     pub(crate) leaving: watch::Sender<bool>,
-    /// End now.
+    /// Whether to end now.
     pub(crate) ending: watch::Sender<bool>,
 }
 
-/// A link as the task that sends needs it.
+/// A link, for the task that sends.
 pub(crate) trait Sends: Send + Sync + 'static {
     /// The note on each message.
     type Note: Clone + Send + 'static;
@@ -123,8 +123,8 @@ impl<T: Clone> Wire<T> {
         *self.leaving.borrow()
     }
 
-    /// Connects to any of the brokers. Tries again and again until it succeeds or the link ends (`None`). `failed` is
-    /// told of every failure.
+    /// Connects to any of the brokers. Tries until it succeeds or the link ends (`None`). `failed` hears of every
+    /// failure.
     pub(crate) async fn connect<C>(
         &self,
         owner: impl Fn() -> Owner,

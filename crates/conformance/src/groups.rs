@@ -105,7 +105,7 @@ pub(super) async fn group(world: &dyn World) -> Outcome {
     })
     .await?;
     share_out(&mut workers, &mut handled).await?;
-    // One event more came to a second member, and said so.
+    // One more event came to a second member, marked.
     until("the event of the member that left", || {
         let events = workers.iter().filter_map(Subscription::try_recv);
         for event in events {

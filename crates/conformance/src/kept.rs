@@ -247,7 +247,7 @@ async fn last_per_key(world: &dyn KeepingWorld) -> Outcome {
     Ok(())
 }
 
-/// A durable subscription continues after an absence, from the first event that was not dealt with.
+/// A durable subscription continues after an absence, from the first event that was not handled.
 async fn durable(world: &dyn KeepingWorld) -> Outcome {
     let publisher = world.agent(0, "publisher").await;
     let reader = world.agent(1, "reader").await;

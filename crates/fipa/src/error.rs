@@ -77,7 +77,7 @@ pub enum DecodeProblem {
     Limit {
         /// The quantity that exceeds its limit.
         what: &'static str,
-        /// How much is allowed.
+        /// The limit.
         limit: usize,
     },
     /// A date-time that does not exist or is malformed.

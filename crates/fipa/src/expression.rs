@@ -18,7 +18,7 @@ pub enum Expression {
     Word(String),
     /// A text in quotes.
     String(String),
-    /// A number, kept as it was written.
+    /// A number, kept in its written form.
     Number(Number),
     /// A date-time token.
     DateTime(DateTime),
@@ -82,7 +82,7 @@ impl From<Vec<Expression>> for Expression {
 }
 
 /// A number as FIPA00070 writes it: an integer or a decimal fraction, with or without exponent, or `0x` and hexadecimal
-/// digits. The number is kept character for character, since an identifier may look like a number.
+/// digits. The number is kept character for character, because an identifier may look like a number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Number(Box<str>);
 
@@ -104,7 +104,7 @@ impl Number {
         Self(format!("{value:#x}").into())
     }
 
-    /// The number as it is written.
+    /// The written form of the number.
     pub fn as_str(&self) -> &str {
         &self.0
     }

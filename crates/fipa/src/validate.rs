@@ -19,7 +19,7 @@ pub struct Finding {
     pub field: Cow<'static, str>,
     /// The fault and the remedy.
     pub message: String,
-    /// Which standard says so.
+    /// The standard that requires this.
     pub reference: &'static str,
 }
 

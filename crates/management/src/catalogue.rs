@@ -137,7 +137,7 @@ impl Words {
 /// Gives entries their order: that in which they were first registered.
 pub(super) type Sequence = u64;
 
-/// An entry as it was before a change, to take the change back.
+/// The former state of an entry, to take a change back.
 #[derive(Debug)]
 pub(super) struct Former<D> {
     name: String,
@@ -183,14 +183,14 @@ pub(super) struct Catalogue<D> {
     next: Sequence,
 }
 
-/// How much a number of entries takes.
+/// The size of a number of entries.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) entries: usize,
     pub(super) length: usize,
 }
 
-/// The platform of an agent, written as its share is named.
+/// The platform of an agent, in the form that names its share.
 fn platform_of(name: &str) -> String {
     let platform = name.rsplit_once('@').map_or("", |(_, platform)| platform);
     platform.to_ascii_lowercase()
@@ -213,7 +213,7 @@ impl<D: Description> Catalogue<D> {
         self.entries.len()
     }
 
-    /// How much the entries of this agent's platform take together.
+    /// The size of all entries of this agent's platform together.
     pub(super) fn share_of_platform(&self, agent: &str) -> Share {
         let share = self.platforms.get(&platform_of(agent));
         share.copied().unwrap_or_default()

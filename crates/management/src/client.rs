@@ -207,8 +207,8 @@ impl<'m> Answer<'m> {
         }
     }
 
-    /// The entry as the DF has filed it, in the answer to register or modify. Its lease may be shorter than the
-    /// requested one.
+    /// The entry in the DF's file, from the answer to register or modify. Its lease may be shorter than the requested
+    /// one.
     pub fn granted(&self) -> Option<DfAgentDescription> {
         match self.done()? {
             ActionExpression::Action { act, .. } => match DfFunction::from_term(act).ok()? {

@@ -31,7 +31,7 @@ pub use df::Df;
 pub use limits::DirectoryLimits;
 pub use service::{ChangeError, Directory, DirectoryService, Inbox};
 
-/// The sender of a message, as far as it is proved.
+/// The proved identity of a message's sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Requester {
     /// The agent with this AID name.

@@ -167,7 +167,7 @@ impl DirectoryLimits {
     }
 }
 
-/// The number of constants in a term. A formula inside counts as one, since formulas are only compared as a whole.
+/// The number of constants in a term. A formula inside counts as one, because formulas are only compared as a whole.
 fn values_in(term: &Term<'_>) -> usize {
     match term {
         Term::Set(terms) | Term::Sequence(terms) => 1 + terms.iter().map(values_in).sum::<usize>(),

@@ -66,7 +66,7 @@ async fn ask_in_order(
             master.clone(),
             desk.clone(),
         );
-        // Saving the state of agents takes its time. Later requests need not wait for it.
+        // Agents may take long to save their state. Later requests need not wait for that.
         if matches!(about, About::Freeze { .. }) {
             tokio::spawn(asking);
         } else {
@@ -99,7 +99,7 @@ async fn ask(
                     let node = desk.state.nodes().get(&name);
                     Ok(node.is_none_or(|node| node.state.is_gone()))
                 });
-                // The node's processes are dealt with when the node is found dead, and when it comes back.
+                // The Master handles the node's processes when the node is found dead, and when it comes back.
                 if dead.await.unwrap_or(true) {
                     return;
                 }

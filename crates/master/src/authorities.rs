@@ -1,4 +1,4 @@
-//! The root and the issuing authority. They are made once and then kept in the state directory.
+//! The root and the issuing authority, which are made once and then kept in the state directory.
 
 use std::fs;
 use std::io;

@@ -1,6 +1,6 @@
-//! The Master's whole knowledge on one desk, and the one task that works at it. Requests come as jobs, which are done
-//! one after another without waiting. Their changes are in the store before anyone hears of them. Jobs that come while
-//! the store writes share the next write.
+//! The Master's whole knowledge on one desk, and the one task that works at it. Requests come as jobs, which run one
+//! after another without waiting. The changes of a job are in the store before anyone hears of them. Jobs that come
+//! while the store writes share the next write.
 
 mod refusals;
 mod restored;
@@ -102,7 +102,7 @@ pub(crate) struct DeskHandle {
     heard: Heard,
 }
 
-/// Nodes that gave a sign of life which the desk has not noted yet. A sign waits behind no job.
+/// Nodes with a sign of life that the desk has not noted yet. A sign waits behind no job.
 type Heard = Arc<Mutex<HashSet<String>>>;
 
 /// The versions that observers watch. They change with every write.
@@ -114,7 +114,7 @@ pub(crate) struct News {
     pub(crate) deny_list: u64,
 }
 
-/// The parts a desk is made of.
+/// The parts of a desk.
 pub(crate) struct Parts {
     /// Nodes, groups, directory.
     pub(crate) state: MasterState,
@@ -389,7 +389,7 @@ impl Work {
             tracing::error!(%error, "the platform's state could not be written");
         }
         if let Err(StoreError::Superseded { .. }) = &written {
-            // Another Master decides now. Nothing that this one decided may happen.
+            // Another Master decides now. No decision of this one may take effect.
             self.unwritten = Batch::new();
             self.held.clear();
             self.desk.closing = true;
@@ -400,8 +400,8 @@ impl Work {
                 _ => finish(Ok(())),
             }
         }
-        // An effect that cuts somebody off needs no room on the disk. If the Master is killed before the write, it is
-        // merely stricter than it knows.
+        // An effect that only cuts an agent or a process off needs no room on the disk. If the Master is killed before
+        // the write, the platform is merely stricter than the stored state.
         let goes = |effect: &mut Outward| written.is_ok() || effect.is_an_end();
         for effect in self.held.extract_if(.., goes) {
             let _ = self.outward.send(effect);

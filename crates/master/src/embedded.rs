@@ -99,7 +99,7 @@ impl EmbeddedPlatform {
         })
     }
 
-    /// The platform as the program's process sees it.
+    /// The platform, for the program's process.
     pub fn host(&self) -> Arc<dyn Host> {
         self.host.clone()
     }

@@ -21,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 
 /// How long a newcomer may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a connection may be that reads the issuance log. Readers are strangers for all of it.
+/// How long a connection may be that reads the issuance log. Readers are strangers for the whole time.
 const READING: Duration = Duration::from_secs(25);
 /// Lifetime of a node's own certificate. A node that is away longer needs a new token.
 const NODE_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
@@ -36,7 +36,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Serves one stranger: a newcomer, or a reader of the issuance logs. Nobody lets a reader in, so its connection
+    /// Serves one stranger: a newcomer, or a reader of the issuance logs. A reader is never let in, so its connection
     /// ends earlier if others need the place.
     pub(crate) async fn serve(self, stream: TlsStream<TcpStream>, waiting: Arc<WaitingStranger>) {
         if stream.get_ref().1.alpn_protocol() == Some(HTTP) {

@@ -80,7 +80,7 @@ pub enum FoundationError {
     Trust(#[from] TrustError),
 }
 
-/// A desk that is open.
+/// An open desk.
 pub(crate) struct Foundation {
     /// The handle for submitting jobs.
     pub(crate) desk: DeskHandle,

@@ -127,7 +127,7 @@ pub(crate) fn has_mcp(desk: &Desk) -> bool {
     })
 }
 
-/// The gateways as they tell it themselves, with these rules of the operators.
+/// The gateways' own reports, with these rules of the operators.
 pub(crate) async fn state(
     operator: &Correspondent,
     rules: GatewayPolicy,

@@ -1,5 +1,5 @@
-//! The platform as the Master's own process sees it. The desk is in the same process, so requests need no socket. An
-//! embedded platform's agents see the platform in the same way.
+//! The platform, for the Master's own process. The desk is in the same process, so requests need no socket. An embedded
+//! platform's agents see the platform in the same way.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The processes that a process of the Master can reach, since the control plane stands apart from the agents.
+//! The processes that a process of the Master can reach. The control plane is separate from the agents.
 
 use sealbus_control::ProcessContact;
 

@@ -6,8 +6,8 @@ use sealbus_seal::issuance::Placements;
 
 use super::state::MasterState;
 
-/// The placements that the CA asks for, as one process sees them. While an agent moves, it counts as placed where the
-/// asking process is.
+/// The placements that the CA asks for, on behalf of one process. While an agent moves, it counts as placed in the
+/// asking process.
 pub(crate) struct PlacementsOf<'d> {
     /// The Master's state.
     pub(crate) state: &'d MasterState,

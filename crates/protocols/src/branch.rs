@@ -1,4 +1,4 @@
-//! The conversation between the initiator and one participant, as one of them sees it.
+//! The conversation between the initiator and one participant, for either side.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -292,8 +292,8 @@ impl Branch {
         }
     }
 
-    /// The initiator tells the participant that nothing more is wanted. A silent one in a contract net needs no word: its
-    /// proposal is rejected if it still comes.
+    /// The initiator tells the participant that nothing more is wanted. A silent participant in a contract net needs no
+    /// message: its proposal is rejected if it still comes.
     fn time_out_notice(&self, protocol: &Protocol, own: Role) -> Option<Performative> {
         let reject = Performative::RejectProposal;
         let silent = protocol.silence(self.stage).is_none() && self.stage == Stage::Called;

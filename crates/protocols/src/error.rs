@@ -7,7 +7,7 @@ use sealbus_fipa::{AclMessage, Performative};
 
 use crate::{Outcome, Stage};
 
-/// Why nothing was sent. The conversation is as it was before.
+/// Why nothing was sent. The conversation is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {

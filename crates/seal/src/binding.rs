@@ -58,7 +58,7 @@ pub struct Binding {
     signature: Signature,
 }
 
-/// Why a proof was not made or not believed.
+/// The reason why a proof was not made or not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BindingError {
     /// The connection gives no exporter: its handshake is not complete.
@@ -73,7 +73,7 @@ pub enum BindingError {
     /// The bytes end before or after the end of the signature.
     #[error("not an agent binding: the signature is not 64 bytes long")]
     SignatureLength,
-    /// The certificate is not believed.
+    /// The certificate is not trusted.
     #[error(transparent)]
     NotVerified(#[from] VerifyError),
     /// The signature was not made by this certificate's key over this connection.

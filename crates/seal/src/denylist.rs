@@ -2,11 +2,11 @@
 //!
 //! A list names certificates by serial number, and identities by a date: every certificate of the identity that starts
 //! before that date is denied. The version of a list only ever grows. An entry is forgotten once the certificates that
-//! it denies have expired anyway. A list thus stays as short as lifetimes are.
+//! it denies have expired anyway. So short lifetimes keep a list short.
 //!
 //! An authority signs the version and a digest of all entries ([`SignedDenyList`]). A list travels whole or as the changes
 //! since an older version. Both come with the signed digest, and the receiver computes the digest of the list that it
-//! holds afterwards. A change costs as much as its entries, however long the list is.
+//! holds afterwards. The cost of a change depends on its entries, and not on the length of the list.
 
 mod changes;
 mod entries;
@@ -74,7 +74,7 @@ pub enum DenyListUpdate {
     },
 }
 
-/// Why a deny list was not changed or not believed.
+/// The reason why a deny list was not changed or not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DenyListError {
     /// The list holds [`MAX_ENTRIES`] already.
@@ -132,7 +132,7 @@ pub enum DenyListError {
         /// The version that the changes follow.
         since: u64,
     },
-    /// The entries are not those that the authority signed.
+    /// The entries differ from the signed ones.
     #[error(
         "the entries of the deny list of {authority} are not those that it signed as version {version}: the whole list is needed"
     )]

@@ -62,7 +62,7 @@ pub enum Identity {
         platform: PlatformName,
         /// The node that vouched for it.
         node: Name,
-        /// Which process.
+        /// The process's id.
         process: ProcessId,
     },
     /// A certification authority: the root, or a CA service instance.

@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::identity::{Identity, Name};
 use crate::verified::VerifiedIdentity;
 
-/// The Master's placement of agents, as the CA sees it.
+/// The Master's placement of agents, for the CA.
 pub trait Placements {
     /// Whether the node of this name belongs to the platform now.
     fn is_member(&self, node: &Name) -> bool;

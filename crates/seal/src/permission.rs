@@ -144,7 +144,7 @@ pub enum PolicyError {
     /// The policy has too many rules.
     #[error("the policy has {0} rules, but at most {MAX_RULES} may be given; use groups")]
     TooManyRules(usize),
-    /// The policy tells too many kinds of agents apart.
+    /// The policy distinguishes too many kinds of agents.
     #[error("the policy distinguishes more than {MAX_CLASSES} kinds of agents; use groups")]
     TooManyClasses,
 }
@@ -186,7 +186,7 @@ impl Policy {
     }
 
     /// As [`compile`](Self::compile), on a platform with `services` of its own: agents, by their local names, that `*`
-    /// does not match. Rules for all agents thus do not cut agents off from the services, nor the services from each
+    /// does not match. So rules for all agents do not cut agents off from the services, or the services from each
     /// other. A rule that names a service applies to it.
     ///
     /// # Errors
@@ -269,7 +269,7 @@ impl Permissions {
         self.allowed[self.class(sender) * self.count + self.class(receiver)]
     }
 
-    /// Whether the policy allows all messages and thus makes no difference between them.
+    /// Whether the policy allows all messages, without any difference between them.
     pub fn allow_everything(&self) -> bool {
         self.allowed.iter().all(|allowed| *allowed)
     }

@@ -187,7 +187,7 @@ impl CodeTable {
         self.bytes <= MOST_BYTES
     }
 
-    /// Removes an eighth of the entries: those not used for the longest time.
+    /// Removes an eighth of the entries: the ones not used for the longest time.
     fn remove_oldest(&mut self) {
         let count = self.entries.len() >> 3;
         let age = |number: &usize| {

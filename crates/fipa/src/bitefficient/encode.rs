@@ -255,7 +255,7 @@ fn write_content(content: &Content, form: TextForm, out: &mut Vec<u8>) -> Writte
     }
 }
 
-/// Whether readers would take the text for one in quotes if it stood without quotes.
+/// Whether readers would take the unquoted text for a quoted one.
 fn misleads(text: &str) -> bool {
     matches!(text.as_bytes().first(), Some(b'"' | b'#')) && unquote(text).len() != text.len()
 }

@@ -31,7 +31,7 @@ pub(crate) enum Piece {
     NoContent,
 }
 
-/// The parentheses around an atom, as its tag gives them.
+/// The parentheses around an atom, from its tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bracket {
     None,

@@ -34,7 +34,7 @@ pub enum Origin {
     Before,
 }
 
-/// A FIPA date-time token, kept field by field so that it is written as it was read.
+/// A FIPA date-time token, kept field by field so that writing returns the token that was read.
 ///
 /// Two values are equal when their tokens are; compare moments by [`DateTime::unix_ms`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -28,7 +28,7 @@ pub struct Envelope {
 pub struct EnvelopeParameters {
     /// All receivers of the message.
     pub to: Vec<Aid>,
-    /// The sender, who is told of errors.
+    /// The sender, which is told of errors.
     pub from: Option<Aid>,
     /// Text for the final receiver.
     pub comments: Option<String>,

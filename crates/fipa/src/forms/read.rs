@@ -57,7 +57,7 @@ impl From<MessageRead> for AclMessage {
     }
 }
 
-/// An AID as it was read.
+/// An AID that was read.
 #[derive(serde::Deserialize)]
 #[serde(
     rename = "agent-identifier",
@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for NonEmpty {
     }
 }
 
-/// A date-time as it was read.
+/// A date-time that was read.
 pub(crate) struct DateTimeRead(pub(crate) DateTime);
 
 impl<'de> Deserialize<'de> for DateTimeRead {
@@ -152,7 +152,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Members<T> {
     }
 }
 
-/// Content as it was read.
+/// Content that was read.
 pub(crate) struct ContentRead(pub(crate) Content);
 
 impl<'de> Deserialize<'de> for ContentRead {

@@ -22,7 +22,7 @@ pub struct DfAgentDescription {
     pub languages: Vec<String>,
     /// The moment until which the entry stands, or its duration. Without it the DF's limit applies.
     pub lease_time: Option<DateTime>,
-    /// How far the entry may be told: `global`, `local`.
+    /// The scope in which the entry may be shown: `global`, `local`.
     pub scope: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub struct Property {
     pub value: Option<Term<'static>>,
 }
 
-/// How far and how much a DF or AMS shall search.
+/// The depth and the size of a search in a DF or AMS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchConstraints {
     /// How many DFs deep the search may go on. Absent or 0: only this DF.

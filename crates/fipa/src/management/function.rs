@@ -153,7 +153,7 @@ impl<'t, 'a> Call<'t, 'a> {
         }
     }
 
-    /// Reads a template and constraints. Constraints may be left out, which means that there are none.
+    /// Reads a template and constraints. Constraints may be left out. Then there are none.
     fn search<T>(
         &self,
         object: &str,

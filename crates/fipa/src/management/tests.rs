@@ -60,7 +60,7 @@ fn other_spellings_are_the_same_object() {
     }
 }
 
-/// JADE's words end at 0x7E, and a quoted keyword is none: such symbols are no words of an ACL expression.
+/// JADE's words end at 0x7E, and a quoted keyword is no word: such symbols are no words of an ACL expression.
 #[test]
 fn functions_without_a_form_in_acl_are_read_back_as_they_were_written() {
     for value in [

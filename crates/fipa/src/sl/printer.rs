@@ -102,7 +102,7 @@ impl Content<'_> {
     }
 }
 
-/// Text, unless there are bytes in it that are none.
+/// Text, unless it contains bytes that are no text.
 impl From<Content<'_>> for crate::Content {
     fn from(content: Content<'_>) -> Self {
         match String::from_utf8(content.to_bytes()) {

@@ -40,7 +40,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// A `:language` that is none of the SL family.
+/// A `:language` outside the SL family.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not an SL language: use fipa-sl0, fipa-sl1, fipa-sl2 or fipa-sl")]
 pub struct UnknownProfile(pub String);

@@ -106,7 +106,7 @@ pub enum ReferentialOperator {
 /// `(iota ?x p)`: the object, or objects, for which a formula holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IdentifyingExpression<'a> {
-    /// Which of the objects is meant.
+    /// The choice among the objects.
     pub operator: ReferentialOperator,
     /// The object's pattern: a variable, or a term with variables.
     pub term: Term<'a>,

@@ -152,7 +152,7 @@ pub(crate) fn classify(text: &str) -> ExpressionRef<'_> {
         return ExpressionRef::Number(NumberRef::Text(text));
     }
     match DateTime::parse(text.as_bytes()) {
-        // With a small `t` it would not be written again as it was read.
+        // With a small `t`, writing would not return the text that was read.
         Ok(date_time) if text.find(|c: char| c.is_ascii_alphabetic()) == text.find('T') => {
             ExpressionRef::DateTime(date_time)
         }

@@ -17,7 +17,7 @@ pub use expression::{ExpressionRef, Expressions, NumberRef};
 
 /// A message that is read in place: in an [`AclMessage`] or in the bytes it was received as.
 ///
-/// A view allocates nothing, except where a method says so.
+/// A view allocates nothing, unless a method's documentation says otherwise.
 #[derive(Clone, Copy)]
 pub struct AclMessageRef<'a>(Source<'a>);
 

@@ -456,7 +456,8 @@ fn durable_key(agent: &str, durable: &str) -> Result<String, Fault> {
     Ok(key)
 }
 
-/// The beginning of the names of the cursors that name the maker of a log. No agent's name and no channel begins so.
+/// The beginning of the names of the cursors that name the maker of a log. No agent's name and no channel begins with
+/// this.
 const MAKER: &str = "\0";
 
 /// The name of the cursor that says that an agent was the first to publish on a channel.

@@ -17,13 +17,13 @@ pub(super) type Keeping = Shared<BoxFuture<'static, Result<u64, Fault>>>;
 
 /// Most processes remembered for a log.
 const MOST_ORIGINS: usize = 1024;
-/// Most events of each process that are remembered by number. A process has no more under way.
+/// Most events of each process that are remembered by number. No process has more events under way.
 const MOST_RECENT: usize = super::MOST_EVENTS;
 
 /// The identity of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
-    /// The process that submitted the event, as its node knows it.
+    /// The node's name for the process that submitted the event.
     pub(super) process: Arc<str>,
     /// A number that the process drew when it started.
     pub(super) session: u64,

@@ -71,7 +71,7 @@ const MOST_LISTED: usize = 1000;
 /// The place of an agent, as seen from this node.
 #[derive(Debug)]
 pub enum Whereabouts {
-    /// In this process of this node. The number tells one connection to the process from another.
+    /// In this process of this node. The number distinguishes one connection to the process from another.
     Here(String, u64),
     /// On another node.
     There(String),

@@ -17,7 +17,7 @@ const MOST_UNDER_WAY: usize = 64;
 /// Most bytes handed over at once.
 const MOST_AT_ONCE: u64 = 2 << 20;
 
-/// A letter as the shelf knows it.
+/// The shelf's record of a letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShelvedLetter {
     pub(crate) cover: Cover,

@@ -354,7 +354,7 @@ fn a_template_says_which_agents_a_subscriber_follows() {
     assert!(follow(Some(AgentState::Initiated)).is_empty());
     let come = in_state("a@factory", AgentState::Active);
     assert_eq!(follow(Some(AgentState::Active)), [[come]]);
-    // It no longer matches, which is told as if it had gone.
+    // The agent no longer matches, and the notice is the same as if it had gone.
     let gone = AmsAgentDescription::of(aid("a@factory"));
     assert_eq!(follow(Some(AgentState::Transit)), [[gone]]);
     assert!(follow(None).is_empty());

@@ -95,7 +95,7 @@ fn possible(running: &Manifest, wanted: &Manifest) -> Result<Difference, Fault> 
         .advise("end the platform and start it anew: sealbus down, then sealbus up"))
 }
 
-/// The manifest's agents, with the gateway, whose program is the one that the Master runs in.
+/// The manifest's agents, with the gateway. The gateway's program is the one that the Master runs in.
 fn agents(manifest: &Manifest) -> Result<Vec<AgentEntry>, Fault> {
     let mut agents = manifest.agents.clone();
     if let Some(gateway) = &manifest.gateway {
@@ -108,7 +108,7 @@ fn agents(manifest: &Manifest) -> Result<Vec<AgentEntry>, Fault> {
     Ok(agents)
 }
 
-/// An agent of each of these processes that the platform started.
+/// One agent of each of these processes that the platform started.
 fn first_agents(desk: &Desk, processes: &[String]) -> Vec<String> {
     let groups = desk.state.groups();
     let groups = processes.iter().filter_map(|name| groups.get(name));

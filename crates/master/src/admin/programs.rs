@@ -141,7 +141,7 @@ fn check_start(state: &MasterState, agent: &str) -> Result<(), Fault> {
     };
     let what = match &group.process {
         Some(process) => format!("has no certificate on {} yet", process.node),
-        // It is started as soon as there is a node.
+        // The agent is started as soon as there is a node.
         None if group.start_at == Some(0) => return Ok(()),
         None => "has ended".to_owned(),
     };

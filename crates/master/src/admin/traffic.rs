@@ -43,7 +43,7 @@ fn of_own(process: &Process, watch: Option<Watch>) -> ProcessTraffic {
         process: name.clone(),
         ..process.observe(watch)
     };
-    // Nodes report every second, which is no talk of agents.
+    // Nodes report every second. These reports are no messages of agents.
     let controls = |name: &str| {
         CONTROL_AGENTS
             .iter()

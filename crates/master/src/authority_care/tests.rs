@@ -93,7 +93,7 @@ async fn without_the_roots_key_the_ca_goes_on_and_the_warning_has_a_name() {
     let said = ending.to_string();
     assert!(said.starts_with("ca-certificate-ends: "), "{said}");
     assert!(said.contains("root.key"), "{said}");
-    // An operator brings the key.
+    // An operator copies the key into the directory.
     fs::rename(&elsewhere, &root_key).unwrap();
     assert_eq!(look_once().await.unwrap().0, Outlook::Good);
 }

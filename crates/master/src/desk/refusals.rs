@@ -5,7 +5,7 @@ use sealbus_control::RefusalRecord;
 
 /// Refusals remembered.
 const REFUSALS: usize = 1000;
-/// The word for reasons that are none of this version's.
+/// The word for reasons that this version does not know.
 const OTHER: &str = "other";
 
 /// The refusals of the whole platform.

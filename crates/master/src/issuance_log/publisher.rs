@@ -48,7 +48,7 @@ struct Published {
     is_whole: bool,
 }
 
-/// The nodes that are there.
+/// The living nodes.
 fn alive(desk: &Desk) -> impl Iterator<Item = &String> {
     let nodes = desk.state.nodes().iter();
     nodes
@@ -107,7 +107,7 @@ impl Publisher {
         }
     }
 
-    /// Publishes the log as it is.
+    /// Publishes the present log.
     async fn publish(&mut self) -> Result<Published, Fault> {
         let written = self.write().await?;
         let size = written.publication.checkpoint.size;

@@ -38,7 +38,7 @@ impl Bars {
         self.0.get(process).into_iter().flatten()
     }
 
-    /// A process is no more.
+    /// Forgets a process that has ended.
     pub(super) fn forget(&mut self, process: &str, rows: &mut Rows) {
         for agent in self.0.remove(process).into_iter().flatten() {
             rows.delete(row(process, &agent));
@@ -93,7 +93,7 @@ impl MasterState {
         (any, any && process.agents.keys().all(is_barred))
     }
 
-    /// Forgets a process that is no more. Returns its group.
+    /// Forgets a process that has ended. Returns its group.
     pub(super) fn drop_process(&mut self, process: &str) -> Option<String> {
         self.bars.forget(process, &mut self.rows);
         self.processes.remove(process)

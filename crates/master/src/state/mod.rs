@@ -84,7 +84,7 @@ impl Default for Patience {
 /// The work to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Ask a node, again and again until it answers or is dead. The answer goes to [`MasterState::answered`].
+    /// Ask a node, repeatedly until it answers or is dead. The answer goes to [`MasterState::answered`].
     Ask {
         /// The node.
         node: String,

@@ -57,7 +57,7 @@ impl MasterState {
         self.restored.is_some()
     }
 
-    /// Notes the processes of a node. Returns false if the state was not restored, or that is over.
+    /// Notes the processes of a node. Returns false if the state was not restored, or if the listening is over.
     pub(super) fn note_running(&mut self, node: &str, running: &[RunningProcess]) -> bool {
         let mut asked = Vec::new();
         let known: Vec<bool> = running
@@ -151,7 +151,7 @@ impl MasterState {
         }
     }
 
-    /// Ends the listening when it is time.
+    /// Ends the listening when its time is over.
     pub(super) fn tick_restored(&mut self, now: UnixMillis) {
         let Some(restored) = &self.restored else {
             return;

@@ -55,7 +55,7 @@ pub(crate) struct ReceivedDenyList<'r> {
 }
 
 impl DenyList {
-    /// Signs the list as it is now.
+    /// Signs the present list.
     ///
     /// # Errors
     /// [`DenyListError::NotItsOwn`], or [`DenyListError::Key`].

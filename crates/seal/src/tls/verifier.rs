@@ -160,7 +160,7 @@ impl PeerVerifier {
 
 static ED25519: [&dyn SignatureVerificationAlgorithm; 1] = [webpki::aws_lc_rs::ED25519];
 
-/// The only signatures believed in a handshake.
+/// The only signatures accepted in a handshake.
 static SIGNATURES: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
     all: &ED25519,
     mapping: &[(SignatureScheme::ED25519, &ED25519)],

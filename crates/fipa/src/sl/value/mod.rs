@@ -57,8 +57,8 @@ pub fn to_term<T: Serialize + ?Sized>(value: &T) -> Result<Term<'static>, ValueE
     write::term(value)
 }
 
-/// Writes a struct as a predicate. Its slots stand by position, since the standard's grammar has no names there, and JADE
-/// reads none.
+/// Writes a struct as a predicate. Its slots stand by position, because the standard's grammar has no names there, and
+/// JADE reads none.
 ///
 /// # Errors
 /// As for [`to_term`]; also for a field that is `None` before others that are not, and for a value that is no struct.

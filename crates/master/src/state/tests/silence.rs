@@ -173,8 +173,8 @@ fn a_node_that_was_given_up_comes_back_as_another_process_also_to_the_next_maste
 }
 
 proptest! {
-    /// A Master may stand still, be cut off from all nodes, or both, as often and as long as one likes. It gives up no
-    /// living node, and it gives up a dead one.
+    /// A Master may stand still, be cut off from all nodes, or both, any number of times and for any time. It gives up
+    /// no living node, and it gives up a dead one.
     #[test]
     fn stalls_and_cuts_kill_no_node(
         troubles in prop::collection::vec((0_u64..20_000, any::<bool>(), 1_u64..60_000), 0..12),
