@@ -189,7 +189,7 @@ impl Promise {
                 "channels: one member of a group gets an event, and another one if it leaves before"
             }
             Self::GroupCrash => {
-                "channels: another member of a group gets what a killed process has not handled"
+                "channels: another member of a group gets the events that a killed process has not handled"
             }
             Self::Rights => "channels: an agent without the right to publish is refused",
             Self::RefusedByName => "channels: a QoS that cannot be given is refused by name",
