@@ -267,7 +267,7 @@ class Agent(Initiates):
     ) -> None:
         """Answers a message, in its conversation, or a question to everyone on a channel; the latter once.
 
-        Content that is neither text nor bytes is a body, see :mod:`sealbus.body`. Whoever asks must make room for the answers: if
+        Content that is neither text nor bytes is a body, see :mod:`sealbus.body`. The asker must make room for the answers: if
         the asker's mailbox is full, answers wait for it for 10 seconds, and later for a tenth of the time; then
         :class:`~sealbus.AnswerNotTaken` is raised.
         """

@@ -85,7 +85,7 @@ class Handlers:
         self._in_turn: list[tuple[Filter, Handler]] = []
         self._takers: list[_Taker] = []
         self._listeners: list[_Listener] = []
-        # Those that have events for the agent's own task.
+        # Subscriptions with events for the agent's own task.
         self._ready: deque[_Listener] = deque()
         self._hearing: set[asyncio.Task[None]] = set()
         # By the identity of each message in the hands of a handler: whether it was answered.

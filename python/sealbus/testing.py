@@ -287,7 +287,7 @@ class _Handle:
     def try_send_many(self, messages: list[AclMessage], first: int) -> tuple[int, Unsent | None]:
         kept = [it for it in (self._kept(message) for message in messages[first:]) if it is not None]
         sent, unsent = self._handle.try_send_many(kept, 0)
-        # Those that were lost are sent as well, to all that the agent knows.
+        # For the agent, lost messages count as sent.
         return (len(messages) if sent == len(kept) else first + sent), unsent
 
     def _kept(self, message: AclMessage) -> AclMessage | None:

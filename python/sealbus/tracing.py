@@ -152,7 +152,7 @@ class TracedHandle:
     def try_send_many(self, messages: list[AclMessage], first: int) -> tuple[int, Unsent | None]:
         pairs = [self._tracing.sending(message) for message in messages[first:]]
         sent, unsent = self._handle.try_send_many([message for message, _ in pairs], 0)
-        # Those that were not sent yet come again, with new spans. A span that never ends is never told.
+        # Messages that were not sent yet come again, with new spans. A span that never ends is never told.
         for _, span in pairs[:sent]:
             span.end()
         return first + sent, unsent

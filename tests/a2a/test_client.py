@@ -124,7 +124,7 @@ async def test_a_task_is_cancelled_at_the_agent_before_all_its_watchers(door: Do
         begun = asyncio.Event()
         watcher = asyncio.create_task(watch(client, task.id, begun))
         await begun.wait()
-        # One that leaves disturbs nobody.
+        # A client that leaves disturbs nobody.
         await stream.aclose()
         cancelled = await client.cancel_task(CancelTaskRequest(id=task.id))
         assert STATE(cancelled.status.state) == "TASK_STATE_CANCELED"

@@ -14,7 +14,7 @@ Open = Callable[[], socket.socket]
 
 @contextmanager
 def crowd(opening: Open, count: int) -> Iterator[None]:
-    """Keeps `count` connections open. One that the other side ends is replaced at once."""
+    """Keeps `count` connections open. A connection that the other side ends is replaced at once."""
     over = threading.Event()
     standing = threading.Event()
     thread = threading.Thread(target=keep, args=(opening, count, over, standing))

@@ -196,7 +196,7 @@ class Platform:
                 program.process.wait(60)
             except subprocess.TimeoutExpired:
                 program.kill()
-        # Those that were started meanwhile, too.
+        # Processes that were started meanwhile, too.
         for pid in pids | self.pids():
             try:
                 os.kill(pid, signal.SIGKILL)

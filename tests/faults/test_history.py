@@ -50,7 +50,7 @@ def test_events_that_a_move_left_behind_are_excused_if_their_sender_was_killed_s
     received += heard(*later(0))
     assert verdict(killed, received, "channel").is_clean()
     assert verdict(killed, received).lost == {2, 3}
-    # Whoever goes on for long has been told.
+    # A sender that goes on for long has been told.
     killed = [*accepted(*range(1000)), SECOND, *accepted(*later(0))]
     assert verdict(killed, received, "channel").lost == {2, 3}
     # Numbers heard on both sides of a gap are no excuse without a move.

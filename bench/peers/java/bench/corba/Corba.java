@@ -199,7 +199,7 @@ public final class Corba implements Peer {
         orb.shutdown(false);
     }
 
-    /** One who pushes; the call returns when the channel has taken the event. */
+    /** A supplier that pushes; the call returns when the channel has taken the event. */
     private interface Speaker extends Sender {
         @Override
         default byte[] ask(byte[] content) {
