@@ -377,6 +377,22 @@ def sealbus(server: Server, values: Values) -> Values:
     return {"sockets": sockets}
 
 
+def jade(server: Server, values: Values) -> Values:
+    """A platform that containers of JADE join with tickets, which the driver asks for."""
+    (server.folder / "platform.toml").write_text('[platform]\nname = "bench"\n')
+    platform = server.start([values["binary"], "up", "platform.toml", "--state", "state"])
+    state = str(server.folder / "state")
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        nodes = [values["binary"], "nodes", "--json", "--state", state]
+        shown = subprocess.run(nodes, capture_output=True, text=True, check=False).stdout
+        if '"alive"' in shown:
+            return {"state": state}
+        if platform.poll() is not None or time.monotonic() > deadline:
+            sys.exit("the platform did not start its node")
+        time.sleep(0.2)
+
+
 SERVERS: dict[str, Callable[[Server, Values], Values]] = {
     "nats": nats,
     "rabbitmq": rabbitmq,
@@ -386,6 +402,7 @@ SERVERS: dict[str, Callable[[Server, Values], Values]] = {
     "slim": slim,
     "spade": spade,
     "sealbus": sealbus,
+    "jade": jade,
 }
 
 

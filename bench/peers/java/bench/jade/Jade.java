@@ -106,6 +106,10 @@ public final class Jade implements Peer {
             case "tls":
                 profile.setParameter("icps", "jade.imtp.leap.JICP.JICPSPeer");
                 break;
+            case "sealbus":
+                profile.setParameter("icps", "org.sealbus.jade.SealbusICP");
+                profile.setParameter("sealbus_ticket", ticket(settings, isMain));
+                break;
             case "rmi":
                 profile.setParameter(Profile.IMTP, Profile.RMI_IMTP);
                 break;
@@ -114,6 +118,19 @@ public final class Jade implements Peer {
         }
         Runtime runtime = Runtime.instance();
         return isMain ? runtime.createMainContainer(profile) : runtime.createAgentContainer(profile);
+    }
+
+    /** A ticket of the Sealbus platform for this container. */
+    private static String ticket(JSONObject settings, boolean isMain) {
+        String name = "jade-" + (isMain ? "main-" : "other-") + ProcessHandle.current().pid() + "-" + System.nanoTime();
+        try {
+            Process command = new ProcessBuilder(settings.getString("binary"), "ticket", name, "--json",
+                    "--state", settings.getString("state")).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+            return new JSONObject(new String(command.getInputStream().readAllBytes(), StandardCharsets.UTF_8))
+                    .getString("ticket");
+        } catch (java.io.IOException error) {
+            throw new java.io.UncheckedIOException(error);
+        }
     }
 
     private static int freePort() {
