@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.net.Socket;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.logging.Level;
 import javax.net.ssl.SSLSocket;
 
@@ -20,7 +21,11 @@ final class MeshConnection implements AutoCloseable {
     private final Trust.Peer peer;
     private final Binding binding;
     private final InputStream in;
+    /** Bytes that may wait to be written, each row of them with {@link #OVERHEAD}. Several windows fit. */
+    private static final long MOST_WAITING = 48 << 20;
+    private static final int OVERHEAD = 64;
     private final LinkedBlockingQueue<byte[]> out = new LinkedBlockingQueue<>();
+    private final AtomicLong waiting = new AtomicLong();
 
     MeshConnection(Socket socket, SSLSocket tls, Trust.Peer peer, boolean isClient) throws IOException {
         this.socket = socket;
@@ -47,8 +52,17 @@ final class MeshConnection implements AutoCloseable {
         Door.start("sealbus-mesh-write", this::write);
     }
 
-    /** Writes soon, in order. */
+    /** Writes soon, in order. A peer that does not read loses the connection, so that little waits for it. */
     void put(byte[] bytes) {
+        long cost = bytes.length + OVERHEAD;
+        long now = waiting.addAndGet(cost);
+        if (now > MOST_WAITING) {
+            if (now - cost <= MOST_WAITING) {
+                Mesh.LOG.log(Level.WARNING, "{0} does not read: its connection ends", peer.identity());
+            }
+            close();
+            return;
+        }
         out.add(bytes);
     }
 
@@ -63,6 +77,7 @@ final class MeshConnection implements AutoCloseable {
             while (true) {
                 byte[] next = out.take();
                 while (next != null && next != LAST) {
+                    waiting.addAndGet(-next.length - OVERHEAD);
                     row.writeBytes(next);
                     next = row.size() < AT_ONCE ? out.poll() : null;
                 }

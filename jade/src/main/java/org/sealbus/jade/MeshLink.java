@@ -26,6 +26,11 @@ final class MeshLink {
     private static final int UNTOLD = 64;
     /** Most agents of the other process, and most agents here that it writes to. */
     private static final int MOST_AGENTS = 65_536;
+    /** Most frames that are sent and not acknowledged, and most bytes of them, before the other process may send any more. */
+    private static final int MOST_KEPT = 1 << 18;
+    private static final long MOST_KEPT_BYTES = 4 * WINDOW;
+    /** The longest name of an agent, in bytes. */
+    private static final int LONGEST_NAME = 512;
     /** Most long messages that arrive at the same time. */
     private static final int MOST_PARTIAL = 4;
     private static final int PROCESS_SENDER = -1;
@@ -409,6 +414,9 @@ final class MeshLink {
             if (ahead > 0) {
                 throw broken("a frame is missing");
             }
+            if (kept.size() > MOST_KEPT || keptBytes > MOST_KEPT_BYTES) {
+                throw broken("answers are not acknowledged");
+            }
             if (ahead == 0) {
                 received++;
                 isConfirmed = true;
@@ -590,10 +598,14 @@ final class MeshLink {
         if (handle < 0 || handle >= MOST_AGENTS || targets.containsKey(handle)) {
             throw broken("a target's handle is used twice, or is beyond the limit");
         }
+        if (name.length() > LONGEST_NAME) {
+            throw broken("a target's name is too long");
+        }
         String agent = name.isEmpty() ? "" : mesh.local(name);
-        Target target = new Target(agent == null ? "?" : agent);
+        boolean isHere = name.isEmpty() || agent != null && mesh.isPresent(agent);
+        Target target = new Target(isHere ? agent : "?");
         targets.put(handle, target);
-        target.isOpen = name.isEmpty() || agent != null && mesh.isPresent(agent);
+        target.isOpen = isHere;
         if (target.isOpen) {
             target.limit = CREDIT;
             proveTarget(handle, target);

@@ -1,0 +1,331 @@
+package org.sealbus.jade;
+
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.nio.file.Path;
+import java.security.GeneralSecurityException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import javax.net.ssl.SSLSocket;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/**
+ * The port at which agents of a container get messages of other processes: strangers, and processes of the platform that keep no
+ * rule. The container has 128 MiB of memory. After each attack its agent still answers.
+ */
+class MeshPortTest {
+    @TempDir
+    static Path folder;
+
+    private static Platform factory;
+    private static Platform.Program main;
+    private static InetSocketAddress port;
+    private static int members;
+
+    @BeforeAll
+    static void start() throws Exception {
+        factory = new Platform(folder, "");
+        main = factory.mainContainer("jade-main pong", Platform.freePort(), "-agents", "pong:org.sealbus.jade.Pong");
+        Platform.await(() -> factory.shows("pong", "active"), "pong", main);
+        try (Membership asker = member("asker")) {
+            String address = Json.text(asker.ask(Map.of("ask", "resolve", "agent", "pong")), "address");
+            int colon = address.lastIndexOf(':');
+            port = new InetSocketAddress(address.substring(0, colon), Integer.parseInt(address.substring(colon + 1)));
+        }
+    }
+
+    @AfterAll
+    static void end() {
+        factory.close();
+    }
+
+    @AfterEach
+    void theAgentStillAnswers() {
+        String answer = factory.run("send", "pong", "a ball", "--performative", "request", "--timeout", "120s");
+        assertTrue(answer.contains("pong@factory") && answer.contains("a ball"), answer + main.output());
+        assertFalse(main.output().contains("OutOfMemory"), main::output);
+    }
+
+    private static Membership member(String name) throws IOException, GeneralSecurityException {
+        members++;
+        return Membership.join(Ticket.parse(factory.ticket(name + "-" + members)), new Membership.Listener() {
+            @Override
+            public void trustChanged() {}
+
+            @Override
+            public void ended(String why) {}
+        });
+    }
+
+    private static Socket socket() throws IOException {
+        Socket socket = new Socket();
+        socket.connect(port);
+        return socket;
+    }
+
+    /** A connection whose ends have shown certificates; this one a process's. */
+    private static SSLSocket shown(Membership member) throws IOException {
+        return Tls.connect(socket(), member.process().credential(), chain -> {}, Mesh.PROTOCOL);
+    }
+
+    /** The first words of a process. */
+    private static byte[] hello(Membership member) {
+        return new Frame.Hello(false, Mesh.token(), new byte[16], new byte[16], 0, 1, Mesh.LARGEST_MESSAGE,
+                member.process().peer().identity().toString(), "127.0.0.1:9").bytes();
+    }
+
+    /** A connection on which the session has begun. */
+    private static SSLSocket begun(Membership member) throws IOException {
+        SSLSocket tls = shown(member);
+        tls.getOutputStream().write(hello(member));
+        Frame.Hello.read(tls.getInputStream());
+        return tls;
+    }
+
+    /** Reads until the other end has ended the connection. */
+    private static void awaitEnd(Socket tls) throws IOException {
+        tls.setSoTimeout((int) Platform.LIMIT * 1000);
+        try {
+            InputStream in = tls.getInputStream();
+            byte[] some = new byte[64 << 10];
+            while (in.read(some) >= 0) {
+                continue;
+            }
+        } catch (java.net.SocketTimeoutException open) {
+            throw new AssertionError("the connection does not end\n" + main.output());
+        } catch (IOException ended) {
+            return;
+        }
+    }
+
+    @Test
+    void strangersAreNotHeard() throws Exception {
+        for (int i = 0; i < 50; i++) {
+            try (Socket socket = socket()) {
+                byte[] noise = new byte[i * 100];
+                new Random(i).nextBytes(noise);
+                socket.getOutputStream().write(noise);
+                socket.shutdownOutput();
+                awaitEnd(socket);
+            } catch (IOException ended) {
+                continue;
+            }
+        }
+        try (Socket socket = socket(); Membership mallory = member("mallory")) {
+            // Without a certificate, and with that of an agent.
+            assertThrows(IOException.class, () -> greet(Tls.connect(socket, null, chain -> {}, Mesh.PROTOCOL), "x"));
+            assertThrows(IOException.class,
+                    () -> greet(Tls.connect(socket(), mallory.credential(), chain -> {}, Mesh.PROTOCOL), "x"));
+            // A process that takes another one's name.
+            mallory.enlist();
+            String node = mallory.process().peer().identity().toString().replaceAll("[0-9a-f]{32}$", "0".repeat(32));
+            assertThrows(IOException.class, () -> greet(shown(mallory), node));
+        }
+    }
+
+    private static void greet(SSLSocket tls, String process) throws IOException {
+        tls.setSoTimeout((int) Platform.LIMIT * 1000);
+        tls.getOutputStream().write(new Frame.Hello(false, Mesh.token(), new byte[16], new byte[16], 0, 1,
+                Mesh.LARGEST_MESSAGE, process, "127.0.0.1:9").bytes());
+        Frame.Hello.read(tls.getInputStream());
+    }
+
+    @Test
+    void aProcessThatHasEndedIsNotHeardAgain() throws Exception {
+        Membership former = member("former");
+        former.enlist();
+        begun(former).close();
+        former.close();
+        factory.run("kill", former.name());
+        Platform.await(() -> {
+            try {
+                begun(former).close();
+                return false;
+            } catch (IOException refused) {
+                return true;
+            }
+        }, "the end of its rights", main);
+    }
+
+    @Test
+    void aThousandIdleConnectionsKeepNobodyOut() throws Exception {
+        List<Socket> idle = new ArrayList<>();
+        try {
+            for (int i = 0; i < 1000; i++) {
+                Socket socket = socket();
+                idle.add(socket);
+                if (i % 2 == 0) {
+                    // The beginning of a handshake.
+                    socket.getOutputStream().write(new byte[] {22, 3, 1, 2, 0, 1});
+                }
+            }
+            theAgentStillAnswers();
+            // Processes whose certificates hold are let in.
+            try (Membership honest = member("honest")) {
+                honest.enlist();
+                Platform.await(() -> {
+                    try {
+                        begun(honest).close();
+                        return true;
+                    } catch (IOException crowded) {
+                        return false;
+                    }
+                }, "a process to be let in", main);
+            }
+        } finally {
+            for (Socket socket : idle) {
+                socket.close();
+            }
+        }
+    }
+
+    @Test
+    void lengthsThatAreNotAllowedEndTheConnection() throws Exception {
+        try (Membership mallory = member("mallory")) {
+            mallory.enlist();
+            for (int length : new int[] {-1, Integer.MIN_VALUE, Integer.MAX_VALUE, Frame.LONGEST_FIRST_BODY + 1}) {
+                try (SSLSocket tls = shown(mallory)) {
+                    tls.getOutputStream().write(Frame.preface());
+                    tls.getOutputStream().write(head(length, Frame.HELLO, 0));
+                    awaitEnd(tls);
+                }
+            }
+            for (int length : new int[] {-1, Integer.MIN_VALUE, Integer.MAX_VALUE, Frame.LONGEST_BODY + 1}) {
+                try (SSLSocket tls = begun(mallory)) {
+                    tls.getOutputStream().write(head(length, Frame.MESSAGE, 0));
+                    awaitEnd(tls);
+                }
+            }
+            // Every frame cut short, with a body of nothing or of one byte.
+            for (int kind = 0; kind < 40; kind++) {
+                for (int length = 0; length < 2; length++) {
+                    try (SSLSocket tls = begun(mallory)) {
+                        tls.getOutputStream().write(head(length, kind, 0));
+                        tls.getOutputStream().write(new byte[length]);
+                        tls.shutdownOutput();
+                        awaitEnd(tls);
+                    }
+                }
+            }
+            // A message of 2 GiB in pieces.
+            try (SSLSocket tls = begun(mallory)) {
+                OutputStream out = tls.getOutputStream();
+                out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
+                out.write(counted(1, Frame.BEGIN, new Frame.Body().u32(0).u32(0).u32(Integer.MAX_VALUE).bytes(new byte[9])));
+                awaitEnd(tls);
+            }
+        }
+    }
+
+    private static byte[] head(int length, int kind, int sequence) {
+        return new Frame.Body().u32(length).number(1, kind).number(3, 0).u32(sequence).done();
+    }
+
+    private static byte[] counted(int sequence, int kind, Frame.Body body) {
+        return body.frame(kind, 0, sequence);
+    }
+
+    @Test
+    void noiseWithinASessionDoesNoHarm() throws Exception {
+        Random random = new Random(1);
+        try (Membership mallory = member("mallory")) {
+            mallory.enlist();
+            for (int round = 0; round < 60; round++) {
+                try (SSLSocket tls = begun(mallory)) {
+                    OutputStream out = tls.getOutputStream();
+                    out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
+                    for (int sequence = 1; sequence < 20; sequence++) {
+                        byte[] body = new byte[random.nextInt(200)];
+                        random.nextBytes(body);
+                        // The target that is open, as often as not.
+                        for (int at = 0; at < Math.min(8, body.length) && random.nextBoolean(); at++) {
+                            body[at] = 0;
+                        }
+                        out.write(counted(sequence, 1 + random.nextInt(29), new Frame.Body().bytes(body)));
+                    }
+                    tls.shutdownOutput();
+                    awaitEnd(tls);
+                } catch (IOException ended) {
+                    continue;
+                }
+            }
+        }
+        assertFalse(main.output().contains("pong got"), main::output);
+    }
+
+    @Test
+    void aProcessThatDoesNotReadLosesItsConnection() throws Exception {
+        try (Membership mallory = member("mallory")) {
+            mallory.enlist();
+            byte[] pings = new Frame.Body().frame(Frame.PING);
+            byte[] many = new byte[pings.length * 4096];
+            for (int at = 0; at < many.length; at += pings.length) {
+                System.arraycopy(pings, 0, many, at, pings.length);
+            }
+            SSLSocket tls = begun(mallory);
+            assertThrows(IOException.class, () -> {
+                // 4 GiB of answers: more than any bound.
+                for (long sent = 0; sent < 4L << 30; sent += many.length) {
+                    tls.getOutputStream().write(many);
+                }
+            });
+        }
+        main.says("does not read: its connection ends");
+    }
+
+    @Test
+    void aProcessThatAcknowledgesNothingFillsNoMemory() throws Exception {
+        try (Membership mallory = member("mallory")) {
+            mallory.enlist();
+            SSLSocket tls = begun(mallory);
+            Thread reader = new Thread(() -> {
+                try {
+                    awaitEnd(tls);
+                } catch (IOException | AssertionError ended) {
+                    return;
+                }
+            });
+            reader.setDaemon(true);
+            reader.start();
+            assertThrows(IOException.class, () -> {
+                OutputStream out = tls.getOutputStream();
+                for (int sequence = 0; sequence < 20_000_000; ) {
+                    Frame.Body row = new Frame.Body();
+                    for (int i = 0; i < 500; i++) {
+                        row.bytes(counted(sequence++, Frame.TARGET, new Frame.Body().u32(7).text("nobody@factory")));
+                        row.bytes(counted(sequence++, Frame.CLOSE_TARGET, new Frame.Body().u32(7)));
+                    }
+                    out.write(row.done());
+                }
+            });
+        }
+    }
+
+    @Test
+    void namesOfTargetsTakeNoMemory() throws Exception {
+        try (Membership mallory = member("mallory"); SSLSocket tls = begun(enlisted(mallory))) {
+            OutputStream out = tls.getOutputStream();
+            out.write(counted(0, Frame.TARGET,
+                    new Frame.Body().u32(0).text("n".repeat(60_000) + "@factory")));
+            awaitEnd(tls);
+        }
+    }
+
+    private static Membership enlisted(Membership member) throws IOException, GeneralSecurityException {
+        member.enlist();
+        return member;
+    }
+}
