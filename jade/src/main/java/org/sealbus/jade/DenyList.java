@@ -19,6 +19,8 @@ final class DenyList {
     static final int MAX_ENTRIES = 100_000;
     private static final int PAGES = 1024;
     private static final byte[] DIGEST_CONTEXT = "sealbus deny list entries v3\0".getBytes(StandardCharsets.US_ASCII);
+    /** The reason of an entry: an operator's order. */
+    private static final byte BY_OPERATOR = 3;
     private static final HexFormat HEX = HexFormat.of();
 
     /**
@@ -63,6 +65,18 @@ final class DenyList {
     boolean denies(Identity identity, long notBefore) {
         Entry entry = identities[pageOf(identity)].entries.get(identity);
         return entry != null && notBefore < entry.before();
+    }
+
+    /** Whether an operator has denied an identity at this second or later. */
+    boolean isRevokedSince(Identity identity, long second) {
+        Entry entry = identities[pageOf(identity)].entries.get(identity);
+        if (entry == null) {
+            return false;
+        }
+        ByteBuffer encoded = ByteBuffer.wrap(entry.encoded());
+        encoded.getLong();
+        long at = encoded.getLong();
+        return encoded.get() == BY_OPERATOR && second <= at;
     }
 
     /** This list with other entries, forgetting those that are over. */

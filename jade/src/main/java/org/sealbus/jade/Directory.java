@@ -32,7 +32,6 @@ import java.util.logging.Logger;
  */
 public final class Directory extends Agent {
     private static final Logger LOG = Logger.getLogger("org.sealbus.jade");
-    private static final String CONVERSATION = "sealbus-directory";
     /** The type of service of a DF (FIPA00023). Entries of other DFs are not carried. */
     private static final String DF_SERVICE = "fipa-df";
     private static final String REGISTER = "register";
@@ -43,6 +42,8 @@ public final class Directory extends Agent {
 
     private transient SealbusService service;
     private AID theirs;
+    /** JADE's DF takes two subscriptions of one conversation for one, whoever they are from. */
+    private String conversation;
     /** Entries of JADE's DF by the local names of the agents of this container that have names on Sealbus. */
     private final Map<String, DFAgentDescription> ours = new HashMap<>();
     /** Names of entries that were carried to JADE's DF. */
@@ -55,11 +56,12 @@ public final class Directory extends Agent {
     @Override
     protected void setup() {
         try {
-            service = ((SealbusService.Access) getHelper(SealbusService.NAME)).service();
+            service = SealbusHelper.of(this).service();
         } catch (ServiceException missing) {
             throw new IllegalStateException(missing);
         }
         theirs = new AID("df@" + service.platform(), AID.ISGUID);
+        conversation = "sealbus-directory-" + getName();
         service.hasDirectory(this);
         addBehaviour(new CyclicBehaviour(this) {
             @Override
@@ -103,7 +105,7 @@ public final class Directory extends Agent {
         all.setMaxResults(-1L);
         ACLMessage subscription = DFService.createSubscriptionMessage(this, df, new DFAgentDescription(), all);
         // A second one replaces the first.
-        subscription.setConversationId(CONVERSATION);
+        subscription.setConversationId(conversation);
         send(subscription);
     }
 
@@ -126,7 +128,7 @@ public final class Directory extends Agent {
     private void take(ACLMessage message) {
         boolean isTheirs = theirs.equals(message.getSender());
         boolean isDf = isTheirs || getDefaultDF().equals(message.getSender());
-        if (!isDf || !CONVERSATION.equals(message.getConversationId())) {
+        if (!isDf || !conversation.equals(message.getConversationId())) {
             if (message.getPerformative() == ACLMessage.REQUEST) {
                 ACLMessage answer = message.createReply();
                 answer.setPerformative(ACLMessage.NOT_UNDERSTOOD);
@@ -262,7 +264,7 @@ public final class Directory extends Agent {
     private String ask(String action, DFAgentDescription entry) throws FIPAException {
         ACLMessage request = DFService.createRequestMessage(this, getDefaultDF(), action, entry, null);
         asked++;
-        request.setReplyWith(CONVERSATION + asked);
+        request.setReplyWith(conversation + asked);
         send(request);
         ACLMessage answer = blockingReceive(MessageTemplate.MatchInReplyTo(request.getReplyWith()), PATIENCE);
         if (answer == null) {

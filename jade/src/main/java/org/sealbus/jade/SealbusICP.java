@@ -57,6 +57,7 @@ public final class SealbusICP implements ICP {
     private static final Map<Profile, SealbusICP> JOINED = Collections.synchronizedMap(new WeakHashMap<>());
     private Membership membership;
     private volatile Mesh mesh;
+    private volatile Post post;
     private Containers containers;
     private ServerSocket server;
     private volatile String ended;
@@ -123,8 +124,9 @@ public final class SealbusICP implements ICP {
         return membership;
     }
 
-    /** From now on the mesh hears the news of the node too. */
-    void carries(Mesh made) {
+    /** From now on the mesh and the post hear the news of the node too. */
+    void carries(Mesh made, Post delivered) {
+        post = delivered;
         mesh = made;
     }
 
@@ -318,7 +320,9 @@ public final class SealbusICP implements ICP {
 
         @Override
         public void heard(String notice, Object body) {
-            if (mesh != null) {
+            if (mesh != null && notice.equals("letters")) {
+                post.arrived(body);
+            } else if (mesh != null) {
                 mesh.heard(notice, body);
             }
         }

@@ -9,6 +9,7 @@ import jade.core.Profile;
 import jade.core.ProfileException;
 import jade.core.ServiceHelper;
 import jade.core.VerticalCommand;
+import jade.core.event.NotificationSlice;
 import jade.core.management.AgentManagementSlice;
 import jade.core.messaging.GenericMessage;
 import jade.core.messaging.MessagingSlice;
@@ -17,6 +18,8 @@ import jade.domain.FIPANames;
 import jade.lang.acl.ACLMessage;
 import java.io.IOException;
 import java.security.GeneralSecurityException;
+import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
 import java.util.logging.Level;
@@ -30,7 +33,7 @@ import java.util.logging.Logger;
  * <p>An agent {@code greeter@jade} of JADE is {@code greeter@factory} on the Sealbus platform {@code factory}. An agent of
  * Sealbus is {@code seller@factory} on both.
  */
-public final class SealbusService extends BaseService implements Mesh.Agents {
+public final class SealbusService extends BaseService implements Mesh.Agents, Post.Agents {
     /** The parameter that tells an agent of JADE how the sender of a message is known: {@link #PROVED} or {@link #FOREIGN}. */
     public static final String PROVENANCE = "X-Sealbus-provenance";
     /** The sender has proved itself by its certificate. */
@@ -41,6 +44,8 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
     private static final Logger LOG = Logger.getLogger("org.sealbus.jade");
     private static final String GATEWAY = "gateway";
     private static final String AMS = "ams";
+    /** Parameters that this service alone writes. */
+    private static final List<String> FACTS = List.of(PROVENANCE, Post.NUMBER, Post.AGAIN);
     static final String NAME = "org.sealbus.jade.Sealbus";
     /** Messages that an agent may leave unread before its senders wait. */
     private static final int MOST_UNREAD = 1000;
@@ -49,12 +54,13 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
     private Membership membership;
     /** The agents of JADE that have a name on the Sealbus platform. One has the container's own: its {@link Directory}. */
     private Set<String> names;
-    /** The reply-with of the messages that the directory sends for others begins so. Nobody can guess it. */
+    /** The beginning of the reply-with of requests that the directory sends for others. Nobody can guess it. */
     private final String errand = "sealbus-" + UUID.randomUUID() + "-";
     private volatile Directory directory;
     private String platform;
     private String jade;
     private Mesh mesh;
+    private Post post;
 
     /** Made by JADE. */
     public SealbusService() {}
@@ -80,7 +86,8 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
         } catch (IOException | GeneralSecurityException failed) {
             throw new ProfileException("the agents of this container cannot join Sealbus: " + failed.getMessage(), failed);
         }
-        icp.carries(mesh);
+        post = new Post(membership, this);
+        icp.carries(mesh, post);
     }
 
     @Override
@@ -92,15 +99,22 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
         }
     }
 
-    /** The part of this service that {@link Directory} gets. */
-    record Access(SealbusService service) implements ServiceHelper {
-        @Override
-        public void init(Agent agent) {}
+    @Override
+    public ServiceHelper getHelper(Agent agent) {
+        return new SealbusHelper(this, agent);
+    }
+
+    Post post() {
+        return post;
+    }
+
+    String level() {
+        return Json.text(Json.member(membership.welcome(), "platform"), "level");
     }
 
     @Override
-    public ServiceHelper getHelper(Agent agent) {
-        return new Access(this);
+    public boolean permits(String sender, String receiver) {
+        return mesh.permits(sender, receiver);
     }
 
     String platform() {
@@ -116,7 +130,8 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
         return names.contains(agent);
     }
 
-    boolean isPresent(String agent) {
+    @Override
+    public boolean isPresent(String agent) {
         return mesh.isPresent(agent);
     }
 
@@ -137,10 +152,24 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
 
     @Override
     public Filter getCommandFilter(boolean direction) {
-        return direction == Filter.OUTGOING ? new Outgoing() : null;
+        return direction == Filter.OUTGOING ? new Outgoing() : new Incoming();
     }
 
-    /** Sees what agents of this container send, and that they begin, end and move away. */
+    /** Sees what agents of JADE send to those of this container. Only this service says what it knows of a message. */
+    private static final class Incoming extends Filter {
+        @Override
+        protected boolean accept(VerticalCommand command) {
+            if (command.getName().equals(MessagingSlice.SEND_MESSAGE)) {
+                ACLMessage message = ((GenericMessage) command.getParam(1)).getACLMessage();
+                if (message != null) {
+                    FACTS.forEach(message::removeUserDefinedParameter);
+                }
+            }
+            return true;
+        }
+    }
+
+    /** Sees what agents of this container send and read, and that they begin, end and move away. */
     private final class Outgoing extends Filter {
         Outgoing() {
             setPreferredPosition(FIRST);
@@ -154,6 +183,8 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
                     send((AID) command.getParam(0), ((GenericMessage) command.getParam(1)).getACLMessage(), receiver);
                     return false;
                 }
+            } else if (command.getName().equals(NotificationSlice.NOTIFY_RECEIVED)) {
+                post.read(((AID) command.getParam(1)).getLocalName(), (ACLMessage) command.getParam(0));
             } else if (command.getName().equals(AgentManagementSlice.INFORM_KILLED)) {
                 ended(((AID) command.getParam(0)).getLocalName());
             }
@@ -203,6 +234,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
     private void ended(String agent) {
         if (mesh.isPresent(agent)) {
             mesh.left(agent);
+            post.left(agent);
             if (isContainer(agent)) {
                 return;
             }
@@ -240,7 +272,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
                         + ": the ticket of its container must name it";
             } else {
                 Letter letter = new Letter(sender.getLocalName(), receiver.getName(),
-                        BitEfficient.write(message, this::outside));
+                        write(message));
                 if (mesh.isPresent(mesh.local(receiver.getName()))) {
                     deliver(mesh.local(receiver.getName()), outside(sender.getName()), letter.payload());
                 } else {
@@ -271,30 +303,53 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
         failure.setOntology("FIPA-Agent-Management");
         failure.setContent("((action " + sender + " (ACLMessage)) (internal-error \""
                 + (receiver + ": " + why).replace("\"", "\\\"") + "\"))");
-        post(failure, sender);
+        hand(failure, sender);
     }
 
     @Override
     public boolean deliver(String agent, String sender, byte[] bytes) throws BitEfficient.Malformed, Mesh.ForgedSender {
         ACLMessage message = BitEfficient.read(bytes, this::inside);
-        String claimed = message.getSender() == null ? "" : message.getSender().getName();
-        String provenance = PROVED;
-        if (!claimed.equals(inside(sender))) {
-            boolean isRelayed = sender.equals(GATEWAY + "@" + platform)
-                    && (mesh.local(claimed) == null || claimed.equals(AMS + "@" + platform));
-            if (!isRelayed) {
-                throw new Mesh.ForgedSender(sender + " wrote under the name of " + claimed);
-            }
-            provenance = FOREIGN;
+        boolean isRelayed = sender.equals(GATEWAY + "@" + platform) && isOfOthers(claimed(message));
+        return deliver(agent, isRelayed ? null : sender, message, Map.of());
+    }
+
+    @Override
+    public boolean deliver(String agent, String sender, byte[] bytes, Map<String, String> facts)
+            throws BitEfficient.Malformed, Mesh.ForgedSender {
+        return deliver(agent, sender, BitEfficient.read(bytes, this::inside), facts);
+    }
+
+    /** {@code sender} is the whole name that was proved; null: the message came from the gateway. */
+    private boolean deliver(String agent, String sender, ACLMessage message, Map<String, String> facts)
+            throws Mesh.ForgedSender {
+        String claimed = claimed(message);
+        if (sender == null ? !isOfOthers(claimed) : !claimed.equals(inside(sender))) {
+            throw new Mesh.ForgedSender((sender == null ? "an agent of another platform" : sender)
+                    + " wrote under the name of " + claimed);
         }
-        // A sender cannot write this parameter itself.
-        message.clearUserDefinedParameter(PROVENANCE);
-        message.addUserDefinedParameter(PROVENANCE, provenance);
-        return post(message, new AID(agent + "@" + jade, AID.ISGUID));
+        // A sender cannot write these parameters itself.
+        FACTS.forEach(message::removeUserDefinedParameter);
+        message.addUserDefinedParameter(PROVENANCE, sender == null ? FOREIGN : PROVED);
+        facts.forEach(message::addUserDefinedParameter);
+        return hand(message, new AID(agent + "@" + jade, AID.ISGUID));
+    }
+
+    private static String claimed(ACLMessage message) {
+        return message.getSender() == null ? "" : message.getSender().getName();
+    }
+
+    /** Whether the gateway may bring messages of this sender. */
+    private boolean isOfOthers(String claimed) {
+        return mesh.local(claimed) == null || claimed.equals(AMS + "@" + platform);
+    }
+
+    /** A message as it goes to Sealbus. */
+    byte[] write(ACLMessage message) {
+        return BitEfficient.write(message, this::outside);
     }
 
     /** Answers to what the directory sent in an agent's name are the directory's. */
-    private boolean post(ACLMessage message, AID receiver) {
+    private boolean hand(ACLMessage message, AID receiver) {
         String answers = message.getInReplyTo();
         boolean isErrand = answers != null && answers.startsWith(errand);
         return container.postMessageToLocalAgent(message, isErrand ? directory.getAID() : receiver);
@@ -328,6 +383,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents {
     public void shutdown() {
         if (mesh != null) {
             mesh.close();
+            post.close();
         }
         super.shutdown();
     }

@@ -122,6 +122,11 @@ final class Trust {
         }
     }
 
+    /** Whether an operator has revoked an agent since a message of it was posted, in milliseconds since 1970. */
+    boolean isRevokedSince(Identity identity, long posted) {
+        return denyLists.values().stream().anyMatch(list -> list.isRevokedSince(identity, posted / 1000));
+    }
+
     /**
      * Puts a signed deny list, or signed changes to the one held, in force.
      *

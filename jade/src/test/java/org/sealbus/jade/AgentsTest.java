@@ -42,6 +42,20 @@ class AgentsTest {
     }
 
     @Test
+    void noAgentOfJadeSaysHowASenderIsKnown() throws Exception {
+        try (Platform factory = new Platform(folder, "")) {
+            int port = Platform.freePort();
+            Platform.Program main = factory.mainContainer("jade-main asker", port, "-platform-id", "plat1", "-agents",
+                    "asker:org.sealbus.jade.Caller(df@factory,nonsense);"
+                            + "mallory:org.sealbus.jade.Caller(asker@plat1,near,operator@factory,proved)");
+            main.says("asker got REQUEST from operator@factory, null, to null: near");
+            factory.container("jade-1", port, "-container", "-agents",
+                    "trudy:org.sealbus.jade.Caller(asker@plat1,far,operator@factory,proved)");
+            main.says("asker got REQUEST from operator@factory, null, to null: far");
+        }
+    }
+
+    @Test
     void aRevokedAgentIsCutOff() throws Exception {
         try (Platform factory = new Platform(folder, "")) {
             int port = Platform.freePort();

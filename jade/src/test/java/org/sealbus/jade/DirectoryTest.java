@@ -24,7 +24,7 @@ class DirectoryTest {
     void whatAnAgentTellsJadesDirectoryIsInThatOfSealbusToo() throws Exception {
         try (Platform factory = new Platform(folder, "")) {
             int port = Platform.freePort();
-            factory.mainContainer("jade-main", port);
+            factory.mainContainer("jade-main early", port, "-agents", "early:org.sealbus.jade.Entrant(milk)");
             Platform.Program other = factory.container("jade-1 entrant", port, "-container", "-agents",
                     "entrant:org.sealbus.jade.Entrant(tea);nobody:org.sealbus.jade.Entrant(tea)");
             Platform.await(() -> entries(factory, "tea").contains("entrant@factory"), "the entry", other);
@@ -38,6 +38,10 @@ class DirectoryTest {
             tell(factory, "entrant", "modify coffee");
             Platform.await(() -> entries(factory, "coffee").contains("entrant@factory"), "the changed entry", other);
             assertFalse(entries(factory, "tea").contains("entrant@factory"));
+
+            // Each container goes on to hear of its own agents.
+            tell(factory, "early", "modify water");
+            Platform.await(() -> entries(factory, "water").contains("early@factory"), "the other container's entry", other);
 
             tell(factory, "entrant", "deregister");
             Platform.await(() -> !entries(factory, "coffee").contains("entrant@factory"), "the end of the entry", other);
