@@ -5,6 +5,7 @@ import jade.core.Agent;
 import jade.core.ServiceException;
 import jade.core.behaviours.CyclicBehaviour;
 import jade.core.behaviours.OneShotBehaviour;
+import jade.core.behaviours.TickerBehaviour;
 import jade.core.behaviours.WakerBehaviour;
 import jade.domain.DFService;
 import jade.domain.FIPAAgentManagement.DFAgentDescription;
@@ -39,6 +40,7 @@ public final class Directory extends Agent {
     private static final String DEREGISTER = "deregister";
     private static final long PATIENCE = 30_000;
     private static final long RETRY = 5_000;
+    private static final long LOOK = 500;
 
     private transient SealbusService service;
     private AID theirs;
@@ -72,6 +74,13 @@ public final class Directory extends Agent {
                 } else {
                     take(message);
                 }
+            }
+        });
+        // JADE tells no service that an agent has moved here.
+        addBehaviour(new TickerBehaviour(this, LOOK) {
+            @Override
+            protected void onTick() {
+                service.lookForArrivals();
             }
         });
         subscribe(getDefaultDF());

@@ -57,7 +57,7 @@ public final class SealbusICP implements ICP {
     private static final Map<Profile, SealbusICP> JOINED = Collections.synchronizedMap(new WeakHashMap<>());
     private Membership membership;
     private volatile Mesh mesh;
-    private volatile Post post;
+    private volatile SealbusService service;
     private Containers containers;
     private ServerSocket server;
     private volatile String ended;
@@ -124,9 +124,9 @@ public final class SealbusICP implements ICP {
         return membership;
     }
 
-    /** From now on the mesh and the post hear the news of the node too. */
-    void carries(Mesh made, Post delivered) {
-        post = delivered;
+    /** From now on the service and its mesh hear the news of the node too. */
+    void carries(Mesh made, SealbusService served) {
+        service = served;
         mesh = made;
     }
 
@@ -308,8 +308,8 @@ public final class SealbusICP implements ICP {
         @Override
         public void revoked(String agent, String why) {
             LOG.log(Level.WARNING, "{0} has no name on Sealbus any more: {1}", new Object[] {agent, why});
-            if (mesh != null) {
-                mesh.left(agent);
+            if (service != null) {
+                service.revoked(agent);
             }
             try {
                 membership.reportEnded(agent);
@@ -320,8 +320,8 @@ public final class SealbusICP implements ICP {
 
         @Override
         public void heard(String notice, Object body) {
-            if (mesh != null && notice.equals("letters")) {
-                post.arrived(body);
+            if (service != null && notice.equals("letters")) {
+                service.post().arrived(body);
             } else if (mesh != null) {
                 mesh.heard(notice, body);
             }

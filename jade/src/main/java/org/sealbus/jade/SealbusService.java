@@ -22,6 +22,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 
@@ -57,6 +58,8 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     /** The beginning of the reply-with of requests that the directory sends for others. Nobody can guess it. */
     private final String errand = "sealbus-" + UUID.randomUUID() + "-";
     private volatile Directory directory;
+    /** Agents here that have no name on Sealbus as long as they are here: it was revoked, or the platform gave none. */
+    private final Set<String> refused = ConcurrentHashMap.newKeySet();
     private String platform;
     private String jade;
     private Mesh mesh;
@@ -87,7 +90,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
             throw new ProfileException("the agents of this container cannot join Sealbus: " + failed.getMessage(), failed);
         }
         post = new Post(membership, this);
-        icp.carries(mesh, post);
+        icp.carries(mesh, this);
     }
 
     @Override
@@ -185,8 +188,6 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
                 }
             } else if (command.getName().equals(NotificationSlice.NOTIFY_RECEIVED)) {
                 post.read(((AID) command.getParam(1)).getLocalName(), (ACLMessage) command.getParam(0));
-            } else if (command.getName().equals(AgentManagementSlice.INFORM_KILLED)) {
-                ended(((AID) command.getParam(0)).getLocalName());
             }
             return true;
         }
@@ -196,7 +197,8 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
             boolean isBirth = command.getName().equals(AgentManagementSlice.INFORM_CREATED);
             if (isBirth && !(command.getReturnValue() instanceof Throwable)) {
                 began(((AID) command.getParam(0)).getLocalName());
-            } else if (command.getName().equals(AgentMobilityHelper.INFORM_MOVED)) {
+            } else if (command.getName().equals(AgentManagementSlice.INFORM_KILLED)
+                    || command.getName().equals(AgentMobilityHelper.INFORM_MOVED)) {
                 AID agent = (AID) command.getParam(0);
                 if (!container.isLocalAgent(agent)) {
                     ended(agent.getLocalName());
@@ -205,8 +207,20 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
         }
     }
 
-    private void began(String agent) {
-        if (!names.contains(agent)) {
+    /** Agents that have moved here have their names from now on. A revoked agent has none as long as it is here. */
+    void lookForArrivals() {
+        for (String agent : names) {
+            boolean isHere = container.isLocalAgent(new AID(agent + "@" + jade, AID.ISGUID));
+            if (isHere && !refused.contains(agent)) {
+                began(agent);
+            } else if (!isHere) {
+                ended(agent);
+            }
+        }
+    }
+
+    private synchronized void began(String agent) {
+        if (!names.contains(agent) || mesh.isPresent(agent)) {
             return;
         }
         try {
@@ -216,13 +230,16 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
             }
             membership.certify(agent);
             mesh.arrived(agent);
+            // To processes that it wrote to before, the agent shows the new certificate.
+            mesh.renewed(agent);
             membership.reportActive(agent);
             LOG.log(Level.INFO, "{0} is {0}@{1}", new Object[] {agent, platform});
             if (directory != null) {
                 directory.began(agent);
             }
-        } catch (IOException | GeneralSecurityException refused) {
-            LOG.log(Level.WARNING, agent + " gets no certificate: " + refused.getMessage(), refused);
+        } catch (IOException | GeneralSecurityException why) {
+            LOG.log(Level.WARNING, agent + " gets no certificate: " + why.getMessage(), why);
+            refused.add(agent);
         }
     }
 
@@ -231,7 +248,15 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
         return agent.equals(membership.name());
     }
 
-    private void ended(String agent) {
+    /** An agent here was revoked. */
+    void revoked(String agent) {
+        refused.add(agent);
+        mesh.left(agent);
+        post.left(agent);
+    }
+
+    private synchronized void ended(String agent) {
+        refused.remove(agent);
         if (mesh.isPresent(agent)) {
             mesh.left(agent);
             post.left(agent);

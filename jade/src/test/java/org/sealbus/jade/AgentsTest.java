@@ -102,4 +102,21 @@ class AgentsTest {
             Platform.await(() -> !factory.shows("seller", "active"), "seller to have left", other);
         }
     }
+
+    @Test
+    void anAgentThatMovedAwayAndCameBackHasItsNameAgain() throws Exception {
+        try (Platform factory = new Platform(folder, "")) {
+            int port = Platform.freePort();
+            Platform.Program main = factory.mainContainer("jade-main", port);
+            Platform.Program other = factory.container("jade-1 nomad", port, "-container", "-agents",
+                    "nomad:org.sealbus.jade.Nomad(tents,Main-Container,Container-1)");
+            other.says("nomad is nomad@factory");
+            main.says("nomad is at Main-Container");
+            other.says("nomad is at Container-1");
+            Platform.await(() -> other.output().split("nomad is nomad@factory").length > 2, "its name again", other);
+            Platform.await(() -> factory.run("df", "search", "--type", "tents").contains("nomad@factory"), "its entry", other);
+            String answer = factory.run("send", "nomad", "search tents", "--performative", "request", "--timeout", "120s");
+            assertTrue(answer.contains("found nomad@"), answer + other.output());
+        }
+    }
 }
