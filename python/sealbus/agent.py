@@ -275,7 +275,7 @@ class Agent(Initiates):
         life = self._living
         life.handlers.note_answer(message, performative)
         if isinstance(message, ChannelEvent) and message.mechanism == "request":
-            await life.call(message.answer, reply)
+            await life.answer(message, reply)
         else:
             await life.send(reply, is_answer=True)
 

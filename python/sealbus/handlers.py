@@ -330,7 +330,7 @@ class Handlers:
         try:
             if isinstance(message, ChannelEvent):
                 async with asyncio.timeout(ANSWER_LIMIT):
-                    await self._life.call(message.answer, reply)
+                    await self._life.answer(message, reply)
             else:
                 self._life.handle.try_send(reply)
         except Exception as problem:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from sealbus._sealbus import AID, AclMessage, AgentHandle, Message, Unsent
+from sealbus._sealbus import AID, AclMessage, AgentHandle, ChannelEvent, Message, Unsent
 from sealbus.behaviour import Behaviours
 from sealbus.channel import Channels
 from sealbus.directory import Ams, Df
@@ -129,6 +129,14 @@ class Life:
         self.turn -= 1
         if self.turn <= 0:
             await self.pause()
+
+    async def answer(self, question: ChannelEvent, reply: AclMessage) -> None:
+        """Answers a question to everyone on a channel."""
+        if self.tracing is None:
+            await self.call(question.answer, reply)
+            return
+        with self.tracing.producing(reply, "answer", question.channel) as traced:
+            await self.call(question.answer, traced)
 
     async def finish(self, unsent: Unsent, is_answer: bool = False) -> None:
         """Goes on with a message that found no room, waiting for it; with an answer only for a while."""

@@ -81,6 +81,13 @@ class Tracing:
         return message.replace(user_defined=parameters), span
 
     @contextmanager
+    def producing(self, message: AclMessage, operation: str = "send", channel: str | None = None) -> Iterator[AclMessage]:
+        """A message that carries the context of a new span, which lasts as long as the block."""
+        traced, span = self.sending(message, operation, channel)
+        with self._trace.use_span(span, end_on_exit=True):
+            yield traced
+
+    @contextmanager
     def handling(self, message: Message) -> Iterator[Callable[[Exception], None]]:
         """A span for the handler of a message, below that in which the message was sent. It is to be told what the handler
         raised."""
@@ -145,8 +152,7 @@ class TracedHandle:
         return getattr(self._handle, name)
 
     def try_send(self, message: AclMessage) -> Unsent | None:
-        traced, span = self._tracing.sending(message)
-        with self._tracing._trace.use_span(span, end_on_exit=True):
+        with self._tracing.producing(message) as traced:
             return self._handle.try_send(traced)
 
     def try_send_many(self, messages: list[AclMessage], first: int) -> tuple[int, Unsent | None]:
@@ -158,8 +164,7 @@ class TracedHandle:
         return first + sent, unsent
 
     def send_persistent(self, pump: Any, call: int, message: AclMessage, *options: Any) -> None:
-        traced, span = self._tracing.sending(message)
-        with self._tracing._trace.use_span(span, end_on_exit=True):
+        with self._tracing.producing(message) as traced:
             self._handle.send_persistent(pump, call, traced, *options)
 
     def channel(self, address: str, qos: str) -> TracedChannel:
@@ -185,18 +190,15 @@ class TracedChannel:
         return reach
 
     def publish(self, pump: Any, call: int, message: AclMessage, qos: str) -> None:
-        traced, span = self._tracing.sending(message, "publish", self._handle.path)
-        with self._tracing._trace.use_span(span, end_on_exit=True):
+        with self._tracing.producing(message, "publish", self._handle.path) as traced:
             self._handle.publish(pump, call, traced, qos)
 
     def send(self, pump: Any, call: int, receiver: str, message: AclMessage, qos: str) -> None:
-        traced, span = self._tracing.sending(message, "send", self._handle.path)
-        with self._tracing._trace.use_span(span, end_on_exit=True):
+        with self._tracing.producing(message, "send", self._handle.path) as traced:
             self._handle.send(pump, call, receiver, traced, qos)
 
     def request(self, pump: Any, call: int, message: AclMessage, *options: Any) -> None:
-        traced, span = self._tracing.sending(message, "request", self._handle.path)
-        with self._tracing._trace.use_span(span, end_on_exit=True):
+        with self._tracing.producing(message, "request", self._handle.path) as traced:
             self._handle.request(pump, call, traced, *options)
 
 

@@ -86,8 +86,8 @@ class Door:
         return {"Authorization": f"Bearer {self.keys[caller]}"} if caller else {}
 
     @contextlib.asynccontextmanager
-    async def client(self, agent: str, caller: str | None = "assistant", binding: str = "JSONRPC", streams: bool = True) -> AsyncIterator[Client]:
-        async with httpx.AsyncClient(headers=self.headers(caller), timeout=DEADLINE) as http:
+    async def client(self, agent: str, caller: str | None = "assistant", binding: str = "JSONRPC", streams: bool = True, **fields: str) -> AsyncIterator[Client]:
+        async with httpx.AsyncClient(headers=self.headers(caller) | fields, timeout=DEADLINE) as http:
             card = await A2ACardResolver(http, f"{self.url}/agents/{agent}").get_agent_card()
             config = ClientConfig(
                 httpx_client=http, supported_protocol_bindings=[binding], use_client_preference=True, streaming=streams

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -62,6 +63,22 @@ async def test_a_text_becomes_a_result(door: Door, binding: str) -> None:
         events = await heard(client, say("as a whole"))
         assert [kind for kind, _ in events] == ["task"]
         assert result(events[0][1])[0].endswith(": as a whole")
+
+
+async def test_a_task_belongs_to_the_trace_of_its_caller(door: Door, binding: str) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-{}-01"
+    parent, back = (trace.format(span) for span in ("b7ad6b7169203331", "00f067aa0ba902b7"))
+
+    async def told(**fields: str) -> dict[str, str]:
+        async with door.client("oracle", binding=binding, **fields) as client:
+            task = await outcome(client, say("the trace"))
+        assert MessageToDict(task.metadata)["traceparent"] == back
+        parameters = json.loads(result(task)[0])
+        return {name: value for name, value in parameters.items() if name.startswith("X-trace")}
+
+    assert await told() == {}
+    assert await told(traceparent=parent, tracestate="a=1") == {"X-traceparent": parent, "X-tracestate": "a=1"}
+    assert await told(traceparent="00-nothing", tracestate="a=1") == {}
 
 
 async def test_parts_and_progress_come_while_the_agent_works(door: Door, binding: str) -> None:

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from sealbus import AclMessage, Agent, ChannelEvent, Message, Performative, Platform, Refuse, on, on_event
+from sealbus import AclMessage, Agent, ChannelEvent, Message, Performative, Platform, Refuse, on, on_event, on_question
 from sealbus.tracing import TracedHandle, context_of
 
 REQUEST, INFORM = Performative.REQUEST, Performative.INFORM
@@ -129,6 +129,28 @@ async def test_events_carry_the_context(buyer: Agent, spans: InMemorySpanExporte
     reading = await ended(spans, "process /news")
     assert parents(spans, reading) == ["process /news", "publish /news", "print"]
     assert reading.status.status_code is StatusCode.ERROR and (reading.attributes or {})["error.type"] == "ValueError"
+
+
+async def test_answers_on_a_channel_carry_the_context(buyer: Agent, spans: InMemorySpanExporter) -> None:
+    class Seller(Agent):
+        @on_question("/offers")
+        async def bid(self, question: ChannelEvent) -> None:
+            if question.text == "gold":
+                raise Refuse("there is none")
+            await self.reply(question, Performative.PROPOSE, "12 EUR")
+
+    await buyer._living.platform.start(Seller("seller"))
+    channel = await buyer.channel("/offers")
+    for what, performative in [("tea", Performative.PROPOSE), ("gold", Performative.REFUSE)]:
+        spans.clear()
+        with trace.get_tracer("test").start_as_current_span("buy"):
+            (answer,) = await channel.request(what, timeout=120, first=1).all()
+        assert answer.performative is performative
+        await ended(spans, "process /offers")
+        span = await ended(spans, "answer /offers")
+        assert parents(spans, span) == ["answer /offers", "process /offers", "request /offers", "buy"]
+        context = trace.get_current_span(context_of(answer)).get_span_context()
+        assert span.context is not None and context.span_id == span.context.span_id
 
 
 async def test_messages_in_a_row_are_spans_each(buyer: Agent, spans: InMemorySpanExporter) -> None:

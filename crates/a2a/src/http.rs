@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use percent_encoding::percent_decode_str;
 use sealbus::Voice;
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
-use sealbus_callers::{Answer, Caller, Service, text_answer};
+use sealbus_callers::{Answer, Caller, Service, text_answer, trace};
 use serde_json::Value;
 
 use crate::Fault;
@@ -168,6 +168,7 @@ impl Service for Http {
             tasks: seat.clone(),
             agent,
             after,
+            trace: trace(None, Some(&head.headers)),
         };
         let mut version = version(&head);
         if !body.is_empty() && !is_json(&head.headers) {

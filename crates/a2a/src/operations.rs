@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use sealbus::trace::TraceContext;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -42,6 +43,8 @@ pub(crate) struct Desk {
     pub(crate) agent: Arc<Exposed>,
     /// The event after which a stream continues.
     pub(crate) after: Option<u64>,
+    /// The trace that the request belongs to.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 #[derive(Serialize)]
@@ -157,7 +160,11 @@ impl Desk {
                 task: task.clone(),
                 hearing,
             };
-            tokio::spawn(work.run(self.agent.clone(), skill.clone(), input));
+            let work = work.run(self.agent.clone(), skill.clone(), input);
+            match self.trace.clone() {
+                Some(trace) => tokio::spawn(trace.carry(work)),
+                None => tokio::spawn(work),
+            };
         }
         Ok((task, request.configuration.unwrap_or_default()))
     }

@@ -9,8 +9,8 @@ use sealbus::tool::Step;
 use sealbus::{Message, Performative, Voice};
 use sealbus_callers::said::Said;
 use sealbus_callers::schema::Language;
-use sealbus_callers::shown;
-use serde_json::{Map, Value, json};
+use sealbus_callers::{about, shown};
+use serde_json::{Value, json};
 
 use crate::card::media_type;
 use crate::catalogue::{Exposed, Skill};
@@ -159,16 +159,4 @@ fn part_of(value: Value, language: Language) -> Value {
         }
         (_, value) => json!({"data": value, "mediaType": "application/json"}),
     }
-}
-
-/// The name of the agent that answered, and how the platform knows it.
-fn about(reply: &Message) -> Map<String, Value> {
-    let mut about = Map::new();
-    let mut say = |name: &str, value: &str| about.insert(format!("sealbus/{name}"), value.into());
-    say("sender", reply.sender_name());
-    say("provenance", reply.provenance().as_str());
-    if let Some(conversation) = reply.conversation_id.as_ref().and_then(|it| it.as_str()) {
-        say("conversation", conversation);
-    }
-    about
 }

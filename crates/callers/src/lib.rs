@@ -11,12 +11,14 @@
 //! | What holds back a hostile one? | `door` |
 //! | Which tools do agents offer? | [`tools`], [`schema`] |
 //! | What does an agent say? | [`said`] |
+//! | Who answered, and in which trace? | [`about`], [`trace`] |
 
 mod asking;
 mod caller;
 mod door;
 mod keys;
 mod places;
+mod replies;
 pub mod said;
 pub mod schema;
 mod serving;
@@ -27,5 +29,6 @@ pub use asking::{BadInput, ask};
 pub use caller::{Caller, CallerAgent};
 pub use door::{Answer, LONGEST_BODY, Service, text_answer};
 pub use keys::{NoRandomness, new_key};
+pub use replies::{about, trace};
 pub use serving::{ServeError, follow, serve};
 pub use shown::shown;

@@ -13,11 +13,10 @@ use sealbus::{Message, Voice};
 use sealbus_callers::said::Said;
 use sealbus_callers::schema::{Language, Shape};
 use sealbus_callers::tools::Tool;
-use sealbus_callers::{ask, shown};
+use sealbus_callers::{about, ask, shown};
 use serde_json::{Value, json};
 
 use crate::catalogue::{INPUT, Offer, RESULT};
-use crate::traces;
 
 /// A tool that says nothing for this time is given up.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -151,7 +150,7 @@ fn result(offer: &Offer, heard: Heard) -> CallToolResult {
         (None, value) => Some(json!({ RESULT: value })),
     };
     let mut result = done(structured.unwrap_or_default());
-    result.meta = heard.reply.as_ref().map(about);
+    result.meta = heard.reply.as_ref().map(|it| MetaObject(about(it)));
     result
 }
 
@@ -165,19 +164,6 @@ pub(crate) fn done(structured: Value) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
     result.structured_content = Some(structured);
     result
-}
-
-/// The name of the agent that answered, how the platform knows it, and the trace that its answer belongs to.
-pub(crate) fn about(reply: &Message) -> MetaObject {
-    let mut about = MetaObject::new();
-    let mut say = |name: &str, value: &str| about.0.insert(format!("sealbus/{name}"), value.into());
-    say("sender", reply.sender_name());
-    say("provenance", reply.provenance().as_str());
-    if let Some(conversation) = reply.conversation_id.as_ref().and_then(|it| it.as_str()) {
-        say("conversation", conversation);
-    }
-    traces::tell(&mut about, reply);
-    about
 }
 
 /// An error of a tool.

@@ -22,7 +22,6 @@ mod own_tools;
 mod resources;
 mod server;
 mod stdio;
-mod traces;
 
 use sealbus::Platform;
 use sealbus::body::JSON;

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use rmcp::model::{CallToolResult, ErrorData, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, ErrorData, JsonObject, MetaObject, Tool, ToolAnnotations};
 use rmcp::service::{RequestContext, RoleServer};
 use schemars::JsonSchema;
 use sealbus::directory::{DfAgentDescription, SearchConstraints, ServiceDescription, Template};
 use sealbus::{AclMessage, Aid, Delivery, Message, Performative, new_conversation_id};
+use sealbus_callers::about;
 use sealbus_callers::said::Said;
 use sealbus_callers::schema::Language;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::call::{about, done, failed, follow};
+use crate::call::{done, failed, follow};
 use crate::host::Host;
 use crate::resources::channel_uri;
 
@@ -305,7 +306,7 @@ async fn request(
         value["content"] = heard.parts.into();
     }
     let mut result = done(value);
-    result.meta = Some(about(&reply));
+    result.meta = Some(MetaObject(about(&reply)));
     result
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use hyper::http::request::Parts;
 use parking_lot::Mutex;
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -15,7 +16,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use sealbus::directory::{AmsAgentDescription, DfAgentDescription};
-use sealbus_callers::shown;
+use sealbus_callers::{shown, trace};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -25,7 +26,6 @@ use crate::catalogue::{Catalogue, Offer};
 use crate::host::Host;
 use crate::own_tools::{call_own, own_tools};
 use crate::resources::{AGENT_TEMPLATE, AGENTS, CHANNEL_TEMPLATE, Place, channel_uri};
-use crate::traces;
 
 /// Tools on one page of a list.
 const PAGE: usize = 500;
@@ -222,7 +222,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
-        let trace = traces::of_call(&context);
+        let head = context.extensions.get::<Parts>();
+        let trace = trace(Some(&context.meta.0.0), head.map(|it| &it.headers));
         let work = async {
             if let Some(offer) = self.offer(&request.name) {
                 return call(&self.host.caller.voice, &offer, arguments, &context).await;

@@ -54,6 +54,14 @@ impl Agent for Buyer {
             .with_context(telling)
             .await?;
         context.receive_within(Performative::Confirm, LONG).await?;
+        let asking = Telemetry::current_with_span(global::tracer("buyer").start("ask all"));
+        let mut answers = context
+            .channel("/wanted")?
+            .request(about(Performative::QueryRef, "tea"), LONG)
+            .with_context(asking)
+            .await?;
+        let answer = answers.next().await.ok_or("no answer")?;
+        assert!(TraceContext::of(answer.message()).is_some());
         context.stop_all();
         Ok(())
     }
@@ -88,7 +96,9 @@ struct Store;
 impl Agent for Store {
     async fn setup(&mut self, context: &mut Context) -> AgentResult {
         let news = context.subscribe("/news")?;
-        context.listen(news).map_err(Into::into)
+        context.listen(news)?;
+        let wanted = context.subscribe("/wanted")?.answering();
+        context.listen(wanted).map_err(Into::into)
     }
 
     async fn on_message(&mut self, context: &mut Context, wish: Message) -> AgentResult {
@@ -103,6 +113,11 @@ impl Agent for Store {
         Ok(context
             .reply(&event, Performative::Confirm, "heard")
             .await?)
+    }
+
+    async fn on_question(&mut self, context: &mut Context, question: ChannelEvent) -> AgentResult {
+        let answer = context.answer(&question, Performative::Propose, "12 EUR");
+        Ok(answer.await?)
     }
 }
 
@@ -215,6 +230,15 @@ fn what_agents_send_and_handle_are_spans_of_one_trace() {
             ("publish /news", "tell"),
             ("process /news", "publish /news"),
             ("send buyer", "process /news"),
+        ],
+    );
+    expect(
+        &spans,
+        "ask all",
+        &[
+            ("request /wanted", "ask all"),
+            ("process /wanted", "request /wanted"),
+            ("answer /wanted", "process /wanted"),
         ],
     );
 

@@ -1,6 +1,7 @@
 """Agents with tools and services, for A2A clients. The first argument is the folder of their notes."""
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from sealbus import AclMessage, Agent, Failure, Message, Performative, Progress, Refuse, ServiceDescription, on, run, tool
 
 NOTES = Path(sys.argv[1])
+BACK = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
 
 
 @dataclass
@@ -78,7 +80,7 @@ class Flood(Offering):
 
 
 class Oracle(Agent):
-    """Asks back, in the conversation of the request."""
+    """Asks back, in the conversation of the request, or tells of its trace."""
 
     async def setup(self) -> None:
         service = ServiceDescription("oracle", "advice", protocols=["fipa-request"])
@@ -86,6 +88,11 @@ class Oracle(Agent):
 
     @on(Performative.REQUEST)
     async def asked(self, message: Message) -> None:
+        if message.text == "the trace":
+            told = json.dumps({name: str(value) for name, value in message.user_defined.items()})
+            answer = message.create_reply(Performative.INFORM, told)
+            await self.send(answer.replace(user_defined={"X-traceparent": BACK}))
+            return
         question = AclMessage(
             Performative.QUERY_REF, message.sender, "which colour?", conversation_id=message.conversation_id
         )

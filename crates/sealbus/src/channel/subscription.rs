@@ -15,6 +15,7 @@ use super::{
 };
 use crate::body::WrittenBody;
 use crate::message::Message;
+use crate::trace;
 
 /// A subscription in the making. By default it takes all events and directed messages of its channels.
 #[derive(Clone, Debug)]
@@ -121,13 +122,20 @@ impl Subscribing {
     pub fn open(self) -> Result<ChannelSubscription, SubscribeError> {
         let channels = Channels::of(self.outbox.bus());
         let subscription = channels.subscribe(&self.outbox, self.options)?;
-        Ok(ChannelSubscription(subscription))
+        Ok(ChannelSubscription {
+            subscription,
+            agent: self.outbox.name().clone(),
+        })
     }
 }
 
 /// The events of an agent from the channels it subscribed to. Dropping this value ends the subscription.
 #[derive(Debug)]
-pub struct ChannelSubscription(sealbus_channels::Subscription);
+pub struct ChannelSubscription {
+    subscription: sealbus_channels::Subscription,
+    /// Full name of the agent.
+    agent: Arc<str>,
+}
 
 impl ChannelSubscription {
     /// Waits for the next event, message or request. Returns `None` when the subscription has [ended](Self::ended).
@@ -138,19 +146,19 @@ impl ChannelSubscription {
 
     /// The next event, message or request, if one is there.
     pub fn try_next(&self) -> Option<ChannelEvent> {
-        self.0.try_recv().map(ChannelEvent::new)
+        self.subscription.try_recv().map(ChannelEvent::new)
     }
 
     /// Like [`next`](Self::next), for callers that write futures themselves. Only the task that polled last is woken.
     pub fn poll_next(&self, waiting: &mut Waiting<'_>) -> Poll<Option<ChannelEvent>> {
-        let polled = self.0.poll_recv(waiting);
+        let polled = self.subscription.poll_recv(waiting);
         polled.map(|received| received.map(ChannelEvent::new))
     }
 
     /// Waits until an event can be taken, without taking it. False: the subscription has [ended](Self::ended), and
     /// nothing is left. For callers that write futures themselves; only the task that polled last is woken.
     pub fn poll_ready(&self, waiting: &mut Waiting<'_>) -> Poll<bool> {
-        self.0.poll_ready(waiting)
+        self.subscription.poll_ready(waiting)
     }
 
     /// Tells that the agent has handled all events that it took. Asking for the next event means the same.
@@ -159,7 +167,7 @@ impl ChannelSubscription {
     /// durable subscription goes on behind the events handled by then, wherever the agent is. With this call, a task
     /// that handles events beside the hooks tells that `save` may include its latest event.
     pub fn settle(&self) {
-        self.0.settle();
+        self.subscription.settle();
     }
 
     /// Answers a request that came from this subscription. Each request can be answered once.
@@ -187,32 +195,34 @@ impl ChannelSubscription {
         request: &ChannelEvent,
         reply: impl Into<Arc<AclMessage>>,
     ) -> Result<(), PublishError> {
-        self.0.reply(&request.received, reply).await
+        let channel = request.channel().as_str();
+        let (reply, _sending) = trace::publishing(&self.agent, "answer", channel, reply);
+        self.subscription.reply(&request.received, reply).await
     }
 
     /// Tells the requester that this agent does not answer, so that the requester need not wait.
     pub fn decline(&self, request: &ChannelEvent) {
-        self.0.decline(&request.received);
+        self.subscription.decline(&request.received);
     }
 
     /// Why the subscription has ended, if it has.
     pub fn ended(&self) -> Option<Ended> {
-        self.0.ended()
+        self.subscription.ended()
     }
 
     /// The channels subscribed to.
     pub fn pattern(&self) -> &ChannelPattern {
-        &self.0.options().pattern
+        &self.subscription.options().pattern
     }
 
     /// The counters so far.
     pub fn counters(&self) -> QueueCounters {
-        self.0.counts().2
+        self.subscription.counts().2
     }
 
     /// The logs of persistent channels that the subscription cannot read further because they are damaged.
     pub fn damaged(&self) -> Vec<DamagedLog> {
-        self.0.damaged()
+        self.subscription.damaged()
     }
 }
 
