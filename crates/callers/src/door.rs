@@ -22,7 +22,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
 use sealbus_control::mcp::{McpCallerStatus, McpStatus};
-use sealbus_manifest::callers::CallersEntry;
+use sealbus_manifest::callers::{CallersEntry, NoPlace};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -126,13 +126,14 @@ fn word(status: StatusCode) -> Option<&'static str> {
 }
 
 impl<S: Service> Door<S> {
-    /// Serves at this address.
+    /// Serves at this address. An error names what the entry says of places and cannot be read.
     pub(crate) fn new(
         entry: &CallersEntry,
         address: SocketAddr,
         service: Arc<S>,
         callers: Keys<Caller>,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>, NoPlace> {
+        let places = Places::new(entry, address)?;
         let place = |caller: Caller| Place {
             name: caller.voice.name().to_owned(),
             seat: Arc::new(service.seat(caller)),
@@ -145,12 +146,12 @@ impl<S: Service> Door<S> {
             callers: known.map(|(key, caller)| (key, place(caller))).collect(),
             anonymous: callers.anonymous.map(place),
         };
-        Arc::new(Self {
-            places: Places::new(entry, address),
+        Ok(Arc::new(Self {
+            places,
             service,
             callers,
             refused: Mutex::default(),
-        })
+        }))
     }
 
     /// Serves for ever. Connections end with the returned future.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use hyper::header::{HOST, HeaderMap, ORIGIN};
 use hyper::http::uri::{Authority, Uri};
-use sealbus_manifest::callers::CallersEntry;
+use sealbus_manifest::callers::{CallersEntry, NoPlace};
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
@@ -35,19 +35,21 @@ pub(crate) enum WrongPlace {
 }
 
 impl Places {
-    pub(crate) fn new(entry: &CallersEntry, address: SocketAddr) -> Self {
+    /// Reads the places of an entry, for a gateway at this address.
+    ///
+    /// # Errors
+    /// [`NoPlace`] names what cannot be read.
+    pub(crate) fn new(entry: &CallersEntry, address: SocketAddr) -> Result<Self, NoPlace> {
         // The server itself serves no pages, so no page has its origin.
         let port = address.port();
         let own = LOOPBACK.map(|host| format!("http://{host}:{port}"));
-        let origins = own.iter().chain(&entry.origins);
-        Self {
-            hosts: entry
-                .hosts
-                .iter()
-                .filter_map(|it| it.parse().ok())
+        let own = own.iter().filter_map(|it| Origin::read(it));
+        Ok(Self {
+            hosts: entry.authorities()?,
+            origins: own
+                .chain(entry.pages()?.iter().filter_map(Origin::of))
                 .collect(),
-            origins: origins.filter_map(|it| Origin::read(it)).collect(),
-        }
+        })
     }
 
     /// Checks a request, and returns the base of URLs by which its caller reaches the gateway, such as
@@ -86,7 +88,10 @@ impl Places {
 
 impl Origin {
     fn read(text: &str) -> Option<Self> {
-        let uri: Uri = text.parse().ok()?;
+        Self::of(&text.parse().ok()?)
+    }
+
+    fn of(uri: &Uri) -> Option<Self> {
         let scheme = uri.scheme_str()?.to_owned();
         let authority = uri.authority()?;
         let usual = match scheme.as_str() {
@@ -120,7 +125,7 @@ mod tests {
         for (name, value) in pairs {
             headers.append(name, HeaderValue::from_static(value));
         }
-        Places::new(&entry, entry.listen).check(&headers)
+        Places::new(&entry, entry.listen).unwrap().check(&headers)
     }
 
     #[test]

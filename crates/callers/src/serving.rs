@@ -110,7 +110,7 @@ impl<S: Service> Agent for Gateway<S> {
             let service = Arc::new(start.service);
             let listener = tokio::net::TcpListener::from_std(start.listener)?;
             let address = listener.local_addr()?;
-            let door = Door::new(&self.entry, address, service.clone(), keys);
+            let door = Door::new(&self.entry, address, service.clone(), keys)?;
             let reached = service.opened(address);
             let news = |news| service.news(news, voice.platform());
             tokio::select! {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use http::uri::{Authority, Uri};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -49,6 +50,19 @@ pub struct KeyHash(pub [u8; 32]);
 )]
 pub struct NoKeyHash;
 
+/// An entry names no place.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoPlace {
+    /// It is no host.
+    #[error(
+        "{0:?} in `hosts` is no name of a host: write it as agents.example or agents.example:8443"
+    )]
+    Host(String),
+    /// It is no origin.
+    #[error("{0:?} in `origins` is no origin of web pages: write it as https://app.example:443")]
+    Origin(String),
+}
+
 impl TryFrom<String> for KeyHash {
     type Error = NoKeyHash;
 
@@ -85,6 +99,32 @@ impl CallersEntry {
         named.chain(&self.anonymous)
     }
 
+    /// The [`hosts`](Self::hosts), read.
+    ///
+    /// # Errors
+    /// [`NoPlace`] names the entry.
+    pub fn authorities(&self) -> Result<Vec<Authority>, NoPlace> {
+        let read = |text: &String| {
+            let read = text.parse().ok();
+            let read = read.filter(|it: &Authority| !it.as_str().contains('@'));
+            read.ok_or_else(|| NoPlace::Host(text.clone()))
+        };
+        self.hosts.iter().map(read).collect()
+    }
+
+    /// The [`origins`](Self::origins), read. Each has a scheme and a host.
+    ///
+    /// # Errors
+    /// [`NoPlace`] names the entry.
+    pub fn pages(&self) -> Result<Vec<Uri>, NoPlace> {
+        let read = |text: &String| {
+            let read = text.parse().ok();
+            let read = read.filter(|it: &Uri| it.scheme().is_some() && it.host().is_some());
+            read.ok_or_else(|| NoPlace::Origin(text.clone()))
+        };
+        self.origins.iter().map(read).collect()
+    }
+
     /// Checks everything that the types do not.
     pub(crate) fn check(&self, section: &str) -> Result<(), String> {
         if !self.listen.ip().is_loopback() {
@@ -97,6 +137,10 @@ impl CallersEntry {
             return Err(format!(
                 "[{section}] has no caller: add [[{section}.caller]], or `anonymous = \"guest\"` for all programs of this machine"
             ));
+        }
+        let places = self.authorities().err().or(self.pages().err());
+        if let Some(error) = places {
+            return Err(format!("[{section}]: {error}"));
         }
         let mut keys = BTreeSet::new();
         match self.callers.iter().find(|it| !keys.insert(it.key)) {

@@ -200,6 +200,18 @@ fn mistakes_in_mcp_are_told() {
             "keys to the network",
         ),
         (
+            format!("{MCP}hosts = [\"agents.example\", \"no host\"]\n{one}"),
+            "\"no host\" in `hosts`",
+        ),
+        (
+            format!("{MCP}hosts = [\"me@agents.example\"]\n{one}"),
+            "in `hosts`",
+        ),
+        (
+            format!("{MCP}origins = [\"app.example\"]\n{one}"),
+            "\"app.example\" in `origins`",
+        ),
+        (
             format!("{MCP}{one}{}", caller("other", "a")),
             "key of another",
         ),
