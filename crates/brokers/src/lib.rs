@@ -34,6 +34,7 @@ mod envelope;
 mod frame_inbox;
 mod inbox;
 mod incoming;
+mod lasting_port;
 mod link;
 mod passed_over;
 mod pause;
@@ -54,5 +55,6 @@ pub use client::{Answer, BrokerFailure, Client, Condition, Owner, Receiving, Sen
 pub use config::{BrokerConfig, BrokerSecurity, Login, ProcessLogin};
 pub use endpoint::{BrokerEndpoint, LinkReport, OpenError};
 pub use envelope::{Delivery, Envelope, Kind, Receiver};
+pub use lasting_port::lasting_address;
 pub use site::{BROKER, Found, Program, Site};
 pub use stamp::OrderStamp;

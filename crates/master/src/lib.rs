@@ -20,7 +20,6 @@ mod enrolment;
 mod foundation;
 mod gateways;
 mod issuance_log;
-mod lasting_port;
 mod listing;
 mod operator;
 mod own_host;

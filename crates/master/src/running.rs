@@ -20,13 +20,13 @@ use super::backup::Backups;
 use super::desk::DeskHandle;
 use super::foundation::Foundation;
 use super::issuance_log::{self, Publisher};
-use super::lasting_port::lasting_address;
 use super::written::{ClockBehind, Written};
 use super::{
     Authorities, AuthoritiesError, Broker, BrokerStartError, FoundationError, HostedProcess,
     OwnHost, PlatformSettings, SystemAgents, SystemError, authority_care, broker_watch, lay,
 };
 use crate::enrolment;
+use sealbus_brokers::lasting_address;
 use sealbus_control::clock::now;
 use sealbus_control::clock::timestamp;
 use sealbus_control::names::MASTER_NODE;

@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use super::files::{CONFIGURATION, PLUGINS};
+use crate::lasting_address;
 
 /// The places outside `PATH` where distributions install the server. Debian's script on `PATH` insists on a user of its
 /// own.
@@ -87,7 +88,7 @@ impl BrokerPorts {
         {
             return Ok(ports);
         }
-        let free = || TcpListener::bind(SocketAddr::new(address, 0));
+        let free = || TcpListener::bind(lasting_address(address, 0));
         // Held together, so that they differ.
         let held = [free()?, free()?, free()?, free()?];
         let port = |index: usize| -> io::Result<u16> { Ok(held[index].local_addr()?.port()) };
@@ -330,4 +331,31 @@ fn server() -> Option<PathBuf> {
         .chain(std::env::split_paths(&path))
         .map(|directory| directory.join("rabbitmq-server"))
         .find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn the_ports_are_kept_and_no_outgoing_connection_takes_them() {
+        let address = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let folder = std::env::temp_dir().join(ProcessId::random().unwrap().to_string());
+        let ports = BrokerPorts::keep(&folder, address).unwrap();
+        assert_eq!(BrokerPorts::keep(&folder, address).unwrap(), ports);
+        fs::remove_dir_all(&folder).unwrap();
+        let taken = TcpListener::bind((address, 0)).unwrap();
+        let outgoing = taken.local_addr().unwrap().port();
+        let all = [
+            ports.amqp,
+            ports.management,
+            ports.distribution,
+            ports.mapper,
+        ];
+        assert!(all.iter().all(|port| *port < outgoing), "{ports:?}");
+        let differ: std::collections::HashSet<u16> = all.into();
+        assert_eq!(differ.len(), all.len());
+    }
 }
