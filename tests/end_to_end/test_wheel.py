@@ -1,9 +1,11 @@
 """The parts of `make wheel` and `make reproducible`, without their long builds."""
 
+import fcntl
 import os
 import runpy
 import shutil
 import subprocess
+import sys
 
 import pytest
 from harness import ROOT
@@ -53,6 +55,24 @@ def test_the_package_loads_where_there_is_no_interpreter(program):
     package.write_bytes(without_interpreter(package.read_bytes()))
     # The tests' package comes without the command line; all else is there.
     assert "undefined symbol: sealbus_command" in refusal(program)
+
+
+def test_a_second_build_in_one_checkout_waits_for_the_first(tmp_path):
+    placed = ROOT / "python/sealbus._sealbus.data"
+    lock = ROOT / "target/wheel.lock"
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        second = subprocess.Popen(
+            [sys.executable, PACKAGING / "wheel", "dev", tmp_path / "wheel"],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        with second:
+            assert "this one waits" in second.stdout.readline()
+            assert not placed.exists()
+            second.kill()
 
 
 def test_what_is_built_does_not_tell_where(tmp_path):
