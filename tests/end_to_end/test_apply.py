@@ -87,3 +87,22 @@ def test_without_a_platform_the_command_says_so(platform):
     factory.tell("apply", factory.manifest, "--yes", expect=3)
     wrong = sealbus("apply", "-", "--state", factory.state, stdin=b"[platform]\nname = 7\n", expect=1)
     assert b"name" in wrong.stderr
+
+
+def test_agents_that_a_restarted_masters_manifest_does_not_name_are_said_to_go_on(platform):
+    factory = platform(FACTORY + worker("stays") + worker("goes"))
+    factory.up()
+    before = factory.active("stays", "goes")
+    factory.master.kill()
+    write(factory, FACTORY + worker("stays"))
+    factory.up()
+    wait_for(lambda: "`sealbus kill goes` ends it" in factory.master.output(), "word of the agent", also=factory.logs)
+    assert "sealbus kill stays" not in factory.master.output()
+    assert factory.active("stays", "goes")["goes"]["pid"] == before["goes"]["pid"]
+    factory.tell("kill", "goes")
+    wait_for(lambda: factory.agents()["goes"]["state"] is None, "the agent to end", also=factory.logs)
+    # It is mentioned no more.
+    factory.master.kill()
+    factory.up()
+    factory.active("stays")
+    assert factory.master.output().count("sealbus kill goes") == 1

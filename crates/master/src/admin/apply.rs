@@ -1,5 +1,6 @@
 //! Puts a manifest in force on the running platform.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sealbus_control::{Fault, FaultCode, Rules};
@@ -8,6 +9,7 @@ use sealbus_manifest::{AgentEntry, Difference, Manifest};
 use super::Admin;
 use super::programs::ENDING;
 use crate::desk::Desk;
+use crate::registry::Origin;
 
 impl Admin {
     /// The changes that a manifest would bring if it were put in force.
@@ -69,18 +71,44 @@ impl Admin {
             permission: wanted.permission.clone(),
             channels: wanted.channels.clone(),
         };
-        self.desk
+        let unnamed = self
+            .desk
             .run(move |desk, now| {
                 for process in &difference.stop {
                     desk.state.forget_program(process);
                 }
                 desk.state.set_rules(rules);
-                desk.state.start(&agents, now)
+                desk.state.start(&agents, now)?;
+                Ok(unnamed(desk, &agents))
             })
             .await?;
+        for agent in unnamed {
+            tracing::warn!(
+                agent,
+                "the manifest does not name this agent any more, and it goes on: `sealbus kill {agent}` ends it"
+            );
+        }
         *in_force = Some(wanted);
         Ok(())
     }
+}
+
+/// An agent of each process that an earlier manifest started, that may run, and that these entries do not name: the manifest
+/// was changed while the Master was away.
+fn unnamed(desk: &Desk, entries: &[AgentEntry]) -> Vec<String> {
+    let named: BTreeSet<String> = entries
+        .iter()
+        .flat_map(AgentEntry::processes)
+        .map(|(process, _)| process)
+        .collect();
+    let groups = desk.state.groups().iter();
+    let left = groups.filter(|(process, group)| {
+        matches!(group.origin, Origin::Program { .. })
+            && !named.contains(*process)
+            && (group.process.is_some() || group.start_at.is_some())
+    });
+    left.filter_map(|(_, group)| group.agents.first().cloned())
+        .collect()
 }
 
 /// The difference between two manifests, if the running platform can follow it.
