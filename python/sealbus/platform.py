@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -24,6 +26,12 @@ _A = TypeVar("_A", bound=Agent)
 
 MARGIN = 1.0
 """Seconds beyond the limits of hooks and teardown, before agents are cut off."""
+
+
+def _program() -> str:
+    """The program ``sealbus``: the one that was installed with this package, or any."""
+    beside = os.path.join(sysconfig.get_path("scripts"), "sealbus")
+    return beside if os.access(beside, os.X_OK) else "sealbus"
 
 
 class Platform:
@@ -48,7 +56,10 @@ class Platform:
         async with Platform(name="factory", gateway=gateway) as platform:
             print(platform.addresses)
 
-    Elsewhere the platform's own name and gateway count, and both are ignored.
+    With `window` it prints a link to standard error that opens the platform in a browser, as ``sealbus window`` does.
+    The window is a process of its own, which only reads, and ends with the program.
+
+    Elsewhere the platform's own name, gateway and window count, and these are ignored.
 
     Where there is no block, as in a notebook, ``await platform.open()`` and ``await platform.close()`` do the same.
 
@@ -60,11 +71,13 @@ class Platform:
         *,
         name: str | None = None,
         gateway: Mapping[str, object] | None = None,
+        window: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock
         self._name = name
         self._gateway = None if gateway is None else json.dumps(gateway)
+        self._window = _program() if window else None
         self._handle: _sealbus.PlatformHandle | None = None
         self._lives: dict[asyncio.Task[None], Life] = {}
         self._failures: list[AgentFailed] = []
@@ -82,7 +95,7 @@ class Platform:
         self.pump = Pump(self.loop)
         try:
             self._handle = await self.pump.call(
-                _sealbus.join_platform, self._name, self._gateway
+                _sealbus.join_platform, self._name, self._gateway, self._window
             )
         except BaseException:
             self.pump.close()
@@ -236,6 +249,7 @@ def run(
     *agents: Agent,
     name: str | None = None,
     gateway: Mapping[str, object] | None = None,
+    window: bool = False,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = EventLoop,
 ) -> None:
     """Runs agents until all of them have left, or the program is told to stop by Ctrl-C, SIGTERM or its platform.
@@ -244,7 +258,7 @@ def run(
     started the program; or joined to a platform with a ticket. An agent that fails does not take others with it;
     :class:`~sealbus.AgentFailed` comes at the end.
 
-    `name` and `gateway` are those of an embedded platform: see :class:`Platform`.
+    `name`, `gateway` and `window` are those of an embedded platform: see :class:`Platform`.
 
     `loop_factory` makes another kind of event loop, such as ``uvloop.new_event_loop``.
 
@@ -257,7 +271,7 @@ def run(
             "'platform = await Platform().open()', 'await platform.start(agent)', and in the end 'await platform.close()'"
         )
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(_run(Platform(name=name, gateway=gateway), agents))
+        runner.run(_run(Platform(name=name, gateway=gateway, window=window), agents))
 
 
 async def _run(platform: Platform, agents: tuple[Agent, ...]) -> None:

@@ -51,8 +51,9 @@ class Platform:
         *,
         name: str | None = None,
         gateway: Mapping[str, object] | None = None,
+        window: bool = False,
     ) -> None:
-        self._platform = AsyncPlatform(name=name, gateway=gateway)
+        self._platform = AsyncPlatform(name=name, gateway=gateway, window=window)
         self._agent = Agent(script)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = ExitStack()

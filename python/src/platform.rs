@@ -27,13 +27,14 @@ struct Place {
 }
 
 /// Takes the place that the environment names. The outcome is a `PlatformHandle`. An embedded platform has this name,
-/// and the gateway with this configuration in JSON.
+/// the gateway with this configuration in JSON, and the window that this program shows.
 #[pyfunction]
 pub(crate) fn join_platform(
     pump: &PyPump,
     call: u64,
     name: Option<String>,
     gateway: Option<&str>,
+    window: Option<String>,
 ) -> PyResult<()> {
     sealbus::log_to_stderr();
     let gateway: Option<GatewayConfig> = gateway
@@ -42,7 +43,7 @@ pub(crate) fn join_platform(
         .map_err(|problem| error::platform(format!("the gateway's configuration: {problem}")))?;
     pump.call(call, async move {
         let name = name.as_deref().unwrap_or(sealbus::process::EMBEDDED_NAME);
-        let joined = join(name, gateway).await;
+        let joined = join(name, gateway, window).await;
         move |py: Python<'_>| {
             let place = joined.map_err(error::platform)?;
             Ok(Py::new(py, PyPlatformHandle(Owned::new(Arc::new(place))))?.into_any())
@@ -50,7 +51,11 @@ pub(crate) fn join_platform(
     })
 }
 
-async fn join(name: &str, gateway: Option<GatewayConfig>) -> Result<Place, String> {
+async fn join(
+    name: &str,
+    gateway: Option<GatewayConfig>,
+    window: Option<String>,
+) -> Result<Place, String> {
     let joined = Platform::join_or_embed(name).await;
     let mut platform = joined.map_err(|problem| problem.to_string())?;
     let is_embedded = platform.placed().is_none();
@@ -61,6 +66,11 @@ async fn join(name: &str, gateway: Option<GatewayConfig>) -> Result<Place, Strin
             .map_err(|problem| problem.to_string())?,
         None => Vec::new(),
     };
+    if let Some(program) = window {
+        platform
+            .open_window(program)
+            .map_err(|problem| problem.to_string())?;
+    }
     Ok(Place {
         process: platform.process().clone(),
         placed: platform.placed().map(<[String]>::to_vec),

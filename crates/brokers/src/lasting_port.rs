@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 const LASTING: u16 = 20_000;
 
 /// The address at this port. For port 0 a free port is chosen that the platform can keep: it lies below those that the
-/// system gives to outgoing connections, for such a connection could take the port while its owner is away. If there is
-/// none, the system chooses.
+/// system gives to outgoing connections, because such a connection could take the port while its owner is away. If
+/// there is none, the system chooses.
 pub fn lasting_address(address: IpAddr, port: u16) -> SocketAddr {
     if port != 0 {
         return SocketAddr::new(address, port);

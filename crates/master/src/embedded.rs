@@ -1,14 +1,19 @@
 //! A whole platform inside one process: Master, CA service, AMS, DF and the program's own agents, on one bus. It needs
-//! no socket and no file, and every agent is certified.
+//! no socket and no file, and every agent is certified. A program may let watchers in, through the operators' socket.
+
+mod watched;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use sealbus_bus::{Bus, BusConfig};
-use sealbus_seal::PlatformName;
+use sealbus_seal::{Fingerprint, PlatformName};
 use tokio::runtime::Handle;
 
+pub use watched::{Watched, WatchedError};
+
+use crate::desk::DeskHandle;
 use crate::{
     Authorities, AuthoritiesError, FoundationError, HostedProcess, OwnHost, PlatformSettings,
     SystemAgents, SystemError, lay, timestamp_now,
@@ -17,7 +22,7 @@ use sealbus_control::Fault;
 use sealbus_control::host::Host;
 use sealbus_keeping::post::PostPlace;
 use sealbus_process::{OpenError, Process};
-use sealbus_store::MemoryStore;
+use sealbus_store::{MemoryStore, Store};
 
 /// Name of the group of the program's own agents.
 const PROGRAM: &str = "program";
@@ -26,7 +31,10 @@ const PROGRAM: &str = "program";
 pub struct EmbeddedPlatform {
     host: Arc<dyn Host>,
     bus: Bus,
-    _system: SystemAgents,
+    system: Arc<SystemAgents>,
+    desk: DeskHandle,
+    store: Arc<dyn Store>,
+    root: Fingerprint,
 }
 
 /// The reason why an embedded platform could not be started.
@@ -70,7 +78,7 @@ impl EmbeddedPlatform {
     ) -> Result<Self, EmbeddedError> {
         let settings = PlatformSettings::new(name.clone());
         let authorities = Authorities::fresh(&name, timestamp_now())?;
-        let store = Arc::new(MemoryStore::default());
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         let foundation = lay(&settings, authorities, store.clone(), None, nowhere).await?;
         let bus = Bus::new(BusConfig::new(name), Handle::current());
@@ -82,7 +90,9 @@ impl EmbeddedPlatform {
         .await?;
         let process = Process::open(system, Some(bus.clone())).await?;
         let (desk, news) = (foundation.desk.clone(), foundation.news.clone());
-        let system = SystemAgents::start(process.clone(), process, foundation, store).await?;
+        let root = Fingerprint::of(&foundation.root);
+        let system =
+            SystemAgents::start(process.clone(), process, foundation, store.clone()).await?;
         let place = HostedProcess {
             group: PROGRAM.to_owned(),
             agents: Vec::new(),
@@ -91,11 +101,14 @@ impl EmbeddedPlatform {
             controls: false,
             post: Some(folder.map_or(PostPlace::Temporary, PostPlace::Folder)),
         };
-        let (host, _) = OwnHost::adopt(desk, place, news).await?;
+        let (host, _) = OwnHost::adopt(desk.clone(), place, news).await?;
         Ok(Self {
             host,
             bus,
-            _system: system,
+            system: Arc::new(system),
+            desk,
+            store,
+            root,
         })
     }
 
@@ -223,7 +236,7 @@ mod tests {
             .await
             .unwrap();
         let opening = (0..50).map(|number| {
-            let (process, directories) = (&process, &platform._system.directories);
+            let (process, directories) = (&process, &platform.system.directories);
             async move {
                 let agent = process.agent(&format!("agent-{number}")).await.unwrap();
                 assert_eq!(
@@ -248,7 +261,7 @@ mod tests {
             let alice = process.agent("alice").await.unwrap();
             // By now all queued reports have arrived.
             let other = process.agent("other").await.unwrap();
-            let ams = &platform._system.directories;
+            let ams = &platform.system.directories;
             assert_eq!(ams.ams_state(alice.aid()).await, Some(AgentState::Active));
             assert_eq!(alice.wishes().current(), None, "it was cut off");
             drop((alice, other));

@@ -5,6 +5,7 @@ use crate::registry::{Life, Origin};
 use sealbus_control::UnixMillis;
 use sealbus_control::admin::{AgentStatus, NodeStatus};
 use sealbus_control::clock::timestamp;
+use sealbus_control::names::SYSTEM_AGENTS;
 
 /// All nodes.
 pub(super) fn nodes(desk: &Desk) -> Vec<NodeStatus> {
@@ -35,13 +36,13 @@ pub(super) fn nodes(desk: &Desk) -> Vec<NodeStatus> {
 /// All agents but the platform's own.
 pub(super) fn agents(desk: &Desk, now: UnixMillis) -> Vec<AgentStatus> {
     let certificates = desk.ca.living_by_agent(timestamp(now));
-    let programs = desk
-        .state
-        .groups()
-        .iter()
-        .filter(|(_, g)| g.origin != Origin::System);
-    let mut all: Vec<AgentStatus> = programs
+    let groups = desk.state.groups().iter();
+    let mut all: Vec<AgentStatus> = groups
         .flat_map(|(name, group)| group.agents.iter().map(move |agent| (name, group, agent)))
+        // An embedded platform's program is in the Master's own process.
+        .filter(|(_, group, agent)| {
+            group.origin != Origin::System || !SYSTEM_AGENTS.contains(&agent.as_str())
+        })
         .map(|(name, group, agent)| {
             let process = group.process.as_ref();
             let life = process.and_then(|process| process.agents.get(agent));

@@ -315,6 +315,7 @@ impl Master {
             term: term.number,
             enrolment,
             address,
+            is_embedded: false,
             ended: end,
         });
         tasks.spawn(admin.clone().accept(listener));

@@ -105,7 +105,7 @@ pub use conversation::{Conversation, ConverseError, Undelivered, new_conversatio
 pub use crew::AgentEnd;
 pub use filter::Filter;
 pub use message::{ContentError, Message};
-pub use platform::{Platform, PlatformError, log_to_stderr};
+pub use platform::{Platform, PlatformError, WindowError, log_to_stderr};
 pub use run::{AgentFailure, NamedAgents, RunError, Running, agent, agents, run, run_agents};
 pub use supervision::{AgentResult, Failure, HandlerError, NotUnderstood, Refuse, Supervision};
 

@@ -1,18 +1,22 @@
 //! The platform that a program runs on, embedded or shared.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use sealbus_bus::Bus;
 use sealbus_control::host::Host;
 use sealbus_gateways::GatewayConfig;
-use sealbus_master::embedded::{EmbeddedError, EmbeddedPlatform};
+use sealbus_master::embedded::{EmbeddedError, EmbeddedPlatform, Watched, WatchedError};
 use sealbus_platform::gateway::{Gateway, GatewayError};
 use sealbus_process::attachment::{AttachError, Attachment};
 use sealbus_process::{AgentHandle, Interceptor, OpenAgentError, OpenError, Process};
 use sealbus_seal::PlatformName;
+use tokio::process::{Child, Command};
 use tracing_subscriber::EnvFilter;
 
 use crate::clock::Clock;
@@ -59,7 +63,9 @@ pub struct Platform {
     /// Whether any agent may run here, even if it was not placed here.
     takes_any: bool,
     /// The platform's services besides the program's own agents, on an embedded platform.
-    _embedded: Option<EmbeddedPlatform>,
+    embedded: Option<EmbeddedPlatform>,
+    /// The window on an embedded platform. It ends when its standard input does.
+    window: Option<(Child, Watched)>,
     /// The gateway to other platforms, if this process runs it.
     gateway: Option<Gateway>,
 }
@@ -86,6 +92,23 @@ pub enum PlatformError {
     /// The process could not take its place.
     #[error(transparent)]
     Open(#[from] OpenError),
+}
+
+/// The reason why there is no window.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WindowError {
+    /// Nobody can be let in to watch.
+    #[error(transparent)]
+    Watched(#[from] WatchedError),
+    /// The program that shows the window could not be started.
+    #[error("the window needs the program {program}, which cannot be started: {error}")]
+    Program {
+        /// The program.
+        program: String,
+        /// The system's error.
+        error: std::io::Error,
+    },
 }
 
 /// A variable of the environment. An empty variable counts as not set.
@@ -117,7 +140,7 @@ impl Platform {
         let folder = variable(STATE_VARIABLE)?.map(PathBuf::from);
         let embedded = EmbeddedPlatform::start_in(name, folder).await?;
         let mut platform = Platform::open(embedded.host(), Some(embedded.bus())).await?;
-        platform._embedded = Some(embedded);
+        platform.embedded = Some(embedded);
         Ok(platform)
     }
 
@@ -149,6 +172,50 @@ impl Platform {
         let addresses = gateway.addresses().to_vec();
         self.gateway = Some(gateway);
         Ok(addresses)
+    }
+
+    /// Shows an embedded platform in a browser: starts `program`, which is `sealbus`, as a process of its own. It prints
+    /// a link to standard error, only reads, and ends with this one. Returns the folder that `sealbus top`, `ps` and
+    /// `sniff` take with `--state` to watch this platform. On a platform of others this does nothing:
+    /// `sealbus window` shows it there.
+    ///
+    /// ```no_run
+    /// use sealbus::{Platform, agent};
+    /// # struct Seller;
+    /// # impl sealbus::Agent for Seller {}
+    ///
+    /// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut platform = Platform::join().await?;
+    /// platform.open_window("sealbus")?;
+    /// platform.run([agent("seller", Seller)]).await?;
+    /// platform.close().await;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`WindowError`] if no socket can be made, or the program is not there.
+    pub fn open_window(
+        &mut self,
+        program: impl AsRef<OsStr>,
+    ) -> Result<Option<&Path>, WindowError> {
+        let Some(embedded) = &self.embedded else {
+            return Ok(None);
+        };
+        let watched = embedded.let_watch()?;
+        let mut command = Command::new(&program);
+        command.args(["window", "--until-input-ends", "--state"]);
+        command.arg(watched.directory()).stdin(Stdio::piped());
+        // Standard output is the program's own.
+        let window = std::io::stderr()
+            .as_fd()
+            .try_clone_to_owned()
+            .and_then(|error| command.stdout(error).spawn())
+            .map_err(|error| WindowError::Program {
+                program: program.as_ref().display().to_string(),
+                error,
+            })?;
+        let (_, watched) = self.window.insert((window, watched));
+        Ok(Some(watched.directory()))
     }
 
     /// Takes the place that the environment names. With `SEALBUS_ATTACH`, the program attaches to the node that started
@@ -198,7 +265,8 @@ impl Platform {
             clock: Clock::default(),
             interceptor: None,
             takes_any,
-            _embedded: None,
+            embedded: None,
+            window: None,
             gateway: None,
         })
     }

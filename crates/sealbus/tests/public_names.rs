@@ -49,6 +49,7 @@ const MODULES: [(&str, &str, &[&str]); 12] = [
             "TrySendError",
             "Undelivered",
             "Voice",
+            "WindowError",
             "acl",
             "agent",
             "agents",

@@ -145,6 +145,9 @@ export function broker({ ask, link }) {
   return { title: "Broker", node: el("div", {}, asked.failed, text, there), update: asked.update };
 }
 
+/** An address; none where the platform lives in a program, which listens nowhere. */
+const listens = (address) => (address.endsWith(":0") ? "–" : address);
+
 export function masters({ link }) {
   const notes = el("ul", { class: "notes", hidden: true });
   const facts = new Facts();
@@ -155,8 +158,8 @@ export function masters({ link }) {
       { title: "State", cell: (it) => it.state },
       { title: "Since", cell: (it) => date(it.since) },
       { title: "Version", cell: (it) => it.version },
-      { title: "Links of agents", cell: (it) => it.address },
-      { title: "Nodes join at", cell: (it) => it.enrolment },
+      { title: "Links of agents", cell: (it) => listens(it.address) },
+      { title: "Nodes join at", cell: (it) => listens(it.enrolment) },
     ],
     (it) => String(it.pid),
   );

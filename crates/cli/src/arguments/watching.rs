@@ -111,6 +111,9 @@ pub(crate) struct Window {
     /// Print the link only, and start no browser
     #[arg(long)]
     pub(crate) no_open: bool,
+    /// End when standard input ends: a program that starts the window holds it open
+    #[arg(long, hide = true)]
+    pub(crate) until_input_ends: bool,
     /// Let the page kill, move and revoke agents. It asks again, and the agent's name is typed
     #[arg(long, conflicts_with = "file")]
     pub(crate) operate: bool,

@@ -66,13 +66,17 @@ pub(crate) async fn window(
     } else {
         Opened::open(&link(&served)?)
     };
-    let mut enters = enters();
+    let mut enters = enters(window.until_input_ends);
     let mut serving = std::pin::pin!(served.clone().serve(listener));
     loop {
         tokio::select! {
             () = &mut serving => {}
             () = signals.told() => break,
-            Some(()) = enters.recv() => tell(&served, &shown, output)?,
+            enter = enters.recv(), if !enters.is_closed() => match enter {
+                Some(()) => tell(&served, &shown, output)?,
+                None if window.until_input_ends => break,
+                None => {}
+            },
             () = served.entered(), if output.is_json() => {
                 output.line(&json!({ "opened": true }), String::new);
             }
@@ -103,12 +107,13 @@ fn place(window: &Window) -> Result<Place, CliError> {
     })
 }
 
-/// A window on the platform behind a state directory, as a process of its own that ends with its handle.
+/// A window on the platform behind a state directory, as a process of its own that ends when its handle is dropped or
+/// this process ends.
 pub(crate) fn program(state: &Path) -> Result<tokio::process::Command, CliError> {
     let this = std::env::current_exe().map_err(CliError::file("find", "this program"))?;
     let mut command = tokio::process::Command::new(this);
-    command.arg("window").arg("--state").arg(state);
-    command.stdin(Stdio::null()).kill_on_drop(true);
+    command.args(["window", "--until-input-ends", "--state"]);
+    command.arg(state).stdin(Stdio::piped());
     Ok(command)
 }
 
@@ -121,10 +126,10 @@ pub(super) fn start(state: &Path, output: Output) -> Result<Child, CliError> {
         .map_err(CliError::file("start", "this program"))
 }
 
-/// Signals each Enter on the terminal. The thread ends with the process.
-fn enters() -> mpsc::Receiver<()> {
+/// Signals each Enter on the terminal, and the end of standard input. The thread ends with the process.
+fn enters(reads: bool) -> mpsc::Receiver<()> {
     let (sender, receiver) = mpsc::channel(1);
-    if std::io::stdin().is_terminal() {
+    if reads || std::io::stdin().is_terminal() {
         std::thread::spawn(move || {
             for line in std::io::stdin().lines() {
                 if line.is_err() || sender.blocking_send(()).is_err() {

@@ -22,6 +22,12 @@ fn narrowed() -> Fault {
     Fault::new(FaultCode::NotPermitted, message).advise("change things with a command of its own")
 }
 
+fn embedded() -> Fault {
+    let message = "this platform lives in a program: it can be watched, and nothing else";
+    Fault::new(FaultCode::NotPermitted, message)
+        .advise("`sealbus up` runs a platform that operators change")
+}
+
 impl Admin {
     /// Accepts operators for ever.
     pub(crate) async fn accept(self: Arc<Self>, listener: UnixListener) {
@@ -57,13 +63,14 @@ impl Admin {
             return;
         }
         caller.allow_frames(MAX_FRAME);
-        let mut only_reads = false;
+        let mut only_reads = self.is_embedded;
         while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
             let admin = self.clone();
             let asked = Incoming::parse::<AdminRequest>(&body).and_then(|request| {
                 only_reads |= matches!(request, AdminRequest::Narrow);
                 match only_reads && !request.only_reads() {
                     false => Ok(request),
+                    true if self.is_embedded => Err(embedded()),
                     true => Err(narrowed()),
                 }
             });

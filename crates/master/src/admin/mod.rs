@@ -47,6 +47,8 @@ pub(crate) struct Admin {
     pub(crate) address: std::net::SocketAddr,
     /// The number of the Master's term.
     pub(crate) term: u64,
+    /// Whether the platform lives in a program of its agents. All connections then only read.
+    pub(crate) is_embedded: bool,
     /// Set when the platform must end.
     pub(crate) ended: watch::Sender<bool>,
 }
