@@ -1,5 +1,5 @@
-//! Any bytes as a proof: an error, or a proof that is written back as it was, gives the proofs of its messages, and
-//! convinces nobody.
+//! Any bytes as a proof, and as the evidence of a message: an error, or a proof that is written back as it was, gives the
+//! proofs of its messages, and convinces nobody.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_proof::{MAX_PROOF_LENGTH, NotProved, Proof, Verifier};
+use sealbus_proof::{Evidence, MAX_PROOF_LENGTH, NotProved, Proof, Verifier};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
     CertificateChain, Identity, KeyPair, PlatformName, RootAuthority, SecurityLevel, SigningRequest,
@@ -16,8 +16,8 @@ use sealbus_seal::{
 
 const NOW: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
 
-/// An agent whose key nobody has any more.
-static AUTHOR: LazyLock<VerifiedIdentity> = LazyLock::new(|| {
+/// An agent whose key nobody has any more, and the trust that proves it.
+static AUTHOR: LazyLock<(VerifiedIdentity, Trust)> = LazyLock::new(|| {
     let platform = PlatformName::new("factory").expect("a legal name");
     let validity = Validity::starting(NOW, Duration::from_secs(86_400));
     let root = RootAuthority::create(&platform, validity).expect("a root");
@@ -28,10 +28,14 @@ static AUTHOR: LazyLock<VerifiedIdentity> = LazyLock::new(|| {
     let grant = Grant::by_operator(identity, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let chain: CertificateChain = authority.issue(&grant, &request, validity).expect("a certificate").chain;
     let trust = Trust::new(platform, &[root.certificate().clone()], Duration::ZERO).expect("its trust");
-    trust.verify(&chain, NOW).expect("a proved identity")
+    let author = trust.verify(&chain, NOW).expect("a proved identity");
+    (author, trust)
 });
 
 fuzz_target!(|bytes: &[u8]| {
+    let (author, trust) = &*AUTHOR;
+    let now = NOW.as_unix_seconds() * 1000;
+    assert!(Evidence::decode(bytes, [7; 32], SecurityLevel::Signed, trust, now).is_err());
     let Ok(proof) = Proof::decode(bytes) else {
         return;
     };
@@ -48,20 +52,19 @@ fuzz_target!(|bytes: &[u8]| {
         one.encode(&mut wire);
         assert_eq!(Proof::decode(&wire).as_ref(), Ok(&one));
     }
-    let mut verifier = Verifier::new(AUTHOR.identity().platform().clone(), proof.level());
-    let now = NOW.as_unix_seconds() * 1000;
-    let judged = verifier.verify(&AUTHOR, &proof, &statements, now);
+    let mut verifier = Verifier::new(author.identity().platform().clone(), proof.level());
+    let judged = verifier.verify(author, &proof, &statements, now);
     assert!(judged.is_err());
 
     // The same bytes with the author's serial number and a good time: only the signature is wrong.
     let mut bent = bytes.to_vec();
-    bent[2..18].copy_from_slice(AUTHOR.serial().as_bytes());
+    bent[2..18].copy_from_slice(author.serial().as_bytes());
     bent[18..26].copy_from_slice(&now.to_be_bytes());
     let bent = Proof::decode(&bent).expect("the fields have any value");
-    let judged = verifier.verify(&AUTHOR, &bent, &statements, now);
+    let judged = verifier.verify(author, &bent, &statements, now);
     assert!(matches!(judged, Err(NotProved::WrongSignature { .. })));
     let other = [SecurityLevel::Signed, SecurityLevel::Sealed].into_iter().find(|level| *level != proof.level());
-    let mut elsewhere = Verifier::new(AUTHOR.identity().platform().clone(), other.expect("another level"));
-    let judged = elsewhere.verify(&AUTHOR, &bent, &statements, now);
+    let mut elsewhere = Verifier::new(author.identity().platform().clone(), other.expect("another level"));
+    let judged = elsewhere.verify(author, &bent, &statements, now);
     assert!(matches!(judged, Err(NotProved::OtherLevel { .. })));
 });

@@ -3,15 +3,17 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use parking_lot::RwLock;
 use sealbus_fipa::Aid;
-use sealbus_proof::{SignError, Signer};
+use sealbus_proof::{Hash, SignError, Signer};
 use sealbus_seal::{Credential, SecurityLevel};
 use thiserror::Error;
 
 use crate::gate::Gate;
 use crate::mailbox::MailboxSender;
+use crate::moment::Moment;
 
 /// Why an agent's messages cannot be signed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -136,6 +138,16 @@ impl LocalAgent {
         }
         let made = Signer::new(credential.clone(), SecurityLevel::Signed)?;
         Ok(signer.get_or_init(|| Arc::new(made)).clone())
+    }
+
+    /// Signs one statement, given by its [hash](sealbus_proof::Statement::hash), now. Returns its evidence, as
+    /// [`Signer::sign_one`].
+    ///
+    /// # Errors
+    /// [`NoSigner`] if the agent cannot sign.
+    pub fn sign_one(&self, statement: Hash) -> Result<Vec<u8>, NoSigner> {
+        let now = Moment::from(SystemTime::now()).unix_ms();
+        Ok(self.signer()?.sign_one(statement, now)?)
     }
 
     /// The number of messages accepted from the agent so far, counted once for each receiver.

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use sealbus_fipa::{AclMessageRef, Aid, Limits, bitefficient};
+use sealbus_proof::Hash;
 use sealbus_seal::permission::Permissions;
 use sealbus_seal::{Identity, PlatformName, SecurityLevel, VerifiedIdentity};
 use tokio::runtime::Handle;
@@ -342,6 +343,12 @@ impl Bus {
     /// For transports: whether frames of other processes are taken here.
     pub fn takes_frames(&self) -> bool {
         self.inner.inlet.get().is_some()
+    }
+
+    /// For transports: the hash of what the writer of a frame from another process must have signed at level `signed`.
+    /// See [`FrameInlet::statement`].
+    pub fn frame_statement(&self, frame: &[u8]) -> Option<Hash> {
+        self.inner.inlet.get()?.statement(frame)
     }
 
     /// For transports: frames have come from other processes, oldest first. Their origin is proved as far as the

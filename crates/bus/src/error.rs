@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sealbus_fipa::{AclMessage, EncodeError};
 use thiserror::Error;
 
+use crate::agent::NoSigner;
 use crate::letter::NotKept;
 use crate::refusal::{RefusalReason, Refused};
 
@@ -161,11 +162,14 @@ pub enum SendError {
         /// The option.
         what: &'static str,
     },
-    /// Persistent messages bear no signature yet.
-    #[error(
-        "agent {0} cannot have a message kept: kept messages are not signed yet, and this platform is at level signed; send it without persistence"
-    )]
-    NotSigned(Arc<str>),
+    /// The message was not signed, and the platform is at level `signed`.
+    #[error("agent {sender} cannot have a message kept, because it cannot sign it: {reason}")]
+    NotSigned {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// Why.
+        reason: NoSigner,
+    },
     /// The platform does not keep the message.
     #[error("agent {sender} cannot have a message kept for {receiver}: {reason}")]
     NotKept {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_fipa::AclMessageRef;
+use sealbus_proof::Hash;
 use sealbus_seal::Identity;
 
 use crate::agent::LocalAgent;
@@ -39,6 +40,8 @@ pub struct OutgoingFrame<'a> {
     pub body: &'a Bytes,
     /// The end mark; a few bytes.
     pub tail: &'static [u8],
+    /// The hash that [`FrameInlet::statement`] gives for the frame. At level `signed` the writer signs it.
+    pub statement: Option<Hash>,
     /// Whether the caller promises to call [`Transport::flush`](crate::Transport::flush) soon, so that no task needs to
     /// be woken now.
     pub is_deferred: bool,
@@ -163,6 +166,13 @@ pub trait FrameInlet: Any + Send + Sync {
     /// Returns the refused frames. The transport tells the sending process, whose inlet finds them [lost](Self::lost).
     /// [`Bus::take_frames`](crate::Bus::take_frames) counts and logs them.
     fn take(&self, frames: &mut Vec<ArrivedFrame>) -> Vec<RefusedFrame>;
+
+    /// The hash of the [statement](sealbus_proof::Statement) that the writer of a frame must have signed at level
+    /// `signed`; `None` if the frame brings no message of an agent. The transport then hands over the frame with the
+    /// evidence, or refuses it.
+    fn statement(&self, _frame: &[u8]) -> Option<Hash> {
+        None
+    }
 
     /// Another process has joined the platform, or a known process has a new address.
     fn process_joined(&self, process: &ProcessEndpoint);

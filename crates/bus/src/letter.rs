@@ -88,6 +88,9 @@ pub struct Letter {
     pub message: Bytes,
     /// How the message is to be delivered.
     pub delivery: Delivery,
+    /// At level `signed`: the evidence that the sender wrote the message to the receiver, in the form of
+    /// [`Evidence::decode`](sealbus_proof::Evidence::decode).
+    pub evidence: Option<Vec<u8>>,
 }
 
 /// Why a message is not kept. The text tells the sender what to do.

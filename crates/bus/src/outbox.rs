@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_fipa::{AclMessage, Aid, Limits};
+use sealbus_proof::{Hash, Statement};
 
 use crate::agent::LocalAgent;
 use crate::bus::Bus;
@@ -110,9 +111,6 @@ impl Outbox {
         if !delivery.persistent {
             return self.send(message).await;
         }
-        if self.bus.signs() {
-            return Err(SendError::NotSigned(sender.clone()));
-        }
         self.check_process()?;
         let message = self.signed(message.into())?;
         let mut encoded = Vec::new();
@@ -123,11 +121,16 @@ impl Outbox {
         let encoded = Bytes::from(encoded);
         for receiver in &message.receivers {
             self.check_permission(&mut Permit::default(), &receiver.name)?;
+            let evidence = match self.bus.signs() {
+                true => Some(self.evidence_of(Statement::direct(&receiver.name, &encoded))?),
+                false => None,
+            };
             let letter = Letter {
                 sender: sender.clone(),
                 receiver: receiver.name.clone(),
                 message: encoded.clone(),
                 delivery,
+                evidence,
             };
             let kept = match self.bus.inner.post.get() {
                 Some(post) => post.keep(letter).await,
@@ -144,6 +147,15 @@ impl Outbox {
             self.agent.count_sent(1);
         }
         Ok(())
+    }
+
+    /// The agent signs a statement, whose hash this is, alone.
+    fn evidence_of(&self, statement: Hash) -> Result<Vec<u8>, SendError> {
+        let signed = self.agent.sign_one(statement);
+        signed.map_err(|reason| SendError::NotSigned {
+            sender: self.agent.name().clone(),
+            reason,
+        })
     }
 
     /// Sends without waiting.

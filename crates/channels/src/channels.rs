@@ -204,9 +204,6 @@ impl Channels {
         if outbox.agent().mailbox().closed().is_some() {
             return Err(SubscribeError::Detached(outbox.name().clone()));
         }
-        if outbox.bus().signs() {
-            return Err(SubscribeError::NotSigned(outbox.name().clone()));
-        }
         let wants_log = options.durable.is_some() || options.replay != Replay::Now;
         if wants_log && self.shared.logs.get().is_none() {
             return Err(SubscribeError::NoLog);

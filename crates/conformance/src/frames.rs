@@ -144,6 +144,7 @@ pub(super) async fn in_order(world: &dyn World, is_breaking: bool) -> Outcome {
                 head: &number.to_le_bytes(),
                 body: &body,
                 tail,
+                statement: None,
                 is_deferred: false,
             };
             send(&*way, &frame).await?;
@@ -200,6 +201,7 @@ pub(super) async fn push_back(world: &dyn World) -> Outcome {
         head: &[],
         body: &body,
         tail: &[],
+        statement: None,
         is_deferred: false,
     };
     // An arrived frame keeps its room until it is dropped.

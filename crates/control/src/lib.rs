@@ -263,6 +263,14 @@ pub enum WaitingProvenance {
         /// The certificate's serial number, hexadecimal.
         serial: String,
     },
+    /// The sender signed the message (level `signed`).
+    Signed {
+        /// The sender's SPIFFE identity.
+        identity: String,
+        /// The evidence, in the form of [`Evidence::decode`](sealbus_proof::Evidence::decode). The process that opens
+        /// the message checks it.
+        evidence: Blob,
+    },
     /// The message came from another platform, through the gateway. The message itself contains the known facts about
     /// its origin.
     Foreign,
@@ -270,6 +278,16 @@ pub enum WaitingProvenance {
     Claimed,
     /// The platform wrote the message.
     Platform,
+}
+
+impl WaitingProvenance {
+    /// Bytes of the evidence, which count as part of the message.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Signed { evidence, .. } => evidence.0.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// One agent on its way: its saved state and its unread messages.

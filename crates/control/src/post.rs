@@ -174,6 +174,8 @@ pub enum LetterRefusal {
     NotPermitted,
     /// An operator has revoked its sender since it was sent.
     Revoked,
+    /// The platform is at level `signed`, and no evidence proves that its sender wrote it.
+    NotProved,
 }
 
 /// A waiting letter, as shown to people.

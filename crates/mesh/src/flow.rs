@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use sealbus_bus::MESSAGE_OVERHEAD;
+use sealbus_proof::Hash;
 
 use crate::frame::LONGEST_PIECE;
 use crate::session::Shared;
@@ -39,6 +40,8 @@ pub struct Queued {
     pub payload: Bytes,
     /// The part after that, of a bus frame.
     pub tail: &'static [u8],
+    /// The statement that the sender of a bus frame signs at level `signed`.
+    pub statement: Option<Hash>,
 }
 
 /// A part of a waiting message. It is copied only if it comes from more than one place.
@@ -58,6 +61,7 @@ impl Queued {
             head: Bytes::new(),
             payload,
             tail: &[],
+            statement: None,
         }
     }
 
@@ -418,6 +422,7 @@ mod tests {
             head: vec![1, 2, 3].into(),
             payload: vec![4, 5, 6, 7].into(),
             tail: &[8, 9],
+            statement: None,
         };
         for cut in 0..=frame.length() {
             let parts = [frame.part(0, cut), frame.part(cut, frame.length())];

@@ -2,6 +2,7 @@
 //! Only the link's task works on it.
 
 mod frames;
+mod line;
 mod messages;
 mod senders;
 mod signing;
@@ -17,6 +18,7 @@ use sealbus_seal::{Identity, SecurityLevel, Timestamp, Trust, VerifiedIdentity};
 use thiserror::Error;
 
 use self::frames::FrameRow;
+use self::line::FrameLine;
 use self::messages::Row;
 use self::senders::Sender;
 use self::targets::{Partial, Target};
@@ -60,8 +62,10 @@ pub(crate) struct Inward {
     /// Targets that were ever opened.
     opened: u64,
     partials: usize,
-    /// Messages that wait for their proofs.
+    /// Messages and frames that wait for their proofs.
     unproved: usize,
+    /// Frames that wait.
+    line: FrameLine,
     /// When the first of the senders' certificates ends.
     next_expiry: Option<Timestamp>,
     /// Number of the counted frame that is due.
@@ -99,6 +103,7 @@ impl Inward {
             opened: 0,
             partials: 0,
             unproved: 0,
+            line: FrameLine::default(),
             next_expiry: None,
             due: 0,
             received: 0,
@@ -128,6 +133,7 @@ impl Inward {
         self.targets.clear();
         self.partials = 0;
         self.unproved = 0;
+        self.line = FrameLine::default();
         self.next_expiry = None;
         self.due = 0;
     }

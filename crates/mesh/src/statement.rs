@@ -19,13 +19,7 @@ pub(crate) fn target_name(name: &str) -> &str {
 
 /// The statement of a direct message: the author says it to this receiver.
 pub(crate) fn statement_of(receiver: &str, message: &[u8]) -> Hash {
-    let statement = Statement {
-        channel: None,
-        qos: "",
-        receivers: &[target_name(receiver)],
-        message,
-    };
-    statement.hash()
+    Statement::direct(target_name(receiver), message)
 }
 
 /// The time, in milliseconds since 1970-01-01T00:00:00Z.

@@ -103,7 +103,9 @@ impl Shared {
             ));
         }
         let is_its_own = |letter: &PostedLetter| {
-            let WaitingProvenance::SameProcess { identity } = &letter.cover.provenance else {
+            let (WaitingProvenance::SameProcess { identity }
+            | WaitingProvenance::Signed { identity, .. }) = &letter.cover.provenance
+            else {
                 return false;
             };
             let identity: Result<sealbus_seal::Identity, _> = identity.parse();
@@ -253,7 +255,9 @@ fn unproved(letter: &PostedLetter, ams: &str) -> Option<String> {
     let cover = &letter.cover;
     match &cover.provenance {
         // Whether the message is from this agent is checked where it is kept.
-        WaitingProvenance::SameProcess { .. } | WaitingProvenance::Proved { .. } => {
+        WaitingProvenance::SameProcess { .. }
+        | WaitingProvenance::Proved { .. }
+        | WaitingProvenance::Signed { .. } => {
             let is_notice = cover.about.is_some();
             is_notice.then(|| "a notice of the platform is not from an agent".to_owned())
         }

@@ -13,7 +13,8 @@ use sealbus_channels::{
     LoggedEvent, Moment, NotRead, Replay,
 };
 use sealbus_journal::Retention;
-use sealbus_seal::Identity;
+use sealbus_proof::{Evidence, Hash};
+use sealbus_seal::{Identity, SecurityLevel, Trust};
 
 use super::node_queue::{Keeper, NodeQueue};
 use sealbus_control::ask::Ask;
@@ -21,6 +22,7 @@ use sealbus_control::attachment::ask::ChannelLog;
 use sealbus_control::channel_log::{
     KeepOutcome, LogAnswer, LogQuestion, LogRequest, LogStart, PostedEvent, ask,
 };
+use sealbus_control::clock::now;
 use sealbus_control::host::Host;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{Blob, Fault, FaultCode};
@@ -33,12 +35,19 @@ pub(super) struct NodeLogs {
     /// This process's own node.
     node: Arc<str>,
     bus: WeakBus,
+    signed: Option<Arc<Trust>>,
     events: NodeQueue<EventKeeper>,
 }
 
 impl NodeLogs {
     /// Opens a way to the logs. Submitted events go on as long as the way is held.
-    pub(super) fn start(host: Arc<dyn Host>, bus: WeakBus) -> Arc<Self> {
+    ///
+    /// `signed`: the trust by which the authors of events are proved, at level `signed`.
+    pub(super) fn start(
+        host: Arc<dyn Host>,
+        bus: WeakBus,
+        signed: Option<Arc<Trust>>,
+    ) -> Arc<Self> {
         let node: Arc<str> = host.membership().node.as_str().into();
         let keeper = EventKeeper {
             host: host.clone(),
@@ -50,6 +59,7 @@ impl NodeLogs {
             host,
             node,
             bus,
+            signed,
             events: NodeQueue::start(keeper),
         })
     }
@@ -169,6 +179,18 @@ impl ChannelLogs for NodeLogs {
         })
     }
 
+    fn proved(&self, evidence: &[u8], statement: Hash) -> Result<Option<Evidence>, String> {
+        let Some(trust) = &self.signed else {
+            return Ok(None);
+        };
+        if evidence.is_empty() {
+            return Err("its publisher did not sign it".to_owned());
+        }
+        Evidence::decode(evidence, statement, SecurityLevel::Signed, trust, now())
+            .map(Some)
+            .map_err(|error| error.to_string())
+    }
+
     fn settle<'a>(
         &'a self,
         node: &'a str,
@@ -235,7 +257,7 @@ impl Keeper for EventKeeper {
     const MOST: (usize, usize) = (MOST_EVENTS, MOST_BYTES);
 
     fn size(event: &EventToKeep) -> usize {
-        event.body.len()
+        event.body.len() + event.evidence.len()
     }
 
     fn prepare(&mut self, event: EventToKeep) -> Result<(PostedEvent, Option<Moment>), NotKept> {
@@ -263,6 +285,7 @@ fn posted(event: &EventToKeep, origin: u64, sequence: u64) -> PostedEvent {
             number: sequence,
         },
         head: Head::of(&event.header),
+        evidence: &event.evidence,
         body: &event.body,
     }
     .encode(&mut frame);

@@ -13,13 +13,16 @@ use sealbus_bus::{ForeignOrigin, Mailbox, Outbox, Provenance, ReceivedMessage};
 use sealbus_channels::Channels;
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
-use sealbus_seal::{Identity, VerifiedIdentity};
+use sealbus_proof::{Evidence, Statement};
+use sealbus_seal::{Identity, SecurityLevel, VerifiedIdentity};
+use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::agent::{Entry, Wish};
 use super::rest::{AtRest, Drain, Ready, Rest};
 use super::{ProcessEnd, Shared};
+use sealbus_control::clock::now;
 use sealbus_control::{Blob, FrozenAgent, WaitingMessage, WaitingProvenance};
 
 /// How long all agents may take to come to rest.
@@ -209,8 +212,16 @@ fn pack(message: &ReceivedMessage) -> Result<WaitingMessage, String> {
             None => WaitingProvenance::Claimed,
         },
         Provenance::Proved(verified) => proved(verified),
-        // The message itself travels on, and its evidence does not yet.
-        Provenance::Signed(evidence) => proved(evidence.author()),
+        Provenance::Signed(evidence) => {
+            let mut encoded = Vec::new();
+            match evidence.encode(&mut encoded) {
+                Ok(()) => WaitingProvenance::Signed {
+                    identity: evidence.author().identity().to_string(),
+                    evidence: Blob(encoded),
+                },
+                Err(error) => return Err(error.to_string()),
+            }
+        }
         // The agent moved twice. The first knowledge is still the valid one.
         Provenance::Vouched(identity) | Provenance::Carried(identity) => {
             WaitingProvenance::SameProcess {
@@ -239,35 +250,79 @@ fn sender(message: &ReceivedMessage) -> Option<Identity> {
     Identity::from_agent_name(view.sender()?.name()).ok()
 }
 
-/// Unpacks the mailbox of an agent that moved here. The mailbox came over the node's connection, and is checked like
-/// any outside data.
-pub(super) fn revive(mailbox: Vec<WaitingMessage>) -> Result<Vec<ReceivedMessage>, String> {
-    mailbox.into_iter().map(unpack).collect()
+/// Why a message from a node is not taken.
+#[derive(Debug, Error)]
+pub(super) enum Unreadable {
+    #[error("{0}")]
+    Malformed(String),
+    #[error("an unread message of {sender} is not proved: {why}")]
+    NotProved { sender: String, why: String },
 }
 
-pub(super) fn unpack(waiting: WaitingMessage) -> Result<ReceivedMessage, String> {
-    let message = EncodedMessage::new(Bytes::from(waiting.message.0), &Limits::default())
-        .map_err(|error| format!("an unread message does not decode: {error}"))?;
-    let provenance = match waiting.provenance {
-        WaitingProvenance::SameProcess { identity }
-        | WaitingProvenance::Proved { identity, .. } => {
-            let proved: Identity = identity.parse().map_err(|error| format!("{error}"))?;
-            match message.message().sender() {
-                Some(sender) if proved.is_agent_named(sender.name()) => {}
-                _ => {
-                    return Err(format!(
-                        "an unread message is not from {proved}, who was proved to have sent it"
-                    ));
-                }
+impl Shared {
+    /// Unpacks the mailbox of an agent that moved here. The mailbox came over the node's connection, and is checked like
+    /// any outside data.
+    pub(super) fn revive(
+        &self,
+        mailbox: Vec<WaitingMessage>,
+        receiver: &str,
+    ) -> Result<Vec<ReceivedMessage>, Unreadable> {
+        let unpack = |waiting| self.unpack(waiting, receiver);
+        mailbox.into_iter().map(unpack).collect()
+    }
+
+    /// Unpacks a message for an agent of this process, given by its whole name.
+    pub(super) fn unpack(
+        &self,
+        waiting: WaitingMessage,
+        receiver: &str,
+    ) -> Result<ReceivedMessage, Unreadable> {
+        let message = EncodedMessage::new(Bytes::from(waiting.message.0), &Limits::default())
+            .map_err(|error| {
+                Unreadable::Malformed(format!("an unread message does not decode: {error}"))
+            })?;
+        let is_from = |proved: &Identity| match message.message().sender() {
+            Some(sender) if proved.is_agent_named(sender.name()) => Ok(()),
+            _ => Err(Unreadable::Malformed(format!(
+                "an unread message is not from {proved}, who was proved to have sent it"
+            ))),
+        };
+        let provenance = match waiting.provenance {
+            WaitingProvenance::SameProcess { identity }
+            | WaitingProvenance::Proved { identity, .. } => {
+                let proved: Identity = identity
+                    .parse()
+                    .map_err(|error| Unreadable::Malformed(format!("{error}")))?;
+                is_from(&proved)?;
+                Provenance::Carried(Arc::new(proved))
             }
-            Provenance::Carried(Arc::new(proved))
-        }
-        WaitingProvenance::Foreign => {
-            let origin = ForeignOrigin::read(&message.message());
-            Provenance::Foreign(Arc::new(origin))
-        }
-        WaitingProvenance::Claimed => Provenance::Claimed,
-        WaitingProvenance::Platform => Provenance::Platform,
-    };
-    Ok(ReceivedMessage::encoded(message, provenance))
+            WaitingProvenance::Signed { identity, evidence } => {
+                let statement = Statement::direct(receiver, message.bytes());
+                let evidence = Evidence::decode(
+                    &evidence.0,
+                    statement,
+                    SecurityLevel::Signed,
+                    &self.trust,
+                    now(),
+                );
+                let checked = evidence.map_err(|error| error.to_string());
+                let checked = checked.and_then(|evidence| {
+                    is_from(evidence.author().identity()).map_err(|error| error.to_string())?;
+                    Ok(evidence)
+                });
+                let not_proved = |why| Unreadable::NotProved {
+                    sender: identity,
+                    why,
+                };
+                Provenance::Signed(checked.map_err(not_proved)?)
+            }
+            WaitingProvenance::Foreign => {
+                let origin = ForeignOrigin::read(&message.message());
+                Provenance::Foreign(Arc::new(origin))
+            }
+            WaitingProvenance::Claimed => Provenance::Claimed,
+            WaitingProvenance::Platform => Provenance::Platform,
+        };
+        Ok(ReceivedMessage::encoded(message, provenance))
+    }
 }

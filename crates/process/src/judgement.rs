@@ -2,8 +2,8 @@
 //! than the letter.
 
 use sealbus_bus::{Permit, Provenance, ReceivedMessage, RefusalReason, Refused};
-use sealbus_seal::Identity;
 use sealbus_seal::denylist::{Denial, Reason};
+use sealbus_seal::{Identity, SecurityLevel};
 
 use super::Shared;
 use sealbus_control::UnixMillis;
@@ -28,12 +28,25 @@ impl Shared {
         let proved = match letter.provenance() {
             Provenance::Platform => return Ok(()),
             Provenance::Carried(identity) => Some(identity.as_ref()),
+            Provenance::Signed(evidence) => Some(evidence.author().identity()),
             _ => None,
         };
         let sender = letter.message().sender().map(|it| it.name().to_owned());
         let sender = sender.unwrap_or_default();
         let revoked = proved.and_then(|identity| self.revoked_since(identity, posted));
+        let is_proved =
+            self.level < SecurityLevel::Signed || letter.provenance().evidence().is_some();
         let (refusal, refused) = match revoked {
+            None if !is_proved => (
+                LetterRefusal::NotProved,
+                Refused {
+                    reason: RefusalReason::NotProved,
+                    explanation: format!(
+                        "{sender} did not sign this message, and the platform is at level {}",
+                        self.level
+                    ),
+                },
+            ),
             Some(denial) => (
                 LetterRefusal::Revoked,
                 Refused {

@@ -10,15 +10,19 @@ use parking_lot::Mutex;
 use sealbus_bus::Moment;
 use sealbus_bus::{
     Acknowledgement, BoxFuture, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post,
+    RefusalReason,
 };
 use tokio::sync::{Notify, mpsc};
 
+use super::Shared;
+use super::freeze::Unreadable;
 use super::node_queue::{Keeper, NodeQueue};
-use super::{Shared, freeze};
 use sealbus_control::attachment::ask;
 use sealbus_control::clock::now;
 use sealbus_control::host::Host;
-use sealbus_control::post::{Cover, DeliveredLetter, LetterOutcome, PostedLetter, Receipt};
+use sealbus_control::post::{
+    Cover, DeliveredLetter, LetterOutcome, LetterRefusal, PostedLetter, Receipt,
+};
 use sealbus_control::{Blob, Fault, FaultCode, WaitingProvenance};
 use sealbus_keeping::post::{MOST_POSTED, expiry_of, new_origin};
 
@@ -70,7 +74,7 @@ impl Keeper for LetterKeeper {
     const MOST: (usize, usize) = (MOST_POSTED, MOST_BYTES);
 
     fn size(letter: &Letter) -> usize {
-        letter.message.len()
+        letter.message.len() + letter.evidence.as_ref().map_or(0, Vec::len)
     }
 
     fn prepare(&mut self, letter: Letter) -> Result<(PostedLetter, Option<Moment>), NotKept> {
@@ -136,8 +140,14 @@ fn posted(
             hops: 0,
             again: false,
             receiver,
-            provenance: WaitingProvenance::SameProcess {
-                identity: identity.to_string(),
+            provenance: match letter.evidence {
+                Some(evidence) => WaitingProvenance::Signed {
+                    identity: identity.to_string(),
+                    evidence: Blob(evidence),
+                },
+                None => WaitingProvenance::SameProcess {
+                    identity: identity.to_string(),
+                },
             },
             posted,
             expiry,
@@ -220,7 +230,7 @@ impl Inbox {
                     }
                 }
             }
-            let message = match freeze::unpack(waiting) {
+            let message = match shared.unpack(waiting, &whole) {
                 Ok(message) => message.with_kept(Kept {
                     number,
                     again,
@@ -230,7 +240,15 @@ impl Inbox {
                         agent: agent.to_owned(),
                     }),
                 }),
-                Err(problem) => {
+                Err(Unreadable::NotProved { sender, why }) => {
+                    let to = Some(&*whole);
+                    let reason = RefusalReason::NotProved;
+                    shared.bus.refused(&sender, None, to, reason, why);
+                    let refused = LetterOutcome::Refused(LetterRefusal::NotProved);
+                    self.settled(agent, number, refused);
+                    continue;
+                }
+                Err(Unreadable::Malformed(problem)) => {
                     tracing::error!(
                         agent,
                         number,

@@ -221,10 +221,10 @@ impl Process {
             })?;
         let (messages, state) = match shared.inherited.lock().remove(name) {
             Some(frozen) => {
-                let revived = freeze::revive(frozen.mailbox);
+                let revived = shared.revive(frozen.mailbox, &whole);
                 let messages = revived.map_err(|what| OpenAgentError::Inheritance {
                     agent: whole.clone(),
-                    what,
+                    what: what.to_string(),
                 })?;
                 (messages, Some(frozen.state.0))
             }

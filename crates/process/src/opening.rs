@@ -40,7 +40,7 @@ impl Process {
             .level
             .parse()
             .map_err(|error| unusable(&error))?;
-        if level > SecurityLevel::Auth {
+        if level > SecurityLevel::Signed {
             return Err(OpenError::Level(level));
         }
         let roots: Vec<_> = description
@@ -88,7 +88,11 @@ impl Process {
         // On an embedded platform the system agents come first, and share the bus.
         if host.keeps_letters() {
             bus.set_post(letters::NodePost::start(host.clone(), platform.to_string()));
-            let logs = channel_log::NodeLogs::start(host.clone(), bus.downgrade());
+            let logs = channel_log::NodeLogs::start(
+                host.clone(),
+                bus.downgrade(),
+                (level >= SecurityLevel::Signed).then(|| trust.clone()),
+            );
             Channels::of(&bus).set_logs(logs);
         }
         let shared = Arc::new(Shared {

@@ -105,6 +105,22 @@ impl Signer {
     }
 }
 
+impl Signer {
+    /// Signs one statement, given by its [hash](crate::Statement::hash). Returns its evidence in the form that
+    /// [`Evidence::decode`](crate::Evidence::decode) reads. Meant for what is kept or waits: a message that goes at
+    /// once is signed with others.
+    ///
+    /// # Errors
+    /// [`SignError`] if the key cannot sign.
+    pub fn sign_one(&self, statement: Hash, time: u64) -> Result<Vec<u8>, SignError> {
+        let proof = self.sign(vec![statement], time)?.proof(&(0..1))?;
+        let mut out = Vec::new();
+        self.credential.chain().encode(&mut out);
+        proof.encode(&mut out);
+        Ok(out)
+    }
+}
+
 impl Batch {
     /// The proof of the statements at these places of the batch, which go to one receiver together.
     ///

@@ -1,6 +1,8 @@
 //! Why a proof was not made, not read or not believed.
 
-use sealbus_seal::{CertificateError, Identity, KeyError, SecurityLevel, Serial, Timestamp};
+use sealbus_seal::{
+    CertificateError, Identity, KeyError, SecurityLevel, Serial, Timestamp, VerifyError,
+};
 use sealbus_transparency::LogError;
 use thiserror::Error;
 
@@ -135,4 +137,21 @@ pub enum NotProved {
         /// The author.
         author: Identity,
     },
+}
+
+/// Why evidence is not believed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NotEvident {
+    /// The certificates cannot be read.
+    #[error("the certificates of the evidence cannot be read: {0}")]
+    Certificate(#[from] CertificateError),
+    /// The proof cannot be read.
+    #[error("the proof of the evidence cannot be read: {0}")]
+    Proof(#[from] Malformed),
+    /// The certificates did not lead to a trusted root at the time that the proof states.
+    #[error("the author's certificate was not valid when the message was signed: {0}")]
+    Author(#[from] VerifyError),
+    /// The proof does not prove the message.
+    #[error(transparent)]
+    NotProved(#[from] NotProved),
 }

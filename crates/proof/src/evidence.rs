@@ -2,11 +2,19 @@
 
 use std::sync::Arc;
 
-use sealbus_seal::{CertificateChain, SecurityLevel, VerifiedIdentity};
+use sealbus_seal::{
+    CertificateChain, MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH, SecurityLevel, Timestamp, Trust,
+    VerifiedIdentity,
+};
 use sealbus_transparency::Hash;
 
-use crate::error::SignError;
-use crate::proof::Proof;
+use crate::error::{NotEvident, SignError};
+use crate::proof::{MAX_PROOF_LENGTH, Proof};
+use crate::verifier::Verifier;
+
+/// Bytes of the longest evidence in its encoded form.
+pub const MAX_EVIDENCE_LENGTH: usize =
+    1 + MAX_CHAIN_LENGTH * (2 + MAX_CERTIFICATE_LENGTH) + MAX_PROOF_LENGTH;
 
 /// The author of messages, with the certificates that a verifier elsewhere needs.
 #[derive(Clone, Debug)]
@@ -81,5 +89,54 @@ impl Evidence {
             proof, statements, ..
         } = &*self.proved;
         proof.of_one(statements, usize::from(self.place))
+    }
+
+    /// Appends the form in which evidence is kept and sent on: the author's certificates, then the proof of this
+    /// message alone. docs/evidence.md describes it.
+    ///
+    /// # Errors
+    /// As [`proof`](Self::proof).
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), SignError> {
+        let proof = self.proof()?;
+        self.chain().encode(out);
+        proof.encode(out);
+        Ok(())
+    }
+
+    /// Reads evidence, and checks that it proves the message with this statement, given by its
+    /// [hash](crate::Statement::hash): certificates and proof as of the time that the proof states. `now` is the time
+    /// here in milliseconds since 1970-01-01T00:00:00Z.
+    ///
+    /// Deny lists are not asked: see [`Trust::verify_as_of`].
+    ///
+    /// # Errors
+    /// [`NotEvident`].
+    pub fn decode(
+        bytes: &[u8],
+        statement: Hash,
+        level: SecurityLevel,
+        trust: &Trust,
+        now: u64,
+    ) -> Result<Self, NotEvident> {
+        let (chain, rest) = CertificateChain::decode_prefix(bytes)?;
+        let proof = Proof::decode(rest)?;
+        let then = Timestamp::from_unix_seconds(proof.time() / 1_000);
+        let verified = trust.verify_as_of(&chain, then)?;
+        let statements = vec![statement];
+        Verifier::new(trust.platform().clone(), level).verify(
+            &verified,
+            &proof,
+            &statements,
+            now,
+        )?;
+        let author = Author { verified, chain };
+        Ok(Self {
+            proved: Arc::new(Proved {
+                author,
+                proof,
+                statements,
+            }),
+            place: 0,
+        })
     }
 }

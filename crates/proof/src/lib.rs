@@ -16,8 +16,8 @@ mod statement;
 mod verifier;
 
 pub use batch::{Batch, Signer};
-pub use error::{Malformed, NotProved, SignError};
-pub use evidence::{Author, Evidence};
+pub use error::{Malformed, NotEvident, NotProved, SignError};
+pub use evidence::{Author, Evidence, MAX_EVIDENCE_LENGTH};
 pub use proof::{MAX_BATCH, MAX_PROOF_LENGTH, Proof};
 pub use sealbus_transparency::Hash;
 pub use statement::Statement;

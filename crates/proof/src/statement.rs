@@ -28,6 +28,17 @@ pub struct Statement<'a> {
 }
 
 impl Statement<'_> {
+    /// The hash of the statement of a direct message to one agent.
+    pub fn direct(receiver: &str, message: &[u8]) -> Hash {
+        let statement = Statement {
+            channel: None,
+            qos: "",
+            receivers: &[receiver],
+            message,
+        };
+        statement.hash()
+    }
+
     /// The hash of the statement as a leaf of the batch's tree.
     ///
     /// The statement contains the SHA-256 of the message, not the message: a verifier that has only this hash learns the

@@ -112,6 +112,21 @@ impl Trust {
         self.verify_certificates(chain.leaf(), chain.issuers(), now)
     }
 
+    /// Verifies a chain as it was at the time `then`, for what was signed at that time: signatures up to a trusted
+    /// root, dates and platform. Deny lists are not asked: a certificate is denied also when its owner ends in order.
+    ///
+    /// The whole chain is checked each time, also if its owner is known: it is kept, for others to check.
+    pub fn verify_as_of(
+        &self,
+        chain: &CertificateChain,
+        then: Timestamp,
+    ) -> Result<VerifiedIdentity, VerifyError> {
+        let fingerprint = Fingerprint::of(chain.leaf());
+        let verified = self.verify_path(chain.leaf(), fingerprint, chain.issuers(), then)?;
+        self.check_dates(&verified, then)?;
+        Ok(verified)
+    }
+
     /// As [`Trust::verify`], for certificates from a TLS handshake.
     pub(crate) fn verify_certificates(
         &self,
@@ -140,23 +155,8 @@ impl Trust {
 
     /// Checks that an identity verified earlier is still valid at `now`: dates and deny lists. O(1).
     pub fn check(&self, identity: &VerifiedIdentity, now: Timestamp) -> Result<(), VerifyError> {
+        self.check_dates(identity, now)?;
         let verified = &*identity.0;
-        if now.plus(self.clock_skew) < verified.not_before {
-            return Err(VerifyError::NotYetValid {
-                identity: verified.leaf.identity().clone(),
-                not_before: verified.not_before,
-                now,
-                by_seconds: verified.not_before.since(now).as_secs(),
-            });
-        }
-        if now > verified.not_after.plus(self.clock_skew) {
-            return Err(VerifyError::Expired {
-                identity: verified.leaf.identity().clone(),
-                not_after: verified.not_after,
-                now,
-                by_seconds: now.since(verified.not_after).as_secs(),
-            });
-        }
         let leaf = &verified.leaf;
         for list in self.deny_lists.load().iter() {
             if let Some(denial) = list.denied(leaf.identity(), leaf.serial(), leaf.not_before()) {
@@ -175,6 +175,27 @@ impl Trust {
                     });
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn check_dates(&self, identity: &VerifiedIdentity, now: Timestamp) -> Result<(), VerifyError> {
+        let verified = &*identity.0;
+        if now.plus(self.clock_skew) < verified.not_before {
+            return Err(VerifyError::NotYetValid {
+                identity: verified.leaf.identity().clone(),
+                not_before: verified.not_before,
+                now,
+                by_seconds: verified.not_before.since(now).as_secs(),
+            });
+        }
+        if now > verified.not_after.plus(self.clock_skew) {
+            return Err(VerifyError::Expired {
+                identity: verified.leaf.identity().clone(),
+                not_after: verified.not_after,
+                now,
+                by_seconds: now.since(verified.not_after).as_secs(),
+            });
         }
         Ok(())
     }

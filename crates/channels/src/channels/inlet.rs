@@ -6,9 +6,11 @@ use std::sync::atomic::Ordering;
 use sealbus_bus::{
     ArrivedFrame, FrameInlet, LostFrame, ProcessEndpoint, RefusedFrame, UndeliverableReason,
 };
+use sealbus_proof::Hash;
 use sealbus_seal::Identity;
 
 use super::Shared;
+use crate::frame;
 
 /// Takes the frames of other processes for the exchange.
 pub(super) struct Inlet(pub(super) Arc<Shared>);
@@ -31,6 +33,10 @@ impl FrameInlet for Inlet {
             self.0.introduced.notify_waiters();
         }
         result
+    }
+
+    fn statement(&self, frame: &[u8]) -> Option<Hash> {
+        frame::statement(frame, &[])
     }
 
     fn process_joined(&self, process: &ProcessEndpoint) {

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use super::{Channels, Shared};
 use crate::event::{ChannelHeader, Mechanism, ReceivedEvent};
 use crate::exchange::{Consumer, PublishError, Reach};
+use crate::frame::Head;
 use crate::log::{
     ChannelLogs, EventToKeep, Feed, FeedSink, FilterErrorSink, LogReading, LogRetention,
 };
@@ -135,12 +136,23 @@ impl Channels {
             let size = body.len();
             return Err(PublishError::TooLarge { size, limit });
         }
+        let evidence = match outbox.bus().signs() {
+            true => {
+                let signed = outbox.agent().sign_one(Head::of(&header).statement(&body));
+                signed.map_err(|reason| PublishError::NotSigned {
+                    agent: publisher.clone(),
+                    reason,
+                })?
+            }
+            false => Vec::new(),
+        };
         let mut turn = self.shared.turns.enter(publisher);
         let event = EventToKeep {
             publisher: publisher.clone(),
             channel: channel.clone(),
             header: Arc::new(header),
             body: body.into(),
+            evidence: evidence.into(),
         };
         let place = logs.keep(event).await.map_err(PublishError::NotKept)?;
         turn.come().await;

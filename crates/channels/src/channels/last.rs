@@ -113,7 +113,8 @@ impl Channels {
         };
         let key = key.clone();
         // The timers belong to the bus's runtime, even if another runtime polls this future.
-        let gathering = async move { gather(&*logs, &reading, &key, within, &sink).await };
+        let asked = logs.clone();
+        let gathering = async move { gather(&*asked, &reading, &key, within, &sink).await };
         let gathered = outbox.bus().runtime().spawn(gathering).await;
         // The runtime has ended, and with it everything that could be read.
         let gathered = gathered.map_err(|_| LastError::Detached(agent.clone()))?;
@@ -131,8 +132,13 @@ impl Channels {
         let mut events = Vec::new();
         for (node, parts) in gathered.latest.into_parts() {
             for event in parts.into_iter().flat_map(|part| part.events) {
-                // Its key was read before, so it can be opened.
-                events.extend(event.open(&node, 0));
+                // Its key was read before, but its author may not be proved.
+                match event.open(&*logs, &node, 0) {
+                    Ok(event) => events.push(event),
+                    Err(problem) => tracing::error!(
+                        %node, number = event.number, problem, "a kept event is not handed out"
+                    ),
+                }
             }
         }
         events.sort_by_key(|event| event.header.published);

@@ -193,9 +193,6 @@ impl Channels {
         if outbox.agent().mailbox().is_barred() {
             return Err(PublishError::Barred(outbox.name().clone()));
         }
-        if outbox.bus().signs() {
-            return Err(PublishError::NotSigned(outbox.name().clone()));
-        }
         if let Some(why) = outbox.bus().given_up() {
             return Err(PublishError::GivenUp {
                 agent: outbox.name().clone(),

@@ -62,6 +62,7 @@ impl Shared {
                 head: &parcel.head,
                 body: &parcel.content,
                 tail: parcel.tail,
+                statement: bus.signs().then(|| parcel.statement()).flatten(),
                 is_deferred: false,
             });
             match sent {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealbus_bus::{Gate, Moment, NotKept, UndeliverableReason};
+use sealbus_bus::{Gate, Moment, NoSigner, NotKept, UndeliverableReason};
 use sealbus_fipa::{AclMessage, EncodeError};
 use sealbus_seal::Identity;
 use thiserror::Error;
@@ -90,11 +90,14 @@ pub enum PublishError {
         "agent {0} cannot publish: it has left this process, or has thousands of failure notices unread"
     )]
     Barred(Arc<str>),
-    /// Events bear no signature yet.
-    #[error(
-        "agent {0} cannot use channels: their messages are not signed yet, and this platform is at level signed"
-    )]
-    NotSigned(Arc<str>),
+    /// The persistent event was not signed, and the platform is at level `signed`.
+    #[error("agent {agent} cannot have an event kept, because it cannot sign it: {reason}")]
+    NotSigned {
+        /// The publishing agent.
+        agent: Arc<str>,
+        /// Why.
+        reason: NoSigner,
+    },
     /// The platform has given up the agent's process.
     #[error("agent {agent} cannot publish: the platform has given up this process ({why})")]
     GivenUp {

@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sealbus_proof::Hash;
 
 use super::counts::Counts;
 use super::receipt::Receipt;
 use super::share::Share;
-use crate::frame::Frame;
+use crate::frame::{self, Frame};
 
 /// The number of best-effort events that wait for the transport before the oldest is dropped.
 const DATAGRAMS: usize = 4096;
@@ -53,6 +54,12 @@ impl Parcel {
     pub(super) fn message(&self) -> Bytes {
         let start = self.head.get(self.message_at..).unwrap_or_default();
         [start, &self.content, self.tail].concat().into()
+    }
+
+    /// The hash of what its author states with it; `None` if it brings no message.
+    pub(crate) fn statement(&self) -> Option<Hash> {
+        self.author.as_ref()?;
+        frame::statement(&self.head, &[&self.content, self.tail])
     }
 
     pub(super) fn len(&self) -> usize {

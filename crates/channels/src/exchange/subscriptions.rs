@@ -36,11 +36,6 @@ pub enum SubscribeError {
         /// The channels.
         pattern: ChannelPattern,
     },
-    /// Events bear no signature yet.
-    #[error(
-        "agent {0} cannot use channels: their messages are not signed yet, and this platform is at level signed"
-    )]
-    NotSigned(Arc<str>),
     /// There are no logs to resume or replay from.
     #[error(
         "this platform keeps no events: a subscription cannot be durable, nor begin before now"

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::field::{Reader, number, text};
 use super::{Announcement, Frame, FrameError, Head, LONGEST_TEXT, MOST_TARGETS, Stamp, Targets};
 use sealbus_bus::RefusalReason;
+use sealbus_proof::MAX_EVIDENCE_LENGTH;
 
 const HELLO: u8 = 0x01;
 const ACKNOWLEDGE: u8 = 0x02;
@@ -22,6 +23,7 @@ const NO_ANSWER: u8 = 0x22;
 const REFUSAL: u8 = 0x23;
 const ABSENT: u8 = 0x24;
 const KEEP: u8 = 0x30;
+const KEEP_SIGNED: u8 = 0x31;
 
 impl<'a> Frame<'a> {
     /// Reads a frame. Nothing is copied.
@@ -113,6 +115,16 @@ impl<'a> Frame<'a> {
             KEEP => Self::Keep {
                 stamp,
                 head: Head::read(&mut reader)?,
+                evidence: &[],
+                body: reader.rest(),
+            },
+            KEEP_SIGNED => Self::Keep {
+                stamp,
+                head: Head::read(&mut reader)?,
+                evidence: match reader.bytes("the evidence", MAX_EVIDENCE_LENGTH)? {
+                    [] => return Err(FrameError::Limit("the evidence")),
+                    evidence => evidence,
+                },
                 body: reader.rest(),
             },
             other => return Err(FrameError::Kind(other)),
@@ -238,9 +250,26 @@ impl<'a> Frame<'a> {
                 out.push(reason.code());
                 text(out, words, LONGEST_TEXT);
             }
-            Self::Keep { stamp, head, body } => {
+            Self::Keep {
+                stamp,
+                head,
+                evidence: [],
+                body,
+            } => {
                 stamp.write(KEEP, out);
                 head.write(out);
+                out.extend_from_slice(body);
+            }
+            Self::Keep {
+                stamp,
+                head,
+                evidence,
+                body,
+            } => {
+                stamp.write(KEEP_SIGNED, out);
+                head.write(out);
+                number(out, evidence.len() as u64);
+                out.extend_from_slice(evidence);
                 out.extend_from_slice(body);
             }
         }

@@ -58,21 +58,29 @@ impl<'a> Reader<'a> {
         }
     }
 
+    pub(super) fn bytes(
+        &mut self,
+        what: &'static str,
+        longest: usize,
+    ) -> Result<&'a [u8], FrameError> {
+        let length = usize::try_from(self.number(what)?).unwrap_or(usize::MAX);
+        if length > longest {
+            return Err(FrameError::Limit(what));
+        }
+        let (bytes, rest) = self
+            .rest
+            .split_at_checked(length)
+            .ok_or(FrameError::Short(what))?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
     pub(super) fn text(
         &mut self,
         what: &'static str,
         longest: usize,
     ) -> Result<&'a str, FrameError> {
-        let length = usize::try_from(self.number(what)?).unwrap_or(usize::MAX);
-        if length > longest {
-            return Err(FrameError::Limit(what));
-        }
-        let (text, rest) = self
-            .rest
-            .split_at_checked(length)
-            .ok_or(FrameError::Short(what))?;
-        self.rest = rest;
-        std::str::from_utf8(text).map_err(|_| FrameError::Text(what))
+        std::str::from_utf8(self.bytes(what, longest)?).map_err(|_| FrameError::Text(what))
     }
 
     pub(super) fn rest(&mut self) -> &'a [u8] {

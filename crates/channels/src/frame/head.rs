@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sealbus_proof::{Hash, Statement};
 use sealbus_seal::SecurityLevel;
 
 use super::field::{Reader, number, text};
@@ -105,16 +106,7 @@ impl<'a> Head<'a> {
                 HeadMechanism::Reply { id } => Mechanism::Reply { id: RequestId(id) },
             },
             channel,
-            qos: Qos {
-                reliability: self.reliability,
-                ordered: self.ordered,
-                persistence: self.persistence,
-                priority: self.priority,
-                valid_from: self.valid_from.map(Time::At),
-                expiry: self.expiry.map(Time::At),
-                level: self.level,
-                acknowledgement: self.acknowledgement,
-            },
+            qos: self.qos(),
             number: self.number,
             published: self.published,
             valid_from: self.valid_from,
@@ -122,6 +114,40 @@ impl<'a> Head<'a> {
             may_be_again: self.may_be_again,
             logged: None,
         }
+    }
+
+    fn qos(&self) -> Qos {
+        Qos {
+            reliability: self.reliability,
+            ordered: self.ordered,
+            persistence: self.persistence,
+            priority: self.priority,
+            valid_from: self.valid_from.map(Time::At),
+            expiry: self.expiry.map(Time::At),
+            level: self.level,
+            acknowledgement: self.acknowledgement,
+        }
+    }
+
+    /// The hash of the publisher's [statement](Statement) of an ACL message with this head. All copies of a message have
+    /// the same one.
+    pub fn statement(&self, message: &[u8]) -> Hash {
+        let mut qos = self.qos();
+        if let Persistence::PersistentFor(time) = &mut qos.persistence {
+            // As precise as in a frame.
+            *time = Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        }
+        let receivers: &[&str] = match &self.mechanism {
+            HeadMechanism::Message { receiver } => &[*receiver],
+            _ => &[],
+        };
+        let statement = Statement {
+            channel: Some(self.channel),
+            qos: &qos.to_string(),
+            receivers,
+            message,
+        };
+        statement.hash()
     }
 
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, FrameError> {

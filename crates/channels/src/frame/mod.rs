@@ -23,6 +23,7 @@
 //! | `23` | refusal | process | stamp, frame number, reason: 1 byte, text |
 //! | `24` | absent | process | stamp, frame number |
 //! | `30` | keep | agent | stamp, head, ACL message |
+//! | `31` | keep, signed | agent | stamp, head, length of the evidence, evidence, ACL message |
 //!
 //! A *stamp* is the session, 8 bytes, and the frame's number in the session. The number is 0 if the frame is not
 //! acknowledged: it is an acknowledgement or a best-effort event. The session is [computed](session) from the two
@@ -57,6 +58,7 @@ mod targets;
 use thiserror::Error;
 
 use sealbus_bus::RefusalReason;
+use sealbus_proof::Hash;
 
 pub use announcement::{Announcement, MOST_PREFETCHED};
 pub use codec::begin_event;
@@ -78,6 +80,21 @@ pub const fn session(from: u64, to: u64) -> u64 {
         value ^ (value >> 31)
     }
     mix(mix(from.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ to)
+}
+
+/// The hash of the [statement](sealbus_proof::Statement) that the writer of a frame makes at level `signed`; `None` if the frame brings
+/// no message. `after`: the parts of the frame behind `start`, which holds all before the message.
+pub fn statement(start: &[u8], after: &[&[u8]]) -> Option<Hash> {
+    let (Frame::Event { head, body, .. } | Frame::Reply { head, body, .. }) =
+        Frame::decode(start).ok()?
+    else {
+        return None;
+    };
+    if after.iter().all(|part| part.is_empty()) {
+        return Some(head.statement(body));
+    }
+    let message = [&[body], after].concat().concat();
+    Some(head.statement(&message))
 }
 
 /// The place of a frame in the conversation of two processes.
@@ -229,6 +246,9 @@ pub enum Frame<'a> {
         stamp: Stamp,
         /// Its head; the number is the publisher's.
         head: Head<'a>,
+        /// At level `signed`, the evidence that the publisher wrote it, in the form of
+        /// [`Evidence::decode`](sealbus_proof::Evidence::decode); else empty.
+        evidence: &'a [u8],
         /// The ACL message.
         body: &'a [u8],
     },

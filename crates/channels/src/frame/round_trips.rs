@@ -118,6 +118,7 @@ proptest! {
     fn events_read_back(
         stamp in stamp(), head in head(), targets in proptest::collection::vec(any::<u32>(), 0..5),
         body in proptest::collection::vec(any::<u8>(), 0..50),
+        evidence in proptest::collection::vec(any::<u8>(), 1..50),
     ) {
         let mut bytes = Vec::new();
         begin_event(&mut bytes, stamp, &head.head(), &targets);
@@ -133,7 +134,8 @@ proptest! {
         prop_assert_eq!(read_body, &body[..]);
         check(&frame);
         check(&Frame::Reply { stamp, head: head.head(), subscription: 7, body: &body });
-        check(&Frame::Keep { stamp, head: head.head(), body: &body });
+        check(&Frame::Keep { stamp, head: head.head(), evidence: &[], body: &body });
+        check(&Frame::Keep { stamp, head: head.head(), evidence: &evidence, body: &body });
     }
 
     #[test]

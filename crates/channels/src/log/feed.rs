@@ -329,7 +329,7 @@ impl Feed {
                     "events were not kept long enough for a subscription: see `retention`"
                 );
             }
-            match event.open(node, logged.missed) {
+            match event.open(&*self.logs, node, logged.missed) {
                 Ok(received) => {
                     if !(self.sink)(received, note) {
                         return false;

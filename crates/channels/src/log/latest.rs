@@ -85,7 +85,7 @@ impl Latest {
                     continue;
                 }
                 // The event cannot be read, or has no key: the node gives no such event.
-                let Some((key, published)) = value_of(&self.key, node, &event) else {
+                let Some((key, published)) = value_of(&self.key, &event) else {
                     continue;
                 };
                 let place = (part.channel.clone(), key);
@@ -150,10 +150,10 @@ impl Latest {
 }
 
 /// The value of the key of an event, and when the event was published.
-fn value_of(key: &EventKey, node: &Arc<str>, event: &LoggedEvent) -> Option<(String, Moment)> {
-    let received = event.open(node, 0).ok()?;
-    let value = key.of(&received.header, &received.message.message()).ok()?;
-    Some((value, received.header.published))
+fn value_of(key: &EventKey, event: &LoggedEvent) -> Option<(String, Moment)> {
+    let (header, message) = event.read().ok()?;
+    let value = key.of(&header, &message.message()).ok()?;
+    Some((value, header.published))
 }
 
 #[cfg(test)]
@@ -215,6 +215,7 @@ mod tests {
         Frame::Keep {
             stamp: Stamp::default(),
             head: Head::of(&header),
+            evidence: &[],
             body: &body,
         }
         .encode(&mut frame);
@@ -349,6 +350,7 @@ mod tests {
             Frame::Keep {
                 stamp,
                 head,
+                evidence: &[],
                 body: &body,
             }
             .encode(&mut frame);

@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::event::{Logged, ReceivedEvent};
+use super::event::{ChannelHeader, Logged, ReceivedEvent};
 use super::filter::EventKey;
 use super::frame::Frame;
 use super::path::ChannelPath;
@@ -31,6 +31,7 @@ use super::pattern::ChannelPattern;
 use sealbus_bus::{BoxFuture, NotKept, Provenance, ReceivedMessage};
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_proof::{Evidence, Hash};
 use sealbus_seal::Identity;
 
 pub(crate) use feed::{Feed, FeedSink, Feeds};
@@ -118,7 +119,47 @@ pub struct LoggedEvent {
 
 impl LoggedEvent {
     /// The event as it is received, read from the log of `node`, after `missed` events that were not kept long enough.
-    pub(crate) fn open(&self, node: &Arc<str>, missed: u64) -> Result<ReceivedEvent, String> {
+    pub(crate) fn open(
+        &self,
+        logs: &dyn ChannelLogs,
+        node: &Arc<str>,
+        missed: u64,
+    ) -> Result<ReceivedEvent, String> {
+        let Frame::Keep {
+            head,
+            evidence,
+            body,
+            ..
+        } = Frame::decode(&self.frame).map_err(|error| error.to_string())?
+        else {
+            return Err("it is not an event".to_owned());
+        };
+        let (mut header, message) = self.read()?;
+        header.logged = Some(Logged {
+            node: node.clone(),
+            missed,
+        });
+        let view = message.message();
+        let sender = view.sender().ok_or("its message has no sender")?;
+        let identity =
+            Identity::from_agent_name(sender.name()).map_err(|error| error.to_string())?;
+        let provenance = match logs.proved(evidence, head.statement(body))? {
+            Some(evidence) if *evidence.author().identity() == identity => {
+                Provenance::Signed(evidence)
+            }
+            Some(evidence) => {
+                let author = evidence.author().identity();
+                return Err(format!("{author} signed it in the name of {identity}"));
+            }
+            // The node has seen the proof of the sender.
+            None => Provenance::Carried(Arc::new(identity)),
+        };
+        let message = ReceivedMessage::encoded(message, provenance);
+        Ok(ReceivedEvent::new(header, message))
+    }
+
+    /// The header and the message, whose author is not checked.
+    fn read(&self) -> Result<(ChannelHeader, EncodedMessage<Bytes>), String> {
         let frame = Frame::decode(&self.frame).map_err(|error| error.to_string())?;
         let Frame::Keep { head, body, .. } = frame else {
             return Err("it is not an event".to_owned());
@@ -130,22 +171,10 @@ impl LoggedEvent {
             ..Limits::default()
         };
         let message = EncodedMessage::new(bytes, &limits).map_err(|error| error.to_string())?;
-        let view = message.message();
-        let sender = view.sender().ok_or("its message has no sender")?;
-        // The node has seen the proof of the sender.
-        let identity =
-            Identity::from_agent_name(sender.name()).map_err(|error| error.to_string())?;
         let mut header = head.to_header(channel);
         header.number = self.number;
         header.may_be_again = self.again;
-        header.logged = Some(Logged {
-            node: node.clone(),
-            missed,
-        });
-        Ok(ReceivedEvent::new(
-            header,
-            ReceivedMessage::encoded(message, Provenance::Carried(Arc::new(identity))),
-        ))
+        Ok((header, message))
     }
 }
 
@@ -243,6 +272,15 @@ pub trait ChannelLogs: Send + Sync {
         reading: LogReading,
     ) -> BoxFuture<'a, Result<Vec<LogPart>, NotRead>>;
 
+    /// The evidence of an event's publisher, checked, if the platform is at level `signed`. `evidence` came with the
+    /// event, and is empty if none did. `statement`: the hash of what the publisher states.
+    ///
+    /// # Errors
+    /// Why the event is not proved. It is then not handed out.
+    fn proved(&self, _evidence: &[u8], _statement: Hash) -> Result<Option<Evidence>, String> {
+        Ok(None)
+    }
+
     /// Notes the progress of a durable subscription in the logs of one node. The note is on disk when this returns.
     fn settle<'a>(
         &'a self,
@@ -261,9 +299,11 @@ pub struct EventToKeep {
     /// The channel.
     pub channel: ChannelPath,
     /// Its header, with the number 0.
-    pub header: Arc<super::event::ChannelHeader>,
+    pub header: Arc<ChannelHeader>,
     /// The ACL message in the bit-efficient encoding.
     pub body: Bytes,
+    /// At level `signed`, the evidence that the publisher wrote it; else empty.
+    pub evidence: Bytes,
 }
 
 /// The reason why a log was not read.

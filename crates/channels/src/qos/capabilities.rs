@@ -29,16 +29,12 @@ pub struct ChannelCapabilities {
     pub largest_message: usize,
 }
 
-/// Whether channels give a level. Their messages are not signed yet.
-fn is_reached(level: &SecurityLevel) -> bool {
-    *level <= SecurityLevel::Auth
-}
-
 impl ChannelCapabilities {
     /// The capabilities between agents of one process, which need no transport.
     pub fn in_process() -> Self {
         Self {
-            levels: SecurityLevel::ALL.into_iter().filter(is_reached).collect(),
+            // Between agents of one process nothing is signed.
+            levels: SecurityLevel::Auth.and_weaker(),
             reliability: Reliability::ExactlyOnce,
             ordered: true,
             persistent: false,
@@ -61,12 +57,7 @@ impl ChannelCapabilities {
             Reliability::BestEffort
         };
         Self {
-            levels: transport
-                .levels
-                .iter()
-                .copied()
-                .filter(is_reached)
-                .collect(),
+            levels: transport.levels.clone(),
             reliability,
             largest_message: transport.largest_message,
             ..Self::in_process()

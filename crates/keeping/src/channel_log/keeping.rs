@@ -56,7 +56,10 @@ impl ChannelLogs {
         let bytes = Bytes::from(event.frame.0);
         let frame = Frame::decode(&bytes)
             .map_err(|error| refuse(format!("the record to keep is not an event: {error}")))?;
-        let Frame::Keep { stamp, head, body } = frame else {
+        let Frame::Keep {
+            stamp, head, body, ..
+        } = frame
+        else {
             return Err(refuse("the record to keep is not an event".to_owned()));
         };
         let channel = ChannelPath::new(head.channel).map_err(|error| refuse(error.to_string()))?;

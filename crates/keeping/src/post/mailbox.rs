@@ -101,7 +101,7 @@ impl Mailbox {
                             cover.hops = cover.hops.max(*hops);
                             cover.again |= again;
                         }
-                        let size = record.payload.len() as u64;
+                        let size = (record.payload.len() + cover.provenance.size()) as u64;
                         if shelf.had().was_settled(cover.mark()) {
                             settled.push(record.number);
                         } else {

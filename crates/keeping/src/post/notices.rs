@@ -150,6 +150,10 @@ pub(super) fn reason_of(refusal: LetterRefusal, receiver: &str) -> Undeliverable
             RefusalReason::Revoked,
             "its sender was revoked before it was delivered".to_owned(),
         ),
+        LetterRefusal::NotProved => (
+            RefusalReason::NotProved,
+            "no evidence proves that its sender wrote it to this receiver".to_owned(),
+        ),
     };
     UndeliverableReason::Refused {
         reason,

@@ -26,7 +26,8 @@ struct Share {
 pub(crate) fn sender_of(provenance: &WaitingProvenance) -> Option<&str> {
     match provenance {
         WaitingProvenance::SameProcess { identity }
-        | WaitingProvenance::Proved { identity, .. } => Some(identity),
+        | WaitingProvenance::Proved { identity, .. }
+        | WaitingProvenance::Signed { identity, .. } => Some(identity),
         WaitingProvenance::Claimed | WaitingProvenance::Platform | WaitingProvenance::Foreign => {
             None
         }

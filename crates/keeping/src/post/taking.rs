@@ -10,6 +10,7 @@ use sealbus_control::post::{Cover, PostedLetter};
 use sealbus_control::{Fault, FaultCode, WaitingProvenance};
 use sealbus_fipa::{Limits, bitefficient};
 use sealbus_journal::{NewRecord, Written};
+use sealbus_proof::MAX_EVIDENCE_LENGTH;
 use sealbus_seal::Identity;
 
 use super::mailbox::{HANDED, Mailbox};
@@ -65,7 +66,7 @@ impl Post {
                 return Err(elsewhere.clone());
             }
         }
-        let size = letter.message.0.len() as u64;
+        let size = (letter.message.0.len() + cover.provenance.size()) as u64;
         let attributes = serde_json::to_vec(&cover)
             .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
         let mailbox = self.open_mailbox(&cover, size)?;
@@ -202,6 +203,15 @@ impl Post {
         let proved = match &cover.provenance {
             WaitingProvenance::SameProcess { identity }
             | WaitingProvenance::Proved { identity, .. } => identity,
+            WaitingProvenance::Signed { identity, evidence } => {
+                if evidence.0.len() > MAX_EVIDENCE_LENGTH {
+                    return refuse(format!(
+                        "the evidence has {} bytes, and at most {MAX_EVIDENCE_LENGTH} are kept",
+                        evidence.0.len()
+                    ));
+                }
+                identity
+            }
             WaitingProvenance::Claimed | WaitingProvenance::Platform => return Ok(()),
             WaitingProvenance::Foreign => {
                 return refuse("messages of other platforms are not kept here".to_owned());

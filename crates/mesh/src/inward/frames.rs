@@ -1,11 +1,14 @@
 //! Frames for the bus of this process. Their writers are checked here, and their contents by the bus.
 
 use bytes::Bytes;
-use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, Provenance, Refused, RefusedFrame};
+use sealbus_bus::{ArrivedFrame, FrameOrigin, Provenance, Refused, RefusedFrame};
+use sealbus_proof::Evidence;
 
 use super::Inward;
+use super::line::Origin;
 use super::messages::give_back;
 use super::senders::never_bound;
+use super::targets::{OpenTarget, Whom};
 use crate::frame::{PROCESS_SENDER, Why};
 use crate::link::Link;
 
@@ -27,9 +30,22 @@ impl Inward {
         sender: u32,
         target: u32,
         payload: Bytes,
-        credit: FrameCredit,
+        origin: Origin,
     ) {
-        match self.origin(sender) {
+        let Some(Some(slot)) = self.targets.get(target as usize) else {
+            return;
+        };
+        let credit = match &slot.open {
+            Some(OpenTarget {
+                whom: Whom::Process(window),
+                ..
+            }) => window.credit(payload.len()),
+            _ => {
+                give_back(link, target, sender, slot.why_not, &payload);
+                return;
+            }
+        };
+        match origin {
             Ok((origin, provenance)) => {
                 self.frames.handles.push((sender, target));
                 self.frames.frames.push(ArrivedFrame {
@@ -68,8 +84,9 @@ impl Inward {
         self.frames.handles.clear();
     }
 
-    /// The writer of a frame, as the connection proved it.
-    fn origin(&self, sender: u32) -> Result<(FrameOrigin, Provenance), Refused> {
+    /// The writer of a frame, as the connection proved it. `proved`: the writer's evidence, or why its proof was
+    /// refused.
+    pub(super) fn origin(&self, sender: u32, proved: Result<Option<Evidence>, Refused>) -> Origin {
         if sender == PROCESS_SENDER {
             return Ok((FrameOrigin::Process, self.peer_provenance.clone()));
         }
@@ -79,10 +96,11 @@ impl Inward {
             .and_then(Option::as_ref)
             .ok_or_else(never_bound)?;
         sender.check()?;
-        Ok((
-            FrameOrigin::Agent(sender.name.clone()),
-            sender.provenance.clone(),
-        ))
+        let provenance = match proved? {
+            Some(evidence) => Provenance::Signed(evidence),
+            None => sender.provenance.clone(),
+        };
+        Ok((FrameOrigin::Agent(sender.name.clone()), provenance))
     }
 
     /// Notes a frame whose writer is not believed.

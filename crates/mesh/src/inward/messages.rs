@@ -201,9 +201,9 @@ impl Inward {
         };
         let window = match &open.whom {
             Whom::Agent { window, .. } => window,
-            Whom::Process(window) => {
-                let credit = window.credit(payload.len());
-                self.deliver_frame(link, sender_handle, target_handle, payload, credit);
+            Whom::Process(_) => {
+                let origin = self.origin(sender_handle, proved);
+                self.deliver_frame(link, sender_handle, target_handle, payload, origin);
                 return;
             }
         };

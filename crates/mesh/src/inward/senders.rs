@@ -72,6 +72,10 @@ impl Inward {
         let binding = Binding::decode(proof);
         let verified = binding.as_ref().map_err(Clone::clone).and_then(|binding| {
             let verified = binding.verify(&own.channel, own.role.other(), trust, now)?;
+            if self.level >= SecurityLevel::Signed {
+                // The chain is kept for others, so all of it must be right, also if the leaf is known here.
+                trust.verify_as_of(binding.chain(), now)?;
+            }
             Ok((verified, binding.chain().clone()))
         });
         match verified {

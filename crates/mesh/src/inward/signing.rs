@@ -1,4 +1,5 @@
-//! Level `signed`: messages wait for the proof of their author, which comes behind them.
+//! Level `signed`: messages wait for the proof of their author, which comes behind them. Frames for the bus that bring
+//! a message wait, too, and with them the frames behind them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use sealbus_bus::{RefusalReason, Refused};
 use sealbus_proof::{Author, Evidence, Hash, NotProved, Proof, Verifier};
 use sealbus_seal::{PlatformName, SecurityLevel, Serial, Timestamp, Trust, VerifyError};
 
+use super::line::HeldFrame;
 use super::{Broken, Inward};
 use crate::frame::PROCESS_TARGET;
 use crate::link::Link;
@@ -17,10 +19,12 @@ use crate::statement::{milliseconds, statement_of};
 /// shows: it was on its way, or is sent again on another connection.
 const CERTIFICATES: usize = 8;
 
-/// A message that waits.
-struct Waiting {
-    target: u32,
-    payload: Bytes,
+/// A message or a frame that waits for its proof.
+enum Waiting {
+    /// A message.
+    Message { target: u32, payload: Bytes },
+    /// The frame with this number in the line, and what its writer must have signed.
+    Frame { number: u64, statement: Hash },
 }
 
 /// The messages of one sender that wait for their proof, and the facts for checking it.
@@ -106,24 +110,53 @@ fn not_proved(explanation: &str) -> Refused {
 }
 
 impl Inward {
-    /// Lets a message wait for its proof. Returns it if it needs none: it is a frame for the bus, or its sender is not
-    /// known and will be refused.
+    /// Lets a message wait for its proof, and a frame also for the frames before it. Returns it if it need not wait:
+    /// its sender is not known and will be refused, or it is a frame that brings no message.
     pub(super) fn hold(&mut self, sender: u32, target: u32, payload: Bytes) -> Option<Bytes> {
+        let Some(Some(slot)) = self.targets.get_mut(target as usize) else {
+            return Some(payload);
+        };
+        let unproved = self.senders.get_mut(sender as usize);
+        let unproved = unproved
+            .and_then(Option::as_mut)
+            .and_then(|sender| sender.unproved.as_mut());
+        // The allowances of the targets bound the waiting messages.
+        if *slot.name != *PROCESS_TARGET {
+            let Some(unproved) = unproved else {
+                return Some(payload);
+            };
+            unproved.waiting.push(Waiting::Message { target, payload });
+            slot.unproved += 1;
+            self.unproved += 1;
+            return None;
+        }
+        let statement = match unproved {
+            Some(_) => self.bus.frame_statement(&payload),
+            None => None,
+        };
+        let origin = match statement {
+            Some(_) => None,
+            None if self.line.is_empty() => return Some(payload),
+            None => Some(self.origin(sender, Ok(None))),
+        };
+        let number = self.line.push(HeldFrame {
+            sender,
+            target,
+            payload,
+            origin,
+        });
+        if let Some(Some(slot)) = self.targets.get_mut(target as usize) {
+            slot.unproved += 1;
+        }
         let sender = self.senders.get_mut(sender as usize);
         let unproved = sender
             .and_then(Option::as_mut)
             .and_then(|sender| sender.unproved.as_mut());
-        let slot = self.targets.get_mut(target as usize);
-        let (Some(unproved), Some(Some(slot))) = (unproved, slot) else {
-            return Some(payload);
-        };
-        if *slot.name == *PROCESS_TARGET {
-            return Some(payload);
+        if let (Some(statement), Some(unproved)) = (statement, unproved) {
+            let frame = Waiting::Frame { number, statement };
+            unproved.waiting.push(frame);
+            self.unproved += 1;
         }
-        // The allowances of the targets bound the waiting messages.
-        unproved.waiting.push(Waiting { target, payload });
-        slot.unproved += 1;
-        self.unproved += 1;
         None
     }
 
@@ -160,7 +193,12 @@ impl Inward {
                 };
                 let waiting = unproved.waiting.iter().take(count);
                 let statements = waiting
-                    .map(|message| statement_of(name_of(message.target), &message.payload))
+                    .map(|waiting| match waiting {
+                        Waiting::Message { target, payload } => {
+                            statement_of(name_of(*target), payload)
+                        }
+                        Waiting::Frame { statement, .. } => *statement,
+                    })
                     .collect();
                 unproved
                     .check(proof, statements, self.trust.as_deref(), now)?
@@ -170,16 +208,37 @@ impl Inward {
         let rest = unproved.waiting.split_off(count);
         let waiting = std::mem::replace(&mut unproved.waiting, rest);
         self.unproved -= count;
-        for Waiting { target, payload } in waiting {
-            if let Some(Some(slot)) = self.targets.get_mut(target as usize) {
-                slot.unproved -= 1;
-            }
+        for waiting in waiting {
             let proved = match &mut proved {
                 Ok(evidence) => Ok(evidence.next()),
                 Err(refused) => Err(refused.clone()),
             };
+            match waiting {
+                Waiting::Message { target, payload } => {
+                    if let Some(Some(slot)) = self.targets.get_mut(target as usize) {
+                        slot.unproved -= 1;
+                    }
+                    self.continue_row(link, target);
+                    self.deliver(link, handle, target, payload, proved);
+                }
+                Waiting::Frame { number, .. } => {
+                    let origin = self.origin(handle, proved);
+                    self.line.settle(number, origin);
+                }
+            }
+        }
+        while let Some(HeldFrame {
+            sender,
+            target,
+            payload,
+            origin: Some(origin),
+        }) = self.line.next()
+        {
+            if let Some(Some(slot)) = self.targets.get_mut(target as usize) {
+                slot.unproved -= 1;
+            }
             self.continue_row(link, target);
-            self.deliver(link, handle, target, payload, proved);
+            self.deliver_frame(link, sender, target, payload, origin);
         }
         Ok(())
     }

@@ -43,6 +43,7 @@ impl Outward {
             FrameSender::Agent(agent) => self.bind_for(handle, agent)?,
         };
         let has_window = self.session.kept() < self.window;
+        let statement = outgoing.statement.filter(|_| self.signs());
         let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
             return Err(Rejected::Closed);
         };
@@ -78,6 +79,9 @@ impl Outward {
                         Ok::<_, Infallible>(())
                     });
                 }
+                if let Some(statement) = statement {
+                    self.note_unsigned(sender, statement);
+                }
             }
             Admission::Now | Admission::Queue => {
                 // If the head leaves no room for the body in the first piece, it is not kept apart.
@@ -88,9 +92,13 @@ impl Outward {
                         head: Bytes::copy_from_slice(outgoing.head),
                         payload: outgoing.body.clone(),
                         tail: outgoing.tail,
+                        statement,
                     }
                 } else {
-                    Queued::message(sender, outgoing.to_bytes())
+                    Queued {
+                        statement,
+                        ..Queued::message(sender, outgoing.to_bytes())
+                    }
                 };
                 self.line.enqueue(handle, &mut target.credit, frame);
                 self.note_queued(sender);

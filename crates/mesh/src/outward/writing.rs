@@ -130,7 +130,7 @@ impl Outward {
                 target.gate.open();
             }
             let name = target.name.clone();
-            let signs = signs && !target.is_process;
+            let is_process = target.is_process;
             let Some(piece) = piece else {
                 stalled += 1;
                 continue;
@@ -138,7 +138,7 @@ impl Outward {
             stalled = 0;
             match piece {
                 Piece::Whole(message) => {
-                    let sender = message.sender;
+                    let (sender, of_frame) = (message.sender, message.statement);
                     // The sender is bound again if the connection is new. If that fails, the receiver refuses and says
                     // so.
                     let _ = self.prove(sender);
@@ -148,8 +148,12 @@ impl Outward {
                         target: handle,
                         payload,
                     });
-                    if signs {
-                        self.note_unsigned(sender, statement_of(&name, payload));
+                    let statement = match is_process {
+                        true => of_frame,
+                        false => signs.then(|| statement_of(&name, payload)),
+                    };
+                    if let Some(statement) = statement {
+                        self.note_unsigned(sender, statement);
                     }
                     self.note_unqueued(sender);
                 }
@@ -190,7 +194,10 @@ impl Outward {
                     {
                         long.end = self.session.next();
                         let sender = message.sender;
-                        let statement = signs.then(|| statement_of(&name, &message.payload));
+                        let statement = match is_process {
+                            true => message.statement,
+                            false => signs.then(|| statement_of(&name, &message.payload)),
+                        };
                         long.message = message;
                         if let Some(statement) = statement {
                             self.note_unsigned(sender, statement);

@@ -113,6 +113,7 @@ fn outgoing<'a>(sender: FrameSender<'a>, head: &'a [u8], body: &'a Bytes) -> Out
         head,
         body,
         tail: &[],
+        statement: None,
         is_deferred: false,
     }
 }

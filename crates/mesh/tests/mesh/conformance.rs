@@ -66,23 +66,6 @@ impl Setting for Mesh {
             Promise::ForgedSender | Promise::RevokedSender if !self.0.authenticates() => {
                 Some("senders are not proved at this level")
             }
-            Promise::Events
-            | Promise::EventsResume
-            | Promise::Directed
-            | Promise::Request
-            | Promise::ValidFrom
-            | Promise::Expiry
-            | Promise::Filter
-            | Promise::SlowSubscription
-            | Promise::EventsPushBack
-            | Promise::Group
-            | Promise::GroupCrash
-            | Promise::Rights
-            | Promise::RefusedByName
-                if self.0 == SecurityLevel::Signed =>
-            {
-                Some("the messages of channels are not signed yet")
-            }
             _ => None,
         }
     }

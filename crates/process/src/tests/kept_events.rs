@@ -366,7 +366,10 @@ async fn no_process_uses_up_the_numbers_of_another() {
         panic!("nothing read");
     };
     let frame = &pieces[0].events[0].frame.0;
-    let Frame::Keep { stamp, head, body } = Frame::decode(frame).unwrap() else {
+    let Frame::Keep {
+        stamp, head, body, ..
+    } = Frame::decode(frame).unwrap()
+    else {
         panic!("no event");
     };
     let with = |number: u64| {
@@ -375,6 +378,7 @@ async fn no_process_uses_up_the_numbers_of_another() {
         Frame::Keep {
             stamp: Stamp { session, number },
             head,
+            evidence: &[],
             body,
         }
         .encode(&mut frame);

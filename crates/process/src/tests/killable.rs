@@ -235,7 +235,7 @@ impl Life {
         });
         let platform = PlatformName::new("factory").unwrap();
         let bus = Bus::new(BusConfig::new(platform), Handle::current());
-        let logs = NodeLogs::start(link.clone(), bus.downgrade());
+        let logs = NodeLogs::start(link.clone(), bus.downgrade(), None);
         assert!(Channels::of(&bus).set_logs(logs));
         let name = format!("{agent}@factory");
         let (outbox, mailbox) = bus.attach(&name, None, None).unwrap();

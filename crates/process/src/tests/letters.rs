@@ -1,6 +1,8 @@
 //! The letters handed to a process, and which of them it accepts.
 
+use sealbus_proof::{Signer, Statement};
 use sealbus_seal::permission::{Messages, Policy, Rule};
+use sealbus_seal::{CertificateChain, Credential, KeyPair, SecurityLevel};
 
 use super::*;
 use sealbus_control::clock::now;
@@ -114,4 +116,71 @@ async fn letters_obey_the_rules_and_revocations_of_the_day_they_are_handed_over(
         ]
     );
     assert!(bob.mailbox().try_recv().is_none());
+}
+
+/// Evidence that an agent said this to a receiver.
+fn evidence(host: &TestHost, author: &str, receiver: &str, message: &[u8]) -> Blob {
+    let key = KeyPair::generate().unwrap();
+    let subject = Subject::Agent {
+        name: author.to_owned(),
+    };
+    let chain = host.issue(&subject, &key.signing_request().unwrap());
+    let chain = chain.unwrap().into_iter().map(|der| der.0.into()).collect();
+    let chain = CertificateChain::new(chain).unwrap();
+    let credential = Arc::new(Credential::new(key, chain).unwrap());
+    let signer = Signer::new(credential, SecurityLevel::Signed).unwrap();
+    Blob(
+        signer
+            .sign_one(Statement::direct(receiver, message), now())
+            .unwrap(),
+    )
+}
+
+#[tokio::test]
+async fn letters_without_evidence_are_refused_where_messages_are_signed() {
+    let (mut host, tell) = TestHost::new(&World::new(), &[], HOUR, Vec::new());
+    Arc::get_mut(&mut host).unwrap().membership.platform.level = "signed".to_owned();
+    let process = Process::open(host.clone(), None).await.unwrap();
+    let mut bob = process.agent("bob").await.unwrap();
+    let signed = |number: u64, author: &str, receiver: &str, text: u64| {
+        let mut sent = letter(number, "alice", now());
+        let said = letter(text, "alice", 0).waiting.message;
+        sent.waiting.provenance = WaitingProvenance::Signed {
+            identity: format!("spiffe://factory/agent/{author}"),
+            evidence: evidence(&host, author, receiver, &said.0),
+        };
+        sent
+    };
+    let mut changed = signed(6, "alice", "bob@factory", 6);
+    if let WaitingProvenance::Signed { evidence, .. } = &mut changed.waiting.provenance {
+        *evidence.0.last_mut().unwrap() ^= 1;
+    }
+    let letters = vec![
+        letter(1, "alice", now()),
+        signed(2, "alice", "bob@factory", 2),
+        // Evidence of another message, for another receiver, by another author.
+        signed(3, "alice", "bob@factory", 4),
+        signed(4, "alice", "carol@factory", 4),
+        signed(5, "mallory", "bob@factory", 5),
+        changed,
+        letter(7, "ams", now()),
+    ];
+    let agent = "bob".to_owned();
+    tell.send(Command::Letters { agent, letters })
+        .await
+        .unwrap();
+    let first = bob.receive().await.unwrap();
+    assert_eq!(first.message().content_text().unwrap(), "2");
+    let author = first.provenance().evidence().unwrap().author();
+    assert!(author.identity().is_agent_named("alice@factory"));
+    assert_eq!(read(&mut bob).await, "7");
+    let mut found = outcomes(&host, 7).await;
+    found.sort_by_key(|(number, _)| *number);
+    let refused = LetterOutcome::Refused(LetterRefusal::NotProved);
+    let taken = LetterOutcome::Taken;
+    let right = [refused, taken, refused, refused, refused, refused, taken];
+    assert_eq!(found, (1..).zip(right).collect::<Vec<_>>());
+    let counts = process.bus().refusals().counts();
+    let refused: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(refused, [(RefusalReason::NotProved, 5)]);
 }

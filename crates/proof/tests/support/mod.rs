@@ -19,7 +19,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) struct TestPlatform {
     pub(crate) name: PlatformName,
     authority: IssuingAuthority,
-    trust: Trust,
+    pub(crate) trust: Trust,
 }
 
 pub(crate) struct Author {

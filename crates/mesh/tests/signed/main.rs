@@ -2,7 +2,10 @@
 //! with a wrong one, is refused by name.
 #![allow(clippy::unwrap_used)]
 
+mod events;
+#[path = "../intruder/mod.rs"]
 mod intruder;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::sync::Arc;
@@ -10,8 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use intruder::Intruder;
 use intruder::scene::{Scene, deny, from, is_returned};
-use sealbus_bus::{Provenance, ReceivedMessage, RefusalReason, SendError};
-use sealbus_channels::{Channels, PublishError, Qos, SubscribeError, SubscriptionOptions};
+use sealbus_bus::{Provenance, ReceivedMessage, RefusalReason};
 use sealbus_fipa::{AclMessage, bitefficient};
 use sealbus_mesh::frame::Frame;
 use sealbus_proof::{Batch, Proof, Signer, Statement, Verifier, WRONG_SIGNATURES};
@@ -68,6 +70,15 @@ async fn say(intruder: &mut Intruder, message: &AclMessage, proof: &[u8]) {
 
 /// Checks the evidence as an outsider does: with the platform's root certificate and nothing else.
 fn check_elsewhere(authority: &Authority, receiver: &str, message: &ReceivedMessage) -> Proof {
+    let said = statement_of(receiver, &message.to_bytes().unwrap());
+    check_statement(authority, said, message)
+}
+
+fn check_statement(
+    authority: &Authority,
+    said: sealbus_proof::Hash,
+    message: &ReceivedMessage,
+) -> Proof {
     let evidence = message.provenance().evidence().expect("no evidence");
     let mut chain = Vec::new();
     evidence.chain().encode(&mut chain);
@@ -76,7 +87,6 @@ fn check_elsewhere(authority: &Authority, receiver: &str, message: &ReceivedMess
     let mut proof = Vec::new();
     evidence.proof().unwrap().encode(&mut proof);
     let proof = Proof::decode(&proof).unwrap();
-    let said = statement_of(receiver, &message.to_bytes().unwrap());
     Verifier::new(authority.platform.clone(), LEVEL)
         .verify(&author, &proof, &[said], milliseconds())
         .unwrap();
@@ -361,30 +371,4 @@ async fn a_process_at_another_level_is_refused() {
     soon(dialled.unwrap().until_end()).await;
     scene.refused(RefusalReason::LevelMismatch, "node-2").await;
     scene.unharmed().await;
-}
-
-#[tokio::test]
-async fn what_is_not_signed_yet_is_refused_by_name() {
-    let platform = Platform::new(LEVEL);
-    let here = platform.process("node-1").await;
-    let (agent, _mailbox) = platform.agent(&here, "agent@factory");
-    let channels = Channels::of(&here.bus);
-    let subscribed =
-        channels.subscribe(&agent, SubscriptionOptions::new("/dates".parse().unwrap()));
-    assert!(matches!(subscribed, Err(SubscribeError::NotSigned(_))));
-    let published = channels
-        .publish(
-            &agent,
-            &"/dates".parse().unwrap(),
-            &Qos::default(),
-            inform("anyone@factory", 1),
-        )
-        .await;
-    assert!(matches!(published, Err(PublishError::NotSigned(_))));
-    let delivery = sealbus_bus::Delivery {
-        persistent: true,
-        ..sealbus_bus::Delivery::default()
-    };
-    let kept = agent.send_with(inform("anyone@factory", 1), delivery).await;
-    assert!(matches!(kept, Err(SendError::NotSigned(_))));
 }

@@ -1,0 +1,166 @@
+//! Channels at level `signed`.
+
+use std::collections::HashSet;
+
+use sealbus_bus::{Moment, RefusalReason};
+use sealbus_channels::frame::{Head, Stamp, begin_event};
+use sealbus_channels::{
+    ChannelHeader, ChannelPath, Channels, Mechanism, Qos, ReceivedEvent, SubscriptionOptions,
+};
+use sealbus_fipa::{AclMessage, bitefficient};
+use sealbus_mesh::frame::{Frame, PROCESS_TARGET};
+use sealbus_proof::{Hash, Proof, Statement};
+
+use super::intruder::scene::{Scene, from, is_returned};
+use super::support::proxy::Proxy;
+use super::support::{Authority, Platform, inform, soon};
+use super::{LEVEL, check_statement, milliseconds, signer, statement, wire};
+
+/// As [`check_elsewhere`](super::check_elsewhere), for what came over a channel.
+fn check_event(authority: &Authority, event: &ReceivedEvent) -> Proof {
+    let receiver = match &event.header.mechanism {
+        Mechanism::Message { receiver } => Some(&**receiver),
+        _ => None,
+    };
+    let statement = Statement {
+        channel: Some(event.header.channel.as_str()),
+        qos: &event.header.qos.to_string(),
+        receivers: receiver.as_slice(),
+        message: &event.message.to_bytes().unwrap(),
+    };
+    check_statement(authority, statement.hash(), &event.message)
+}
+
+/// Events of several agents, short and long, while subscriptions come and go, over connections that break.
+#[tokio::test]
+async fn every_event_has_evidence_that_others_can_check() {
+    let platform = Platform::new(LEVEL);
+    let here = platform.process("node-1").await;
+    let there = platform.process("node-2").await;
+    let proxy = Proxy::to(there.endpoint.local_address()).await;
+    let mut behind = there.endpoint.process();
+    behind.address = proxy.address;
+    let (publishing, listening) = (Channels::of(&here.bus), Channels::of(&there.bus));
+    here.bus.process_joined(behind);
+    there.bus.process_joined(here.endpoint.process());
+    let (first, _first_mailbox) = platform.agent(&here, "first@factory");
+    let (second, _second_mailbox) = platform.agent(&here, "second@factory");
+    let (listener, _listener_mailbox) = platform.agent(&there, "listener@factory");
+    let on = || SubscriptionOptions::new("/dates/**".parse().unwrap());
+    let mut subscription = listening.subscribe(&listener, on()).unwrap();
+    let (business, private): (ChannelPath, ChannelPath) = (
+        "/dates/business".parse().unwrap(),
+        "/dates/private".parse().unwrap(),
+    );
+    let qos: Qos = "exactly-once,ordered,priority=7,expiry=1h".parse().unwrap();
+    let talk = async {
+        for number in 0..300 {
+            for outbox in [&first, &second] {
+                let length = if number % 100 == 50 { 200_000 } else { 10 };
+                let said = inform("anyone@factory", "x".repeat(length));
+                publishing
+                    .publish(outbox, &business, &qos, said)
+                    .await
+                    .unwrap();
+            }
+            let said = inform("listener@factory", number);
+            publishing
+                .send(&first, &private, "listener@factory", &qos, said)
+                .await
+                .unwrap();
+            if number % 100 == 20 {
+                proxy.cut();
+            }
+            drop(publishing.subscribe(&second, on()).unwrap());
+        }
+    };
+    let listen = async {
+        let mut numbers = HashSet::new();
+        for _ in 0..900 {
+            let event = subscription.recv().await.unwrap();
+            let proof = check_event(&platform.authority, &event);
+            assert!(numbers.insert((proof.serial().to_string(), proof.numbers())));
+        }
+    };
+    soon(async { tokio::join!(talk, listen) }).await;
+    assert_eq!(there.bus.refusals().total(), 0);
+}
+
+/// The frame of an event, and the hash of what its publisher states.
+fn event(channel: &str, message: &AclMessage) -> (Vec<u8>, Hash) {
+    let header = ChannelHeader::new(
+        Mechanism::Event,
+        channel.parse().unwrap(),
+        Qos::default(),
+        1,
+        Moment::from_unix_ms(milliseconds()),
+    );
+    let head = Head::of(&header);
+    let mut frame = Vec::new();
+    let stamp = Stamp {
+        session: 1,
+        number: 1,
+    };
+    begin_event(&mut frame, stamp, &head, &[]);
+    let at = frame.len();
+    bitefficient::encode(message, &mut frame).unwrap();
+    let statement = head.statement(&frame[at..]);
+    (frame, statement)
+}
+
+#[tokio::test]
+async fn an_event_without_its_publishers_proof_is_refused() {
+    let scene = Scene::at(LEVEL).await;
+    let _channels = Channels::of(&scene.process.bus);
+    let mallory = scene.mallory();
+    let own = signer(&mallory);
+    let said = from("mallory@factory");
+    let (frame, right) = event("/dates/business", &said);
+    let (_, other_channel) = event("/dates/private", &said);
+    let (_, other_message) = event("/dates/business", &from("anna@factory"));
+    let prove = |statement| wire(&own.sign(vec![statement], milliseconds()).unwrap(), 1);
+    let direct = statement("victim@factory", &said);
+    for proof in [other_channel, other_message, direct].map(prove) {
+        let mut intruder = scene.ready(&mallory).await;
+        assert!(intruder.opens_target(1, PROCESS_TARGET).await);
+        for proof in [&proof[..], &[]] {
+            let payload = &frame[..];
+            let (sender, target) = (0, 1);
+            let brings = Frame::Message {
+                sender,
+                target,
+                payload,
+            };
+            intruder.send(&brings).await.unwrap();
+            intruder.send(&Frame::Sign { sender, proof }).await.unwrap();
+            intruder.until(is_returned(RefusalReason::NotProved)).await;
+        }
+    }
+    assert_eq!(scene.count(RefusalReason::NotProved), 6);
+    // With the right proof, it is the inlet that judges it.
+    let mut intruder = scene.ready(&mallory).await;
+    assert!(intruder.opens_target(1, PROCESS_TARGET).await);
+    let (sender, target) = (0, 1);
+    let payload = &frame[..];
+    let brings = Frame::Message {
+        sender,
+        target,
+        payload,
+    };
+    intruder.send(&brings).await.unwrap();
+    let proof = &prove(right)[..];
+    intruder.send(&Frame::Sign { sender, proof }).await.unwrap();
+    // An event that is never proved ends its connection, with the target or with its publisher.
+    for end in [
+        Frame::CloseTarget { target: 1 },
+        Frame::Unbind { handle: 0 },
+    ] {
+        let mut intruder = scene.ready(&mallory).await;
+        assert!(intruder.opens_target(1, PROCESS_TARGET).await);
+        intruder.send(&brings).await.unwrap();
+        intruder.send(&end).await.unwrap();
+        intruder.until_end().await;
+    }
+    assert_eq!(scene.count(RefusalReason::NotProved), 6);
+    scene.unharmed().await;
+}

@@ -1,0 +1,93 @@
+//! Evidence that is kept beside a message, and checked long after.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use sealbus_proof::{Evidence, NotEvident, NotProved, Statement};
+use sealbus_seal::SecurityLevel;
+use support::{NOW, TestPlatform, statements};
+
+const LEVEL: SecurityLevel = SecurityLevel::Signed;
+
+#[test]
+fn evidence_is_believed_after_the_certificate_has_ended() {
+    let platform = TestPlatform::new("factory");
+    let author = platform.author("buyer-1");
+    let said = Statement::direct("seller-1@factory", b"hello");
+    let kept = author.signer.sign_one(said, NOW).unwrap();
+    let years_later = NOW + 20 * 365 * 86_400_000;
+    let evidence = Evidence::decode(&kept, said, LEVEL, &platform.trust, years_later).unwrap();
+    assert_eq!(evidence.author(), &author.verified);
+    assert_eq!(evidence.statement(), Some(&said));
+    let mut again = Vec::new();
+    evidence.encode(&mut again).unwrap();
+    assert_eq!(again, kept);
+    // A statement of a batch is kept by itself.
+    let these = statements(7);
+    let proof = author.signer.sign(these.clone(), NOW).unwrap();
+    let proof = proof.proof(&(0..7)).unwrap();
+    let chain = evidence.chain().clone();
+    let verified = author.verified.clone();
+    let whole = sealbus_proof::Author { verified, chain };
+    for (evidence, said) in Evidence::of_each(whole, proof, these.clone()).zip(these) {
+        let mut kept = Vec::new();
+        evidence.encode(&mut kept).unwrap();
+        assert!(Evidence::decode(&kept, said, LEVEL, &platform.trust, NOW).is_ok());
+    }
+}
+
+#[test]
+fn evidence_in_which_a_bit_was_changed_is_not_believed() {
+    let platform = TestPlatform::new("factory");
+    let said = Statement::direct("seller-1@factory", b"hello");
+    let kept = platform.author("buyer-1").signer.sign_one(said, NOW);
+    let kept = kept.unwrap();
+    let believed = |bytes: &[u8]| Evidence::decode(bytes, said, LEVEL, &platform.trust, NOW);
+    assert!(believed(&kept).is_ok());
+    for bit in 0..kept.len() * 8 {
+        let mut changed = kept.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        assert!(believed(&changed).is_err(), "bit {bit}");
+    }
+    for length in 0..kept.len() {
+        assert!(believed(&kept[..length]).is_err());
+    }
+    assert!(believed(&[&kept[..], &[0]].concat()).is_err());
+}
+
+#[test]
+fn evidence_holds_for_its_message_receiver_time_level_and_platform_only() {
+    let (platform, elsewhere) = (TestPlatform::new("factory"), TestPlatform::new("factory"));
+    let author = platform.author("buyer-1");
+    let said = Statement::direct("seller-1@factory", b"hello");
+    let kept = author.signer.sign_one(said, NOW).unwrap();
+    for other in [
+        Statement::direct("seller-2@factory", b"hello"),
+        Statement::direct("seller-1@factory", b"hello!"),
+    ] {
+        let judged = Evidence::decode(&kept, other, LEVEL, &platform.trust, NOW);
+        let wrong = NotProved::WrongSignature {
+            author: author.verified.identity().clone(),
+        };
+        assert_eq!(judged.unwrap_err(), NotEvident::NotProved(wrong));
+    }
+    let at_sealed = Evidence::decode(&kept, said, SecurityLevel::Sealed, &platform.trust, NOW);
+    assert!(matches!(
+        at_sealed,
+        Err(NotEvident::NotProved(NotProved::OtherLevel { .. }))
+    ));
+    // A platform of the same name that has another root.
+    let judged = Evidence::decode(&kept, said, LEVEL, &elsewhere.trust, NOW);
+    assert!(matches!(judged, Err(NotEvident::Author(_))));
+    // A time before or after that of the certificate.
+    for time in [
+        NOW - Duration::from_secs(86_400 * 365 * 30).as_millis() as u64,
+        NOW + Duration::from_secs(86_400 * 365 * 30).as_millis() as u64,
+    ] {
+        let kept = author.signer.sign_one(said, time).unwrap();
+        let judged = Evidence::decode(&kept, said, LEVEL, &platform.trust, u64::MAX);
+        assert!(matches!(judged, Err(NotEvident::Author(_))));
+    }
+}
