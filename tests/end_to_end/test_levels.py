@@ -7,7 +7,7 @@ import pytest
 from harness import PROGRAMS, sealbus, wait_for
 
 
-@pytest.mark.parametrize("level", ["none", "tls", "auth"])
+@pytest.mark.parametrize("level", ["none", "tls", "auth", "signed"])
 def test_agents_talk_at_each_level(platform, level):
     factory = platform(
         f"""
@@ -36,11 +36,10 @@ def test_agents_talk_at_each_level(platform, level):
     )
 
 
-@pytest.mark.parametrize("level", ["signed", "sealed"])
-def test_a_level_that_no_transport_here_reaches_is_refused_by_name(platform, level):
-    factory = platform(f'[platform]\nname = "factory"\nlevel = "{level}"\n')
+def test_a_level_that_no_transport_here_reaches_is_refused_by_name(platform):
+    factory = platform('[platform]\nname = "factory"\nlevel = "sealed"\n')
     done = sealbus("up", factory.manifest, "--state", factory.state, expect=1)
-    assert level in done.stderr.decode()
+    assert "sealed" in done.stderr.decode()
     assert not factory.pids()
 
 

@@ -193,10 +193,10 @@ impl<'t> Reader<'t> {
                 None
             }
         };
-        let level = self.parsed::<SecurityLevel>(table, "level", "none, tls or auth");
-        if let Some(level @ (SecurityLevel::Signed | SecurityLevel::Sealed)) = level {
+        let level = self.parsed::<SecurityLevel>(table, "level", "none, tls, auth or signed");
+        if let Some(level @ SecurityLevel::Sealed) = level {
             let at = table.get("level").map_or(0..0, Spanned::span);
-            let help = "the highest level of this version is \"auth\"".to_owned();
+            let help = "the highest level of this version is \"signed\"".to_owned();
             self.problem(
                 at,
                 format!("level \"{level}\" is not carried by the mesh"),

@@ -67,7 +67,8 @@ async fn mesh(
         SecurityLevel::None => MeshSecurity::None,
         SecurityLevel::Tls => MeshSecurity::Tls(security),
         SecurityLevel::Auth => MeshSecurity::Auth(security),
-        SecurityLevel::Signed | SecurityLevel::Sealed => return Err(OpenError::Level(level)),
+        SecurityLevel::Signed => MeshSecurity::Signed(security),
+        SecurityLevel::Sealed => return Err(OpenError::Level(level)),
     };
     let mut config = MeshConfig::new(
         identity,

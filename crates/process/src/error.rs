@@ -48,8 +48,10 @@ pub enum OpenError {
     /// The process cannot be reached by others.
     #[error("this process cannot listen for others: {0}")]
     Bind(#[from] BindError),
-    /// The platform asks for more security than the mesh provides. It is refused rather than weakened.
-    #[error("the mesh does not carry level {0}: the highest level of this version is auth")]
+    /// The platform asks for more security than its transport provides. It is refused rather than weakened.
+    #[error(
+        "the platform's transport does not carry level {0}: the mesh reaches signed, and RabbitMQ auth"
+    )]
     Level(SecurityLevel),
     /// The state of the moved agents could not be fetched.
     #[error("the agents that moved here could not be fetched: {0}")]

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from attacker.mesh import Credential, Link
+from attacker.mesh import LEVELS, Credential, Link
 from attacker.rpc import ATTACHING, Rpc, Token, encoded, over_tls
 
 
@@ -76,17 +76,17 @@ class Mallory:
     def masters(self) -> tuple[str, str]:
         return endpoint(self.welcome["platform"]["master"])
 
-    def connects(self, address: str, says_hello_as: str | None = None) -> Link:
-        link = Link(address, says_hello_as or self.process.identity(), self.process)
+    def connects(self, address: str, says_hello_as: str | None = None, level: str = "auth") -> Link:
+        link = Link(address, says_hello_as or self.process.identity(), self.process, level)
         self.links.append(link)
         return link
 
-    def speaks_to(self, agent: str, handle: int = 0) -> Link:
+    def speaks_to(self, agent: str, handle: int = 0, level: str = "auth") -> Link:
         """A connection to an agent's process, on which this agent is proved and the other is the target of this number."""
         place = self.masters() if agent in ("ams", "df", "ca", "master") else self.process_of(agent)
-        link = self.connects(place[0])
+        link = self.connects(place[0], level=level)
         link.agent = self.agent
-        link.bind(0, self.agent.proof(link.exporter))
+        link.bind(0, self.agent.proof(link.exporter, LEVELS[level]))
         link.target(handle, f"{agent}@factory")
         return link
 

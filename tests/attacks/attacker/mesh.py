@@ -18,10 +18,10 @@ from OpenSSL import SSL
 from attacker.rpc import PATIENCE, place
 
 PREFACE = b"SEALBUS\x01"
-LEVELS = {"none": 0, "tls": 1, "auth": 2}
+LEVELS = {"none": 0, "tls": 1, "auth": 2, "signed": 3}
 HELLO, GOODBYE, BIND, ACKNOWLEDGE, PING, PONG, PROVE = 1, 2, 3, 4, 5, 6, 7
 MESSAGE, BEGIN, CONTINUE, TARGET, ACCEPT, CREDIT, LEAVING = 16, 17, 18, 19, 20, 21, 22
-RETURNED, REFUSED = 25, 27
+RETURNED, REFUSED, SIGN = 25, 27, 28
 #: The process itself, as a sender.
 ITSELF = 0xFFFFFFFF
 PIECE = 64 << 10
@@ -55,7 +55,9 @@ class Credential:
 
 def context_of(credential: Credential | None, level: str) -> SSL.Context:
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
-    context.set_alpn_protos([f"sealbus-mesh/1/{level}".encode()])
+    # Both levels speak TLS in the same way; the hello states which one it is.
+    protocol = "auth" if level == "signed" else level
+    context.set_alpn_protos([f"sealbus-mesh/1/{protocol}".encode()])
     if credential is not None:
         leaf, *issuers = [x509.load_der_x509_certificate(der) for der in credential.chain]
         context.use_certificate(leaf)
@@ -76,6 +78,7 @@ class Link:
         self.plain = plain
         self.waits(int(PATIENCE))
         self.exporter = b""
+        self.level = level
         self.stream: Any = plain
         self.sequence = 0
         self.inbox = b""
@@ -184,7 +187,7 @@ class Link:
             self.opened[handle] = name
             # The bus of a process has the empty name, and no proof.
             if name:
-                self.send(PROVE, handle + self.agent.proof(self.exporter))
+                self.send(PROVE, handle + self.agent.proof(self.exporter, LEVELS[self.level]))
             self.send(ACCEPT, handle + struct.pack("<Q", self.room))
 
     def until(self, is_it: Callable[[int, bytes], bool], what: str) -> tuple[int, bytes]:

@@ -177,10 +177,14 @@ fn settings(
             .parse()
             .map_err(|error| usage(format!("{error}"), "change the manifest"))?,
     };
-    if level > SecurityLevel::Auth {
+    let (highest, transport) = match manifest.rabbitmq {
+        Some(_) => (SecurityLevel::Auth, "RabbitMQ"),
+        None => (SecurityLevel::Signed, "the mesh"),
+    };
+    if level > highest {
         return Err(usage(
-            format!("no transport of this version reaches the level {level}"),
-            "choose none, tls or auth",
+            format!("{transport} does not reach the level {level}: its highest is {highest}"),
+            "choose a lower level, or another transport",
         ));
     }
     let mut settings = PlatformSettings::new(name);

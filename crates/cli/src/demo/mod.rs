@@ -125,6 +125,9 @@ const fn meaning(level: SecurityLevel) -> &'static str {
         SecurityLevel::Tls => {
             "\nTLS 1.3 with post-quantum key exchange: nobody else reads or changes a message, but its sender is only claimed."
         }
+        SecurityLevel::Signed => {
+            "\nCertified agents that sign their messages: a receiver knows who writes, and can prove it to others."
+        }
         _ => {
             "\nCertified agents, the default: each makes its own key, and the platform's CA certifies it before it may send. Each
 connection proves who writes, so a receiver knows it."

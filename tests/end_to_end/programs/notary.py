@@ -1,0 +1,76 @@
+"""An agent that says what it is told to, and notes what it hears, with what is known of the author.
+
+It is told what to do in requests whose content is a JSON list.
+
+==========================  =============================================================
+["say", receiver, texts]    sends the texts
+["post", receiver, texts]   sends them persistently
+["publish", texts]          publishes them on /news, and persistently on /records
+["heard"]                   answers what it heard: [from where, sender, text, provenance]
+==========================  =============================================================
+
+Its notes move with it. While a file named by SLOW exists, the agent `sink` takes its time for each message.
+"""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from sealbus import AclMessage, Agent, Message, Performative, run
+
+SLOW = Path(os.environ["SLOW"])
+
+
+class Notary(Agent):
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[list[str]] = []
+
+    async def save(self) -> bytes:
+        return json.dumps(self.heard).encode()
+
+    async def restore(self, state: bytes) -> None:
+        self.heard = json.loads(state)
+
+    async def setup(self) -> None:
+        self.create_task(self.follow("/news"))
+        # It reads the logs from their beginning, also after a move.
+        self.create_task(self.follow("/records", since=1_000_000))
+
+    async def follow(self, channel: str, **options: Any) -> None:
+        async for event in await self.subscribe(channel, **options):
+            self.note(channel, event)
+
+    def note(self, whence: str, message: Message) -> None:
+        self.heard.append([whence, message.sender_name or "", message.content_text or "", message.provenance])
+
+    async def on_message(self, message: Message) -> None:
+        if self.aid.local_name == "sink" and SLOW.exists():
+            await asyncio.sleep(0.3)
+        if message.performative != Performative.REQUEST:
+            self.note("kept" if message.kept_number is not None else "direct", message)
+            return
+        answer = await self.obey(*json.loads(message.content_text or ""))
+        await self.reply(message, Performative.INFORM, json.dumps(answer))
+
+    async def obey(self, order: str, *arguments: Any) -> Any:
+        match order, *arguments:
+            case ("say" | "post"), receiver, texts:
+                for text in texts:
+                    message = AclMessage(Performative.INFORM, receiver, text)
+                    await self.send(message, persistent=order == "post")
+            case "publish", texts:
+                news = await self.channel("/news")
+                records = await self.channel("/records", qos="persistent,ack=disk")
+                for text in texts:
+                    await news.publish(text)
+                    await records.publish(text)
+            case ("heard",):
+                return self.heard
+        return None
+
+
+if __name__ == "__main__":
+    run(Notary())
