@@ -12,7 +12,7 @@ WHEELS  := target/wheels
 say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help wheel reproducible check format test test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster rabbitmq-server iproute2 prometheus fuzz-corpus demo deb image sbom docs bench bench-papers peers fuzz soak build clean
+.PHONY: help wheel reproducible check format test test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster test-masters rabbitmq-server etcd-server iproute2 prometheus fuzz-corpus demo deb image sbom docs bench bench-papers peers fuzz soak build clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -104,7 +104,7 @@ check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a c
 format: ## Format the Rust sources
 	$(CARGO) fmt --all
 
-test: test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window test-faults-once test-jade test-rabbitmq ## Every test: fast ones first, then real binaries and processes
+test: test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window test-faults-once test-jade test-rabbitmq test-masters ## Every test: fast ones first, then real binaries and processes
 	$(call say,All tests passed)
 
 # Most tests wait for processes, connections and clocks: more threads than cores share the time.
@@ -228,6 +228,15 @@ test-rabbitmq: binary package rabbitmq-server ## The platform on a real RabbitMQ
 test-rabbitmq-cluster: binary package rabbitmq-server ## A platform on a cluster of three brokers that are killed under traffic
 	$(call say,RabbitMQ: a platform on a cluster of three)
 	$(BIN)/pytest tests/rabbitmq/test_operator_cluster.py
+
+etcd-server: ## Debian's etcd, for the tests; its own service is not started
+	tests/masters/install
+
+test-masters: binary package etcd-server ## The platform's state in a real etcd, whose members and Masters are killed and stopped
+	$(call say,etcd: the store)
+	SEALBUS_ETCD=1 $(CARGO) test --locked -p sealbus-store --lib -- --include-ignored
+	$(call say,etcd: platforms)
+	$(BIN)/pytest -n $(WORKERS) tests/masters
 
 # ---- seeing ----------------------------------------------------------------------------------
 

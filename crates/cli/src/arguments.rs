@@ -11,6 +11,7 @@ mod language;
 mod listing;
 mod messages;
 mod platform;
+mod store;
 mod watching;
 
 use std::ffi::OsString;
@@ -39,6 +40,7 @@ pub(crate) use self::platform::{
     Apply, Backup, Describe, DescribeAgent, DescribeChannel, DescribeNode, Doctor, Down, New,
     Restore, Status, Template, Up,
 };
+pub(crate) use self::store::{Store, StoreCertify, StoreCheck};
 pub(crate) use self::watching::{Sniff, Top, TopList, TopSort, Window};
 
 const STYLES: Styles = Styles::styled()
@@ -173,6 +175,9 @@ pub(crate) enum Command {
     /// Set up a message broker, and show its state
     #[command(subcommand)]
     Broker(Broker),
+    /// Set up the etcd that holds a platform's state, and examine it
+    #[command(subcommand)]
+    Store(Store),
     /// Publish, read and ask on channels
     #[command(subcommand)]
     Channel(Channel),

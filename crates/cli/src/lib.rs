@@ -17,7 +17,7 @@ use sealbus_bus::Lifetime;
 
 use crate::arguments::{
     Acl, Arguments, Broker, Ca, CaLog, CaLogCommand, Channel, Command, Describe, Df, Gateway,
-    General,
+    General, Store,
 };
 use crate::connection::Connection;
 use crate::error::CliError;
@@ -71,6 +71,10 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
         Command::Broker(Broker::RabbitMq(broker)) => {
             let written = commands::broker::write_config(&arguments.general, broker, output);
             runtime()?.block_on(written)?;
+        }
+        Command::Store(Store::Certify(certify)) => commands::store::certify(certify, output)?,
+        Command::Store(Store::Check(check)) => {
+            runtime()?.block_on(commands::store::check(check, output))?;
         }
         Command::Ca(Ca::Log(CaLog {
             command: Some(CaLogCommand::Verify(verify)),

@@ -162,6 +162,7 @@ fn new_platform(running: &Manifest, wanted: &Manifest) -> Vec<String> {
         ("nodes", *nodes != new.nodes),
         ("max-message", *max_message != new.max_message),
         ("rabbitmq", running.rabbitmq != wanted.rabbitmq),
+        ("store", running.store != wanted.store),
         ("metrics", running.telemetry != wanted.telemetry),
         ("witness", running.witnesses != wanted.witnesses),
     ])

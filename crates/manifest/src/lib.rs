@@ -18,6 +18,7 @@ mod problem;
 pub mod program;
 mod read;
 mod rules;
+mod store;
 mod telemetry;
 mod values;
 mod witness;
@@ -28,6 +29,7 @@ use isolation::{Confinement, Isolation};
 pub use broker::{BrokerEntry, RabbitEntry};
 pub use difference::{ChangedProcess, Difference};
 pub use problem::{ManifestError, ManifestProblem, ReadError};
+pub use store::StoreEntry;
 pub use telemetry::TelemetryEntry;
 pub use witness::WitnessEntry;
 
@@ -65,6 +67,9 @@ pub struct Manifest {
     /// The numbers for Prometheus.
     #[serde(default)]
     pub telemetry: TelemetryEntry,
+    /// Where the platform's state is kept. Without this, it is in the Master's state directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreEntry>,
 }
 
 /// `[gateway]`.

@@ -130,6 +130,7 @@ impl<'t> Reader<'t> {
                 "channel",
                 "gateway",
                 "rabbitmq",
+                "store",
                 "witness",
                 "telemetry",
             ],
@@ -158,6 +159,7 @@ impl<'t> Reader<'t> {
         });
         let rabbitmq = self.rabbitmq(root);
         let witnesses = self.witnesses(root);
+        let store = self.store(root);
         let (name, nodes) = platform.as_ref().map_or(("", 0), |it| (&it.name, it.nodes));
         let telemetry = self.telemetry(root, name, nodes, &mut agents);
         Some(Manifest {
@@ -169,6 +171,7 @@ impl<'t> Reader<'t> {
             gateway,
             witnesses,
             telemetry,
+            store,
         })
     }
 

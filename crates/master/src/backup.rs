@@ -11,6 +11,7 @@ use sealbus_transparency::{Folder, LogError, LogFile, LogHead, TILE_WIDTH, Tiles
 
 use super::authorities::{CA_CHAIN, CA_KEY, CA_NAME, ROOT_CERTIFICATE, ROOT_KEY};
 use super::issuance_log::LOGS;
+use super::issuance_log::shared::LOG_FILE_ROW;
 use sealbus_ca::CaService;
 use sealbus_control::admin::BackupMade;
 use sealbus_control::clock::now;
@@ -189,6 +190,10 @@ impl Writing {
         if key == CaService::LOG_ROW {
             self.head = Some(value.to_owned());
         }
+        if key.starts_with(LOG_FILE_ROW) {
+            // The files themselves are in the backup.
+            return;
+        }
         if let Ok(writer) = &mut self.writer
             && let Err(error) = writer.row(key, value)
         {
@@ -222,7 +227,7 @@ fn add_log(writer: &mut Draft, log: &Folder, head: Option<Vec<u8>>) -> Result<()
 }
 
 /// All tiles and bundles of a log whose files hold this many entries, in full bundles.
-fn files_of(size: u64) -> impl Iterator<Item = LogFile> {
+pub(super) fn files_of(size: u64) -> impl Iterator<Item = LogFile> {
     let width = TILE_WIDTH;
     let bundles = (0..size / u64::from(width)).map(move |index| LogFile::Entries { index, width });
     let counts = (0_u8..).zip(std::iter::successors(Some(size), |count| {

@@ -20,6 +20,7 @@ use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{
     Blob, Fault, FaultCode, PlatformDescription, ProcessContact, Rules, TransportDescription,
 };
+use sealbus_store::etcd::EtcdSettings;
 use sealbus_store::{Store, StoreError, read_all};
 use sealbus_transparency::Folder;
 
@@ -42,6 +43,8 @@ pub struct PlatformSettings {
     pub rabbitmq: Option<RabbitSettings>,
     /// Witnesses of the issuance log besides the nodes.
     pub witnesses: Vec<OutsideWitness>,
+    /// The etcd that holds the platform's state. Without one it is in the state directory.
+    pub etcd: Option<EtcdSettings>,
 }
 
 impl PlatformSettings {
@@ -56,6 +59,7 @@ impl PlatformSettings {
             patience: Patience::default(),
             rabbitmq: None,
             witnesses: Vec::new(),
+            etcd: None,
         }
     }
 }

@@ -8,13 +8,15 @@ use super::AuthoritiesError;
 use super::authorities::{CA_CHAIN, CA_KEY, ROOT_CERTIFICATE, check_issuing};
 use super::backup::{FILES, KEYS, log_file};
 use super::issuance_log::{self, LOGS};
-use super::running::STORE;
 use super::state::RESTORED_ROW;
+use super::state_store::{ROOT_ROW, STORE, State, StateError, keep_root};
 use super::written::{ClockBehind, Written};
 use sealbus_control::clock::now;
 use sealbus_control::private::{folder, write_private};
+use sealbus_seal::{IdentityError, PlatformName};
 use sealbus_store::backup::{BackupError, BackupReader, Description, Part};
-use sealbus_store::{Batch, EmbeddedStore, Store, StoreError, TERM_ROW, Term};
+use sealbus_store::etcd::EtcdSettings;
+use sealbus_store::{Batch, EmbeddedStore, Store, StoreError, TERM_ROW, Term, read_all};
 
 /// The store while it is written. With it there, an earlier attempt was interrupted.
 const DRAFT: &str = "restored.draft";
@@ -52,6 +54,17 @@ pub enum RestoreError {
     /// The clock is behind the backup.
     #[error(transparent)]
     ClockBehind(#[from] ClockBehind),
+    /// etcd holds a state of this platform already.
+    #[error(
+        "etcd holds a state of {0} already: a backup is restored into an etcd that holds none; `etcdctl del --prefix /sealbus/{0}/` removes it for ever"
+    )]
+    EtcdNotEmpty(PlatformName),
+    /// The platform's name is not valid.
+    #[error(transparent)]
+    Name(#[from] IdentityError),
+    /// The state cannot be opened.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The store cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -84,15 +97,19 @@ pub fn describe_backup(file: &Path) -> Result<Description, RestoreError> {
     Ok(open(file)?.description().clone())
 }
 
-/// Restores the state directory of a Master that does not run. `directory` may hold the CA's keys, and the folders of
-/// nodes of this machine. Nothing is written before all of the backup was read and is sound.
+/// Restores the state directory of a Master that does not run, and the state in `etcd` if one is given. `directory` may
+/// hold the CA's keys, and the folders of nodes of this machine. Nothing is written before all of the backup was read and is sound.
 ///
 /// The restored state has a higher term than any Master before, and its Master first collects the facts that nodes know
 /// better than the backup: their processes, and revocations.
 ///
 /// # Errors
 /// [`RestoreError`].
-pub async fn restore(file: &Path, directory: &Path) -> Result<Description, RestoreError> {
+pub async fn restore(
+    file: &Path,
+    directory: &Path,
+    etcd: Option<&EtcdSettings>,
+) -> Result<Description, RestoreError> {
     let checked = check(file)?;
     let time = now();
     let made = Written {
@@ -108,7 +125,7 @@ pub async fn restore(file: &Path, directory: &Path) -> Result<Description, Resto
     if let Some(path) = taken.find(|path| !was_interrupted || path.ends_with(STORE)) {
         return Err(RestoreError::NotEmpty(path));
     }
-    let key = match checked.key {
+    let key = match checked.key.clone() {
         Some(key) => key,
         None => match fs::read(at(CA_KEY)) {
             Ok(key) => key,
@@ -119,8 +136,11 @@ pub async fn restore(file: &Path, directory: &Path) -> Result<Description, Resto
         },
     };
     check_issuing(&at(CA_KEY), &key, &at(CA_CHAIN), &checked.chain)?;
-    write(file, directory, checked.term.as_deref(), time).await?;
-    Ok(checked.description)
+    let written = match etcd {
+        None => write_here(file, directory, checked.term.as_deref(), time).await,
+        Some(etcd) => write_to_etcd(file, directory, etcd, &checked, time).await,
+    };
+    written.map(|()| checked.description)
 }
 
 fn open(path: &Path) -> Result<BackupReader<BufReader<File>>, RestoreError> {
@@ -172,7 +192,8 @@ fn check(path: &Path) -> Result<Checked, RestoreError> {
     Ok(checked)
 }
 
-async fn write(
+/// Restores into a file, which gets its name last.
+async fn write_here(
     file: &Path,
     directory: &Path,
     term: Option<&[u8]>,
@@ -187,12 +208,60 @@ async fn write(
         _ => {}
     }
     let store = EmbeddedStore::open(&draft)?;
+    write(file, directory, &store, term, time).await?;
+    drop(store);
+    fs::rename(&draft, at(STORE)).map_err(file_error("write", &at(STORE)))?;
+    File::open(directory)
+        .and_then(|folder| folder.sync_all())
+        .map_err(file_error("write", directory))
+}
+
+/// Restores into etcd. A draft in the state directory marks the attempt until it is complete.
+async fn write_to_etcd(
+    file: &Path,
+    directory: &Path,
+    etcd: &EtcdSettings,
+    checked: &Checked,
+    time: u64,
+) -> Result<(), RestoreError> {
+    let draft = directory.join(DRAFT);
+    let was_interrupted = draft.exists();
+    let name = PlatformName::new(&checked.description.platform)?;
+    let state = State::open(directory, &name, Some(etcd)).await?;
+    let mut left = Batch::new();
+    read_all(&*state.store, "", |key, _| left.delete(key)).await?;
+    if !left.is_empty() {
+        if !was_interrupted {
+            return Err(RestoreError::EtcdNotEmpty(name));
+        }
+        state.store.commit(left).await?;
+    }
+    write_private(&draft, b"").map_err(file_error("write", &draft))?;
+    let term = checked.term.as_deref();
+    write(file, directory, &*state.store, term, time).await?;
+    let root = directory.join(ROOT_CERTIFICATE);
+    let certificate = fs::read(&root).map_err(file_error("open", &root))?;
+    keep_root(&*state.store, &certificate).await?;
+    fs::remove_file(&draft).map_err(file_error("write", &draft))
+}
+
+/// Writes all rows, and the files of the state directory.
+async fn write(
+    file: &Path,
+    directory: &Path,
+    store: &dyn Store,
+    term: Option<&[u8]>,
+    time: u64,
+) -> Result<(), RestoreError> {
+    let at = |name: &str| directory.join(name);
     let log = issuance_log::folder_in(directory);
     let mut reader = open(file)?;
     let mut batch = Batch::new();
     let mut rows = 0;
     while let Some(part) = reader.next_part().map_err(broken(file))? {
         match part {
+            // It is the state directory's, and the last thing that is written.
+            Part::Row { key, .. } if key == ROOT_ROW => {}
             Part::Row { key, value } => {
                 batch.put(key, value);
                 rows += 1;
@@ -213,9 +282,5 @@ async fn write(
     Term::restore(term, time / 1000, &mut batch)?;
     batch.put(RESTORED_ROW, time.to_string());
     store.commit(batch).await?;
-    drop(store);
-    fs::rename(&draft, at(STORE)).map_err(file_error("write", &at(STORE)))?;
-    File::open(directory)
-        .and_then(|folder| folder.sync_all())
-        .map_err(file_error("write", directory))
+    Ok(())
 }

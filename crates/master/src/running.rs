@@ -1,25 +1,27 @@
 //! A Master with its sockets, as run by `sealbus up`.
 
+use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sealbus_seal::tls::{Acceptor, CertificateSource, TlsError};
 use sealbus_seal::{
     CertificateError, Credential, Fingerprint, Identity, IdentityError, KeyError, KeyPair,
 };
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::admin::Admin;
 use super::authorities::CA_NAME;
-use super::backup::Backups;
+use super::backup::{Backups, files_of};
 use super::desk::DeskHandle;
 use super::foundation::Foundation;
-use super::issuance_log::{self, Publisher};
+use super::issuance_log::{self, Publisher, SharedLogError};
+use super::kept_ports::{Ports, keep_ports, kept_ports};
+use super::state_store::{Led, State, StateError, keep_root};
 use super::written::{ClockBehind, Written};
 use super::{
     Authorities, AuthoritiesError, Broker, BrokerStartError, FoundationError, HostedProcess,
@@ -35,17 +37,13 @@ use sealbus_control::private::{folder, forbid_inspection, listen};
 use sealbus_control::{Fault, FaultCode, ProcessContact};
 use sealbus_enrolment::{ENROLMENT, HTTP, LogServer, accept, bind};
 use sealbus_process::{OpenError, Process};
-use sealbus_store::{Batch, EmbeddedStore, Fenced, Leadership, Store, StoreError};
+use sealbus_store::{Fenced, Leadership, Store, StoreError};
 
-/// File name of the store.
-pub(super) const STORE: &str = "state.redb";
-/// The key of the row that keeps the ports.
-const PORTS_ROW: &str = "ports";
 /// Life of the certificate that newcomers see.
 const SERVER_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 
-/// How long a killed Master may take to release its store.
-const LAST_BREATH: Duration = Duration::from_secs(2);
+/// How often a Master on a shared store looks whether it still leads.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The settings of a Master.
 #[derive(Clone, Debug)]
@@ -66,15 +64,6 @@ pub struct MasterConfig {
     pub accept_clock: bool,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Ports {
-    enrolment: u16,
-    agents: u16,
-    /// Port of the control plane, where that has a process of its own.
-    #[serde(default)]
-    control: u16,
-}
-
 /// A running Master.
 pub struct Master {
     admin: Arc<Admin>,
@@ -83,6 +72,7 @@ pub struct Master {
     ended: watch::Receiver<bool>,
     broker: Option<Arc<Broker>>,
     leadership: Leadership,
+    _lock: Option<File>,
 }
 
 /// The reason why a Master could not be started. After such an error nothing runs.
@@ -96,9 +86,15 @@ pub enum MasterError {
         /// The system's error.
         error: io::Error,
     },
+    /// The state cannot be opened.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The issuance log cannot be brought from the store, or into it.
+    #[error(transparent)]
+    SharedLog(#[from] SharedLogError),
     /// The clock is behind the last write to the store.
     #[error(transparent)]
     ClockBehind(#[from] ClockBehind),
@@ -180,17 +176,25 @@ impl Master {
             path: directory.clone(),
             error,
         })?;
-        // This comes first: the store tells a second Master on this directory that there is one already.
-        let fenced = lead(&directory).await?;
+        // This comes first: the state tells a second Master on this directory that there is one already.
+        let settings = &config.settings;
+        let state = State::open(&directory, &settings.name, settings.etcd.as_ref()).await?;
+        let Led { fenced, lock } = state.lead().await?;
+        let fenced = Arc::new(fenced);
         let leadership = fenced.leadership();
         let term = fenced.term();
         tracing::info!(%term, "this Master leads");
-        let store: Arc<dyn Store> = Arc::new(fenced);
+        let store: Arc<dyn Store> = fenced.clone();
         if !config.accept_clock {
             Written::last(&*store).await?.await_clock().await?;
         }
         let time = timestamp(now());
         let authorities = Authorities::keep(&directory, &config.settings.name, time)?;
+        if config.settings.etcd.is_some() {
+            keep_root(&*store, &authorities.root).await?;
+            let log = issuance_log::folder_in(&directory);
+            issuance_log::shared::reconcile(&*store, &log, files_of).await?;
+        }
         let kept = kept_ports(&*store).await?;
         let port = |wish: u16, kept: u16| if wish == 0 { kept } else { wish };
         let enrolment_port = port(config.enrolment_port, kept.enrolment);
@@ -278,6 +282,7 @@ impl Master {
             desk.clone(),
             system.master.clone(),
             files,
+            config.settings.etcd.is_some().then(|| store.clone()),
             root.clone(),
             config.settings.witnesses.clone(),
         );
@@ -288,6 +293,9 @@ impl Master {
             config.settings.name.to_string(),
         );
         tasks.spawn(publisher.run());
+        if config.settings.etcd.is_some() {
+            tasks.spawn(look(fenced));
+        }
         tasks.spawn(authority_care::run(desk.clone(), directory.clone()));
         tasks.spawn(renew_server_credential(
             desk.clone(),
@@ -330,6 +338,7 @@ impl Master {
             ended,
             broker,
             leadership,
+            _lock: lock,
         })
     }
 
@@ -378,20 +387,14 @@ impl Master {
     }
 }
 
-/// Opens the store in a state directory, and begins the next term of its leaders.
-pub(super) async fn lead(directory: &Path) -> Result<Fenced, StoreError> {
-    Fenced::claim(Arc::new(open_store(&directory.join(STORE)).await?)).await
-}
-
-/// Opens the store. A Master that was just killed may hold it for another moment.
-pub(super) async fn open_store(path: &Path) -> Result<EmbeddedStore, StoreError> {
-    let since = Instant::now();
+/// Notices that another Master has taken over, also while there is nothing to write.
+async fn look(store: Arc<Fenced>) {
     loop {
-        match EmbeddedStore::open(path) {
-            Err(StoreError::InUse { .. }) if since.elapsed() < LAST_BREATH => {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            result => return result,
+        tokio::time::sleep(LOOK).await;
+        match store.look().await {
+            Err(StoreError::Superseded { .. }) => return,
+            Err(error) => tracing::debug!(%error, "whether this Master still leads is not known"),
+            Ok(()) => {}
         }
     }
 }
@@ -448,22 +451,6 @@ async fn free_port(address: IpAddr, port: u16) -> Result<SocketAddr, MasterError
         error,
     };
     probe.map(|_| at).map_err(failed)
-}
-
-async fn kept_ports(store: &dyn Store) -> Result<Ports, StoreError> {
-    let row = store.get(PORTS_ROW).await?;
-    Ok(row
-        .and_then(|entry| serde_json::from_slice(&entry.value).ok())
-        .unwrap_or_default())
-}
-
-async fn keep_ports(store: &dyn Store, kept: Ports, ports: Ports) -> Result<(), StoreError> {
-    if kept == ports {
-        return Ok(());
-    }
-    let mut batch = Batch::new();
-    batch.put(PORTS_ROW, serde_json::to_vec(&ports).unwrap_or_default());
-    store.commit(batch).await.map(|_| ())
 }
 
 async fn server_credential(desk: &DeskHandle, address: IpAddr) -> Result<Credential, MasterError> {

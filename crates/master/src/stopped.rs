@@ -11,19 +11,22 @@ use super::authorities::Authorities;
 use super::broker_certificate::certify_broker;
 use super::foundation::{PlatformSettings, lay};
 use super::issuance_log;
-use super::running::{MasterError, lead};
+use super::running::MasterError;
+use super::state_store::{Led, State, keep_root};
 use sealbus_control::clock::{now, timestamp};
+use sealbus_store::etcd::EtcdSettings;
 
-/// Certifies a broker of the platform `name`, while its Master does not run. The Master's state is in `directory`; if
-/// the platform was never started, its state is begun there. So a platform's broker can exist before the platform.
+/// Certifies a broker of the platform `name`, while its Master does not run. The Master's state is in `directory` and, if
+/// it is given, in `etcd`; if the platform was never started, its state is begun there. So a platform's broker can exist before the platform.
 ///
 /// Returns the root certificate (DER) and the broker's chain.
 ///
 /// # Errors
-/// [`MasterError`]. It is [`MasterError::Store`] if the Master runs after all.
+/// [`MasterError`]. It is [`MasterError::State`] if the Master runs after all.
 pub async fn certify_broker_of(
     directory: &Path,
     name: PlatformName,
+    etcd: Option<&EtcdSettings>,
     address: IpAddr,
     request: Vec<u8>,
 ) -> Result<(Vec<u8>, CertificateChain), MasterError> {
@@ -35,13 +38,24 @@ pub async fn certify_broker_of(
         path: directory.to_owned(),
         error,
     })?;
-    let store = Arc::new(lead(directory).await?);
+    let Led { fenced, lock } = State::open(directory, &name, etcd).await?.lead().await?;
     let authorities = Authorities::keep(directory, &name, timestamp(now()))?;
+    if etcd.is_some() {
+        keep_root(&fenced, &authorities.root).await?;
+    }
     let nowhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let settings = PlatformSettings::new(name);
     let files = issuance_log::folder_in(directory);
-    let foundation = lay(&settings, authorities, store, Some(&files), nowhere).await?;
+    let foundation = lay(
+        &settings,
+        authorities,
+        Arc::new(fenced),
+        Some(&files),
+        nowhere,
+    )
+    .await?;
     let certified = certify_broker(&foundation.desk, address, request).await;
     foundation.desk.close().await;
+    drop(lock);
     Ok(certified?)
 }

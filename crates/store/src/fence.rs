@@ -83,7 +83,7 @@ pub struct Fenced {
     store: Arc<dyn Store>,
     term: Term,
     /// The revision of the row of our term.
-    revision: Revision,
+    pub(super) revision: Revision,
     /// The later term, once a commit has found it.
     over: watch::Sender<Option<Term>>,
 }
@@ -130,6 +130,18 @@ impl Fenced {
         Leadership {
             term: self.term,
             over: self.over.subscribe(),
+        }
+    }
+
+    /// Looks whether this term is still the latest.
+    ///
+    /// # Errors
+    /// [`StoreError::Superseded`], or an error of the store.
+    pub async fn look(&self) -> Result<(), StoreError> {
+        let (_, revision) = Term::latest(&*self.store).await?;
+        match revision == self.revision {
+            true => Ok(()),
+            false => Err(self.ended().await),
         }
     }
 

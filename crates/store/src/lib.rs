@@ -9,6 +9,7 @@
 
 pub mod backup;
 mod embedded;
+pub mod etcd;
 mod fence;
 mod memory;
 mod rows;
@@ -175,6 +176,43 @@ pub enum StoreError {
         /// The system's error.
         #[source]
         source: std::io::Error,
+    },
+    /// The settings for etcd cannot be used.
+    #[error(transparent)]
+    EtcdSettings(#[from] etcd::EtcdSettingsError),
+    /// No member of the etcd cluster answers, or none can write. The commit may have been made nevertheless.
+    #[error(
+        "etcd-away: etcd ({members}) does not answer, or has lost most of its members: {detail}; changes wait until it is back, and messages go on"
+    )]
+    Away {
+        /// The members' addresses.
+        members: String,
+        /// The last attempt.
+        detail: String,
+    },
+    /// etcd refused a request; nothing was changed.
+    #[error("etcd refused what the Master asked: {detail}; `sealbus store check` examines it")]
+    Refused {
+        /// etcd's reason.
+        detail: String,
+    },
+    /// etcd has no space left; nothing was changed.
+    #[error(
+        "etcd-full: etcd ({members}) has no space left: compact and defragment it, then `etcdctl alarm disarm`; what was not kept is tried anew with the next change"
+    )]
+    EtcdFull {
+        /// The members' addresses.
+        members: String,
+    },
+    /// A member is of a version on which no platform may rely.
+    #[error("the member {member} of etcd is of version {version}: {reason}")]
+    EtcdVersion {
+        /// The member's address.
+        member: String,
+        /// Its version.
+        version: String,
+        /// The fault, and what to do.
+        reason: &'static str,
     },
     /// The value is too large for any store.
     #[error("a value of {length} bytes is too large for the store")]

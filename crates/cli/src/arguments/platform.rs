@@ -99,6 +99,9 @@ pub(crate) struct Restore {
     /// The backup
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// The manifest, if its [store] names the etcd into which the state is restored
+    #[arg(long, value_name = "MANIFEST")]
+    pub(crate) manifest: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

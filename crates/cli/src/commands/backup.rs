@@ -6,10 +6,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use sealbus_control::admin::{BackupMade, ask};
+use sealbus_manifest::Manifest;
 use sealbus_master::{RestoreError, describe_backup, restore};
 use serde_json::json;
 
 use super::instant;
+use super::store::etcd;
 use crate::arguments::{Backup, General, Restore};
 use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
@@ -79,7 +81,9 @@ pub(crate) async fn run_restore(
     let file: &Path = &arguments.file;
     let platform = describe_backup(file)?.platform;
     let directory = directory_of(general, &platform)?;
-    let restored = restore(file, &directory).await?;
+    let manifest = arguments.manifest.as_deref().map(Manifest::read);
+    let etcd = manifest.transpose()?.as_ref().and_then(etcd);
+    let restored = restore(file, &directory, etcd.as_ref()).await?;
     let told = json!({ "platform": platform, "state": directory, "made": restored.made });
     output.show(&told, || {
         format!(

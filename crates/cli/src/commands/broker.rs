@@ -14,8 +14,10 @@ use sealbus_master::certify_broker_of;
 use sealbus_seal::{
     CertificateChain, CertificateError, Credential, KeyError, KeyPair, PlatformName, ProcessId,
 };
+use sealbus_store::etcd::EtcdSettings;
 use serde_json::json;
 
+use super::store::etcd;
 use super::{cell, instant};
 use crate::arguments::{BrokerRabbitMq, General};
 use crate::connection::{Connection, directory_of};
@@ -73,7 +75,8 @@ pub(crate) async fn write_config(
     let installed_at = broker.installed_at.as_ref().unwrap_or(&directory);
     let password = password(Path::new(password_file))?;
     let state = directory_of(general, &manifest.platform.name)?;
-    let (root, credential) = certify_broker(&state, name, address).await?;
+    let (root, credential) =
+        certify_broker(&state, name, etcd(&manifest).as_ref(), address).await?;
     let certificate = credential
         .certificate()
         .map_err(|error| failed(error.to_string()))?;
@@ -219,6 +222,7 @@ fn password(file: &Path) -> Result<String, CliError> {
 async fn certify_broker(
     state: &Path,
     name: PlatformName,
+    etcd: Option<&EtcdSettings>,
     address: IpAddr,
 ) -> Result<(Vec<u8>, Credential), CliError> {
     let key = KeyPair::generate()?;
@@ -234,7 +238,7 @@ async fn certify_broker(
             (root.0, CertificateChain::new(chain)?)
         }
         Err(CliError::NoPlatform { .. }) => {
-            certify_broker_of(state, name, address, request).await?
+            certify_broker_of(state, name, etcd, address, request).await?
         }
         Err(error) => return Err(error),
     };

@@ -20,6 +20,7 @@ pub(crate) mod nodes;
 pub(crate) mod platform;
 pub(crate) mod run;
 pub(crate) mod sniff;
+pub(crate) mod store;
 pub(crate) mod top;
 pub(crate) mod up;
 mod up_attached;

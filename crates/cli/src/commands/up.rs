@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::local_node::LocalNodes;
 use super::run::{EndSignals, GRACE, log, log_as_text, log_warnings};
+use super::store;
 use super::up_attached;
 use super::up_detached::{self, Told};
 use super::window;
@@ -192,6 +193,7 @@ fn settings(
     settings.certificate_lifetime = Duration::from_secs(entry.certificate_lifetime);
     settings.max_message = entry.max_message;
     settings.rabbitmq = manifest.rabbitmq.as_ref().map(rabbitmq).transpose()?;
+    settings.etcd = store::etcd(manifest);
     let witnesses = manifest.witnesses.iter().map(witness);
     settings.witnesses = witnesses.collect::<Result<_, _>>()?;
     settings.rules = Rules {

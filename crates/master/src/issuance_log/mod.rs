@@ -1,6 +1,7 @@
 //! The published issuance log: files, with a checkpoint that witnesses cosign.
 
 mod publisher;
+pub(crate) mod shared;
 mod witnesses;
 
 use std::path::Path;
@@ -10,6 +11,7 @@ use sealbus_transparency::Folder;
 use super::authorities::CA_NAME;
 
 pub(crate) use publisher::Publisher;
+pub use shared::SharedLogError;
 pub use witnesses::OutsideWitness;
 
 /// The folder of the logs, in the Master's state folder.

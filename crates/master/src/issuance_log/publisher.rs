@@ -1,16 +1,19 @@
 //! Writes the issuance log to files, has it witnessed, and then publishes its checkpoint.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_seal::{CertificateChain, Trust, certificate_pem};
+use sealbus_store::Store;
 use sealbus_transparency::{
     AddCheckpoint, Folder, LogFile, Note, Publication, TileReader, consistency_proof,
 };
 
+use super::shared;
 use super::witnesses::{Answer, OutsideWitness, Way};
 use crate::desk::{Desk, DeskHandle};
 
@@ -24,6 +27,8 @@ pub(crate) struct Publisher {
     desk: DeskHandle,
     master: Correspondent,
     folder: Folder,
+    /// The store that has the files too, because it outlives this machine.
+    shared: Option<Arc<dyn Store>>,
     root: Vec<u8>,
     outside: Vec<OutsideWitness>,
     /// The size that each witness saw last, as far as it is known.
@@ -67,6 +72,7 @@ impl Publisher {
         desk: DeskHandle,
         master: Correspondent,
         folder: Folder,
+        shared: Option<Arc<dyn Store>>,
         root: Vec<u8>,
         outside: Vec<OutsideWitness>,
     ) -> Self {
@@ -74,6 +80,7 @@ impl Publisher {
             desk,
             master,
             folder,
+            shared,
             root,
             outside,
             seen: HashMap::new(),
@@ -179,6 +186,10 @@ impl Publisher {
         push_pem(&mut pem, &authority);
         pem.push_str(&certificate_pem(&self.root));
         files.push((LogFile::Authority, pem.into_bytes()));
+        if let Some(store) = &self.shared {
+            let kept = shared::keep(&**store, &files).await;
+            kept.map_err(|error| Fault::new(FaultCode::Storage, error.to_string()))?;
+        }
         self.keep(files).await?;
         // When this returns, the store has every entry that is published. It fails while the disk is full.
         let head = publication.head.clone();

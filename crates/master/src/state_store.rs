@@ -1,0 +1,226 @@
+//! Where a platform's state is: in a file of the Master's state directory, or in etcd.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealbus_control::private::write_private;
+use sealbus_seal::{Fingerprint, PlatformName, ProcessId};
+use sealbus_store::etcd::{EtcdSettings, EtcdStore};
+use sealbus_store::{Batch, EmbeddedStore, Fenced, Store, StoreError};
+
+use super::authorities::ROOT_CERTIFICATE;
+
+/// File name of the store in the state directory.
+pub(super) const STORE: &str = "state.redb";
+/// The file that says in which etcd the state is. Without it, the state is here.
+const ELSEWHERE: &str = "state.etcd";
+/// The file with the name under which this directory's Master writes to etcd. Its Master holds a lock on it.
+const INSTANCE: &str = "instance";
+/// The row with the fingerprint of the platform's root. A Master without that root must not touch the state.
+pub(super) const ROOT_ROW: &str = "root";
+/// The longest name of an instance that is read.
+const INSTANCE_LENGTH: u64 = 64;
+
+/// How long a killed Master may take to release its store.
+const LAST_BREATH: Duration = Duration::from_secs(2);
+
+/// The state cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The manifest names etcd, and the state is in a file.
+    #[error(
+        "the manifest keeps the state in etcd, and it is in {}: `sealbus backup` it without [store], move the state directory away, and `sealbus restore` it with the manifest that has [store]",
+        .0.display()
+    )]
+    InFile(PathBuf),
+    /// The state is in etcd, and the manifest does not name one.
+    #[error(
+        "the state is in etcd ({members}), says {}, and the manifest has no [store]: name that etcd there",
+        path.display()
+    )]
+    InEtcd {
+        /// The file that says so.
+        path: PathBuf,
+        /// The addresses of etcd's members.
+        members: String,
+    },
+    /// The state in etcd belongs to another root than the one in the state directory.
+    #[error(
+        "etcd holds the state of a platform {platform} whose root is {there}, and {} is {here}: put that platform's root.der, ca.key and ca.chain there, or give the platform another name",
+        path.display()
+    )]
+    AnotherRoot {
+        /// The platform's name.
+        platform: PlatformName,
+        /// The fingerprint of the state's root.
+        there: String,
+        /// The root's certificate in the state directory.
+        path: PathBuf,
+        /// Its fingerprint, or that it is missing.
+        here: String,
+    },
+    /// A file of the state directory cannot be used.
+    #[error("{} cannot be used: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+}
+
+/// The state of a platform. It belongs to this process as long as this value exists.
+pub(super) struct State {
+    pub(super) store: Arc<dyn Store>,
+    /// The lock on the file with the instance's name.
+    lock: Option<File>,
+}
+
+/// The state, in this process's own term.
+pub(super) struct Led {
+    pub(super) fenced: Fenced,
+    /// Keeps a second Master off the state directory.
+    pub(super) lock: Option<File>,
+}
+
+fn file(path: &Path) -> impl Fn(io::Error) -> StateError {
+    let path = path.to_owned();
+    move |error| StateError::File {
+        path: path.clone(),
+        error,
+    }
+}
+
+impl State {
+    /// Opens the state of a platform.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub(super) async fn open(
+        directory: &Path,
+        platform: &PlatformName,
+        etcd: Option<&EtcdSettings>,
+    ) -> Result<Self, StateError> {
+        let (here, elsewhere) = (directory.join(STORE), directory.join(ELSEWHERE));
+        let Some(etcd) = etcd else {
+            if elsewhere.exists() {
+                let members = fs::read_to_string(&elsewhere).map_err(file(&elsewhere))?;
+                return Err(StateError::InEtcd {
+                    path: elsewhere,
+                    members: members.trim().chars().take(1000).collect(),
+                });
+            }
+            let store = Arc::new(open_file(&here).await?);
+            return Ok(Self { store, lock: None });
+        };
+        if here.exists() {
+            return Err(StateError::InFile(here));
+        }
+        let (instance, lock) = instance(&directory.join(INSTANCE)).await?;
+        let store = EtcdStore::open(etcd, platform.as_str(), &instance).await?;
+        if let Some(there) = store.get(ROOT_ROW).await? {
+            check_root(directory, platform, &String::from_utf8_lossy(&there.value))?;
+        }
+        write_private(&elsewhere, etcd.members.join(", ").as_bytes()).map_err(file(&elsewhere))?;
+        Ok(Self {
+            store: Arc::new(store),
+            lock: Some(lock),
+        })
+    }
+
+    /// Begins the next term of its leaders.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if another one does in the same moment, or an error of the store.
+    pub(super) async fn lead(self) -> Result<Led, StoreError> {
+        Ok(Led {
+            fenced: Fenced::claim(self.store).await?,
+            lock: self.lock,
+        })
+    }
+}
+
+/// Notes whose state this is, if that is not known yet.
+///
+/// # Errors
+/// [`StoreError`].
+pub(super) async fn keep_root(store: &dyn Store, root: &[u8]) -> Result<(), StoreError> {
+    if store.get(ROOT_ROW).await?.is_some() {
+        return Ok(());
+    }
+    let mut batch = Batch::new();
+    batch.put(ROOT_ROW, Fingerprint::of(root).to_string());
+    store.commit(batch).await.map(|_| ())
+}
+
+fn check_root(directory: &Path, platform: &PlatformName, there: &str) -> Result<(), StateError> {
+    let path = directory.join(ROOT_CERTIFICATE);
+    let here = match fs::read(&path) {
+        Ok(root) => Fingerprint::of(&root).to_string(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "not there".to_owned(),
+        Err(error) => return Err(file(&path)(error)),
+    };
+    match here == there {
+        true => Ok(()),
+        false => Err(StateError::AnotherRoot {
+            platform: platform.clone(),
+            there: there.chars().take(100).collect(),
+            path,
+            here,
+        }),
+    }
+}
+
+/// The name under which this directory's Master writes, and the lock on it. The first call chooses the name.
+async fn instance(path: &Path) -> Result<(String, File), StateError> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    let mut lock = options.mode(0o600).open(path).map_err(file(path))?;
+    let since = Instant::now();
+    while let Err(error) = lock.try_lock() {
+        match error {
+            fs::TryLockError::WouldBlock if since.elapsed() < LAST_BREATH => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            fs::TryLockError::WouldBlock => {
+                let path = path.to_owned();
+                return Err(StoreError::InUse { path }.into());
+            }
+            fs::TryLockError::Error(error) => return Err(file(path)(error)),
+        }
+    }
+    let mut name = String::new();
+    (&mut lock)
+        .take(INSTANCE_LENGTH)
+        .read_to_string(&mut name)
+        .map_err(file(path))?;
+    if name.is_empty() {
+        let random = ProcessId::random().map_err(|error| file(path)(io::Error::other(error)))?;
+        name = random.to_string();
+        lock.rewind()
+            .and_then(|()| lock.write_all(name.as_bytes()))
+            .and_then(|()| lock.sync_all())
+            .map_err(file(path))?;
+    }
+    Ok((name, lock))
+}
+
+/// Opens the store in a file. A Master that was just killed may hold it for another moment.
+async fn open_file(path: &Path) -> Result<EmbeddedStore, StoreError> {
+    let since = Instant::now();
+    loop {
+        match EmbeddedStore::open(path) {
+            Err(StoreError::InUse { .. }) if since.elapsed() < LAST_BREATH => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! A store in an etcd cluster.
+//!
+//! All keys of a platform begin with `/sealbus/PLATFORM/`. Below that, `rows/` holds the store's entries. `commit/` has one
+//! row for each instance that writes, with the mark of its last commit: after an answer that did not come, it tells whether
+//! the commit was made. `staged/` holds changes that are too many for one transaction of etcd, and `pending` the mark of
+//! those that must still be moved to their rows.
+
+mod certify;
+mod check;
+mod cluster;
+mod commit;
+mod settings;
+mod staged;
+#[cfg(test)]
+pub(crate) mod tests;
+mod wire;
+
+use std::fmt;
+use std::time::Instant;
+
+use aws_lc_rs::rand;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tonic::Code;
+
+use super::{Batch, Entry, Revision, Store, StoreError, TakeEntry};
+use cluster::{CallError, Cluster};
+use commit::Writer;
+use wire::{Found, KeyValue, Range};
+
+pub use certify::{CertifyError, EtcdAuthority};
+pub use check::{EtcdCheck, EtcdMember};
+pub use settings::{AUTHORITY_FILE, CERTIFICATE_FILE, EtcdSettings, EtcdSettingsError, KEY_FILE};
+
+/// Longest value. A request to etcd may have 1.5 MiB.
+const MAX_VALUE: usize = 1 << 20;
+/// Rows that are read at a time.
+const PAGE: usize = 128;
+/// Longest answer that is read.
+const MAX_ANSWER: usize = (PAGE + 1) * (MAX_VALUE + 4096);
+/// How often a read is tried, each time with another member.
+const READS: usize = 4;
+
+/// A store in an etcd cluster, for several machines.
+///
+/// A commit is durable on most members when it returns. It waits for some seconds for a cluster that does not answer, and
+/// then fails with [`StoreError::Away`]. It may have been made nevertheless: the next commit finds that out first.
+pub struct EtcdStore {
+    cluster: Cluster,
+    keys: Keys,
+    /// Reads go through the same lock, so that they see no half of a large commit.
+    writer: tokio::sync::Mutex<Writer>,
+}
+
+impl fmt::Debug for EtcdStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdStore")
+            .field("members", &self.cluster.addresses())
+            .field("prefix", &self.keys.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The names of the keys in etcd.
+struct Keys {
+    /// `/sealbus/PLATFORM/`
+    prefix: String,
+    /// The instance that writes.
+    instance: String,
+}
+
+impl Keys {
+    fn row(&self, key: &str) -> Vec<u8> {
+        format!("{}rows/{key}", self.prefix).into_bytes()
+    }
+
+    fn commit(&self) -> Vec<u8> {
+        format!("{}commit/{}", self.prefix, self.instance).into_bytes()
+    }
+
+    fn pending(&self) -> Vec<u8> {
+        format!("{}pending", self.prefix).into_bytes()
+    }
+
+    /// The changes that wait under a mark, or, with an empty one, all of this instance's.
+    fn staged(&self, mark: &str) -> Vec<u8> {
+        format!("{}staged/{}/{mark}", self.prefix, self.instance).into_bytes()
+    }
+
+    /// The store's key of a row in etcd.
+    fn of_row(&self, row: &KeyValue) -> Result<String, StoreError> {
+        let key = row.key.strip_prefix(self.row("").as_slice());
+        let key = key.and_then(|key| std::str::from_utf8(key).ok());
+        key.map(str::to_owned)
+            .ok_or_else(|| StoreError::DamagedRow {
+                key: String::from_utf8_lossy(&row.key).into_owned(),
+                detail: "the key is not one of a row".to_owned(),
+            })
+    }
+}
+
+/// The first key after all that begin with `prefix`, which is not empty.
+fn after(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+impl EtcdStore {
+    /// Opens the store of a platform. `instance` names the process that writes, among all that use the store: the name
+    /// stays the same when the process is started anew.
+    ///
+    /// # Errors
+    /// [`StoreError::EtcdSettings`], [`StoreError::Away`], [`StoreError::Refused`], or [`StoreError::EtcdVersion`] if a
+    /// member is of a version that can lose acknowledged commits.
+    pub async fn open(
+        settings: &EtcdSettings,
+        platform: &str,
+        instance: &str,
+    ) -> Result<Self, StoreError> {
+        let (members, tls) = settings.read()?;
+        let mut mark = [0; 8];
+        rand::fill(&mut mark).map_err(|_| StoreError::Refused {
+            detail: "the operating system gave no random bytes".to_owned(),
+        })?;
+        let store = Self {
+            cluster: Cluster::new(members, tls),
+            keys: Keys {
+                prefix: format!("/sealbus/{platform}/"),
+                instance: instance.to_owned(),
+            },
+            writer: tokio::sync::Mutex::new(Writer::new(u64::from_be_bytes(mark))),
+        };
+        check::refuse_versions(&store.cluster).await?;
+        let writer = store.writer.lock().await;
+        let until = Instant::now() + commit::TRYING;
+        store.finish_pending(until).await?;
+        store.clear_staged(until).await?;
+        drop(writer);
+        Ok(store)
+    }
+
+    fn away(&self, detail: String) -> StoreError {
+        StoreError::Away {
+            members: self.cluster.addresses(),
+            detail,
+        }
+    }
+
+    fn failed(&self, error: CallError) -> StoreError {
+        match error {
+            CallError::Away(detail) => self.away(detail),
+            CallError::Refused(status) => {
+                let detail = status.message().to_owned();
+                match status.code() {
+                    Code::ResourceExhausted if detail.contains("space") => StoreError::EtcdFull {
+                        members: self.cluster.addresses(),
+                    },
+                    _ => StoreError::Refused { detail },
+                }
+            }
+        }
+    }
+
+    /// Reads, trying other members if one does not answer.
+    async fn range(&self, range: &Range) -> Result<Found, StoreError> {
+        let mut last = String::new();
+        for _ in 0..READS {
+            match self.cluster.ask(range).await {
+                Ok(found) => return Ok(found),
+                Err(CallError::Away(why)) => last = why,
+                Err(refused) => return Err(self.failed(refused)),
+            }
+        }
+        Err(self.away(last))
+    }
+
+    async fn read(&self, key: Vec<u8>) -> Result<Option<KeyValue>, StoreError> {
+        let found = self.range(&Range::one(key)).await?;
+        Ok(found.rows.into_iter().next())
+    }
+
+    /// A page of rows from the key `from` on, read at `revision`, and the revision at which it was read.
+    async fn page(
+        &self,
+        from: Vec<u8>,
+        end: &[u8],
+        limit: usize,
+        revision: i64,
+    ) -> Result<(Found, i64), StoreError> {
+        let range = Range {
+            key: from,
+            end: end.to_vec(),
+            limit: limit.min(PAGE) as i64,
+            revision,
+        };
+        let found = self.range(&range).await?;
+        let read_at = match (revision, &found.header) {
+            (0, Some(header)) => header.revision,
+            _ => revision,
+        };
+        Ok((found, read_at))
+    }
+
+    async fn scan_rows(
+        &self,
+        prefix: &str,
+        after_key: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Entry)>, StoreError> {
+        let _unchanged = self.writer.lock().await;
+        let mut rows = Vec::new();
+        let end = after(&self.keys.row(prefix));
+        let mut from = match after_key {
+            Some(after) if after >= prefix => next(self.keys.row(after)),
+            _ => self.keys.row(prefix),
+        };
+        let mut revision = 0;
+        while rows.len() < limit {
+            let (found, read_at) = self.page(from, &end, limit - rows.len(), revision).await?;
+            revision = read_at;
+            for row in &found.rows {
+                rows.push((self.keys.of_row(row)?, entry(row)));
+            }
+            match found.rows.last() {
+                Some(last) if found.more => from = next(last.key.clone()),
+                _ => break,
+            }
+        }
+        Ok(rows)
+    }
+
+    async fn take_all(&self, mut take: TakeEntry) -> Result<(), StoreError> {
+        let mut from = self.keys.row("");
+        let end = after(&from);
+        let mut unchanged = Some(self.writer.lock().await);
+        let mut revision = 0;
+        loop {
+            let (found, read_at) = self.page(from, &end, PAGE, revision).await?;
+            revision = read_at;
+            // The revision is chosen: commits may go on.
+            unchanged.take();
+            for row in &found.rows {
+                take(&self.keys.of_row(row)?, &row.value);
+            }
+            match found.rows.last() {
+                Some(last) if found.more => from = next(last.key.clone()),
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+/// The first key after this one.
+fn next(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
+}
+
+fn entry(row: &KeyValue) -> Entry {
+    Entry {
+        value: row.value.clone(),
+        revision: row.written.unsigned_abs(),
+    }
+}
+
+impl Store for EtcdStore {
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
+        async move {
+            let _unchanged = self.writer.lock().await;
+            let row = self.read(self.keys.row(key)).await?;
+            Ok(row.as_ref().map(entry))
+        }
+        .boxed()
+    }
+
+    fn scan<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
+        self.scan_rows(prefix, after, limit).boxed()
+    }
+
+    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.take_all(take).boxed()
+    }
+
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        async move { self.write(batch).await }.boxed()
+    }
+}

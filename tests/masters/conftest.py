@@ -1,0 +1,35 @@
+"""Platforms whose state is in a real etcd."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from etcd import Etcd
+from platforms import binary, platform, tmp_path  # noqa: F401
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs() -> None:
+    """The programs that the tests cannot do without."""
+    if not shutil.which("etcd") or not shutil.which("etcdctl"):
+        pytest.exit("etcd is missing: run `make etcd-server`", returncode=1)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Callable[[int], Etcd]]:
+    """Starts clusters of so many members, and ends them after the test."""
+    made: list[Etcd] = []
+
+    def start(count: int) -> Etcd:
+        folder = tmp_path / f"etcd{len(made)}"
+        made.append(Etcd(folder, count))
+        made[-1].await_healthy()
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.end()

@@ -1,0 +1,125 @@
+"""A cluster of Debian's etcd on loopback addresses, with the certificates that `sealbus store certify` makes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from harness import DEADLINE, sealbus, wait_for
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+class Etcd:
+    """Members `etcd-1`, `etcd-2`, …, which run until `end`."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.folder = folder
+        names = [f"etcd-{number}" for number in range(1, count + 1)]
+        members = [part for name in names for part in ("--member", f"{name}=127.0.0.1,localhost")]
+        sealbus("store", "certify", folder, *members, "--client", "master-1")
+        self.clients = {name: free_port() for name in names}
+        self.peers = {name: free_port() for name in names}
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        for name in names:
+            self.start(name)
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"https://127.0.0.1:{port}" for port in self.clients.values()]
+
+    def manifest(self) -> str:
+        """The section of the manifest."""
+        addresses = ", ".join(f'"{address}"' for address in self.addresses)
+        return f"""
+    [store]
+    etcd = [{addresses}]
+    credentials = "{self.folder}/master-1"
+"""
+
+    def start(self, name: str) -> None:
+        files = self.folder / name
+        client = f"https://127.0.0.1:{self.clients[name]}"
+        peer = f"https://127.0.0.1:{self.peers[name]}"
+        cluster = ",".join(f"{each}=https://127.0.0.1:{port}" for each, port in self.peers.items())
+        tls = [
+            option
+            for side in ("", "peer-")
+            for option in (
+                f"--{side}trusted-ca-file={files}/ca.pem",
+                f"--{side}cert-file={files}/member.pem",
+                f"--{side}key-file={files}/member.key",
+                f"--{side}client-cert-auth",
+            )
+        ]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [
+                    "etcd",
+                    f"--name={name}",
+                    f"--data-dir={self.folder}/data-{name}",
+                    f"--listen-client-urls={client}",
+                    f"--advertise-client-urls={client}",
+                    f"--listen-peer-urls={peer}",
+                    f"--initial-advertise-peer-urls={peer}",
+                    f"--initial-cluster={cluster}",
+                    "--logger=zap",
+                    *tls,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self, name: str) -> None:
+        self.running[name].kill()
+        self.running[name].wait(DEADLINE)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self.running[name].send_signal(number)
+
+    def ctl(self, *words: str, name: str = "etcd-1") -> str:
+        """The output of etcdctl, which knows nothing of Sealbus."""
+        files = self.folder / "master-1"
+        done = subprocess.run(
+            [
+                "etcdctl",
+                f"--endpoints=https://127.0.0.1:{self.clients[name]}",
+                f"--cacert={files}/ca.pem",
+                f"--cert={files}/client.pem",
+                f"--key={files}/client.key",
+                "--command-timeout=20s",
+                *words,
+            ],
+            capture_output=True,
+            timeout=DEADLINE,
+            env=os.environ | {"ETCDCTL_API": "3"},
+            check=True,
+        )
+        return done.stdout.decode()
+
+    def await_healthy(self) -> None:
+        def healthy() -> bool:
+            try:
+                return all("true" in self.ctl("endpoint", "health", "-w", "json", name=name) for name in self.clients)
+            except subprocess.CalledProcessError:
+                return False
+
+        wait_for(healthy, "etcd to answer", also=self.logs)
+
+    def logs(self) -> str:
+        logs = sorted(self.folder.glob("*.log"))
+        return "\n".join("\n".join(log.read_text(errors="replace").splitlines()[-10:]) for log in logs)
+
+    def end(self) -> None:
+        for process in self.running.values():
+            process.kill()
+            process.wait()

@@ -1,0 +1,166 @@
+"""A Master whose state is in etcd: it outlives kills of the Master, of its machine's disk and of members of etcd."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+
+from etcd import Etcd
+from harness import PROGRAMS, Platform, sealbus, wait_for
+
+Make = Callable[[str], Platform]
+Start = Callable[[int], Etcd]
+
+
+def manifest(etcd: Etcd | None, *names: str) -> str:
+    agents = [
+        f"""
+    [[agent]]
+    name = "{name}"
+    command = ["PYTHON", "{PROGRAMS}/worker.py"]
+    restart = "always"
+"""
+        for name in names
+    ]
+    return """
+    [platform]
+    name = "factory"
+    nodes = 0
+""" + "".join(agents) + (etcd.manifest() if etcd else "")
+
+
+def rows(etcd: Etcd) -> list[str]:
+    keys = etcd.ctl("get", "--prefix", "/sealbus/factory/rows/", "--keys-only").split()
+    return [key.removeprefix("/sealbus/factory/rows/") for key in keys]
+
+
+def test_the_state_is_in_etcd_and_outlives_the_master_and_any_member(platform: Make, cluster: Start) -> None:
+    etcd = cluster(3)
+    factory = platform(manifest(etcd, "seller", "buyer"))
+    checked = json.loads(sealbus("store", "check", factory.manifest, "--json").stdout)
+    assert len(checked["members"]) == 3 and sum(member["leads"] for member in checked["members"]) == 1
+    assert checked["faults"] == [] and checked["write_p99"] > 0
+    factory.up()
+    factory.node("node-1")
+    places = {name: agent["pid"] for name, agent in factory.active("seller", "buyer").items()}
+    assert not (factory.state / "state.redb").exists()
+    assert {"term", "root", "node/node-1"} <= set(rows(etcd))
+
+    # A second Master on this state directory must not begin.
+    refused = sealbus("up", factory.manifest, "--state", factory.state, expect=1).stderr.decode()
+    assert "open in another process" in refused, refused
+
+    for name in etcd.clients:
+        etcd.kill(name)
+        factory.tell("df", "register", "seller", "--type", f"without-{name}", "--name", name)
+        etcd.start(name)
+        etcd.await_healthy()
+        etcd.signal(name, signal.SIGSTOP)
+        factory.tell("df", "register", "seller", "--type", f"beside-{name}", "--name", f"beside-{name}")
+        etcd.signal(name, signal.SIGCONT)
+        etcd.await_healthy()
+
+    assert factory.master is not None
+    factory.master.kill()
+    factory.up()
+    after = {name: agent["pid"] for name, agent in factory.active("seller", "buyer").items()}
+    assert after == places
+    found = json.dumps(factory.ask("df", "search"))
+    for name in etcd.clients:
+        assert f"without-{name}" in found and f"beside-{name}" in found, found
+
+
+def test_a_master_without_etcd_waits_and_goes_on(platform: Make, cluster: Start) -> None:
+    etcd = cluster(1)
+    factory = platform(manifest(etcd, "seller", "buyer")).up()
+    factory.node("node-1")
+    factory.active("seller", "buyer")
+    etcd.kill("etcd-1")
+    refused = factory.tell("df", "register", "seller", "--type", "tea", "--name", "shop", expect=None)
+    assert refused.returncode != 0 and b"etcd-away" in refused.stderr, refused.stderr
+    etcd.start("etcd-1")
+
+    def registered() -> bool:
+        return factory.tell("df", "register", "seller", "--type", "tea", "--name", "shop", expect=None).returncode == 0
+
+    wait_for(registered, "etcd to be used again", also=factory.logs)
+    assert factory.send("seller", '["where"]')
+
+
+def test_a_lost_machine_is_replaced_with_the_keys_of_the_ca_alone(platform: Make, cluster: Start) -> None:
+    etcd = cluster(1)
+    factory = platform(manifest(etcd, "seller")).up()
+    factory.node("node-1")
+    before = factory.active("seller")["seller"]["pid"]
+    size = json.loads(sealbus("ca", "log", "verify", "--json", "--state", factory.state).stdout)
+    keys = {name: (factory.state / name).read_bytes() for name in ("root.der", "ca.key", "ca.chain")}
+    assert factory.master is not None
+    factory.master.kill()
+    shutil.rmtree(factory.state)
+
+    # Another platform's Master of the same name must not touch the state.
+    refused = sealbus("up", factory.manifest, "--state", factory.state, expect=1).stderr.decode()
+    assert "put that platform's root.der" in refused, refused
+    shutil.rmtree(factory.state)
+    factory.state.mkdir(mode=0o700)
+    for name, contents in keys.items():
+        (factory.state / name).write_bytes(contents)
+    factory.up()
+    assert factory.active("seller")["seller"]["pid"] == before
+    verified = json.loads(sealbus("ca", "log", "verify", "--json", "--state", factory.state).stdout)
+    assert verified["size"] >= size["size"] > 0, (verified, size)
+
+
+def test_a_second_master_on_the_same_etcd_takes_over_and_the_first_ends(platform: Make, cluster: Start) -> None:
+    etcd = cluster(1)
+    first = platform(manifest(etcd)).up()
+    second = platform(manifest(etcd))
+    second.state.mkdir(mode=0o700)
+    for name in ("root.der", "ca.key", "ca.chain"):
+        shutil.copy2(first.state / name, second.state / name)
+    assert first.master is not None
+    # It listens where the first one does, so the first has to be away: asleep, here.
+    first.master.process.send_signal(signal.SIGSTOP)
+    text = second.manifest.read_text().replace("nodes = 0", "nodes = 0\nport = PORT\nenrolment-port = ENROLMENT")
+    ports = [port for port in sorted(_free(2))]
+    second.manifest.write_text(text.replace("PORT", str(ports[0]), 1).replace("ENROLMENT", str(ports[1])))
+    second.up()
+    first.master.process.send_signal(signal.SIGCONT)
+    assert first.master.wait() != 0
+    assert "another Master has taken over" in first.master.output()
+    second.tell("df", "search")
+
+
+def _free(count: int) -> set[int]:
+    from etcd import free_port
+
+    return {free_port() for _ in range(count)}
+
+
+def test_a_platform_moves_to_etcd_by_a_backup(platform: Make, cluster: Start) -> None:
+    etcd = cluster(1)
+    factory = platform(manifest(None, "seller")).up()
+    factory.node("node-1")
+    before = factory.active("seller")["seller"]["pid"]
+    backup = factory.directory / "factory.backup"
+    factory.tell("backup", backup, "--with-keys")
+    assert factory.master is not None
+    factory.master.kill()
+    wanted = platform(manifest(etcd, "seller")).manifest.read_text()
+    factory.manifest.write_text(wanted)
+    refused = sealbus("up", factory.manifest, "--state", factory.state, expect=1).stderr.decode()
+    assert "state.redb" in refused and "backup" in refused, refused
+    shutil.move(factory.state, factory.directory / "before")
+    factory.tell("restore", backup, "--manifest", factory.manifest)
+    again = factory.directory / "again"
+    twice = sealbus("restore", backup, "--manifest", factory.manifest, "--state", again, expect=1).stderr.decode()
+    assert "etcd holds" in twice, twice
+    factory.up()
+    assert factory.active("seller")["seller"]["pid"] == before
+    # Without [store] the state would seem to be lost.
+    factory.master.kill()
+    factory.manifest.write_text(platform(manifest(None, "seller")).manifest.read_text())
+    refused = sealbus("up", factory.manifest, "--state", factory.state, expect=1).stderr.decode()
+    assert "the state is in etcd" in refused, refused
