@@ -85,7 +85,8 @@ impl Fault {
         }
     }
 
-    fn message(&self) -> String {
+    /// The problem in words.
+    pub(crate) fn message(&self) -> String {
         match self {
             Self::NoJson => "Invalid JSON payload".to_owned(),
             Self::NoRequest(why) => format!("Request payload validation error: {why}"),

@@ -18,6 +18,7 @@ mod fault;
 mod http;
 mod input;
 mod log;
+pub mod neighbour;
 mod operations;
 mod rest;
 mod rpc;

@@ -94,6 +94,9 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
             runtime()?.block_on(commands::window::window(&arguments.general, window, output))?;
         }
         Command::Gateway(Gateway::Run) => runtime()?.block_on(commands::gateway::run())?,
+        Command::Gateway(Gateway::Neighbours) => {
+            runtime()?.block_on(commands::gateway::neighbours())?
+        }
         Command::Gateway(Gateway::A2a) => runtime()?.block_on(commands::gateway::a2a())?,
         Command::Gateway(Gateway::Mcp) => runtime()?.block_on(commands::gateway::mcp())?,
         Command::Mcp(mcp) => {

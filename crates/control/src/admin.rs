@@ -1,23 +1,24 @@
 //! The conversation of the command line with the Master, over a unix socket that only the platform's owner may open.
 
 mod broker;
+mod gateways;
 mod nodes;
 
 use std::net::{IpAddr, SocketAddr};
 
-use sealbus_gateways::{GatewayPolicy, GatewayRule};
+use sealbus_gateways::GatewayRule;
 use sealbus_manifest::{Difference, Manifest};
 use serde::{Deserialize, Serialize};
 
 use super::channel_log::KeptLog;
-use super::mcp::McpStatus;
-use super::node::{GatewayStatus, LogPosition, LogText};
+use super::node::{LogPosition, LogText};
 use super::post::WaitingLetter;
 use super::traffic::{Traffic, Watch};
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};
 use crate::ask::conversation;
 
 pub use broker::{BrokerMember, BrokerStatus, CertifiedBroker, DeadLetterRecord};
+pub use gateways::GatewayState;
 pub use nodes::{NodeState, NodeStatus, SilentNode};
 
 conversation! {
@@ -359,18 +360,6 @@ pub struct Checkpoint {
     pub root: String,
     /// The signed checkpoint.
     pub signed: Blob,
-}
-
-/// The gateways, and the rules of the one to other platforms.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GatewayState {
-    /// The gateway's state; none if it does not run, or does not answer.
-    pub status: Option<GatewayStatus>,
-    /// The rules that operators made.
-    pub rules: GatewayPolicy,
-    /// The state of the gateway for hosts of language models; none if it does not run, or does not answer.
-    #[serde(default)]
-    pub mcp: Option<McpStatus>,
 }
 
 /// A finished move.

@@ -26,6 +26,7 @@ mod exit;
 pub mod host;
 pub mod mcp;
 pub mod names;
+pub mod neighbours;
 pub mod node;
 pub mod operators;
 pub mod post;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sealbus_bus::GATEWAY;
 use sealbus_gateways::GatewayConfig;
@@ -14,6 +14,7 @@ pub mod callers;
 mod confinement;
 mod difference;
 pub mod isolation;
+pub mod neighbours;
 mod problem;
 pub mod program;
 mod read;
@@ -25,6 +26,7 @@ mod witness;
 
 use callers::CallersEntry;
 use isolation::{Confinement, Isolation};
+use neighbours::NeighbourEntry;
 
 pub use broker::{BrokerEntry, RabbitEntry};
 pub use difference::{ChangedProcess, Difference};
@@ -41,6 +43,9 @@ pub const MCP_AGENT: &str = "mcp";
 
 /// The process, and the agent, that serves A2A clients.
 pub const A2A_AGENT: &str = "a2a";
+
+/// The process, and the agent, that tells of the neighbours. The agents that stand for them run in it, too.
+pub const NEIGHBOURS_AGENT: &str = "neighbours";
 
 /// A platform's manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +96,9 @@ pub struct GatewayEntry {
     /// `[gateway.a2a]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub a2a: Option<CallersEntry>,
+    /// `[gateway.neighbours]`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub neighbours: BTreeMap<String, NeighbourEntry>,
 }
 
 impl GatewayEntry {
@@ -114,7 +122,23 @@ impl GatewayEntry {
             let agents = ProcessAgents::Named(agents.collect());
             self.process(name, [program, "gateway", name], agents, config, Vec::new())
         });
-        fipa.into_iter().chain(doors).collect()
+        let neighbours = (!self.neighbours.is_empty()).then(|| self.neighbours(program));
+        fipa.into_iter().chain(doors).chain(neighbours).collect()
+    }
+
+    /// The process of the neighbours. It reads the files that they name.
+    fn neighbours(&self, program: &str) -> AgentEntry {
+        let config = serde_json::to_string(&self.neighbours).unwrap_or_default();
+        let own = NEIGHBOURS_AGENT.to_owned();
+        let agents = std::iter::once(&own).chain(self.neighbours.keys()).cloned();
+        let files = self.neighbours.values().flat_map(NeighbourEntry::files);
+        self.process(
+            NEIGHBOURS_AGENT,
+            [program, "gateway", NEIGHBOURS_AGENT],
+            ProcessAgents::Named(agents.collect()),
+            config,
+            self.absolute(files.map(Path::new)),
+        )
     }
 
     /// The doors for callers: the name of each process, which is that of its agent and of its section, and the section.
@@ -155,10 +179,13 @@ impl GatewayEntry {
         let tls = http.tls.iter();
         let tls = tls.flat_map(|tls| [&tls.certificate, &tls.key, &tls.clients]);
         let files = tls.flatten().chain(&http.trust);
+        self.absolute(files.map(PathBuf::as_path))
+    }
+
+    fn absolute<'a>(&self, files: impl Iterator<Item = &'a Path>) -> Vec<String> {
         let folder = Path::new(self.directory.as_deref().unwrap_or("."));
-        files
-            .map(|file| folder.join(file).display().to_string())
-            .collect()
+        let files = files.map(|file| folder.join(file).display().to_string());
+        files.collect()
     }
 }
 

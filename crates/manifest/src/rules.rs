@@ -1,6 +1,6 @@
 //! `[permission]` and `[[channel]]`: the rules for all processes of the platform.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sealbus_channels::{ChannelPattern, ChannelPermissions, Persistence, QosOverride};
 use sealbus_gateways::{GatewayConfig, IiopConfig};
@@ -11,8 +11,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::callers::CallersEntry;
+use super::neighbours::NeighbourEntry;
 use super::read::{Reader, absolute};
-use super::{AgentEntry, ChannelEntry, GatewayEntry, Retention};
+use super::{AgentEntry, ChannelEntry, GatewayEntry, NEIGHBOURS_AGENT, Retention};
 
 pub(super) const CHANNEL_KEYS: &[&str] = &["path", "qos", "persistent", "retention"];
 const RETENTION_KEYS: &[&str] = &["age", "count", "bytes"];
@@ -36,6 +37,8 @@ struct GatewaySection {
     mcp: Option<CallersEntry>,
     #[serde(default)]
     a2a: Option<CallersEntry>,
+    #[serde(default)]
+    neighbours: BTreeMap<String, NeighbourEntry>,
 }
 
 const GATEWAY_HELP: &str = "a gateway is written as\n[gateway.http]\nlisten = \"192.0.2.10:7778\"\nor as\n[gateway.mcp]\nlisten = \"127.0.0.1:7780\"";
@@ -95,6 +98,7 @@ impl<'t> Reader<'t> {
             iiop,
             mcp,
             a2a,
+            neighbours,
         } = section;
         if let (Some(http), Some(iiop)) = (&mut http, &iiop) {
             http.iiop = Some(iiop.clone());
@@ -106,17 +110,23 @@ impl<'t> Reader<'t> {
             http,
             mcp,
             a2a,
+            neighbours,
         };
         let problem = if gateway.http.is_none() && iiop.is_some() {
             Some("[gateway.iiop] needs [gateway.http]".to_owned())
-        } else if gateway.http.is_none() && gateway.doors().next().is_none() {
+        } else if gateway.http.is_none()
+            && gateway.doors().next().is_none()
+            && gateway.neighbours.is_empty()
+        {
             Some("[gateway] has no way out".to_owned())
         } else {
             let http = gateway.http.iter();
             let http = http.map(|http| http.check().map_err(|it| it.to_string()));
             let doors = gateway.doors();
             let doors = doors.map(|(name, door)| door.check(&format!("gateway.{name}")));
-            http.chain(doors).find_map(Result::err)
+            let neighbours = gateway.neighbours.iter();
+            let neighbours = neighbours.map(|(name, entry)| entry.check(name));
+            http.chain(doors).chain(neighbours).find_map(Result::err)
         };
         if let Some(problem) = problem {
             let help = gateway.http.is_none().then(|| GATEWAY_HELP.to_owned());
@@ -124,12 +134,22 @@ impl<'t> Reader<'t> {
             return None;
         }
         let mut taken: BTreeSet<String> = agents.iter().flat_map(AgentEntry::local_names).collect();
-        for (own, door) in gateway.doors() {
-            let own = own.to_owned();
-            for name in std::iter::once(&own).chain(door.agents()) {
+        let doors = gateway.doors().map(|(own, door)| {
+            let agents = door.agents().cloned();
+            std::iter::once(own.to_owned()).chain(agents).collect()
+        });
+        let neighbours = (!gateway.neighbours.is_empty()).then(|| {
+            let agents = gateway.neighbours.keys().cloned();
+            std::iter::once(NEIGHBOURS_AGENT.to_owned())
+                .chain(agents)
+                .collect()
+        });
+        for names in doors.chain(neighbours) {
+            let names: Vec<String> = names;
+            for name in names {
                 self.legal("agent", name.clone(), value.span());
                 if !taken.insert(name.clone()) {
-                    let help = "give each caller and each agent a name of its own".to_owned();
+                    let help = "give each caller, neighbour and agent a name of its own".to_owned();
                     let problem = format!("two agents are named {name}");
                     self.problem(value.span(), problem, Some(help));
                 }

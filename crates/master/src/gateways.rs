@@ -1,5 +1,6 @@
 //! The Master's view of the gateways: the operators' rules, kept in the store, and the gateways' state.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,11 @@ use tokio::sync::Mutex;
 use sealbus_control::admin::GatewayState;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::mcp::ask_mcp;
+use sealbus_control::neighbours::ask_neighbours;
 use sealbus_control::node::ask_gateway;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_management::LoadError;
-use sealbus_manifest::{GATEWAY_VARIABLE, MCP_AGENT};
+use sealbus_manifest::{A2A_AGENT, GATEWAY_VARIABLE, MCP_AGENT, NEIGHBOURS_AGENT};
 use sealbus_store::{Batch, Store};
 
 use crate::desk::Desk;
@@ -118,31 +120,45 @@ pub(crate) async fn tell(operator: &Correspondent, rules: GatewayPolicy) {
     }
 }
 
-/// Whether the agent `mcp` is the gateway of the manifest. Without such a gateway its name is free for any agent.
-pub(crate) fn has_mcp(desk: &Desk) -> bool {
-    let group = desk.state.group_of(MCP_AGENT);
-    group.is_some_and(|(_, group)| match &group.origin {
-        Origin::Program { environment, .. } => environment.contains_key(GATEWAY_VARIABLE),
-        Origin::Ticket | Origin::System => false,
-    })
+/// Which of the manifest's gateways there are, by their agents' names. Without such a gateway its name is free for any agent.
+pub(crate) fn known(desk: &Desk) -> BTreeSet<&'static str> {
+    let is_gateway = |name: &&str| {
+        let group = desk.state.group_of(name);
+        group.is_some_and(|(_, group)| match &group.origin {
+            Origin::Program { environment, .. } => environment.contains_key(GATEWAY_VARIABLE),
+            Origin::Ticket | Origin::System => false,
+        })
+    };
+    let names = [MCP_AGENT, A2A_AGENT, NEIGHBOURS_AGENT].into_iter();
+    names.filter(is_gateway).collect()
 }
 
 /// The gateways' own reports, with these rules of the operators.
 pub(crate) async fn state(
     operator: &Correspondent,
     rules: GatewayPolicy,
-    has_mcp: bool,
+    known: BTreeSet<&'static str>,
 ) -> GatewayState {
-    let mcp = async {
-        let asked = operator.ask(MCP_AGENT, ask_mcp::Status, ANSWER_TIME);
-        has_mcp.then_some(asked)?.await.inspect_err(silent).ok()
+    let known = &known;
+    let callers = async |name: &'static str| {
+        let asked = operator.ask(name, ask_mcp::Status, ANSWER_TIME);
+        let asked = known.contains(name).then_some(asked)?;
+        asked.await.inspect_err(silent).ok()
+    };
+    let neighbours = async {
+        let asked = operator.ask(NEIGHBOURS_AGENT, ask_neighbours::Status, ANSWER_TIME);
+        let asked = known.contains(NEIGHBOURS_AGENT).then_some(asked)?;
+        asked.await.inspect_err(silent).ok()
     };
     let fipa = operator.ask(GATEWAY, ask_gateway::Status, ANSWER_TIME);
-    let (status, mcp) = tokio::join!(fipa, mcp);
+    let (status, mcp, a2a, neighbours) =
+        tokio::join!(fipa, callers(MCP_AGENT), callers(A2A_AGENT), neighbours);
     GatewayState {
         status: status.inspect_err(silent).ok(),
         rules,
         mcp,
+        a2a,
+        neighbours,
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) enum Answer {
         log: Checkpoint,
     },
     ChannelLogs(ChannelLogs),
-    Gateway(GatewayState),
+    Gateway(Box<GatewayState>),
     Broker {
         /// None if the platform runs on the mesh.
         broker: Option<BrokerStatus>,
@@ -134,7 +134,7 @@ impl Question {
             }
             Self::Gateway => {
                 let gateway = caller.ask(ask::Gateway, PATIENCE).await?;
-                Ok(Answer::Gateway(gateway))
+                Ok(Answer::Gateway(Box::new(gateway)))
             }
             Self::Broker => match caller.ask(ask::Broker, PATIENCE).await {
                 Ok(broker) => Ok(Answer::Broker {

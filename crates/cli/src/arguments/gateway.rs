@@ -29,6 +29,8 @@ pub(crate) enum Gateway {
     Mcp,
     #[command(hide = true)]
     A2a,
+    #[command(hide = true)]
+    Neighbours,
 }
 
 #[derive(Debug, Args)]

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use sealbus::Platform;
 use sealbus_control::admin::{GatewayState, ask};
 use sealbus_control::mcp::McpStatus;
+use sealbus_control::neighbours::NeighboursStatus;
 use sealbus_control::node::GatewayStatus;
 use sealbus_gateways::{GatewayConfig, GatewayPolicy, GatewayRule};
 use sealbus_manifest::GATEWAY_VARIABLE;
 use sealbus_manifest::callers::CallersEntry;
+use sealbus_manifest::neighbours::NeighbourEntry;
 use sealbus_platform::gateway::Gateway;
 use sealbus_seal::Name;
 use serde::de::DeserializeOwned;
@@ -60,21 +62,36 @@ pub(crate) async fn deny(
 
 /// `sealbus gateway counters`
 pub(crate) async fn counters(connection: &mut Connection, output: Output) -> Result<(), CliError> {
-    let GatewayState { status, mcp, .. } = connection.ask(ask::Gateway).await?;
-    if status.is_none() && mcp.is_none() {
+    let GatewayState {
+        status,
+        mcp,
+        a2a,
+        neighbours,
+        ..
+    } = connection.ask(ask::Gateway).await?;
+    let callers = [("mcp", &mcp), ("a2a", &a2a)];
+    let callers: Vec<_> = callers
+        .into_iter()
+        .filter_map(|(name, status)| Some((name, status.as_ref()?)))
+        .collect();
+    if status.is_none() && callers.is_empty() && neighbours.is_none() {
         return Err(not_running());
     }
     let mut told = match &status {
         Some(status) => json!(status.counters),
         None => json!({}),
     };
-    if let Some(mcp) = &mcp {
-        told["mcp"] = json!({ "callers": mcp.callers, "refused": mcp.refused });
+    for (name, status) in &callers {
+        told[*name] = json!({ "callers": status.callers, "refused": status.refused });
+    }
+    if let Some(status) = &neighbours {
+        told["neighbours"] = json!(status.neighbours);
     }
     output.show(&told, || {
         let fipa = status.as_ref().map(counts);
-        let mcp = mcp.as_ref().map(calls);
-        let all: Vec<String> = fipa.into_iter().chain(mcp).collect();
+        let callers = callers.iter().map(|(_, status)| calls(status));
+        let neighbours = neighbours.as_ref().map(table_of_neighbours);
+        let all: Vec<String> = fipa.into_iter().chain(callers).chain(neighbours).collect();
         all.join("\n")
     });
     Ok(())
@@ -101,8 +118,16 @@ pub(crate) async fn federate(
 }
 
 fn show(gateway: GatewayState, output: Output) -> Result<(), CliError> {
-    let GatewayState { status, rules, mcp } = gateway;
-    let told = json!({ "gateway": status, "rules": rules, "mcp": mcp });
+    let GatewayState {
+        status,
+        rules,
+        mcp,
+        a2a,
+        neighbours,
+    } = gateway;
+    let told = json!({
+        "gateway": status, "rules": rules, "mcp": mcp, "a2a": a2a, "neighbours": neighbours,
+    });
     output.show(&told, || {
         let mut text = match &status {
             Some(status) => format!(
@@ -120,6 +145,17 @@ fn show(gateway: GatewayState, output: Output) -> Result<(), CliError> {
                 "\n\nhosts of language models reach {tools} tools of agents at {address}\n{}",
                 calls(mcp)
             ));
+        }
+        if let Some(a2a) = &a2a {
+            let (address, agents) = (&a2a.address, a2a.tools);
+            text.push_str(&format!(
+                "\n\nA2A clients reach {agents} agents at {address}\n{}",
+                calls(a2a)
+            ));
+        }
+        if let Some(status) = &neighbours {
+            text.push_str("\n\nagents of others:\n");
+            text.push_str(&table_of_neighbours(status));
         }
         text
     });
@@ -193,11 +229,37 @@ fn table_of(manifest: &GatewayPolicy, operators: &GatewayPolicy) -> String {
     table.trim_fmt()
 }
 
+fn table_of_neighbours(status: &NeighboursStatus) -> String {
+    let mut table = table(&["AGENT", "URL", "CARD", "PROOF", "ASKED", "OPEN", "FAILED"]);
+    for neighbour in &status.neighbours {
+        let unknown = || format!("not asked: {}", neighbour.trouble.as_deref().unwrap_or("-"));
+        let known = neighbour.trouble.is_none();
+        table.add_row([
+            neighbour.agent.clone(),
+            neighbour.url.clone(),
+            if known {
+                neighbour.card.clone()
+            } else {
+                unknown()
+            },
+            if known {
+                neighbour.proof.clone()
+            } else {
+                "-".to_owned()
+            },
+            neighbour.asked.to_string(),
+            neighbour.open.to_string(),
+            neighbour.failed.to_string(),
+        ]);
+    }
+    table.trim_fmt()
+}
+
 fn not_running() -> CliError {
     CliError::Failed {
         message: "the gateway does not run, or does not answer".to_owned(),
         help: Some(
-            "it starts where the manifest has [gateway.http] or [gateway.mcp]; see `sealbus logs gateway`"
+            "it starts where the manifest has [gateway.http], [gateway.mcp], [gateway.a2a] or [gateway.neighbours]; see `sealbus logs gateway`"
                 .to_owned(),
         ),
     }
@@ -278,6 +340,18 @@ pub(crate) async fn a2a() -> Result<(), CliError> {
     served.map_err(|error| CliError::Failed {
         message: error.to_string(),
         help: Some("change [gateway.a2a] in the manifest".to_owned()),
+    })
+}
+
+/// `sealbus gateway neighbours`: the process started by a node.
+pub(crate) async fn neighbours() -> Result<(), CliError> {
+    let section = "gateway.neighbours";
+    let (entries, platform) = given::<BTreeMap<String, NeighbourEntry>>(section).await?;
+    let served = sealbus_a2a::neighbour::serve(&platform, entries).await;
+    platform.close().await;
+    served.map_err(|error| CliError::Failed {
+        message: error.to_string(),
+        help: Some("change [gateway.neighbours] in the manifest".to_owned()),
     })
 }
 

@@ -268,6 +268,52 @@ fn both_doors_for_callers_stand_side_by_side() {
     );
 }
 
+const NEIGHBOUR: &str = "[platform]\nname = \"factory\"\n[gateway.neighbours.weather]\nurl = \"https://agents.example/\"\n";
+
+#[test]
+fn neighbours_are_agents_of_one_process() {
+    let text = format!("{NEIGHBOUR}key-file = \"weather.key\"\n");
+    let gateway = parse(&text).unwrap().gateway.unwrap();
+    let [process] = &gateway.agents("sealbus")[..] else {
+        panic!("one process");
+    };
+    assert_eq!(process.local_names(), ["neighbours", "weather"]);
+    assert_eq!(process.command, ["sealbus", "gateway", "neighbours"]);
+    assert!(process.confinement.read[0].ends_with("/weather.key"));
+    let config = serde_json::from_str(&process.environment[crate::GATEWAY_VARIABLE]).unwrap();
+    assert_eq!(gateway.neighbours, config);
+}
+
+#[test]
+fn mistakes_in_neighbours_are_told() {
+    let url = |url: &str| NEIGHBOUR.replace("https://agents.example/", url);
+    assert!(parse(&url("http://127.0.0.1:41241")).is_ok());
+    assert!(parse(&url("http://[::1]:41241/a")).is_ok());
+    for (text, part) in [
+        (url("http://agents.example/"), "without TLS"),
+        (url("http://10.0.0.1/"), "without TLS"),
+        (url("ftp://agents.example/"), "must begin with https"),
+        (url("/agents"), "names no host"),
+        (url("https://u:p@agents.example/"), "a user or a query"),
+        (format!("{NEIGHBOUR}header = \"X-Key\"\n"), "no key-file"),
+        (
+            format!("{NEIGHBOUR}key-file = \"k\"\nheader = \"a b\"\n"),
+            "no header",
+        ),
+        (format!("{NEIGHBOUR}key = \"k\"\n"), "unknown field"),
+        (
+            format!("{NEIGHBOUR}[[agent]]\nname = \"weather\"\ncommand = [\"/bin/true\"]\n"),
+            "two agents are named weather",
+        ),
+    ] {
+        let problems = problems(&text);
+        assert!(
+            problems.iter().any(|it| it.message.contains(part)),
+            "{part}: {problems:?}"
+        );
+    }
+}
+
 #[test]
 fn the_reference_lists_every_key() {
     let page = concat!(

@@ -195,9 +195,9 @@ impl Admin {
     }
 
     async fn gateway(&self, rules: GatewayPolicy) -> Result<GatewayState, Fault> {
-        let has_mcp = self.desk.run(|desk, _| Ok(gateways::has_mcp(desk))).await?;
+        let known = self.desk.run(|desk, _| Ok(gateways::known(desk))).await?;
         let operator = self.system.operator.correspondent();
-        Ok(gateways::state(operator, rules, has_mcp).await)
+        Ok(gateways::state(operator, rules, known).await)
     }
 
     async fn status(&self) -> Result<PlatformStatus, Fault> {

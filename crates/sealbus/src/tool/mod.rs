@@ -165,6 +165,8 @@ pub struct Tool {
     input: String,
     output: String,
     streams: bool,
+    /// Takes every request, and agrees by itself.
+    is_relay: bool,
     places: Arc<Semaphore>,
     serve: Arc<Serve>,
 }
@@ -210,6 +212,32 @@ impl Tool {
         Tool::of::<T, C>(name.into(), true, serve)
     }
 
+    /// Serves every request to its agent as it comes, whatever tool it names, for an agent that stands for something outside
+    /// the platform. It has no entry in the DF: the agent registers what it stands for. It agrees when the work calls
+    /// [`Parts::begin`] or gives a part, and may refuse until then. The value that the work returns is the final
+    /// reply, which is all that one gets who takes no parts ([`Parts::are_taken`]).
+    pub fn relay<C, F, W>(name: impl Into<String>, work: F) -> Tool
+    where
+        C: Body + Send + 'static,
+        F: Fn(Message, Parts<C>) -> W + Send + Sync + 'static,
+        W: Future<Output = AgentResult<Option<WrittenBody>>> + Send + 'static,
+    {
+        let serve = move |request: &Message, outgoing: &Arc<Outgoing>| {
+            let work: Work = Box::pin(work(request.clone(), Parts::new(outgoing.clone())));
+            Ok(work)
+        };
+        Tool {
+            name: name.into(),
+            about: String::new(),
+            input: String::new(),
+            output: String::new(),
+            streams: true,
+            is_relay: true,
+            places: Arc::new(Semaphore::new(CONCURRENCY)),
+            serve: Arc::new(serve),
+        }
+    }
+
     fn of<T: ToolBody, R: ToolBody>(
         name: String,
         streams: bool,
@@ -221,6 +249,7 @@ impl Tool {
             input: schema::<T>(),
             output: schema::<R>(),
             streams,
+            is_relay: false,
             places: Arc::new(Semaphore::new(CONCURRENCY)),
             serve: Arc::new(serve),
         }
@@ -270,6 +299,7 @@ impl Tool {
     fn is_asked(&self, request: &AclMessageRef<'_>, is_only: bool) -> bool {
         request.performative() == Performative::Request
             && match request.ontology() {
+                _ if self.is_relay => true,
                 Some(ontology) => ontology.text().is_some_and(|it| it == self.name),
                 None => is_only,
             }

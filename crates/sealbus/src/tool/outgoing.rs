@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use sealbus_bus::SendError;
 use sealbus_fipa::{AclMessage, Expression, Number, Performative};
 use tokio::sync::Notify;
 
 use super::{
-    JSON, MOST_AHEAD, MOST_PARTS, PARTIAL, PATIENCE, PROGRESS, TAKEN, ToolBody, WINDOW, batch,
-    count,
+    JSON, MOST_AHEAD, MOST_PARTS, PARTIAL, PATIENCE, PROGRESS, TAKEN, WINDOW, batch, count,
 };
-use crate::body::WrittenBody;
+use crate::body::{Body, WrittenBody};
 use crate::context::Voice;
 use crate::conversation::new_conversation_id;
 use crate::message::Message;
@@ -30,6 +30,10 @@ pub(super) struct Outgoing {
     sent: AtomicU64,
     taken: AtomicU64,
     has_agreed: AtomicBool,
+    /// The work says itself when it agrees.
+    is_relay: bool,
+    /// Parameters of every message to the one who asked.
+    notes: Mutex<Vec<(String, Expression)>>,
     /// Signals a change of a field above.
     changed: Notify,
     /// Signals that the requester takes nothing any more.
@@ -39,7 +43,7 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn new(voice: Voice, request: Message) -> Outgoing {
+    pub(super) fn new(voice: Voice, request: Message, is_relay: bool) -> Outgoing {
         let window = count(&request, WINDOW).map(|window| window.clamp(1, MOST_AHEAD));
         Outgoing {
             voice,
@@ -49,16 +53,37 @@ impl Outgoing {
             sent: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             has_agreed: AtomicBool::new(false),
+            is_relay,
+            notes: Mutex::default(),
             changed: Notify::new(),
             abandoned: Notify::new(),
             kept: Mutex::default(),
         }
     }
 
-    /// The tool has said `agree`.
-    pub(super) fn agreed(&self) {
+    /// Says `agree`, once.
+    pub(super) async fn agree(&self) -> Result<(), SendError> {
+        if self.has_agreed() {
+            return Ok(());
+        }
+        self.voice.send(self.reply(Performative::Agree)).await?;
         self.has_agreed.store(true, Ordering::Relaxed);
         self.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// Whether the tool has said `agree`.
+    pub(super) fn has_agreed(&self) -> bool {
+        self.has_agreed.load(Ordering::Relaxed)
+    }
+
+    /// Nothing of the result comes before `agree`.
+    async fn begin(&self) -> AgentResult {
+        if self.is_relay {
+            self.agree().await?;
+        }
+        self.until(|| self.has_agreed()).await;
+        Ok(())
     }
 
     /// Takes a message of the requester about the parts.
@@ -105,7 +130,7 @@ impl Outgoing {
         let Some(window) = self.window else {
             return self.keep(part);
         };
-        self.until(|| self.has_agreed.load(Ordering::Relaxed)).await;
+        self.begin().await?;
         let room = self.until(|| self.ahead() < window);
         if self.voice.clock().timeout(PATIENCE, room).await.is_err() {
             self.abandoned.notify_one();
@@ -138,8 +163,16 @@ impl Outgoing {
 
     /// A message to the requester.
     pub(super) fn reply(&self, performative: Performative) -> AclMessage {
-        let reply = self.request.create_reply(performative);
+        let mut reply = self.request.create_reply(performative);
+        self.put_notes(&mut reply);
         reply.with_reply_with(self.tag.as_str())
+    }
+
+    /// Adds the parameters of every message.
+    pub(super) fn put_notes(&self, message: &mut AclMessage) {
+        message
+            .user_defined
+            .extend(self.notes.lock().iter().cloned());
     }
 
     fn inform(&self, name: &str, number: String) -> AclMessage {
@@ -157,7 +190,7 @@ pub struct Parts<C> {
     gives: PhantomData<fn(C)>,
 }
 
-impl<C: ToolBody> Parts<C> {
+impl<C: Body> Parts<C> {
     pub(super) fn new(outgoing: Arc<Outgoing>) -> Parts<C> {
         Parts {
             outgoing,
@@ -174,6 +207,25 @@ impl<C: ToolBody> Parts<C> {
         self.outgoing.give(part.write()?).await
     }
 
+    /// Whether the one who asked takes parts. Otherwise it gets the final reply alone.
+    pub fn are_taken(&self) -> bool {
+        self.outgoing.window.is_some()
+    }
+
+    /// Agrees, if it is a [`relay`](super::Tool::relay) that has not yet. Any other tool has agreed.
+    ///
+    /// # Errors
+    /// If it cannot be sent.
+    pub async fn begin(&self) -> AgentResult {
+        self.outgoing.begin().await
+    }
+
+    /// Adds this user-defined parameter to every further message to the one who asked.
+    pub fn note(&self, name: impl Into<String>, value: impl Into<Expression>) {
+        let note = (name.into(), value.into());
+        self.outgoing.notes.lock().push(note);
+    }
+
     /// Reports the progress of the tool, from 0 to 1, and its present work, for people.
     ///
     /// # Errors
@@ -183,9 +235,7 @@ impl<C: ToolBody> Parts<C> {
         if outgoing.window.is_none() {
             return Ok(());
         }
-        outgoing
-            .until(|| outgoing.has_agreed.load(Ordering::Relaxed))
-            .await;
+        outgoing.begin().await?;
         let message = outgoing
             .inform(PROGRESS, format!("{done:?}"))
             .with_content(text.into());

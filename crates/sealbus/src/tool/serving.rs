@@ -32,7 +32,8 @@ impl Tools {
     }
 
     pub(crate) fn services(&self) -> Vec<ServiceDescription> {
-        self.list.iter().map(Tool::service).collect()
+        let entries = self.list.iter().filter(|it| !it.is_relay);
+        entries.map(Tool::service).collect()
     }
 
     /// Gives a message to its tool. Returns the message if there is no such tool. A `cancel` ends a request that waits
@@ -147,9 +148,13 @@ impl Serving {
         };
         let conversation = match opened {
             Ok(conversation) => conversation,
-            Err(taken) => return self.fail(&request, taken.into(), false),
+            Err(taken) => return self.fail(&request, taken.into(), None),
         };
-        let outgoing = Arc::new(Outgoing::new(self.voice.clone(), request));
+        let outgoing = Arc::new(Outgoing::new(
+            self.voice.clone(),
+            request,
+            self.tool.is_relay,
+        ));
         conversation.expect_reply_to(&outgoing.tag);
         // If the agent leaves in the middle, the other side is told.
         let mut last_word = LastWord(Some(&outgoing));
@@ -190,7 +195,7 @@ impl Serving {
         let mut work = match (self.tool.serve)(request, outgoing) {
             Ok(work) => Box::pin(self.labour.guard(work)),
             Err(error) => {
-                self.fail(request, error, false);
+                self.fail(request, error, None);
                 return End::Declined;
             }
         };
@@ -198,18 +203,18 @@ impl Serving {
         let first = std::future::poll_fn(|waiting| Poll::Ready(work.as_mut().poll(waiting))).await;
         let mut done = match first {
             Poll::Ready(Err(error)) if error.is::<Refuse>() => {
-                self.fail(request, error, false);
+                self.fail(request, error, Some(outgoing));
                 return End::Declined;
             }
             Poll::Ready(done) => Some(done),
             Poll::Pending => None,
         };
-        let agree = outgoing.reply(Performative::Agree);
-        if let Err(error) = self.voice.send(agree).await {
+        if !self.tool.is_relay
+            && let Err(error) = outgoing.agree().await
+        {
             tracing::debug!(agent = self.voice.agent(), %error, "a tool could not agree");
             return End::Declined;
         }
-        outgoing.agreed();
         let done = loop {
             if let Some(done) = done.take() {
                 break done;
@@ -242,24 +247,38 @@ impl Serving {
                 if let Some(body) = body {
                     body.put_into(&mut reply);
                 }
-                if let Err(error) = self.voice.send(reply).await {
-                    self.fail(request, error.into(), true);
+                let said = async {
+                    outgoing.agree().await?;
+                    self.voice.send(reply).await
+                };
+                if let Err(error) = said.await {
+                    self.fail(request, error.into(), Some(outgoing));
                 }
             }
-            Err(error) => self.fail(request, error, true),
+            Err(error) => self.fail(request, error, Some(outgoing)),
         }
         End::Answered
     }
 
     /// Answers a request that came to nothing. After `agree`, a refusal comes too late and is a failure.
-    fn fail(&self, request: &Message, error: Box<dyn Error + Send + Sync>, has_agreed: bool) {
+    fn fail(
+        &self,
+        request: &Message,
+        error: Box<dyn Error + Send + Sync>,
+        outgoing: Option<&Outgoing>,
+    ) {
         let (fault, act, reason) = judge(&*error);
         let act = match act {
-            Performative::Refuse if has_agreed => Performative::Failure,
+            Performative::Refuse if outgoing.is_some_and(Outgoing::has_agreed) => {
+                Performative::Failure
+            }
             act => act,
         };
         trace::failed(fault, &act, &*error);
-        if let Some(answer) = answer(request, act, reason) {
+        if let Some(mut answer) = answer(request, act, reason) {
+            if let Some(outgoing) = outgoing {
+                outgoing.put_notes(&mut answer);
+            }
             self.voice.tell(answer);
         }
         if fault == Fault::Agent && !self.voice.is_only_stopped(&*error) {

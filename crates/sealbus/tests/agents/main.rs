@@ -7,6 +7,7 @@ mod conversations;
 mod handlers;
 mod hooks;
 mod protocols;
+mod relays;
 mod test_beds;
 mod tools;
 

@@ -1,0 +1,26 @@
+//! The gateways, as an operator sees them.
+
+use sealbus_gateways::GatewayPolicy;
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::McpStatus;
+use crate::neighbours::NeighboursStatus;
+use crate::node::GatewayStatus;
+
+/// The gateways, and the rules of the one to other platforms.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayState {
+    /// The gateway's state; none if it does not run, or does not answer.
+    pub status: Option<GatewayStatus>,
+    /// The rules that operators made.
+    pub rules: GatewayPolicy,
+    /// The state of the gateway for hosts of language models; none if it does not run, or does not answer.
+    #[serde(default)]
+    pub mcp: Option<McpStatus>,
+    /// The state of the gateway for A2A clients; none if it does not run, or does not answer.
+    #[serde(default)]
+    pub a2a: Option<McpStatus>,
+    /// The state of the gateway to agents of others; none if it does not run, or does not answer.
+    #[serde(default)]
+    pub neighbours: Option<NeighboursStatus>,
+}

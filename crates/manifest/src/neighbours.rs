@@ -1,0 +1,87 @@
+//! `[gateway.neighbours.NAME]`: agents of others as agents of the platform.
+
+use std::net::IpAddr;
+
+use http::Uri;
+use http::header::HeaderName;
+use serde::{Deserialize, Serialize};
+
+/// `[gateway.neighbours.NAME]`, an agent of others that speaks A2A. The agent `NAME` of this platform stands for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NeighbourEntry {
+    /// Its address, or that of its card. HTTP without TLS leads to this machine alone.
+    pub url: String,
+    /// The file with the key or the token that it wants, relative to the manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<String>,
+    /// The header for the key. Without it, the key is a bearer token in `Authorization`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// Further hosts, perhaps with a port, that its card may lead to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// The file with the authorities that its certificate may come from, relative to the manifest: the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<String>,
+    /// Whether its name may lead to an address of this machine or of a private network.
+    #[serde(default)]
+    pub private: bool,
+}
+
+impl NeighbourEntry {
+    fn host(&self) -> Option<(Uri, String)> {
+        let url: Uri = self.url.parse().ok()?;
+        let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
+        let host = host.to_ascii_lowercase();
+        Some((url, host))
+    }
+
+    /// Whether its address is a number, or this machine's name: nobody but the operator decides where that leads.
+    pub fn is_of_this_machine(&self) -> bool {
+        self.host()
+            .is_some_and(|(_, host)| host == "localhost" || host.parse::<IpAddr>().is_ok())
+    }
+
+    /// The files that it names.
+    pub fn files(&self) -> impl Iterator<Item = &String> {
+        self.key_file.iter().chain(&self.trust)
+    }
+
+    /// Checks what the types do not.
+    pub(crate) fn check(&self, name: &str) -> Result<(), String> {
+        let Some((url, host)) = self.host() else {
+            return Err(format!("the url of the neighbour {name} names no host"));
+        };
+        let is_loopback =
+            host == "localhost" || host.parse().is_ok_and(|it: IpAddr| it.is_loopback());
+        match url.scheme_str() {
+            Some("https") => {}
+            Some("http") if is_loopback => {}
+            Some("http") => {
+                return Err(format!(
+                    "the neighbour {name} would be asked without TLS over the network: its url must begin with https"
+                ));
+            }
+            _ => {
+                return Err(format!(
+                    "the url of the neighbour {name} must begin with https"
+                ));
+            }
+        }
+        if url.authority().is_some_and(|it| it.as_str().contains('@')) || url.query().is_some() {
+            return Err(format!(
+                "the url of the neighbour {name} has a user or a query: write the key into a file, and name it in key-file"
+            ));
+        }
+        match &self.header {
+            Some(header) if header.parse::<HeaderName>().is_err() => {
+                Err(format!("{header} is no header for the neighbour {name}"))
+            }
+            Some(_) if self.key_file.is_none() => Err(format!(
+                "the neighbour {name} has a header for a key, and no key-file"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
