@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import re
+import ssl
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -76,10 +77,11 @@ class Door:
     url: str
     keys: dict[str, str]
     notes: Path
+    tls: ssl.SSLContext | None = None
 
     @property
     def place(self) -> tuple[str, int]:
-        host, port = self.url.removeprefix("http://").split(":")
+        host, port = self.url.partition("://")[2].split(":")
         return host, int(port)
 
     def headers(self, caller: str | None) -> dict[str, str]:
@@ -96,7 +98,10 @@ class Door:
 
     def send(self, method: str, path: str, body: object = None, caller: str | None = "assistant", **headers: str) -> tuple[int, dict[str, str], bytes]:
         """One request of no SDK: its status, its headers, its body to the end."""
-        connection = http.client.HTTPConnection(*self.place, timeout=DEADLINE)
+        if self.tls is None:
+            connection = http.client.HTTPConnection(*self.place, timeout=DEADLINE)
+        else:
+            connection = http.client.HTTPSConnection(*self.place, timeout=DEADLINE, context=self.tls)
         fields = {"A2A-Version": "1.0", **self.headers(caller), **{name.replace("_", "-"): it for name, it in headers.items()}}
         raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         if raw is not None:
@@ -121,7 +126,7 @@ class Door:
         return int(self.factory.agents()["assistant"]["pid"])
 
 
-def start(directory: Path, manifest: str = MANIFEST) -> tuple[Platform, Door]:
+def start(directory: Path, manifest: str = MANIFEST, tls: ssl.SSLContext | None = None) -> tuple[Platform, Door]:
     notes = directory / "notes"
     notes.mkdir()
     keys = {}
@@ -134,10 +139,10 @@ def start(directory: Path, manifest: str = MANIFEST) -> tuple[Platform, Door]:
 
     def listens() -> Any:
         log = factory.tell("logs", "a2a", expect=None).stdout.decode(errors="replace")
-        return re.search(r"(http://127\.0\.0\.1:\d+)/agents/", log)
+        return re.search(r"(https?://(?:127\.0\.0\.1|localhost):\d+)/agents/", log)
 
     url = wait_for(listens, "the gateway to listen", also=factory.logs).group(1)
-    door = Door(factory, url, keys, notes)
+    door = Door(factory, url, keys, notes, tls)
 
     def are_offered() -> bool:
         agents = ("clock", "echo", "vault", "flood", "oracle")

@@ -68,7 +68,7 @@ class Door:
 
     @property
     def place(self) -> tuple[str, int]:
-        host, port = self.url.removeprefix("http://").partition("/")[0].split(":")
+        host, port = self.url.partition("://")[2].partition("/")[0].split(":")
         return host, int(port)
 
     def headers(self, caller: str | None) -> dict[str, str]:
@@ -103,7 +103,7 @@ def start(directory: Path, manifest: str = MANIFEST) -> tuple[Platform, Door]:
 
     def listens() -> Any:
         log = factory.tell("logs", "mcp", expect=None).stdout.decode(errors="replace")
-        return re.search(r"http://127\.0\.0\.1:\d+/mcp", log)
+        return re.search(r"https?://(127\.0\.0\.1|localhost):\d+/mcp", log)
 
     url = wait_for(listens, "the gateway to listen", also=factory.logs).group()
 

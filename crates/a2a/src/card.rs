@@ -3,6 +3,7 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sealbus_callers::schema::Language;
+use sealbus_manifest::callers::{CallersEntry, OauthEntry};
 use serde_json::{Value, json};
 
 use crate::catalogue::{Exposed, Skill, Takes};
@@ -38,8 +39,39 @@ impl Skill {
     }
 }
 
+/// How callers show who they are, as cards tell it.
+pub(crate) struct Security {
+    schemes: Value,
+    /// One of them is needed.
+    requirements: Option<Value>,
+}
+
+impl Security {
+    pub(crate) fn new(entry: &CallersEntry) -> Self {
+        let mut schemes = json!({"key": {"httpAuthSecurityScheme": {
+            "scheme": "Bearer", "description": "A key of this gateway, which names the caller.",
+        }}});
+        // No member is empty: what a signature covers would not be clear (`signature`).
+        let mut requirements = vec![json!({"schemes": {"key": {"list": ["caller"]}}})];
+        if let Some(oauth) = &entry.oauth {
+            let OauthEntry {
+                issuer, resource, ..
+            } = oauth;
+            schemes["token"] = json!({"httpAuthSecurityScheme": {
+                "scheme": "Bearer", "bearerFormat": "JWT",
+                "description": format!("An access token of {issuer} for {resource}."),
+            }});
+            requirements.push(json!({"schemes": {"token": {"list": ["caller"]}}}));
+        }
+        Self {
+            schemes,
+            requirements: entry.anonymous.is_none().then(|| requirements.into()),
+        }
+    }
+}
+
 /// The card of an agent, for callers who reach the gateway at `base`.
-pub(crate) fn card(agent: &Exposed, base: &str, needs_key: bool) -> Value {
+pub(crate) fn card(agent: &Exposed, base: &str, security: &Security) -> Value {
     let name = utf8_percent_encode(&agent.local, NON_ALPHANUMERIC);
     let url = format!("{base}{AGENTS}{name}");
     let interface =
@@ -50,16 +82,14 @@ pub(crate) fn card(agent: &Exposed, base: &str, needs_key: bool) -> Value {
         "description": format!("The agent {} of the Sealbus platform {}.", agent.local, agent.platform),
         "version": env!("CARGO_PKG_VERSION"),
         "supportedInterfaces": [interface("JSONRPC"), interface("HTTP+JSON")],
-        "capabilities": {"streaming": true, "pushNotifications": false, "extendedAgentCard": false},
+        "capabilities": {"streaming": true, "extendedAgentCard": true},
         "defaultInputModes": [TEXT, JSON],
         "defaultOutputModes": [TEXT, JSON],
         "skills": skills,
-        "securitySchemes": {"key": {"httpAuthSecurityScheme": {
-            "scheme": "Bearer", "description": "A key of this gateway, which names the caller.",
-        }}},
+        "securitySchemes": security.schemes,
     });
-    if needs_key {
-        card["securityRequirements"] = json!([{"schemes": {"key": {"list": []}}}]);
+    if let Some(requirements) = &security.requirements {
+        card["securityRequirements"] = requirements.clone();
     }
     card
 }

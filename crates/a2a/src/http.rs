@@ -1,7 +1,6 @@
 //! Requests to agents: `/agents/NAME` for JSON-RPC, `/agents/NAME/…` for REST, and the cards.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use hyper::header::{
@@ -14,12 +13,14 @@ use percent_encoding::percent_decode_str;
 use sealbus::Voice;
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
 use sealbus_callers::{Answer, Caller, Service, text_answer, trace};
+use sealbus_manifest::callers::CallersEntry;
 use serde_json::Value;
 
 use crate::Fault;
-use crate::card::{AGENTS, CARD, card, tag};
+use crate::card::{AGENTS, CARD, Security, card, tag};
 use crate::catalogue::{Catalogue, Exposed};
 use crate::operations::Desk;
+use crate::signature::{KEYS, Signer};
 use crate::tasks::Tasks;
 use crate::{rest, rpc};
 
@@ -32,14 +33,18 @@ pub(crate) struct Http {
     /// The voices of all callers. A caller without a key reads the cards of agents that any of these may write to.
     voices: Mutex<Vec<Voice>>,
     has_anonymous: bool,
+    security: Security,
+    signer: OnceLock<Signer>,
 }
 
 impl Http {
-    pub(crate) fn new(has_anonymous: bool) -> Self {
+    pub(crate) fn new(entry: &CallersEntry) -> Self {
         Self {
             catalogue: RwLock::default(),
             voices: Mutex::default(),
-            has_anonymous,
+            has_anonymous: entry.anonymous.is_some(),
+            security: Security::new(entry),
+            signer: OnceLock::new(),
         }
     }
 
@@ -51,8 +56,16 @@ impl Http {
         Some((self.catalogue.read().get(&name)?, rest))
     }
 
+    fn signed(&self, agent: &Exposed, base: &str) -> Value {
+        let mut card = card(agent, base, &self.security);
+        if let Some(signer) = self.signer.get() {
+            signer.sign(&mut card, base);
+        }
+        card
+    }
+
     fn card(&self, agent: &Exposed, base: &str, headers: &HeaderMap) -> Answer {
-        let body = card(agent, base, !self.has_anonymous).to_string();
+        let body = self.signed(agent, base).to_string();
         let tag = tag(body.as_bytes());
         let known = headers.get(IF_NONE_MATCH);
         let mut answer = if known.is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
@@ -112,8 +125,12 @@ impl Service for Http {
         Tasks::new(caller)
     }
 
-    fn opened(&self, address: SocketAddr) -> String {
-        let reached = format!("http://{address}{AGENTS}NAME");
+    fn began(&self, voice: &Voice) {
+        self.signer.get_or_init(|| Signer::new(voice.clone()));
+    }
+
+    fn opened(&self, base: &str) -> String {
+        let reached = format!("{base}{AGENTS}NAME");
         tracing::info!("A2A clients reach agents of this platform at {reached}");
         reached
     }
@@ -139,6 +156,14 @@ impl Service for Http {
     }
 
     fn public(&self, head: &Parts, base: &str) -> Option<Answer> {
+        if head.uri.path() == KEYS && head.method == Method::GET {
+            let keys = self.signer.get().map(Signer::keys).unwrap_or_default();
+            let mut answer = text_answer(StatusCode::OK, keys.to_string());
+            let headers = answer.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
+            return Some(answer);
+        }
         if !head.uri.path().starts_with(AGENTS) {
             return Some(nothing());
         }
@@ -164,9 +189,11 @@ impl Service for Http {
         }
         let after = head.headers.get("last-event-id");
         let after = after.and_then(|after| after.to_str().ok()?.parse().ok());
+        let card = || self.signed(&agent, base);
         let desk = Desk {
             tasks: seat.clone(),
-            agent,
+            agent: agent.clone(),
+            card: &card,
             after,
             trace: trace(None, Some(&head.headers)),
         };

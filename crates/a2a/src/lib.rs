@@ -8,6 +8,7 @@
 //! |---|---|
 //! | What may a request say? | [`wire`], [`Fault`]: free of I/O |
 //! | Which agents are there, and what do they take? | `catalogue`, `card`, `input`: free of I/O |
+//! | Who vouches for a card? | `signature` |
 //! | What has become of a task? | `log`: free of I/O; `tasks` holds the tasks of a caller |
 //! | What does an agent say to a task? | `work` |
 //! | How does an operation come in? | `rpc`, `rest`, `http`, `stream` |
@@ -22,6 +23,7 @@ pub mod neighbour;
 mod operations;
 mod rest;
 mod rpc;
+mod signature;
 mod stream;
 mod tasks;
 pub mod wire;
@@ -41,6 +43,6 @@ use http::Http;
 /// # Errors
 /// [`ServeError`]. After an error nothing is open.
 pub async fn serve(platform: &Platform, entry: CallersEntry) -> Result<(), ServeError> {
-    let has_anonymous = entry.anonymous.is_some();
-    sealbus_callers::serve(platform, entry, A2A_AGENT, Http::new(has_anonymous)).await
+    let http = Http::new(&entry);
+    sealbus_callers::serve(platform, entry, A2A_AGENT, http).await
 }

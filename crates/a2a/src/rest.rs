@@ -12,7 +12,7 @@ use crate::wire::{ListTasks, OneTask, number, parse};
 
 /// Answers a request for a path below an agent's address.
 pub(crate) async fn answer(
-    desk: &Desk,
+    desk: &Desk<'_>,
     request: Request<'_>,
     version: Result<(), Fault>,
 ) -> Answer {

@@ -12,7 +12,7 @@ use crate::operations::{Desk, Operation, Outcome};
 use crate::wire::{Call, read};
 
 /// Answers a request.
-pub(crate) async fn answer(desk: &Desk, body: &[u8], version: Result<(), Fault>) -> Answer {
+pub(crate) async fn answer(desk: &Desk<'_>, body: &[u8], version: Result<(), Fault>) -> Answer {
     let call = match Call::read(body) {
         Ok(call) => call,
         Err((id, fault)) => return refused(&id, &fault),

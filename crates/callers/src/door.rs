@@ -7,28 +7,37 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::{Bytes, BytesMut};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
+use sealbus::Voice;
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
 use sealbus_control::mcp::{McpCallerStatus, McpStatus};
 use sealbus_manifest::callers::{CallersEntry, NoPlace};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+use tokio_rustls::TlsAcceptor;
 
 use crate::caller::Caller;
-use crate::keys::{Keys, Unknown};
+use crate::issuer::{Issuer, Refusal};
+use crate::keys::{Keys, Shown, Unknown};
 use crate::places::{Places, WrongPlace};
+use crate::resource::{Resource, challenge};
 
 /// Open connections.
 const CONNECTIONS: usize = 1_024;
@@ -36,6 +45,8 @@ const CONNECTIONS: usize = 1_024;
 const HEAD: usize = 32 << 10;
 const FIELDS: usize = 64;
 const HEAD_TIME: Duration = Duration::from_secs(60);
+/// The time that a TLS handshake may take.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// The body of a request, the time that it may take, and all bodies of one caller that are read at a time.
 pub const LONGEST_BODY: usize = 4 << 20;
 const BODY_TIME: Duration = Duration::from_secs(30);
@@ -54,8 +65,11 @@ pub trait Service: Send + Sync + 'static {
     /// The seat of a caller. Each caller has one.
     fn seat(&self, caller: Caller) -> Self::Seat;
 
-    /// The gateway listens now. Returns the address at which callers reach the service.
-    fn opened(&self, address: SocketAddr) -> String;
+    /// The gateway's own agent is on the bus.
+    fn began(&self, _voice: &Voice) {}
+
+    /// The gateway listens now, and callers reach it at URLs that begin with `base`. Returns the address to tell them.
+    fn opened(&self, base: &str) -> String;
 
     /// How many tools or agents the gateway offers.
     fn offers(&self) -> usize;
@@ -103,10 +117,19 @@ struct Place<T> {
     served: AtomicU64,
 }
 
+/// The parts of the door besides its callers.
+#[derive(Default)]
+pub(crate) struct Entrance {
+    pub(crate) tls: Option<TlsAcceptor>,
+    /// The issuer of tokens, and the news of it for callers without one.
+    pub(crate) oauth: Option<(Issuer, Resource)>,
+}
+
 /// Lets callers in to a service.
 pub(crate) struct Door<S: Service> {
     service: Arc<S>,
     places: Places,
+    entrance: Entrance,
     callers: Keys<Place<S::Seat>>,
     /// Refused requests, by the word for the reason.
     refused: Mutex<BTreeMap<&'static str, u64>>,
@@ -130,6 +153,7 @@ impl<S: Service> Door<S> {
     pub(crate) fn new(
         entry: &CallersEntry,
         address: SocketAddr,
+        entrance: Entrance,
         service: Arc<S>,
         callers: Keys<Caller>,
     ) -> Result<Arc<Self>, NoPlace> {
@@ -141,17 +165,18 @@ impl<S: Service> Door<S> {
             bodies: Arc::new(Semaphore::new(BODIES)),
             served: AtomicU64::new(0),
         };
-        let known = callers.callers.into_iter();
-        let callers = Keys {
-            callers: known.map(|(key, caller)| (key, place(caller))).collect(),
-            anonymous: callers.anonymous.map(place),
-        };
         Ok(Arc::new(Self {
+            callers: callers.map(place),
             places,
+            entrance,
             service,
-            callers,
             refused: Mutex::default(),
         }))
+    }
+
+    /// The beginning of URLs by which callers reach it.
+    pub(crate) fn base(&self) -> &str {
+        self.places.own()
     }
 
     /// Serves for ever. Connections end with the returned future.
@@ -179,9 +204,31 @@ impl<S: Service> Door<S> {
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let answer = service_fn(|request| {
-            let http = self.clone();
-            async move { Ok::<_, Infallible>(http.answer(request).await) }
+        let Some(tls) = &self.entrance.tls else {
+            return self.speak(stream, None).await;
+        };
+        match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let shown = stream.get_ref().1.peer_certificates();
+                let certificate = shown.and_then(|it| it.first()).map(|it| {
+                    let hash = digest(&SHA256, it);
+                    URL_SAFE_NO_PAD.encode(hash)
+                });
+                self.speak(stream, certificate).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "a caller's TLS handshake failed"),
+            Err(_) => tracing::debug!("a caller's TLS handshake took too long"),
+        }
+    }
+
+    /// Speaks with a caller that has proved to hold a certificate with this hash, if it has shown one.
+    async fn speak<C>(&self, stream: C, certificate: Option<String>)
+    where
+        C: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let certificate = certificate.as_deref();
+        let answer = service_fn(|request| async move {
+            Ok::<_, Infallible>(self.answer(request, certificate).await)
         });
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -197,10 +244,8 @@ impl<S: Service> Door<S> {
 
     /// The gateway's state for operators.
     pub(crate) async fn status(&self, address: String) -> McpStatus {
-        let known = self.callers.callers.values().map(|place| (place, false));
-        let anonymous = self.callers.anonymous.iter().map(|place| (place, true));
         let mut callers = Vec::new();
-        for (place, anonymous) in known.chain(anonymous) {
+        for (place, anonymous) in self.callers.all() {
             callers.push(McpCallerStatus {
                 agent: place.name.clone(),
                 anonymous,
@@ -222,15 +267,48 @@ impl<S: Service> Door<S> {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let answer = self.served(request).await;
+    async fn answer(&self, request: Request<Incoming>, certificate: Option<&str>) -> Answer {
+        let answer = self.served(request, certificate).await;
         if let Some(word) = word(answer.status()) {
             *self.refused.lock().entry(word).or_default() += 1;
         }
         answer
     }
 
-    async fn served(&self, request: Request<Incoming>) -> Answer {
+    /// The caller, and when its right ends.
+    async fn caller(
+        &self,
+        head: &Parts,
+        certificate: Option<&str>,
+    ) -> Result<(&Place<S::Seat>, Option<u64>), Answer> {
+        let resource = self.entrance.oauth.as_ref().map(|oauth| &oauth.1);
+        let keys = head.headers.get_all(AUTHORIZATION);
+        let shown = self.callers.caller(keys.iter().map(HeaderValue::as_bytes));
+        let token = match shown.map_err(|unknown| unauthorized(unknown, resource))? {
+            Shown::Caller(place) => return Ok((place, None)),
+            Shown::Token(token) => token,
+        };
+        let wrong = || unauthorized(Unknown::WrongKey, resource);
+        let (issuer, _) = self.entrance.oauth.as_ref().ok_or_else(wrong)?;
+        let grant = issuer.check(token, certificate).await;
+        let grant = grant.map_err(|refusal| match refusal {
+            Refusal::Token(error) => {
+                tracing::warn!("a caller's token was refused: {error}");
+                wrong()
+            }
+            Refusal::NoKeys(_) => {
+                let why = "tokens cannot be checked now: their issuer does not answer";
+                refused(StatusCode::SERVICE_UNAVAILABLE, why)
+            }
+        })?;
+        let place = self.callers.granted(&grant).map_err(|unknown| {
+            tracing::warn!(subject = %crate::shown(&grant.subject, 100), "a token speaks for no caller of this gateway");
+            unauthorized(unknown, resource)
+        })?;
+        Ok((place, Some(grant.expires)))
+    }
+
+    async fn served(&self, request: Request<Incoming>, certificate: Option<&str>) -> Answer {
         let (head, body) = request.into_parts();
         let base = match self.places.check(&head.headers) {
             Ok(base) => base,
@@ -247,13 +325,21 @@ impl<S: Service> Door<S> {
                 );
             }
         };
+        if let Some((_, resource)) = &self.entrance.oauth
+            && head.method == Method::GET
+            && resource.is_at(head.uri.path())
+        {
+            let mut answer = text_answer(StatusCode::OK, resource.document.clone());
+            let json = HeaderValue::from_static("application/json");
+            answer.headers_mut().insert(CONTENT_TYPE, json);
+            return answer;
+        }
         if let Some(answer) = self.service.public(&head, &base) {
             return answer;
         }
-        let keys = head.headers.get_all(AUTHORIZATION);
-        let place = match self.callers.caller(keys.iter().map(HeaderValue::as_bytes)) {
-            Ok(place) => place,
-            Err(unknown) => return unauthorized(unknown),
+        let (place, expires) = match self.caller(&head, certificate).await {
+            Ok(caller) => caller,
+            Err(answer) => return answer,
         };
         let Ok(permit) = place.requests.clone().try_acquire_owned() else {
             return refused(StatusCode::TOO_MANY_REQUESTS, "too many requests at a time");
@@ -274,6 +360,7 @@ impl<S: Service> Door<S> {
         answer.map(|body| {
             Counted {
                 body,
+                end: expires.map(|at| Box::pin(tokio::time::sleep_until(instant(at)))),
                 _permit: permit,
             }
             .boxed()
@@ -330,23 +417,43 @@ pub fn text_answer(status: StatusCode, body: impl Into<Bytes>) -> Answer {
 }
 
 /// RFC 6750: the answer names the scheme, and no reason why a key is not accepted.
-fn unauthorized(unknown: Unknown) -> Answer {
-    let (why, word) = match unknown {
-        Unknown::NoKey => ("a key is needed: Authorization: Bearer KEY", "Bearer"),
-        Unknown::WrongKey => ("the key opens nothing", "Bearer error=\"invalid_token\""),
+fn unauthorized(unknown: Unknown, resource: Option<&Resource>) -> Answer {
+    let (status, why, word) = match unknown {
+        Unknown::NoKey => (
+            StatusCode::UNAUTHORIZED,
+            "a key is needed: Authorization: Bearer KEY",
+            None,
+        ),
+        Unknown::WrongKey => {
+            tracing::warn!("a caller with a wrong key was sent away");
+            let word = Some("invalid_token");
+            (StatusCode::UNAUTHORIZED, "the key opens nothing", word)
+        }
+        Unknown::Scopes => (
+            StatusCode::FORBIDDEN,
+            "the token lacks scopes",
+            Some("insufficient_scope"),
+        ),
     };
-    if unknown == Unknown::WrongKey {
-        tracing::warn!("a caller with a wrong key was sent away");
-    }
-    let mut answer = refused(StatusCode::UNAUTHORIZED, why);
-    let word = HeaderValue::from_static(word);
+    let mut answer = refused(status, why);
+    let word = challenge(resource, word);
     answer.headers_mut().insert(WWW_AUTHENTICATE, word);
     answer
 }
 
-/// An answer that holds its caller's place until it is written, or the caller has gone.
+/// When a time of the clock will be, given in seconds since 1970.
+fn instant(at: u64) -> Instant {
+    /// Longer than any stream lasts.
+    const LONGEST: Duration = Duration::from_secs(30 * 86_400);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let left = Duration::from_secs(at).saturating_sub(now.unwrap_or_default());
+    Instant::now() + left.min(LONGEST)
+}
+
+/// An answer that holds its caller's place until it is written, or the caller has gone. It ends with the caller's token.
 struct Counted {
     body: BoxBody<Bytes, Infallible>,
+    end: Option<Pin<Box<Sleep>>>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -358,7 +465,14 @@ impl Body for Counted {
         mut self: Pin<&mut Self>,
         waiting: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(waiting)
+        let frame = Pin::new(&mut self.body).poll_frame(waiting);
+        if frame.is_pending()
+            && let Some(end) = &mut self.end
+            && end.as_mut().poll(waiting).is_ready()
+        {
+            return Poll::Ready(None);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -6,7 +6,8 @@
 //!
 //! | question | place |
 //! |---|---|
-//! | Which caller is it? | `keys` |
+//! | Which caller is it? | `keys`, [`token`] |
+//! | Who issues tokens, and who learns of it? | `issuer`, `resource` |
 //! | May it come from there? | `places` |
 //! | What holds back a hostile one? | `door` |
 //! | Which tools do agents offer? | [`tools`], [`schema`] |
@@ -16,13 +17,16 @@
 mod asking;
 mod caller;
 mod door;
+mod issuer;
 mod keys;
 mod places;
 mod replies;
+mod resource;
 pub mod said;
 pub mod schema;
 mod serving;
 mod shown;
+pub mod token;
 pub mod tools;
 
 pub use asking::{BadInput, ask};

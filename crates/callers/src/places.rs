@@ -6,14 +6,19 @@ use hyper::header::{HOST, HeaderMap, ORIGIN};
 use hyper::http::uri::{Authority, Uri};
 use sealbus_manifest::callers::{CallersEntry, NoPlace};
 
+/// The port that URLs leave out.
+const HTTPS: u16 = 443;
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// The values that `Host` and `Origin` of a request may have.
 #[derive(Debug)]
 pub(crate) struct Places {
-    /// The names of proxies, perhaps with a port.
+    /// The names of the certificate, or of proxies, perhaps with a port; and an address beyond the loopback.
     hosts: Vec<Authority>,
     origins: Vec<Origin>,
+    /// Whether the gateway itself speaks TLS.
+    is_tls: bool,
+    own: String,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -40,20 +45,38 @@ impl Places {
     /// # Errors
     /// [`NoPlace`] names what cannot be read.
     pub(crate) fn new(entry: &CallersEntry, address: SocketAddr) -> Result<Self, NoPlace> {
+        let is_tls = entry.tls.is_some();
+        let scheme = if is_tls { "https" } else { "http" };
         // The server itself serves no pages, so no page has its origin.
         let port = address.port();
-        let own = LOOPBACK.map(|host| format!("http://{host}:{port}"));
-        let own = own.iter().filter_map(|it| Origin::read(it));
+        let own = LOOPBACK.map(|host| format!("{scheme}://{host}:{port}"));
+        let origins = own.iter().filter_map(|it| Origin::read(it));
+        let origins = origins.chain(entry.pages()?.iter().filter_map(Origin::of));
+        let origins = origins.collect();
+        let mut hosts = entry.authorities()?;
+        let own = match hosts.first().filter(|_| is_tls) {
+            Some(host) if host.port().is_some() || port == HTTPS => format!("https://{host}"),
+            Some(host) => format!("https://{host}:{port}"),
+            None => format!("{scheme}://{address}"),
+        };
+        if !address.ip().is_unspecified() && !address.ip().is_loopback() {
+            hosts.extend(address.to_string().parse().ok());
+        }
         Ok(Self {
-            hosts: entry.authorities()?,
-            origins: own
-                .chain(entry.pages()?.iter().filter_map(Origin::of))
-                .collect(),
+            hosts,
+            origins,
+            is_tls,
+            own,
         })
     }
 
+    /// The base of URLs for callers that ask nobody's name.
+    pub(crate) fn own(&self) -> &str {
+        &self.own
+    }
+
     /// Checks a request, and returns the base of URLs by which its caller reaches the gateway, such as
-    /// `http://127.0.0.1:7781`. The names of other hosts are those of proxies with TLS.
+    /// `http://127.0.0.1:7781`. The names of other hosts are those of its certificate, or of proxies with TLS.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<String, WrongPlace> {
         let mut named = headers.get_all(HOST).iter();
         let (Some(host), None) = (named.next(), named.next()) else {
@@ -65,7 +88,7 @@ impl Places {
         }
         let is = |name: &str| name.eq_ignore_ascii_case(host.host());
         let scheme = if LOOPBACK.into_iter().any(is) {
-            "http"
+            if self.is_tls { "https" } else { "http" }
         } else {
             let mut listed = self.hosts.iter();
             let is_listed = listed.any(|it| {
@@ -120,6 +143,9 @@ mod tests {
             origins: vec!["https://app.example:443".into()],
             anonymous: None,
             callers: Vec::new(),
+            tls: None,
+            trust: None,
+            oauth: None,
         };
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
@@ -170,5 +196,38 @@ mod tests {
         ] {
             assert!(!from(origin), "{origin}");
         }
+    }
+
+    #[test]
+    fn a_door_with_tls_has_the_name_of_its_certificate() {
+        let own = |listen: &str, hosts: &[&str], tls: bool| {
+            let entry = CallersEntry {
+                listen: listen.parse().unwrap(),
+                hosts: hosts.iter().map(|it| (*it).to_owned()).collect(),
+                origins: Vec::new(),
+                anonymous: None,
+                callers: Vec::new(),
+                tls: tls.then(Default::default),
+                trust: None,
+                oauth: None,
+            };
+            let places = Places::new(&entry, entry.listen);
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static("192.0.2.7:8443"));
+            (places.own().to_owned(), places.check(&headers))
+        };
+        let (base, own_address) = own("192.0.2.7:8443", &["tea.example"], true);
+        assert_eq!(base, "https://tea.example:8443");
+        assert_eq!(own_address, Ok("https://192.0.2.7:8443".to_owned()));
+        let (base, other) = own("0.0.0.0:443", &["tea.example"], true);
+        assert_eq!(
+            (base.as_str(), other),
+            ("https://tea.example", Err(WrongPlace::Host))
+        );
+        assert_eq!(own("127.0.0.1:7780", &[], true).0, "https://127.0.0.1:7780");
+        assert_eq!(
+            own("127.0.0.1:7780", &["proxy.example"], false).0,
+            "http://127.0.0.1:7780"
+        );
     }
 }

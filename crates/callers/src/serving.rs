@@ -10,12 +10,16 @@ use sealbus_control::correspondence::Correspondent;
 use sealbus_control::mcp::{McpAnswer, McpRequest};
 use sealbus_control::names::OPERATOR;
 use sealbus_control::{Fault, FaultCode};
-use sealbus_manifest::callers::{CallersEntry, KeyHash};
+use sealbus_gateways::http::{Tls, TlsSetupError};
+use sealbus_manifest::callers::CallersEntry;
 use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
 
 use crate::caller::{Caller, CallerAgent};
-use crate::door::{Door, Service};
+use crate::door::{Door, Entrance, Service};
+use crate::issuer::Issuer;
 use crate::keys::Keys;
+use crate::resource::Resource;
 
 /// Pause before the DF is asked again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -31,6 +35,12 @@ pub enum ServeError {
         /// The cause.
         source: std::io::Error,
     },
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsSetupError),
+    /// The issuer of tokens is to be reached over TLS, and nothing says whom to believe.
+    #[error("{0} needs certificates to check it against: name a file as `trust`")]
+    NoTrust(String),
     /// The agents did not run.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -51,6 +61,7 @@ pub async fn serve<S: Service>(
         address: entry.listen,
         source,
     };
+    let entrance = entrance(&entry)?;
     let listener = TcpListener::bind(entry.listen).map_err(refused)?;
     listener.set_nonblocking(true).map_err(refused)?;
     let mut agents: Vec<NamedAgents> = Vec::new();
@@ -60,7 +71,7 @@ pub async fn serve<S: Service>(
         known
     };
     let known = entry.callers.iter();
-    let callers = known.map(|it| (it.key, open(&it.name))).collect();
+    let callers = known.map(|it| open(&it.name)).collect();
     let anonymous = entry.anonymous.as_deref().map(&mut open);
     let gateway = Gateway {
         entry,
@@ -68,11 +79,36 @@ pub async fn serve<S: Service>(
             listener,
             callers,
             anonymous,
+            entrance,
             service,
         }),
     };
     agents.push(agent(name, gateway));
     Ok(platform.run(agents).await?)
+}
+
+/// The entrance, as the configuration describes TLS and tokens.
+fn entrance(entry: &CallersEntry) -> Result<Entrance, ServeError> {
+    if entry.tls.is_none() && entry.oauth.is_none() {
+        return Ok(Entrance::default());
+    }
+    let tls = Tls::new(entry.tls.as_ref(), entry.trust.as_deref(), None)?;
+    if let Some(oauth) = &entry.oauth
+        && oauth.keys.starts_with("https:")
+        && tls.client.is_none()
+    {
+        return Err(ServeError::NoTrust(oauth.keys.clone()));
+    }
+    let server = tls.server.map(|server| {
+        let mut server = (*server).clone();
+        server.alpn_protocols = vec![b"http/1.1".to_vec()];
+        TlsAcceptor::from(Arc::new(server))
+    });
+    let oauth = entry.oauth.clone().map(|oauth| {
+        let resource = Resource::new(entry, &oauth);
+        (Issuer::new(oauth, tls.client), resource)
+    });
+    Ok(Entrance { tls: server, oauth })
 }
 
 type Known = oneshot::Receiver<Caller>;
@@ -84,8 +120,9 @@ struct Gateway<S> {
 
 struct Start<S> {
     listener: TcpListener,
-    callers: Vec<(KeyHash, Known)>,
+    callers: Vec<Known>,
     anonymous: Option<Known>,
+    entrance: Entrance,
     service: S,
 }
 
@@ -97,21 +134,22 @@ impl<S: Service> Agent for Gateway<S> {
         let wishes = context.handle().wishes();
         let voice = context.voice();
         let serving = async {
-            let mut keys = Keys {
-                callers: std::collections::HashMap::new(),
-                anonymous: None,
+            let mut callers = Vec::new();
+            for known in start.callers {
+                callers.push(known.await?);
+            }
+            let anonymous = match start.anonymous {
+                Some(known) => Some(known.await?),
+                None => None,
             };
-            for (key, known) in start.callers {
-                keys.callers.insert(key, known.await?);
-            }
-            if let Some(known) = start.anonymous {
-                keys.anonymous = Some(known.await?);
-            }
+            let keys = Keys::new(&self.entry.callers, callers, anonymous);
             let service = Arc::new(start.service);
             let listener = tokio::net::TcpListener::from_std(start.listener)?;
             let address = listener.local_addr()?;
-            let door = Door::new(&self.entry, address, service.clone(), keys)?;
-            let reached = service.opened(address);
+            let entrance = start.entrance;
+            let door = Door::new(&self.entry, address, entrance, service.clone(), keys)?;
+            service.began(&voice);
+            let reached = service.opened(door.base());
             let news = |news| service.news(news, voice.platform());
             tokio::select! {
                 () = door.clone().accept(listener) => {}

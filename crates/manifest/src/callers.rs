@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use http::uri::{Authority, Uri};
+use sealbus_gateways::TlsConfig;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -11,10 +13,19 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CallersEntry {
-    /// The address on which it listens. It speaks HTTP without TLS and shows keys to everyone on the way, so it must be a
-    /// loopback address.
+    /// The address on which it listens. Without `tls` it shows keys to everyone on the way, so it must be a loopback address.
     pub listen: SocketAddr,
-    /// The names by which callers may reach it (`Host`), besides those of the loopback: those of a proxy before it.
+    /// HTTPS in place of HTTP, with the operator's certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsConfig>,
+    /// The certificates, in PEM, against which servers of others are checked. By default the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<PathBuf>,
+    /// The issuer of tokens for callers, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<OauthEntry>,
+    /// The names by which callers may reach it (`Host`), besides its own address: those of its certificate, or of a proxy
+    /// before it.
     #[serde(default)]
     pub hosts: Vec<String>,
     /// The web pages whose scripts may call (`Origin`), such as `https://app.example:443`. Without an entry, none may.
@@ -23,7 +34,7 @@ pub struct CallersEntry {
     /// The agent in whose name callers without a key act.
     #[serde(default)]
     pub anonymous: Option<String>,
-    /// The callers with keys.
+    /// The callers with keys or tokens.
     #[serde(default, rename = "caller")]
     pub callers: Vec<CallerEntry>,
 }
@@ -34,8 +45,29 @@ pub struct CallersEntry {
 pub struct CallerEntry {
     /// The agent's name.
     pub name: String,
-    /// The SHA-256 hash of its key.
-    pub key: KeyHash,
+    /// The SHA-256 hash of its key, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeyHash>,
+    /// The subject (`sub`) of its tokens, if it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// The scopes that a token must have to speak for it. Callers with one subject are told apart by them: the first one
+    /// counts whose scopes the token has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+}
+
+/// `[gateway.mcp.oauth]`, `[gateway.a2a.oauth]`: the authorization server whose tokens the gateway accepts (OAuth 2.1), as a
+/// resource server (RFC 9728).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct OauthEntry {
+    /// The issuer, exactly as its tokens name it (`iss`).
+    pub issuer: String,
+    /// The URL of the issuer's published keys, a JSON Web Key Set: `https`, or `http` on the loopback.
+    pub keys: String,
+    /// The audience of tokens (`aud`): the URL by which callers reach the gateway.
+    pub resource: String,
 }
 
 /// The SHA-256 hash of a key, written `sha256:` and 64 hexadecimal digits.
@@ -125,26 +157,108 @@ impl CallersEntry {
         self.origins.iter().map(read).collect()
     }
 
+    /// The files that the gateway reads.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let tls = self.tls.iter();
+        let tls = tls.flat_map(|tls| [&tls.certificate, &tls.key, &tls.clients]);
+        tls.flatten().chain(&self.trust)
+    }
+
     /// Checks everything that the types do not.
     pub(crate) fn check(&self, section: &str) -> Result<(), String> {
-        if !self.listen.ip().is_loopback() {
+        match &self.tls {
+            None if !self.listen.ip().is_loopback() => {
+                return Err(format!(
+                    "[{section}] would show keys to the network at {}: add [{section}.tls], or listen on 127.0.0.1 and put a proxy with TLS before it",
+                    self.listen
+                ));
+            }
+            Some(tls) if tls.certificate.is_none() || tls.key.is_none() => {
+                return Err(format!(
+                    "[{section}.tls] needs `certificate` and `key`: callers do not know the platform's own authority"
+                ));
+            }
+            _ => {}
+        }
+        if self.listen.ip().is_unspecified() && self.hosts.is_empty() {
             return Err(format!(
-                "[{section}] would show keys to the network at {}: listen on 127.0.0.1, and put a proxy with TLS before it",
-                self.listen
+                "[{section}] listens on every address: list in `hosts` the names by which callers reach it"
             ));
         }
         if self.agents().next().is_none() {
             return Err(format!(
-                "[{section}] has no caller: add [[{section}.caller]], or `anonymous = \"guest\"` for all programs of this machine"
+                "[{section}] has no caller: add [[{section}.caller]], or `anonymous = \"guest\"` for all who can reach it"
             ));
         }
         let places = self.authorities().err().or(self.pages().err());
         if let Some(error) = places {
             return Err(format!("[{section}]: {error}"));
         }
-        let mut keys = BTreeSet::new();
-        match self.callers.iter().find(|it| !keys.insert(it.key)) {
-            Some(caller) => Err(format!("{} has the key of another caller", caller.name)),
+        if let Some(oauth) = &self.oauth {
+            oauth.check(section)?;
+        }
+        let (mut keys, mut subjects) = (BTreeSet::new(), BTreeSet::new());
+        for caller in &self.callers {
+            let name = &caller.name;
+            if caller.key.is_none() && caller.subject.is_none() {
+                return Err(format!("{name} has neither `key` nor `subject`"));
+            }
+            if caller.subject.is_some() && self.oauth.is_none() {
+                return Err(format!(
+                    "{name} has a `subject`, and nobody issues tokens: add [{section}.oauth]"
+                ));
+            }
+            if caller.subject.is_none() && !caller.scopes.is_empty() {
+                return Err(format!("{name} has `scopes` and no `subject`"));
+            }
+            if let Some(scope) = caller.scopes.iter().find(|it| !is_scope(it)) {
+                return Err(format!(
+                    "{name} has the scope {scope:?}, which no token can have"
+                ));
+            }
+            if caller.key.is_some_and(|key| !keys.insert(key)) {
+                return Err(format!("{name} has the key of another caller"));
+            }
+            let scopes: BTreeSet<_> = caller.scopes.iter().collect();
+            if caller.subject.is_some() && !subjects.insert((&caller.subject, scopes)) {
+                return Err(format!("{name} has subject and scopes of another caller"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// RFC 6749, section 3.3.
+fn is_scope(text: &str) -> bool {
+    let is_part = |it: u8| it == 0x21 || (0x23..=0x5b).contains(&it) || (0x5d..=0x7e).contains(&it);
+    !text.is_empty() && text.bytes().all(is_part)
+}
+
+impl OauthEntry {
+    fn check(&self, section: &str) -> Result<(), String> {
+        let rest = |url: &str| {
+            url.strip_prefix("https://")
+                .or_else(|| {
+                    let rest = url.strip_prefix("http://")?;
+                    let host = rest.split('/').next().unwrap_or_default();
+                    let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+                    ["127.0.0.1", "localhost", "[::1]"]
+                        .contains(&host)
+                        .then_some(rest)
+                })
+                .is_some_and(|rest| {
+                    !rest.is_empty() && !url.contains(['#', '?', '"', '\\', ' ', '@'])
+                })
+        };
+        let urls = [
+            ("issuer", &self.issuer),
+            ("keys", &self.keys),
+            ("resource", &self.resource),
+        ];
+        match urls.into_iter().find(|(_, url)| !rest(url)) {
+            Some((key, url)) => Err(format!(
+                "`{key}` of [{section}.oauth] is {url:?}: it must be a URL with https, or with http on this machine, without query and fragment"
+            )),
             None => Ok(()),
         }
     }

@@ -112,7 +112,7 @@ impl GatewayEntry {
                 [program, "gateway", "run"],
                 agents,
                 config,
-                self.files(http),
+                self.absolute(http_files(http)),
             )
         });
         let doors = self.doors().map(|(name, door)| {
@@ -120,7 +120,8 @@ impl GatewayEntry {
             let own = name.to_owned();
             let agents = std::iter::once(&own).chain(door.agents()).cloned();
             let agents = ProcessAgents::Named(agents.collect());
-            self.process(name, [program, "gateway", name], agents, config, Vec::new())
+            let files = self.absolute(door.files().map(PathBuf::as_path));
+            self.process(name, [program, "gateway", name], agents, config, files)
         });
         let neighbours = (!self.neighbours.is_empty()).then(|| self.neighbours(program));
         fipa.into_iter().chain(doors).chain(neighbours).collect()
@@ -187,6 +188,13 @@ impl GatewayEntry {
         let files = files.map(|file| folder.join(file).display().to_string());
         files.collect()
     }
+}
+
+/// The gateway reads the certificates that its configuration names.
+fn http_files(http: &GatewayConfig) -> impl Iterator<Item = &PathBuf> {
+    let tls = http.tls.iter();
+    let tls = tls.flat_map(|tls| [&tls.certificate, &tls.key, &tls.clients]);
+    tls.flatten().chain(&http.trust)
 }
 
 /// `[platform]`.

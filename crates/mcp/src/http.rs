@@ -1,6 +1,5 @@
 //! Streamable HTTP. Each caller has sessions of its own: the id of another caller's session does not exist for it.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -50,8 +49,8 @@ impl Service for Http {
         }
     }
 
-    fn opened(&self, address: SocketAddr) -> String {
-        let reached = format!("http://{address}{PATH}");
+    fn opened(&self, base: &str) -> String {
+        let reached = format!("{base}{PATH}");
         tracing::info!("hosts of language models reach this platform at {reached}");
         reached
     }

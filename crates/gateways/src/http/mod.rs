@@ -12,7 +12,7 @@ pub(crate) mod tls;
 pub mod transmission;
 
 pub use address::{AddressError, HttpAddress};
-pub use tls::TlsSetupError;
+pub use tls::{Tls, TlsSetupError};
 
 /// The name of this transport (FIPA00084).
 pub(crate) const TRANSPORT: &str = "fipa.mts.mtp.http.std";

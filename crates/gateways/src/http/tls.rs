@@ -31,15 +31,23 @@ pub enum TlsSetupError {
 }
 
 /// Both directions, and the certificate that is shown.
-pub(crate) struct Tls {
-    pub(crate) server: Option<Arc<ServerConfig>>,
-    pub(crate) client: Option<Arc<ClientConfig>>,
+#[derive(Debug)]
+pub struct Tls {
+    /// The accepting end, if the gateway is reached over HTTPS.
+    pub server: Option<Arc<ServerConfig>>,
+    /// The opening end, if there are certificates against which others are checked.
+    pub client: Option<Arc<ClientConfig>>,
     /// The gateway's own certificate, if it is shown. It must be renewed.
-    pub(crate) own: Option<Arc<CertificateSource>>,
+    pub own: Option<Arc<CertificateSource>>,
 }
 
 impl Tls {
-    pub(crate) fn new(
+    /// As a gateway's configuration says. `trust` are the certificates against which others are checked; by default the
+    /// system's. `credential` is shown if the configuration names no certificate.
+    ///
+    /// # Errors
+    /// [`TlsSetupError`].
+    pub fn new(
         config: Option<&TlsConfig>,
         trust: Option<&Path>,
         credential: Option<Arc<Credential>>,

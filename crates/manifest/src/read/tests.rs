@@ -249,6 +249,69 @@ fn mistakes_in_mcp_are_told() {
     }
 }
 
+const OAUTH: &str = "[gateway.mcp.oauth]\nissuer = \"https://login.example\"\nkeys = \"https://login.example/keys\"\nresource = \"https://tea.example/mcp\"\n";
+
+fn holder(name: &str, rest: &str) -> String {
+    format!("[[gateway.mcp.caller]]\nname = \"{name}\"\nsubject = \"client-1\"\n{rest}")
+}
+
+#[test]
+fn callers_of_an_issuer_come_over_tls() {
+    let tls = "[gateway.mcp.tls]\ncertificate = \"door.pem\"\nkey = \"/etc/door.key\"\n";
+    let far = MCP.replace("127.0.0.1:7780", "192.0.2.7:443");
+    let buyer = holder("buyer", "scopes = [\"tea:buy\"]\n");
+    let text = format!("{far}{tls}{OAUTH}{buyer}{}", holder("reader", ""));
+    let gateway = parse(&text).unwrap().gateway.unwrap();
+    let [process] = &gateway.agents("sealbus")[..] else {
+        panic!("one process");
+    };
+    assert_eq!(process.local_names(), ["mcp", "buyer", "reader"]);
+    let read = &process.confinement.read;
+    assert!(
+        read[0].ends_with("/door.pem") && read[1] == "/etc/door.key",
+        "{read:?}"
+    );
+    let config = serde_json::from_str(&process.environment[crate::GATEWAY_VARIABLE]).unwrap();
+    assert_eq!(gateway.mcp.as_ref(), Some(&config));
+    for (text, part) in [
+        (
+            text.replace("key = \"/etc", "clients = \"/etc"),
+            "needs `certificate` and `key`",
+        ),
+        (text.replace(tls, ""), "keys to the network"),
+        (text.replace("192.0.2.7", "0.0.0.0"), "list in `hosts`"),
+        (text.replace(OAUTH, ""), "nobody issues tokens"),
+        (
+            text.replace("https://login.example/keys", "http://login.example/keys"),
+            "`keys`",
+        ),
+        (
+            text.replace("https://tea.example/mcp", "https://tea.example/mcp?x"),
+            "`resource`",
+        ),
+        (
+            text.replace("\"https://login.example\"", "\"login.example\""),
+            "`issuer`",
+        ),
+        (text.replace("tea:buy", "tea buy"), "no token can have"),
+        (
+            text.replace("scopes = [\"tea:buy\"]\n", ""),
+            "subject and scopes of another",
+        ),
+        (
+            text.replace("subject = \"client-1\"\nscopes", "scopes"),
+            "neither `key` nor `subject`",
+        ),
+        (format!("{text}surplus = 1\n"), "surplus"),
+    ] {
+        let problems = problems(&text);
+        assert!(
+            problems.iter().any(|it| it.message.contains(part)),
+            "{part}: {problems:?}"
+        );
+    }
+}
+
 #[test]
 fn both_doors_for_callers_stand_side_by_side() {
     let a2a = MCP.replace("mcp", "a2a") + "anonymous = \"stranger\"\n";
