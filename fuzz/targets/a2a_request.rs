@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_a2a::wire::{Call, ListTasks, OneTask, SendMessage, read};
+use sealbus_a2a::push::PushConfig;
+use sealbus_a2a::wire::{Call, ListTasks, OneConfig, OneTask, SendMessage, read};
 
 fuzz_target!(|bytes: &[u8]| {
     match Call::read(bytes) {
@@ -12,6 +13,10 @@ fuzz_target!(|bytes: &[u8]| {
                 assert!(fault.to_rpc()["code"].is_i64());
             }
             let _ = read::<OneTask>(call.params.clone());
+            let _ = read::<OneConfig>(call.params.clone());
+            if let Ok(config) = read::<PushConfig>(call.params.clone()) {
+                let _ = config.check("");
+            }
             let _ = read::<ListTasks>(call.params);
         }
         Err((_, fault)) => assert!(fault.to_rest().0.is_client_error()),

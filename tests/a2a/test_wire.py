@@ -63,7 +63,6 @@ WRONG = [
     ("ListTasks", {"pageToken": "x"}, -32602, "pageToken"),
     ("ListTasks", {"status": "x"}, -32602, "status"),
     ("CreateTaskPushNotificationConfig", {}, -32003, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
-    ("GetExtendedAgentCard", {}, -32004, "UNSUPPORTED_OPERATION"),
     ("Sing", {}, -32601, None),
 ]  # fmt: skip
 
@@ -89,7 +88,6 @@ REST = [
     ("GET", "tasks/nothing:subscribe", None, 404, "TASK_NOT_FOUND"),
     ("POST", "tasks/nothing/pushNotificationConfigs", {}, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
     ("DELETE", "tasks/nothing/pushNotificationConfigs/x", None, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
-    ("GET", "extendedAgentCard", None, 400, "UNSUPPORTED_OPERATION"),
     ("GET", "nothing", None, 404, "NOT_FOUND"),
     ("DELETE", "tasks/nothing", None, 404, "NOT_FOUND"),
 ]  # fmt: skip

@@ -34,8 +34,8 @@ class Authority:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "an authority")])
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-        own = self._builder(self.name, self.key).add_extension(x509.BasicConstraints(True, None), critical=True)
-        own = own.add_extension(usage, critical=True).sign(self.key, hashes.SHA256())
+        builder = self._builder(self.name, self.key).add_extension(x509.BasicConstraints(True, None), critical=True)
+        own = builder.add_extension(usage, critical=True).sign(self.key, hashes.SHA256())
         self.file.write_bytes(own.public_bytes(serialization.Encoding.PEM))
 
     @property
@@ -62,7 +62,7 @@ class Authority:
         return certificate
 
     def context(self, client: str | None = None) -> ssl.SSLContext:
-        """What a client believes and shows."""
+        """A client's trust, and the certificate that it shows."""
         context = ssl.create_default_context(cafile=self.file)
         if client:
             context.load_cert_chain(self.folder / f"{client}.pem", self.folder / f"{client}.key")
@@ -159,6 +159,7 @@ class Login:
         said = {"iss": self.issuer, "sub": "app-1", "iat": now, "exp": now + 600, **claims}
         head = {"alg": "RS256", "typ": "at+jwt", "kid": "first", **(header or {})}
         said = {name: value for name, value in said.items() if value is not None}
+        head = {name: value for name, value in head.items() if value is not None}
         return jwt.encode(head, said, key or self.key, algorithms=[head["alg"]])
 
     def rotate(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hmac
 import http.client
 import json
 import time
@@ -14,7 +15,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from joserfc.jwk import OctKey, RSAKey
+from joserfc.jwk import RSAKey
 from mcp import Client
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.streamable_http import streamable_http_client
@@ -70,7 +71,7 @@ class Guarded:
         if token is not None:
             fields["Authorization"] = f"Bearer {token}"
         if body is not None:
-            fields |= {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "search_agents"}
+            fields |= {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None, fields)
             answer = connection.getresponse()
@@ -84,7 +85,7 @@ class Guarded:
             "io.modelcontextprotocol/clientInfo": {"name": "mallory", "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": {},
         }
-        body = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "search_agents", "arguments": {}, "_meta": meta}}
+        body = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": meta}}
         return self.get("/mcp", token=token, method="POST", body=body)
 
 
@@ -160,9 +161,9 @@ def test_who_has_no_token_is_told_where_tokens_come_from(guarded: Guarded) -> No
 
 def test_scopes_are_rights(guarded: Guarded) -> None:
     status, _, body = guarded.call(guarded.sign(scope="tools"))
-    assert status == 200 and b"clock" in body and b"vault" not in body
+    assert status == 200 and b"clock__double" in body and b"vault__open" not in body
     status, _, body = guarded.call(guarded.sign(scope="openid tools vault:open"))
-    assert status == 200 and b"vault" in body
+    assert status == 200 and b"vault__open" in body
     for scope in (None, "", "vault:open", "tool", "tools:more"):
         status, headers, _ = guarded.call(guarded.sign(scope=scope))
         assert status == 403, scope
@@ -174,8 +175,13 @@ def test_tokens_of_others_open_nothing(guarded: Guarded) -> None:
     assert guarded.call(sign())[0] == 200
     public = guarded.login.key.as_pem(private=False)
     foreign = RSAKey.generate_key(2048, {"kid": "first"}, private=True)
-    part = lambda value: base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()  # noqa: E731
+
+    def part(value: object) -> str:
+        raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+        return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
     _, claims, signature = sign().split(".")
+    symmetric = f"{part({'alg': 'HS256', 'kid': 'first'})}.{claims}"
     wrong = {
         "audience": sign(aud="https://localhost:1/mcp"),
         "no audience": sign(aud=None),
@@ -188,7 +194,7 @@ def test_tokens_of_others_open_nothing(guarded: Guarded) -> None:
         "no subject": sign(sub=None),
         "foreign key": sign(key=foreign),
         "unknown key": sign(key=foreign, header={"kid": "other"}),
-        "public key as secret": sign(key=OctKey.import_key(public), header={"alg": "HS256"}),
+        "public key as secret": f"{symmetric}.{part(hmac.digest(public, symmetric.encode(), 'sha256'))}",
         "no signature": f"{part({'alg': 'none', 'kid': 'first'})}.{claims}.",
         "signature of another": f"{part({'alg': 'RS256', 'kid': 'first', 'typ': 'JWT'})}.{claims}.{signature}",
         "own key in the head": sign(key=foreign, header={"kid": None, "jwk": foreign.as_dict(private=False)}),

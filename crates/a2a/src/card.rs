@@ -39,11 +39,12 @@ impl Skill {
     }
 }
 
-/// How callers show who they are, as cards tell it.
+/// The gateway's settings that cards tell: above all, how callers show who they are.
 pub(crate) struct Security {
     schemes: Value,
     /// One of them is needed.
     requirements: Option<Value>,
+    has_webhooks: bool,
 }
 
 impl Security {
@@ -65,6 +66,7 @@ impl Security {
         }
         Self {
             schemes,
+            has_webhooks: entry.webhooks.is_some(),
             requirements: entry.anonymous.is_none().then(|| requirements.into()),
         }
     }
@@ -88,6 +90,9 @@ pub(crate) fn card(agent: &Exposed, base: &str, security: &Security) -> Value {
         "skills": skills,
         "securitySchemes": security.schemes,
     });
+    if security.has_webhooks {
+        card["capabilities"]["pushNotifications"] = true.into();
+    }
     if let Some(requirements) = &security.requirements {
         card["securityRequirements"] = requirements.clone();
     }

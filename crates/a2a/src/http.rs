@@ -14,6 +14,7 @@ use sealbus::Voice;
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
 use sealbus_callers::{Answer, Caller, Service, text_answer, trace};
 use sealbus_manifest::callers::CallersEntry;
+use sealbus_web::Client;
 use serde_json::Value;
 
 use crate::Fault;
@@ -35,16 +36,18 @@ pub(crate) struct Http {
     has_anonymous: bool,
     security: Security,
     signer: OnceLock<Signer>,
+    web: Option<Client>,
 }
 
 impl Http {
-    pub(crate) fn new(entry: &CallersEntry) -> Self {
+    pub(crate) fn new(entry: &CallersEntry, web: Option<Client>) -> Self {
         Self {
             catalogue: RwLock::default(),
             voices: Mutex::default(),
             has_anonymous: entry.anonymous.is_some(),
             security: Security::new(entry),
             signer: OnceLock::new(),
+            web,
         }
     }
 
@@ -194,6 +197,7 @@ impl Service for Http {
             tasks: seat.clone(),
             agent: agent.clone(),
             card: &card,
+            web: self.web.clone(),
             after,
             trace: trace(None, Some(&head.headers)),
         };

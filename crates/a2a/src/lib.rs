@@ -11,6 +11,7 @@
 //! | Who vouches for a card? | `signature` |
 //! | What has become of a task? | `log`: free of I/O; `tasks` holds the tasks of a caller |
 //! | What does an agent say to a task? | `work` |
+//! | Which address is told of a task? | [`push`]: free of I/O; `webhook` posts |
 //! | How does an operation come in? | `rpc`, `rest`, `http`, `stream` |
 
 mod card;
@@ -21,18 +22,24 @@ mod input;
 mod log;
 pub mod neighbour;
 mod operations;
+pub mod push;
 mod rest;
 mod rpc;
 mod signature;
 mod stream;
 mod tasks;
+mod webhook;
 pub mod wire;
 mod work;
 
+use std::sync::Arc;
+
 use sealbus::Platform;
 use sealbus_callers::ServeError;
+use sealbus_gateways::Reach;
 use sealbus_manifest::A2A_AGENT;
 use sealbus_manifest::callers::CallersEntry;
+use sealbus_web::{Client, trust};
 
 pub use fault::Fault;
 use http::Http;
@@ -43,6 +50,15 @@ use http::Http;
 /// # Errors
 /// [`ServeError`]. After an error nothing is open.
 pub async fn serve(platform: &Platform, entry: CallersEntry) -> Result<(), ServeError> {
-    let http = Http::new(&entry);
+    let web = match &entry.webhooks {
+        Some(webhooks) => {
+            let tls = trust::client(entry.trust.as_deref()).map_err(ServeError::Trust)?;
+            let reach = Reach::new(&webhooks.allow).map_err(ServeError::Reach)?;
+            let may_reach = move |address| reach.check(address);
+            Some(Client::new(tls, Arc::new(may_reach)))
+        }
+        None => None,
+    };
+    let http = Http::new(&entry, web);
     sealbus_callers::serve(platform, entry, A2A_AGENT, http).await
 }

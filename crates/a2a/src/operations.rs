@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use sealbus::trace::TraceContext;
+use sealbus_web::Client;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -14,9 +15,11 @@ use crate::Fault;
 use crate::catalogue::Exposed;
 use crate::input::{Input, choose};
 use crate::log::{Head, State, View};
+use crate::push::PushConfig;
 use crate::stream::Stream;
 use crate::tasks::{Task, Tasks, new_id};
-use crate::wire::{Configuration, ListTasks, OneTask, SendMessage, history, read};
+use crate::webhook;
+use crate::wire::{Configuration, ListTasks, OneConfig, OneTask, SendMessage, history, read};
 use crate::work::Work;
 
 /// An operation, with its parameters.
@@ -27,7 +30,10 @@ pub(crate) enum Operation {
     List(ListTasks),
     Cancel(OneTask),
     Subscribe(OneTask),
-    PushNotifications,
+    CreateWebhook(Value),
+    GetWebhook(Value),
+    ListWebhooks(Value),
+    DeleteWebhook(Value),
     ExtendedCard,
 }
 
@@ -43,6 +49,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) agent: Arc<Exposed>,
     /// Makes the agent's card for this caller.
     pub(crate) card: &'a (dyn Fn() -> Value + Sync),
+    /// Posts to webhooks, if there are any.
+    pub(crate) web: Option<Client>,
     /// The event after which a stream continues.
     pub(crate) after: Option<u64>,
     /// The trace that the request belongs to.
@@ -98,10 +106,56 @@ impl Desk<'_> {
                 let view = View::whole(None);
                 Ok(Outcome::Stream(Stream::new(task, view, self.after)))
             }
-            Operation::PushNotifications => Err(Fault::PushNotificationNotSupported),
+            Operation::CreateWebhook(params) => {
+                self.web()?;
+                let config: PushConfig = read(params)?;
+                config.check("")?;
+                let task = self.tasks.get(&self.agent.local, &config.task_id)?;
+                Ok(Outcome::One(raw(&json!(self.add_webhook(task, config)?))?))
+            }
+            Operation::GetWebhook(params) => {
+                let (task, OneConfig { id, .. }) = self.webhook(params)?;
+                let mut webhooks = task.webhooks().into_iter();
+                let found = webhooks.find(|it| it.id == id).ok_or(Fault::TaskNotFound)?;
+                Ok(Outcome::One(raw(&json!(found))?))
+            }
+            Operation::ListWebhooks(params) => {
+                let (task, _) = self.webhook(params)?;
+                let page = json!({ "configs": task.webhooks(), "nextPageToken": "" });
+                Ok(Outcome::One(raw(&page)?))
+            }
+            Operation::DeleteWebhook(params) => {
+                let (task, OneConfig { id, .. }) = self.webhook(params)?;
+                // It is gone either way: a client that heard no answer may ask again.
+                task.remove_webhook(&id);
+                Ok(Outcome::One(raw(&json!({}))?))
+            }
             // Each card is made for its caller.
             Operation::ExtendedCard => Ok(Outcome::One(raw(&(self.card)())?)),
         }
+    }
+
+    fn web(&self) -> Result<Client, Fault> {
+        self.web.clone().ok_or(Fault::PushNotificationNotSupported)
+    }
+
+    /// The task of a request about webhooks.
+    fn webhook(&self, params: Value) -> Result<(Arc<Task>, OneConfig), Fault> {
+        self.web()?;
+        let one: OneConfig = read(params)?;
+        let task = self.tasks.get(&self.agent.local, &one.task_id)?;
+        Ok((task, one))
+    }
+
+    fn add_webhook(&self, task: Arc<Task>, mut config: PushConfig) -> Result<PushConfig, Fault> {
+        let web = self.web()?;
+        config.task_id = task.read(|log| log.head.id.clone());
+        if config.id.is_empty() {
+            config.id = new_id()?;
+        }
+        let webhook = webhook::begin(&self.tasks, task.clone(), config.clone(), web);
+        task.add_webhook(webhook)?;
+        Ok(config)
     }
 
     /// Begins a task, or continues one.
@@ -110,6 +164,11 @@ impl Desk<'_> {
         let mut said = params.get("message").cloned().unwrap_or_default();
         let request: SendMessage = read(params)?;
         request.check()?;
+        let configuration = request.configuration.clone().unwrap_or_default();
+        let told = configuration.task_push_notification_config.clone();
+        if told.is_some() {
+            self.web()?;
+        }
         if let Some(id) = request
             .message
             .task_id
@@ -128,13 +187,15 @@ impl Desk<'_> {
                 return Err(Fault::UnsupportedOperation(why.to_owned()));
             }
             let input = Input::of(&request.message.parts)?;
+            told.map(|told| self.add_webhook(task.clone(), told))
+                .transpose()?;
             let text = match input.body {
                 Value::String(text) => text,
                 other => other.to_string(),
             };
             said["contextId"] = context.into();
             self.tasks.answer(&task, raw(&said)?, text)?;
-            return Ok((task, request.configuration.unwrap_or_default()));
+            return Ok((task, configuration));
         }
         let (skill, input) = choose(&self.agent, &request)?;
         let id = new_id()?;
@@ -154,6 +215,8 @@ impl Desk<'_> {
             .tasks
             .open(&self.agent.local, opened_by, head, raw(&said)?);
         let (task, hearing) = opened?;
+        told.map(|told| self.add_webhook(task.clone(), told))
+            .transpose()?;
         if let Some(hearing) = hearing {
             let work = Work {
                 tasks: self.tasks.clone(),
@@ -166,7 +229,7 @@ impl Desk<'_> {
                 None => tokio::spawn(work),
             };
         }
-        Ok((task, request.configuration.unwrap_or_default()))
+        Ok((task, configuration))
     }
 
     fn list(&self, list: &ListTasks) -> Result<Box<RawValue>, Fault> {

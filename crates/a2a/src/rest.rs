@@ -1,10 +1,12 @@
 //! The binding to HTTP and JSON (specification, section 11).
 
+use std::borrow::Cow;
+
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use sealbus_callers::{Answer, text_answer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Fault;
 use crate::operations::{Desk, Operation, Outcome};
@@ -47,13 +49,8 @@ impl Request<'_> {
             _ => {}
         }
         let task = self.path.strip_prefix("tasks/").ok_or(Fault::NoMethod)?;
-        if let Some((_, rest)) = task.split_once('/') {
-            let is_config = rest.split('/').next() == Some("pushNotificationConfigs");
-            return if is_config {
-                Ok(Operation::PushNotifications)
-            } else {
-                Err(Fault::NoMethod)
-            };
+        if let Some((task, rest)) = task.split_once('/') {
+            return self.webhook(task, rest);
         }
         let (id, verb) = match task.rsplit_once(':') {
             Some((id, verb)) => (id, Some(verb)),
@@ -77,6 +74,33 @@ impl Request<'_> {
             // The text of the specification says POST, and its proto GET.
             Some("subscribe") if is_post || is_get => Ok(Operation::Subscribe(one)),
             _ => Err(Fault::NoMethod),
+        }
+    }
+
+    fn webhook(&self, task: &str, rest: &str) -> Result<Operation, Fault> {
+        let decoded = |text: &str| {
+            let text = percent_decode_str(text).decode_utf8();
+            text.map(Cow::into_owned).map_err(|_| Fault::TaskNotFound)
+        };
+        let rest = rest.strip_prefix("pushNotificationConfigs");
+        let mut params = json!({ "taskId": decoded(task)? });
+        match rest.ok_or(Fault::NoMethod)? {
+            "" if self.method == Method::POST => {
+                let mut config = self.json()?;
+                let members = config.as_object_mut().ok_or(Fault::NoJson)?;
+                members.insert("taskId".to_owned(), params["taskId"].take());
+                Ok(Operation::CreateWebhook(config))
+            }
+            "" if self.method == Method::GET => Ok(Operation::ListWebhooks(params)),
+            one => {
+                let id = one.strip_prefix('/').ok_or(Fault::NoMethod)?;
+                params["id"] = decoded(id)?.into();
+                match *self.method {
+                    Method::GET => Ok(Operation::GetWebhook(params)),
+                    Method::DELETE => Ok(Operation::DeleteWebhook(params)),
+                    _ => Err(Fault::NoMethod),
+                }
+            }
         }
     }
 

@@ -40,10 +40,10 @@ fn operation(method: &str, params: Value) -> Result<Operation, Fault> {
         "ListTasks" => Operation::List(read(params)?),
         "CancelTask" => Operation::Cancel(read(params)?),
         "SubscribeToTask" => Operation::Subscribe(read(params)?),
-        "CreateTaskPushNotificationConfig"
-        | "GetTaskPushNotificationConfig"
-        | "ListTaskPushNotificationConfigs"
-        | "DeleteTaskPushNotificationConfig" => Operation::PushNotifications,
+        "CreateTaskPushNotificationConfig" => Operation::CreateWebhook(params),
+        "GetTaskPushNotificationConfig" => Operation::GetWebhook(params),
+        "ListTaskPushNotificationConfigs" => Operation::ListWebhooks(params),
+        "DeleteTaskPushNotificationConfig" => Operation::DeleteWebhook(params),
         "GetExtendedAgentCard" => Operation::ExtendedCard,
         _ => return Err(Fault::NoMethod),
     })

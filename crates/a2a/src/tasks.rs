@@ -8,10 +8,11 @@ use sealbus_callers::Caller;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::Fault;
 use crate::log::{Head, Log, State};
+use crate::push::{PushConfig, Webhook};
 
 /// Tasks of a caller that are kept. Tasks that ended first go first.
 const MOST_TASKS: usize = 1_000;
@@ -22,6 +23,11 @@ const MOST_BYTES: usize = 32 << 20;
 /// Bytes of one task's results and messages.
 const LONGEST_TASK: usize = 8 << 20;
 
+/// Posts to webhooks at a time.
+const MOST_POSTS: usize = 32;
+/// Webhooks of one task.
+const MOST_WEBHOOKS: usize = 4;
+
 /// A task.
 pub(crate) struct Task {
     /// The agent's local name.
@@ -31,6 +37,7 @@ pub(crate) struct Task {
     changed: watch::Sender<u64>,
     /// The caller's answers to the agent's questions.
     answers: mpsc::Sender<String>,
+    webhooks: Mutex<Vec<Webhook>>,
     /// The caller's name for the first message, and the hash of the message.
     opened_by: (String, [u8; 32]),
 }
@@ -54,6 +61,8 @@ struct Held {
 /// The tasks of one caller.
 pub(crate) struct Tasks {
     pub(crate) caller: Caller,
+    /// Room for posts to webhooks.
+    pub(crate) posts: Arc<Semaphore>,
     held: Mutex<Held>,
 }
 
@@ -81,6 +90,7 @@ impl Tasks {
     pub(crate) fn new(caller: Caller) -> Self {
         Self {
             caller,
+            posts: Arc::new(Semaphore::new(MOST_POSTS)),
             held: Mutex::default(),
         }
     }
@@ -113,6 +123,7 @@ impl Tasks {
             changed: watch::channel(0).0,
             answers,
             opened_by,
+            webhooks: Mutex::default(),
             log: Mutex::new(log),
         });
         held.bytes += bytes;
@@ -265,6 +276,32 @@ impl Task {
 
     fn has_ended(&self) -> bool {
         self.state().is_terminal()
+    }
+
+    /// Adds a webhook, in place of one with the same id.
+    pub(crate) fn add_webhook(&self, webhook: Webhook) -> Result<(), Fault> {
+        let mut webhooks = self.webhooks.lock();
+        webhooks.retain(|it| it.config.id != webhook.config.id);
+        if webhooks.len() >= MOST_WEBHOOKS {
+            let why = format!("{MOST_WEBHOOKS} webhooks are told of the task: delete one");
+            return Err(Fault::Exhausted(why));
+        }
+        webhooks.push(webhook);
+        Ok(())
+    }
+
+    /// Removes a webhook. False if there is none.
+    pub(crate) fn remove_webhook(&self, id: &str) -> bool {
+        let mut webhooks = self.webhooks.lock();
+        let before = webhooks.len();
+        webhooks.retain(|it| it.config.id != id);
+        webhooks.len() < before
+    }
+
+    /// The webhooks that are told.
+    pub(crate) fn webhooks(&self) -> Vec<PushConfig> {
+        let webhooks = self.webhooks.lock();
+        webhooks.iter().map(|it| it.config.clone()).collect()
     }
 
     /// Reads the log.

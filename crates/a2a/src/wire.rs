@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::Fault;
+use crate::push::PushConfig;
 
 /// Most values in a body. In memory, each takes many times its bytes in the body.
 const MOST_VALUES: usize = 65_536;
@@ -125,7 +126,7 @@ pub struct SendMessage {
 #[serde(rename_all = "camelCase")]
 pub struct Configuration {
     /// A webhook.
-    pub task_push_notification_config: Option<Value>,
+    pub task_push_notification_config: Option<PushConfig>,
     /// Most messages of the history that are told.
     pub history_length: Option<i64>,
     /// Whether to answer before the task has ended.
@@ -222,9 +223,10 @@ impl SendMessage {
             }
         }
         let configuration = self.configuration.as_ref();
-        if configuration.is_some_and(|it| it.task_push_notification_config.is_some()) {
-            return Err(Fault::PushNotificationNotSupported);
-        }
+        let webhook = configuration.and_then(|it| it.task_push_notification_config.as_ref());
+        webhook.map_or(Ok(()), |it| {
+            it.check("configuration.taskPushNotificationConfig.")
+        })?;
         history(self.history_length())?;
         Ok(())
     }
@@ -252,6 +254,17 @@ pub struct OneTask {
     pub id: String,
     /// Most messages of the history that are told.
     pub history_length: Option<i64>,
+}
+
+/// `GetTaskPushNotificationConfigRequest`, and those to list and to delete.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OneConfig {
+    /// The task.
+    pub task_id: String,
+    /// The webhook; none in a list.
+    #[serde(default)]
+    pub id: String,
 }
 
 /// `ListTasksRequest`.

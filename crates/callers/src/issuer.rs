@@ -4,19 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, HOST};
-use hyper::http::Uri;
+use http_body_util::Full;
+use hyper::header::ACCEPT;
 use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use rustls::ClientConfig;
-use rustls_pki_types::ServerName;
 use sealbus_manifest::callers::OauthEntry;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use sealbus_web::{Client, WebError, whole};
 
 use crate::token::{Expected, Grant, KeySet, KeySetError, TokenError};
 
@@ -43,36 +36,28 @@ pub(crate) enum Refusal {
 
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
-    #[error("{0}")]
-    Io(#[from] std::io::Error),
-    #[error("{0}")]
-    Http(#[from] hyper::Error),
+    #[error(transparent)]
+    Web(#[from] WebError),
     #[error("its answer is {0}, and redirects are not followed")]
     Status(StatusCode),
-    #[error("its answer cannot be read: {0}")]
-    Body(Box<dyn std::error::Error + Send + Sync>),
     #[error(transparent)]
     Keys(#[from] KeySetError),
-    #[error("it took longer than {FETCH_TIME:?}")]
-    Slow,
-    #[error("its URL cannot be used")]
-    Url,
 }
 
 /// The issuer.
 pub(crate) struct Issuer {
     entry: OauthEntry,
-    tls: Option<Arc<ClientConfig>>,
+    web: Client,
     known: Mutex<Option<(Arc<KeySet>, Instant)>>,
     /// When a fetch last ended, and its trouble.
     tried: tokio::sync::Mutex<Option<(Instant, String)>>,
 }
 
 impl Issuer {
-    pub(crate) fn new(entry: OauthEntry, tls: Option<Arc<ClientConfig>>) -> Self {
+    pub(crate) fn new(entry: OauthEntry, web: Client) -> Self {
         Self {
             entry,
-            tls,
+            web,
             known: Mutex::default(),
             tried: tokio::sync::Mutex::default(),
         }
@@ -114,8 +99,7 @@ impl Issuer {
         {
             return trouble.clone();
         }
-        let fetched = tokio::time::timeout(FETCH_TIME, self.read());
-        let trouble = match fetched.await.unwrap_or(Err(FetchError::Slow)) {
+        let trouble = match self.read().await {
             Ok(keys) => {
                 *self.known.lock() = Some((Arc::new(keys), Instant::now()));
                 String::new()
@@ -133,52 +117,14 @@ impl Issuer {
     }
 
     async fn read(&self) -> Result<KeySet, FetchError> {
-        let url: Uri = self.entry.keys.parse().map_err(|_| FetchError::Url)?;
-        let host = url.host().ok_or(FetchError::Url)?;
-        let bare = host.trim_matches(['[', ']']);
-        let is_tls = url.scheme_str() == Some("https");
-        let port = url.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        let stream = TcpStream::connect((bare, port)).await?;
-        let body = if is_tls {
-            let tls = self.tls.clone().ok_or(FetchError::Url)?;
-            let name = ServerName::try_from(bare.to_owned()).map_err(|_| FetchError::Url)?;
-            let stream = TlsConnector::from(tls).connect(name, stream).await?;
-            get(stream, &url).await?
-        } else {
-            get(stream, &url).await?
-        };
-        Ok(KeySet::read(&body)?)
-    }
-}
-
-async fn get<S>(stream: S, url: &Uri) -> Result<Bytes, FetchError>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let path = url.path_and_query().map_or("/", |it| it.as_str());
-    let host = url.authority().map_or("", |it| it.as_str());
-    let request = Request::get(path)
-        .header(HOST, host)
-        .header(ACCEPT, "application/json")
-        .body(Empty::<Bytes>::new())
-        .map_err(|_| FetchError::Url)?;
-    let asked = async {
-        let answer = sender.send_request(request).await?;
+        let request = Request::get(&self.entry.keys).header(ACCEPT, "application/json");
+        let request = request.body(Full::new(Bytes::new()));
+        let request = request.map_err(|_| WebError::Address)?;
+        let answer = self.web.ask(request, FETCH_TIME).await?;
         if answer.status() != StatusCode::OK {
             return Err(FetchError::Status(answer.status()));
         }
-        let body = Limited::new(answer.into_body(), LARGEST).collect().await;
-        Ok(body.map_err(FetchError::Body)?.to_bytes())
-    };
-    tokio::pin!(asked);
-    tokio::select! {
-        biased;
-        done = &mut asked => done,
-        // The connection may end with the answer, which is then read already.
-        ended = connection => {
-            ended?;
-            asked.await
-        }
+        let keys = whole(answer.into_body(), LARGEST, FETCH_TIME).await?;
+        Ok(KeySet::read(&keys)?)
     }
 }

@@ -51,7 +51,8 @@ impl Places {
         let port = address.port();
         let own = LOOPBACK.map(|host| format!("{scheme}://{host}:{port}"));
         let origins = own.iter().filter_map(|it| Origin::read(it));
-        let origins = origins.chain(entry.pages()?.iter().filter_map(Origin::of));
+        let pages = entry.pages()?;
+        let origins = origins.chain(pages.iter().filter_map(Origin::of));
         let origins = origins.collect();
         let mut hosts = entry.authorities()?;
         let own = match hosts.first().filter(|_| is_tls) {
@@ -146,6 +147,7 @@ mod tests {
             tls: None,
             trust: None,
             oauth: None,
+            webhooks: None,
         };
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
@@ -210,8 +212,9 @@ mod tests {
                 tls: tls.then(Default::default),
                 trust: None,
                 oauth: None,
+                webhooks: None,
             };
-            let places = Places::new(&entry, entry.listen);
+            let places = Places::new(&entry, entry.listen).unwrap();
             let mut headers = HeaderMap::new();
             headers.insert(HOST, HeaderValue::from_static("192.0.2.7:8443"));
             (places.own().to_owned(), places.check(&headers))

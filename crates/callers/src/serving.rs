@@ -10,8 +10,11 @@ use sealbus_control::correspondence::Correspondent;
 use sealbus_control::mcp::{McpAnswer, McpRequest};
 use sealbus_control::names::OPERATOR;
 use sealbus_control::{Fault, FaultCode};
+use sealbus_gateways::PolicyError;
 use sealbus_gateways::http::{Tls, TlsSetupError};
 use sealbus_manifest::callers::CallersEntry;
+use sealbus_web::Client;
+use sealbus_web::trust::{self, FileError};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
@@ -38,6 +41,12 @@ pub enum ServeError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsSetupError),
+    /// The file of `trust` cannot be used.
+    #[error(transparent)]
+    Trust(FileError),
+    /// A network of the configuration is none.
+    #[error(transparent)]
+    Reach(PolicyError),
     /// The issuer of tokens is to be reached over TLS, and nothing says whom to believe.
     #[error("{0} needs certificates to check it against: name a file as `trust`")]
     NoTrust(String),
@@ -92,10 +101,11 @@ fn entrance(entry: &CallersEntry) -> Result<Entrance, ServeError> {
     if entry.tls.is_none() && entry.oauth.is_none() {
         return Ok(Entrance::default());
     }
-    let tls = Tls::new(entry.tls.as_ref(), entry.trust.as_deref(), None)?;
+    let tls = Tls::new(entry.tls.as_ref(), None, None)?;
+    let client = trust::client(entry.trust.as_deref()).map_err(ServeError::Trust)?;
     if let Some(oauth) = &entry.oauth
         && oauth.keys.starts_with("https:")
-        && tls.client.is_none()
+        && client.is_none()
     {
         return Err(ServeError::NoTrust(oauth.keys.clone()));
     }
@@ -106,7 +116,9 @@ fn entrance(entry: &CallersEntry) -> Result<Entrance, ServeError> {
     });
     let oauth = entry.oauth.clone().map(|oauth| {
         let resource = Resource::new(entry, &oauth);
-        (Issuer::new(oauth, tls.client), resource)
+        // The operator named its address.
+        let web = Client::new(client, Arc::new(|_| Ok(())));
+        (Issuer::new(oauth, web), resource)
     });
     Ok(Entrance { tls: server, oauth })
 }

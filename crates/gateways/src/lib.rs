@@ -37,3 +37,4 @@ pub use config::{ConfigError, GatewayConfig, GatewayLimits, IiopConfig, KnownPla
 pub use counters::{GatewayCounters, Turned};
 pub use gateway::{Gateway, OpenError};
 pub use policy::{Admission, GatewayPolicy, GatewayRule, Origin, PolicyError};
+pub use reach::Reach;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use http::uri::{Authority, Uri};
-use sealbus_gateways::TlsConfig;
+use sealbus_gateways::{Reach, TlsConfig};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -24,6 +24,9 @@ pub struct CallersEntry {
     /// The issuer of tokens for callers, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oauth: Option<OauthEntry>,
+    /// Where push notifications may go, if there are any: `[gateway.a2a]` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhooks: Option<WebhooksEntry>,
     /// The names by which callers may reach it (`Host`), besides its own address: those of its certificate, or of a proxy
     /// before it.
     #[serde(default)]
@@ -68,6 +71,15 @@ pub struct OauthEntry {
     pub keys: String,
     /// The audience of tokens (`aud`): the URL by which callers reach the gateway.
     pub resource: String,
+}
+
+/// `[gateway.a2a.webhooks]`: the gateway posts news of tasks to addresses that callers name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct WebhooksEntry {
+    /// Networks besides the open internet to which it posts: `10.0.0.7`, or `10.0.0.0/24`.
+    #[serde(default)]
+    pub allow: Vec<String>,
 }
 
 /// The SHA-256 hash of a key, written `sha256:` and 64 hexadecimal digits.
@@ -196,6 +208,14 @@ impl CallersEntry {
         }
         if let Some(oauth) = &self.oauth {
             oauth.check(section)?;
+        }
+        if let Some(webhooks) = &self.webhooks {
+            if section != "gateway.a2a" {
+                return Err(format!(
+                    "[{section}] posts to nobody: take [{section}.webhooks] out"
+                ));
+            }
+            Reach::new(&webhooks.allow).map_err(|error| error.to_string())?;
         }
         let (mut keys, mut subjects) = (BTreeSet::new(), BTreeSet::new());
         for caller in &self.callers {

@@ -112,7 +112,7 @@ impl GatewayEntry {
                 [program, "gateway", "run"],
                 agents,
                 config,
-                self.absolute(http_files(http)),
+                self.files(http),
             )
         });
         let doors = self.doors().map(|(name, door)| {
@@ -188,13 +188,6 @@ impl GatewayEntry {
         let files = files.map(|file| folder.join(file).display().to_string());
         files.collect()
     }
-}
-
-/// The gateway reads the certificates that its configuration names.
-fn http_files(http: &GatewayConfig) -> impl Iterator<Item = &PathBuf> {
-    let tls = http.tls.iter();
-    let tls = tls.flat_map(|tls| [&tls.certificate, &tls.key, &tls.clients]);
-    tls.flatten().chain(&http.trust)
 }
 
 /// `[platform]`.

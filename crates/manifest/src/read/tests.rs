@@ -323,6 +323,23 @@ fn both_doors_for_callers_stand_side_by_side() {
     assert_eq!(mcp_process.local_names(), ["mcp", "guest"]);
     assert_eq!(process.local_names(), ["a2a", "stranger"]);
     assert_eq!(process.command, ["sealbus", "gateway", "a2a"]);
+    let hooks = "webhooks = { allow = [\"10.0.7.0/24\"] }\n";
+    let posting = parse(&format!("{a2a}{hooks}")).unwrap().gateway.unwrap();
+    let allow = posting.a2a.unwrap().webhooks.unwrap().allow;
+    assert_eq!(allow, ["10.0.7.0/24"]);
+    for (text, part) in [
+        (format!("{mcp}{hooks}"), "posts to nobody"),
+        (
+            format!("{a2a}{hooks}").replace("/24", "/64"),
+            "network address",
+        ),
+    ] {
+        let problems = problems(&format!(
+            "[platform]\nname = \"factory\"\n{}",
+            text.replace("[platform]\nname = \"factory\"\n", "")
+        ));
+        assert!(problems[0].message.contains(part), "{problems:?}");
+    }
     let problems = problems(&format!("{a2a}{}", mcp.replace("guest", "stranger")));
     assert!(
         problems[0]

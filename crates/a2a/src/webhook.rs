@@ -1,0 +1,117 @@
+//! Push notifications (specification, section 3.1.7): each event of a task is posted to the address that its caller named, in
+//! order, until the task ends or the address takes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use hyper::{Request, StatusCode};
+use sealbus_callers::shown;
+use sealbus_web::{Client, WebError, whole};
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+
+use crate::push::{Authentication, PushConfig, Webhook};
+use crate::tasks::{Task, Tasks};
+
+/// The time for one post, and the pauses before it is tried again.
+const POST_TIME: Duration = Duration::from_secs(15);
+const PAUSES: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(8),
+    Duration::from_secs(30),
+];
+/// Longest answer that is read.
+const LONGEST_ANSWER: usize = 64 << 10;
+
+/// Tells the address of all that becomes of the task from now on.
+pub(crate) fn begin(tasks: &Tasks, task: Arc<Task>, config: PushConfig, web: Client) -> Webhook {
+    let at = task.read(|log| log.last());
+    let (told, posts) = (config.clone(), tasks.posts.clone());
+    let posting = tokio::spawn(async move { tell(&task, &told, &web, &posts, at).await });
+    Webhook {
+        config,
+        posting: posting.abort_handle(),
+    }
+}
+
+async fn tell(task: &Task, config: &PushConfig, web: &Client, posts: &Semaphore, mut at: u64) {
+    let mut changes = task.changes();
+    loop {
+        changes.mark_unchanged();
+        if let Some(next) = task.read(|log| log.after(at)) {
+            at = next.number;
+            if let Err(reason) = post(config, &next.told, web, posts).await {
+                let url = shown(&config.url, 200);
+                tracing::warn!(url, "a webhook is told nothing more: {reason}");
+                return;
+            }
+            continue;
+        }
+        if task.state().is_terminal() || changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Posts one event, some times if need be.
+async fn post(
+    config: &PushConfig,
+    event: &RawValue,
+    web: &Client,
+    posts: &Semaphore,
+) -> Result<(), String> {
+    let mut pauses = PAUSES.into_iter();
+    loop {
+        let request = request(config, event).map_err(|error| error.to_string())?;
+        let turn = posts.acquire().await.map_err(|error| error.to_string())?;
+        let sent = send(request, web).await;
+        drop(turn);
+        let (reason, may_pass) = match sent {
+            Ok(status) if status.is_success() => return Ok(()),
+            Ok(status) => {
+                let may_pass = status.is_server_error() || matches!(status.as_u16(), 408 | 429);
+                (format!("its answer is {status}"), may_pass)
+            }
+            Err(error) => {
+                use WebError::{Broken, Io, Slow};
+                (
+                    error.to_string(),
+                    matches!(error, Io(_) | Slow(_) | Broken(_)),
+                )
+            }
+        };
+        let pause = pauses.next().filter(|_| may_pass).ok_or(reason)?;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// The status of the answer. Its body is read, and means nothing.
+async fn send(request: Request<Full<Bytes>>, web: &Client) -> Result<StatusCode, WebError> {
+    let answer = web.ask(request, POST_TIME).await?;
+    let status = answer.status();
+    // A body that breaks off takes nothing back.
+    let _ = whole(answer.into_body(), LONGEST_ANSWER, POST_TIME).await;
+    Ok(status)
+}
+
+fn request(
+    config: &PushConfig,
+    event: &RawValue,
+) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    let mut request = Request::post(&config.url).header(CONTENT_TYPE, "application/a2a+json");
+    if let Some(Authentication {
+        scheme,
+        credentials,
+    }) = &config.authentication
+    {
+        request = request.header(AUTHORIZATION, format!("{scheme} {credentials}"));
+    }
+    if !config.token.is_empty() {
+        request = request.header("x-a2a-notification-token", &config.token);
+    }
+    request.body(Full::new(Bytes::from(event.get().to_owned())))
+}
