@@ -8,7 +8,7 @@ use pyo3::types::PyString;
 use sealbus::Filter;
 use sealbus_fipa::{AclMessage, Aid};
 use sealbus_protocols::{
-    Branch, Initiator, Participant, Protocol, Reason, Received, Refused, SendError, To,
+    Branch, Initiator, Participant, Protocol, Received, Refused, SendError, To,
 };
 
 use crate::acl::aid::{self, PyAid};
@@ -310,7 +310,7 @@ impl PyRefused {
     /// Whether the message came after the end of the conversation with its sender.
     #[getter]
     fn is_late(&self) -> bool {
-        matches!(self.0.reason, Reason::Late { .. })
+        self.0.is_late()
     }
 
     #[getter]

@@ -134,6 +134,13 @@ pub struct Refused {
     pub answer: Option<Box<AclMessage>>,
 }
 
+impl Refused {
+    /// Whether the message came after the end of the conversation with its sender.
+    pub fn is_late(&self) -> bool {
+        matches!(self.reason, Reason::Late { .. })
+    }
+}
+
 impl From<Reason> for Refused {
     fn from(reason: Reason) -> Self {
         Self {

@@ -20,6 +20,7 @@ use crate::filter::Filter;
 use crate::handler::Handlers;
 use crate::labour::Labour;
 use crate::message::Message;
+use crate::protocol::Lingering;
 use crate::supervision::{AgentResult, HandlerError};
 use crate::tool::{Tool, Tools};
 use arrival::{Arrival, Beside, arrival, takes};
@@ -84,6 +85,7 @@ impl Context {
             wishes: handle.wishes(),
             clock: crew.clock.clone(),
             process: handle.process().clone(),
+            lingering: Lingering::default(),
             heeds_stop: true,
         };
         if let Some(interceptor) = &crew.interceptor {

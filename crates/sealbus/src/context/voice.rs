@@ -14,6 +14,7 @@ use crate::body::WrittenBody;
 use crate::channel::{Channel, ChannelError, Subscribing};
 use crate::clock::Clock;
 use crate::message::Message;
+use crate::protocol::Lingering;
 use crate::trace;
 use sealbus_channels::{ChannelPattern, PathError};
 
@@ -39,6 +40,8 @@ pub struct Voice {
     pub(crate) wishes: Wishes,
     pub(crate) clock: Clock,
     pub(super) process: Process,
+    /// The conversations that have ended and want what comes late.
+    pub(crate) lingering: Lingering,
     /// Outside of teardown, a wait ends when the agent must stop.
     pub(super) heeds_stop: bool,
 }

@@ -15,6 +15,7 @@ use super::timeline::Timeline;
 use crate::body::WrittenBody;
 use crate::context::Voice;
 use crate::message::Message;
+use crate::supervision::AgentResult;
 
 impl Voice {
     /// Calls for proposals, and waits until every bidder has answered or `within` has passed.
@@ -94,6 +95,15 @@ impl ContractNet {
             _ => refused.push(message),
         };
         self.exchange.until(is_complete, each).await
+    }
+
+    /// What gets the messages that come after the conversation with their sender has ended; see [`Exchange::set_late`].
+    pub fn set_late<F, W>(&mut self, handler: F)
+    where
+        F: Fn(Voice, Message) -> W + Send + Sync + 'static,
+        W: Future<Output = AgentResult> + Send + 'static,
+    {
+        self.exchange.set_late(handler);
     }
 
     /// The proposals, in the order in which they came.

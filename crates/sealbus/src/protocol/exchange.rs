@@ -10,12 +10,14 @@ use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
 use sealbus_protocols::{Initiator, Outcome, Protocol, Received, Stage, To};
 
 use super::error::ProtocolError;
+use super::late::{LateHandler, linger};
 use super::participants::Participants;
 use super::timeline::Timeline;
 use crate::body::WrittenBody;
 use crate::context::Voice;
 use crate::conversation::{Undelivered, new_conversation_id};
 use crate::message::Message;
+use crate::supervision::AgentResult;
 
 impl Voice {
     /// Opens a conversation of any protocol, with one or many participants. The message needs the act that opens the
@@ -63,6 +65,7 @@ pub struct Exchange {
     time: Timeline,
     /// To be sent, oldest first. Shared with the sending end, so that a cancelled wait loses none.
     outgoing: VecDeque<Arc<AclMessage>>,
+    late: Option<LateHandler>,
 }
 
 impl Exchange {
@@ -83,6 +86,7 @@ impl Exchange {
             voice,
             time,
             outgoing: VecDeque::new(),
+            late: None,
         };
         exchange.put_out(outgoing);
         exchange.flush().await?;
@@ -150,6 +154,17 @@ impl Exchange {
         self.until(is_done, |_, _| ()).await
     }
 
+    /// Gives the messages that come after the conversation with their sender has ended to this handler, each in a task of
+    /// its own. Without one they are counted and dropped. When the whole conversation has ended, this holds for the last
+    /// 256 of the agent that want it.
+    pub fn set_late<F, W>(&mut self, handler: F)
+    where
+        F: Fn(Voice, Message) -> W + Send + Sync + 'static,
+        W: Future<Output = AgentResult> + Send + 'static,
+    {
+        self.late = Some(LateHandler::new(handler));
+    }
+
     /// Ends the conversation with participants that need not send anything more, such as a broker that has passed all
     /// answers on.
     pub fn conclude(&mut self) {
@@ -202,7 +217,11 @@ impl Exchange {
                     agent = self.voice.agent(),
                     "{message} is left out: {refused}"
                 );
+                let is_late = refused.is_late();
                 self.put_out(refused.answer.map(|answer| *answer));
+                if let Some(late) = self.late.as_ref().filter(|_| is_late) {
+                    late.give(&self.voice, message);
+                }
                 None
             }
         }
@@ -284,31 +303,14 @@ impl Drop for Exchange {
         for message in self.outgoing.drain(..) {
             self.voice.tell(message);
         }
-        if self.machine.may_come_late()
+        let late = self.late.take();
+        if (late.is_some() || self.machine.may_come_late())
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
             && let Ok(nothing) = self.voice.conversations.open(&new_conversation_id())
         {
             let messages = std::mem::replace(&mut self.messages, nothing);
             let (machine, voice) = (self.machine.clone(), self.voice.clone());
-            runtime.spawn(reject_late(machine, messages, voice, self.time.clone()));
-        }
-    }
-}
-
-/// How long a conversation that has ended rejects proposals.
-const LATE: Duration = Duration::from_secs(60);
-
-/// Answers the proposals that come after the end.
-async fn reject_late(mut machine: Initiator, messages: Conversation, voice: Voice, time: Timeline) {
-    let end = voice.clock.now() + LATE;
-    while machine.may_come_late()
-        && let Ok(Ok(received)) = (voice.clock)
-            .timeout_at(end, voice.receive_in(&messages, |_| true))
-            .await
-    {
-        let refused = machine.receive(&Message::new(received), time.now()).err();
-        if let Some(answer) = refused.and_then(|refused| refused.answer) {
-            voice.tell(*answer);
+            runtime.spawn(linger(machine, messages, voice, self.time.clone(), late));
         }
     }
 }

@@ -17,6 +17,7 @@ mod auction;
 mod contract_net;
 mod error;
 mod exchange;
+mod late;
 mod participants;
 mod participation;
 mod timeline;
@@ -26,6 +27,7 @@ pub use auction::Auction;
 pub use contract_net::{ContractNet, IteratedContractNet};
 pub use error::ProtocolError;
 pub use exchange::Exchange;
+pub(crate) use late::Lingering;
 pub use participants::Participants;
 pub use participation::Participation;
 pub use sealbus_protocols::{

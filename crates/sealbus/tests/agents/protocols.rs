@@ -75,6 +75,65 @@ async fn bid(mut sale: Participation, number: u32, notes: Notes) -> AgentResult 
 }
 
 #[tokio::test]
+async fn late_proposals_go_to_who_wants_them() {
+    /// Bids when it is told to.
+    struct Slow(Option<Message>);
+    impl Agent for Slow {
+        async fn on_message(&mut self, context: &mut Context, message: Message) -> AgentResult {
+            match (message.performative.clone(), &self.0) {
+                (Performative::Cfp, _) => self.0 = Some(message),
+                (Performative::Request, Some(call)) => {
+                    context.reply(call, Performative::Propose, "7").await?;
+                }
+                _ => {}
+            }
+            Ok(())
+        }
+    }
+    struct Buyer(Notes);
+    impl Agent for Buyer {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let slow = peers(context, "slow", 2);
+            let mut net = context.contract_net("boxes", slow.clone(), SHORT).await?;
+            assert_eq!(net.silent(), slow);
+            let notes = self.0.clone();
+            net.set_late(move |_, message| {
+                let notes = notes.clone();
+                async move {
+                    notes.add(format!(
+                        "{} says {}",
+                        message.sender_name(),
+                        message.text()?
+                    ));
+                    Ok(())
+                }
+            });
+            let bid =
+                |to: &sealbus::Aid| act(Performative::Request, "bid").with_receiver(to.clone());
+            context.send(bid(&slow[0])).await?;
+            drop(net);
+            self.0.has(1).await;
+            context.send(bid(&slow[1])).await?;
+            self.0.has(2).await;
+            context.stop_all();
+            Ok(())
+        }
+
+        async fn on_message(&mut self, _: &mut Context, message: Message) -> AgentResult {
+            panic!("{message} belongs to the contract net");
+        }
+    }
+    let notes = Notes::default();
+    run_agents([
+        agents("slow", 2, |_| Slow(None)),
+        agent("buyer", Buyer(notes.clone())),
+    ])
+    .await
+    .unwrap();
+    assert_eq!(notes.all(), ["slow-1@home says 7", "slow-2@home says 7"]);
+}
+
+#[tokio::test]
 async fn a_contract_net_knows_of_every_bidder() {
     struct Buyer(Notes);
     impl Agent for Buyer {
