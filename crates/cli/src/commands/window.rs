@@ -126,8 +126,9 @@ pub(super) fn start(state: &Path, output: Output) -> Result<Child, CliError> {
         .map_err(CliError::file("start", "this program"))
 }
 
-/// Signals each Enter on the terminal, and the end of standard input. The thread ends with the process.
-fn enters(reads: bool) -> mpsc::Receiver<()> {
+/// Signals each Enter, and the end of standard input. Unless it `reads` anything, it reads a terminal only. The
+/// thread ends with standard input, or with the process.
+pub(crate) fn enters(reads: bool) -> mpsc::Receiver<()> {
     let (sender, receiver) = mpsc::channel(1);
     if reads || std::io::stdin().is_terminal() {
         std::thread::spawn(move || {

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::say;
 use super::stage::Stage;
-use crate::commands::window::program;
+use crate::commands::window::{enters, program};
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -49,7 +49,7 @@ impl Showing {
         let mut showing = Self {
             _window: window,
             told,
-            enters: enters(),
+            enters: enters(true),
         };
         loop {
             match showing.hear().await {
@@ -104,17 +104,4 @@ impl Showing {
         );
         self.enters.recv().await;
     }
-}
-
-/// Tells whenever Enter is pressed. The thread ends with standard input, or with the process.
-fn enters() -> mpsc::Receiver<()> {
-    let (sender, receiver) = mpsc::channel(1);
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lines() {
-            if line.is_err() || sender.blocking_send(()).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
