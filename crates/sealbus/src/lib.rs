@@ -87,6 +87,7 @@ pub mod gateway;
 mod handler;
 mod labour;
 mod life;
+mod lingering;
 mod message;
 mod platform;
 pub mod process;

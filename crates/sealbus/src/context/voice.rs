@@ -13,8 +13,8 @@ use super::error::ReceiveError;
 use crate::body::WrittenBody;
 use crate::channel::{Channel, ChannelError, Subscribing};
 use crate::clock::Clock;
+use crate::lingering::Lingering;
 use crate::message::Message;
-use crate::protocol::Lingering;
 use crate::trace;
 use sealbus_channels::{ChannelPattern, PathError};
 

@@ -97,7 +97,8 @@ impl ContractNet {
         self.exchange.until(is_complete, each).await
     }
 
-    /// What gets the messages that come after the conversation with their sender has ended; see [`Exchange::set_late`].
+    /// Gives the messages that come after the conversation with their sender has ended to this handler; see
+    /// [`Exchange::set_late`].
     pub fn set_late<F, W>(&mut self, handler: F)
     where
         F: Fn(Voice, Message) -> W + Send + Sync + 'static,

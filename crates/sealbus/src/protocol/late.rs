@@ -1,15 +1,12 @@
 //! Messages that come after the conversation with their sender has ended.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
 use sealbus_bus::Conversation;
 use sealbus_protocols::Initiator;
-use tokio::sync::oneshot;
 
 use super::timeline::Timeline;
 use crate::context::Voice;
@@ -18,28 +15,7 @@ use crate::supervision::AgentResult;
 
 /// How long a conversation that has ended rejects proposals.
 const REJECTS: Duration = Duration::from_secs(60);
-/// Most conversations of an agent that have ended and want what comes late. The oldest goes first.
-const LINGERING: usize = 256;
-
-/// Conversations of an agent that have ended and want what comes late. Each ends when its sender is dropped.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Lingering(Arc<Mutex<VecDeque<oneshot::Sender<()>>>>);
-
-impl Lingering {
-    /// Enters a conversation. The receiver tells when it must end.
-    fn enter(&self) -> oneshot::Receiver<()> {
-        let (stays, ends) = oneshot::channel();
-        let mut all = self.0.lock();
-        all.retain(|it| !it.is_closed());
-        all.push_back(stays);
-        if all.len() > LINGERING {
-            all.pop_front();
-        }
-        ends
-    }
-}
-
-/// What gets the late messages.
+/// The handler of late messages.
 #[derive(Clone)]
 pub(super) struct LateHandler(
     Arc<dyn Fn(Voice, Message) -> BoxFuture<'static, AgentResult> + Send + Sync>,
@@ -110,24 +86,5 @@ pub(super) async fn linger(
         if let Some(late) = late.as_ref().filter(|_| is_late) {
             late.give(&voice, message);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_latest_conversations_linger() {
-        let lingering = Lingering::default();
-        let mut ends: Vec<_> = (0..=LINGERING).map(|_| lingering.enter()).collect();
-        let is_over = |ends: &mut oneshot::Receiver<()>| {
-            matches!(ends.try_recv(), Err(oneshot::error::TryRecvError::Closed))
-        };
-        assert!(is_over(&mut ends[0]) && !is_over(&mut ends[1]));
-        // Those that ended by themselves take no room.
-        ends.truncate(10);
-        let _more: Vec<_> = (0..100).map(|_| lingering.enter()).collect();
-        assert!(!is_over(&mut ends[1]));
     }
 }

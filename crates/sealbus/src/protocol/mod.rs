@@ -27,7 +27,6 @@ pub use auction::Auction;
 pub use contract_net::{ContractNet, IteratedContractNet};
 pub use error::ProtocolError;
 pub use exchange::Exchange;
-pub(crate) use late::Lingering;
 pub use participants::Participants;
 pub use participation::Participation;
 pub use sealbus_protocols::{
