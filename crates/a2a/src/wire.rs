@@ -409,12 +409,11 @@ mod tests {
             message(|it| it["message"]["parts"][0] = json!({"data": null})),
             Ok(())
         );
-        assert_eq!(
-            message(|it| it["configuration"] = json!({"taskPushNotificationConfig": {"url": "u"}})),
-            Err(Fault::PushNotificationNotSupported)
-        );
         type Change<'a> = (&'a str, &'a dyn Fn(&mut Value));
-        let changes: [Change<'_>; 11] = [
+        let changes: [Change<'_>; 12] = [
+            ("configuration.taskPushNotificationConfig.url", &|it| {
+                it["configuration"] = json!({"taskPushNotificationConfig": {"url": "u"}})
+            }),
             ("message", &|it| *it = json!({})),
             ("message.parts", &|it| {
                 it["message"] = json!({"messageId": "m", "role": "ROLE_USER"})
