@@ -107,7 +107,8 @@ format: ## Format the Rust sources
 test: test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window test-faults-once test-jade test-rabbitmq test-masters ## Every test: fast ones first, then real binaries and processes
 	$(call say,All tests passed)
 
-# Most tests wait for processes, connections and clocks: more threads than cores share the time.
+# Most tests wait for processes, connections and clocks: with more of them than cores side by side, no core is idle.
+WORKERS ?= 4
 test-rust:
 	$(call say,Rust tests (debug))
 	RUST_TEST_THREADS=8 $(CARGO) test --locked --workspace --exclude sealbus-python
@@ -115,10 +116,8 @@ test-rust:
 
 test-python: package
 	$(call say,Python tests)
-	$(BIN)/pytest tests/python
+	$(BIN)/pytest -n $(WORKERS) tests/python
 
-# A test with processes or brokers waits most of its time, so WORKERS of them run side by side.
-WORKERS ?= 2
 test-end-to-end: binary package prometheus
 	$(call say,End-to-end tests: real binaries$(comma) real processes)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/end_to_end
@@ -140,7 +139,17 @@ test-mcp: binary package $(MCP_KIT)/.complete ## Hosts of language models: the o
 	$(call say,MCP: agents as tools)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/mcp
 
-test-a2a: binary package ## Agents of others: the official client of A2A, and hostile callers
+# The official kit is in no registry: A2A_KIT names a copy of a2aproject/a2a-tck, branch 1.0-dev.
+A2A_KITS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sealbus/a2a-kit
+.PHONY: a2a-kit
+a2a-kit:
+	@if [ -n "$(A2A_KIT)" ]; then \
+	  rm -rf $(A2A_KITS) && mkdir -p $(A2A_KITS) && cp -r $(A2A_KIT) $(A2A_KITS)/kit && $(PYTHON) -m venv $(A2A_KITS)/environment && \
+	  $(A2A_KITS)/environment/bin/python -m pip install --progress-bar off --quiet $(A2A_KITS)/kit && \
+	  sed -i 's/"0\.0\.0\.0"/"127.0.0.1"/' $(A2A_KITS)/kit/tck/webhook/server.py; \
+	elif [ ! -e $(A2A_KITS)/environment ]; then echo "no A2A_KIT: the compatibility kit is left out"; fi
+
+test-a2a: binary package a2a-kit ## Agents of others: the official client of A2A, and hostile callers
 	$(call say,A2A: agents for agents of others)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/a2a
 
@@ -211,18 +220,16 @@ test-jade: binary package jade $(JAVA25) $(JADE)/jade-4.3.jar $(JADE)/../../omni
 	$(call say,JADE containers on a real platform)
 	$(MAVEN) test -Dsealbus.java=$(JAVA25)
 	$(call say,JADE tests: a real JADE platform)
-	$(BIN)/pytest tests/jade
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/jade
 
 rabbitmq-server: ## Debian's RabbitMQ, for the tests; its own service is not started
 	tests/rabbitmq/install
 
-# These tests wait for brokers: two of them leave four fifths of two processors idle.
-RABBITMQ_WORKERS ?= 4
 test-rabbitmq: binary package rabbitmq-server ## The platform on a real RabbitMQ, with an attacker of another make
 	$(call say,RabbitMQ: the transport)
-	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq --test rabbitmq_kept_conformance -- --ignored --test-threads=$(RABBITMQ_WORKERS)
+	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq --test rabbitmq_kept_conformance -- --ignored --test-threads=$(WORKERS)
 	$(call say,RabbitMQ: platforms and attacks)
-	$(BIN)/pytest -n $(RABBITMQ_WORKERS) --dist loadfile tests/rabbitmq --ignore tests/rabbitmq/test_operator_cluster.py
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/rabbitmq --ignore tests/rabbitmq/test_operator_cluster.py
 
 # Minutes on a machine that has nothing else to do: a node that gets no processor for 8 s is given up, and its agents start anew.
 test-rabbitmq-cluster: binary package rabbitmq-server ## A platform on a cluster of three brokers that are killed under traffic

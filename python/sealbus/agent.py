@@ -227,6 +227,7 @@ class Agent(Initiates):
         expiry: float | datetime | None = None,
         valid_from: float | datetime | None = None,
         receipt: Literal["disk", "process", "agent"] | None = None,
+        level: Literal["none", "tls", "auth", "signed"] | None = None,
     ) -> None:
         """Sends a message to each of its receivers, and waits while a receiver's mailbox is full.
 
@@ -242,8 +243,14 @@ class Agent(Initiates):
         or ``"agent"`` the AMS sends an ``inform`` once the message is in the receiver's process, or once the receiver
         has taken it; with ``"disk"``, the return itself is the receipt. Persistent messages of one agent to another arrive
         in order and once; other messages may overtake them.
+
+        With the ``level`` ``"signed"`` the message bears the agent's proof, also on a platform at ``"auth"``:
+        :attr:`~sealbus.Message.provenance` is ``signed`` in the receiver's process. A level below the platform's, or
+        one that the platform's transport does not reach, is refused.
         """
         life = self._living
+        if level is not None:
+            message = message.replace(user_defined={**message.user_defined, "X-Sealbus-Level": level})
         if persistent:
             await life.send_persistent(message, life.clock.moment(expiry), life.clock.moment(valid_from), receipt)
             return

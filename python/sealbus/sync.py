@@ -21,7 +21,7 @@ from collections.abc import Coroutine, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from sealbus._sealbus import AclMessage, DfAgentDescription, Filter, Message, ServiceDescription
 from sealbus.agent import Agent
@@ -109,9 +109,10 @@ class Platform:
         *,
         persistent: bool = False,
         expiry: float | datetime | None = None,
+        level: Literal["none", "tls", "auth", "signed"] | None = None,
     ) -> None:
         """Sends a message; see :meth:`sealbus.Agent.send`."""
-        self._wait(self._agent.send(message, persistent=persistent, expiry=expiry))
+        self._wait(self._agent.send(message, persistent=persistent, expiry=expiry, level=level))
 
     def receive(self, filter: Filter | None = None, *, timeout: float | None = None) -> Message:
         """Waits for a message; see :meth:`sealbus.Agent.receive`."""

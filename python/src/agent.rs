@@ -255,6 +255,8 @@ impl PyAgentHandle {
             expiry: expiry.map(Moment::from_unix_ms),
             valid_from: valid_from.map(Moment::from_unix_ms),
             receipt,
+            // The message states it.
+            level: None,
         };
         let message = self.addressed(message.get());
         let outbox = self.with(|handle| handle.outbox().clone())?;

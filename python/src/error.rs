@@ -105,6 +105,7 @@ pub(crate) fn publish(agent: &str, problem: &PublishError) -> PyErr {
     let agent = agent.to_owned();
     match problem {
         PublishError::Unavailable(problem) => channel(problem),
+        PublishError::Downgrade(problem) => channel(problem),
         _ => exceptions::SendError::new_err((agent, problem.to_string())),
     }
 }

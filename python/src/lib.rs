@@ -10,8 +10,10 @@ mod channel;
 mod command;
 mod conversation;
 mod directory;
+#[cfg(unix)]
 mod driver;
 mod error;
+mod event;
 mod filter;
 mod json;
 mod last_events;
@@ -51,6 +53,8 @@ mod _sealbus {
         ams_found, ams_search, ams_subscribe, ams_told, df_cancel, df_deregister, df_found,
         df_modify, df_register, df_search, df_subscribe, df_told, directory_done,
     };
+    // Elsewhere no selector is a descriptor.
+    #[cfg(unix)]
     #[pymodule_export]
     use crate::driver::PyDriver;
     #[pymodule_export]

@@ -6,20 +6,18 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Context;
 
 use futures_util::FutureExt;
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use rustix::event::{EventfdFlags, eventfd};
 use tokio::task::AbortHandle;
 
 use crate::error;
+use crate::event::{Descriptor, Event};
 use crate::runtime::{self, Owned};
 
 /// The outcome of a call. The loop's thread makes it into a Python value.
@@ -35,7 +33,7 @@ struct Happened {
 
 /// The runtime's side of the pump. Its tasks and the hooks of mailboxes hold it.
 pub(crate) struct Signal {
-    event: OwnedFd,
+    event: Event,
     /// Whether the loop was woken and has not taken the news yet.
     woken: AtomicBool,
     /// Whether the loop drives the runtime itself, so that no descriptor needs to wake it.
@@ -63,27 +61,26 @@ impl Signal {
         if self.driven.load(Ordering::Acquire) {
             self.driver.wake();
         } else {
-            // The write can only fail if the counter is full, and the counter is read after each write.
-            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+            self.event.set();
         }
     }
 
     /// From now on a driver is woken instead of the descriptor.
+    #[cfg(unix)]
     pub(crate) fn drive(&self) {
         self.driven.store(true, Ordering::Release);
     }
 
     /// Whether there is news. If not, the context's task is woken when there is.
-    pub(crate) fn poll(&self, context: &Context<'_>) -> bool {
+    #[cfg(unix)]
+    pub(crate) fn poll(&self, context: &std::task::Context<'_>) -> bool {
         self.driver.register(context.waker());
         self.woken.load(Ordering::Acquire)
     }
 
     fn take(&self) -> Happened {
         if !self.driven.load(Ordering::Acquire) {
-            let mut counter = [0u8; 8];
-            // An error means that there is nothing to read: the loop came before it was woken, which does no harm.
-            let _ = rustix::io::read(&self.event, &mut counter);
+            self.event.clear();
         }
         // The next wake is allowed before the lists are taken. News that comes in between wakes the loop once more,
         // without need.
@@ -106,8 +103,9 @@ type Ended = (u64, Option<PyErr>, Option<Py<PyAny>>);
 impl PyPump {
     #[new]
     fn new() -> PyResult<Self> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|problem| error::platform(format!("no eventfd: {problem}")))?;
+        let event = Event::new().map_err(|problem| {
+            error::platform(format!("nothing can wake the event loop: {problem}"))
+        })?;
         let signal = Signal {
             event,
             woken: AtomicBool::new(false),
@@ -126,8 +124,8 @@ impl PyPump {
         Ok(self.signal.get()?.woken.load(Ordering::Acquire))
     }
 
-    fn fileno(&self) -> PyResult<i32> {
-        Ok(self.signal.get()?.event.as_raw_fd())
+    fn fileno(&self) -> PyResult<Descriptor> {
+        Ok(self.signal.get()?.event.descriptor())
     }
 
     /// The news since the last call: mailboxes that have mail, and calls that have ended.

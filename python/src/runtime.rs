@@ -118,6 +118,15 @@ impl Shared {
         self.parked.store(false, Ordering::SeqCst);
     }
 
+    /// Nanoseconds since the start.
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The event loops' side: loops whose selector waits in the runtime.
+#[cfg(unix)]
+impl Shared {
     /// Notes that one more event loop will drive the runtime.
     pub(crate) fn join(&self) {
         self.left.store(self.now(), Ordering::SeqCst);
@@ -156,11 +165,6 @@ impl Shared {
 
     pub(crate) fn handle(&self) -> &Handle {
         self.runtime.handle()
-    }
-
-    /// Nanoseconds since the start.
-    fn now(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc
+import grpc.aio
 import httpx
 import pytest
 from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
@@ -69,6 +71,29 @@ def _value(data: Any) -> Any:
     return ParseDict(data, Value())
 
 
+class Shown:
+    """Adds metadata to each call: the SDK leaves its caller's key to the channel."""
+
+    def __init__(self, fields: dict[str, str]) -> None:
+        self.fields = [(name.lower(), it) for name, it in fields.items()]
+
+    async def _shown(self, proceed: Any, details: Any, request: Any) -> Any:
+        metadata = grpc.aio.Metadata(*(details.metadata or ()), *self.fields)
+        return await proceed(details._replace(metadata=metadata), request)
+
+
+class ShownOnce(Shown, grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+    intercept_unary_unary = Shown._shown
+
+
+class ShownForStreams(Shown, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
+    intercept_unary_stream = Shown._shown
+
+
+def channel(place: str, fields: dict[str, str]) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(place, interceptors=[ShownOnce(fields), ShownForStreams(fields)])
+
+
 @dataclass
 class Door:
     """The gateway of a running platform, and the keys to it."""
@@ -92,9 +117,16 @@ class Door:
         async with httpx.AsyncClient(headers=self.headers(caller) | fields, timeout=DEADLINE) as http:
             card = await A2ACardResolver(http, f"{self.url}/agents/{agent}").get_agent_card()
             config = ClientConfig(
-                httpx_client=http, supported_protocol_bindings=[binding], use_client_preference=True, streaming=streams
+                httpx_client=http,
+                supported_protocol_bindings=[binding],
+                use_client_preference=True,
+                streaming=streams,
+                grpc_channel_factory=lambda place: channel(place, self.headers(caller) | fields),
             )
-            yield ClientFactory(config).create(card)
+            client = ClientFactory(config).create(card)
+            yield client
+            if binding == "GRPC":
+                await client.close()
 
     def send(self, method: str, path: str, body: object = None, caller: str | None = "assistant", **headers: str) -> tuple[int, dict[str, str], bytes]:
         """One request of no SDK: its status, its headers, its body to the end."""
@@ -126,6 +158,16 @@ class Door:
         return int(self.factory.agents()["assistant"]["pid"])
 
 
+def listening(factory: Platform) -> str:
+    """The address of a platform's gateway, once it listens; after a restart, the latest."""
+
+    def listens() -> Any:
+        log = factory.tell("logs", "a2a", expect=None).stdout.decode(errors="replace")
+        return re.findall(r"(https?://(?:127\.0\.0\.1|localhost):\d+)/agents/", log)
+
+    return str(wait_for(listens, "the gateway to listen", also=factory.logs)[-1])
+
+
 def start(directory: Path, manifest: str = MANIFEST, tls: ssl.SSLContext | None = None) -> tuple[Platform, Door]:
     notes = directory / "notes"
     notes.mkdir()
@@ -136,13 +178,7 @@ def start(directory: Path, manifest: str = MANIFEST, tls: ssl.SSLContext | None 
         manifest = manifest.replace(name.upper(), made["hash"])
     manifest = manifest.replace("OFFICE", str(PROGRAMS / "office.py")).replace("NOTES", str(notes))
     factory = Platform(directory, manifest).up()
-
-    def listens() -> Any:
-        log = factory.tell("logs", "a2a", expect=None).stdout.decode(errors="replace")
-        return re.search(r"(https?://(?:127\.0\.0\.1|localhost):\d+)/agents/", log)
-
-    url = wait_for(listens, "the gateway to listen", also=factory.logs).group(1)
-    door = Door(factory, url, keys, notes, tls)
+    door = Door(factory, listening(factory), keys, notes, tls)
 
     def are_offered() -> bool:
         agents = ("clock", "echo", "vault", "flood", "oracle")
@@ -161,6 +197,6 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         factory.down()
 
 
-@pytest.fixture(params=["JSONRPC", "HTTP+JSON"])
+@pytest.fixture(params=["JSONRPC", "HTTP+JSON", "GRPC"])
 def binding(request: pytest.FixtureRequest) -> str:
     return str(request.param)

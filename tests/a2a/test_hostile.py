@@ -56,6 +56,29 @@ def test_a_wrong_key_opens_nothing(door: Door) -> None:
     assert key not in door.factory.tell("logs", "a2a").stdout.decode()
 
 
+def test_a_refused_request_leaves_its_connection_to_the_next_or_ends_it(door: Door) -> None:
+    host = ":".join(map(str, door.place))
+    head = f"POST /agents/echo HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer wrong\r\nContent-Length: {{}}\r\n\r\n"
+
+    def answers(*parts: str) -> list[str]:
+        """All that comes until the gateway ends the connection."""
+        with socket.create_connection(door.place, DEADLINE) as stream:
+            for part in parts:
+                stream.sendall(part.encode())
+            said = b"".join(iter(lambda: stream.recv(65_536), b"")).decode()
+        return said.lower().split("http/1.1 ")[1:]
+
+    with honest(door):
+        # Its body never comes, comes behind the head, or is long.
+        (refused,) = answers(head.format(2))
+        assert refused.startswith("401") and "connection: close" in refused
+        first, second = answers(head.format(2), "{", "}" + head.format(2))
+        assert first.startswith("401") and "connection: close" not in first
+        assert second.startswith("401") and "connection: close" in second
+        (refused,) = answers(head.format(1 << 20), "x" * 70_000)
+        assert refused.startswith("401") and "connection: close" in refused
+
+
 def test_web_pages_cannot_call(door: Door) -> None:
     with honest(door):
         for origin in ("https://evil.example", "http://127.0.0.1:1", "null"):

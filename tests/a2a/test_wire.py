@@ -30,13 +30,15 @@ def test_a_card_tells_how_its_agent_is_asked(door: Door) -> None:
     assert status == 200 and "max-age" in headers["cache-control"]
     assert card["name"] == "clock" and {it["id"] for it in card["skills"]} == {"slow", "double", "judge"}
     bindings = {(it["protocolBinding"], it["protocolVersion"], it["url"]) for it in card["supportedInterfaces"]}
-    assert bindings == {(it, "1.0", f"{door.url}/agents/clock") for it in ("JSONRPC", "HTTP+JSON")}
+    here = [(it, "1.0", f"{door.url}/agents/clock") for it in ("JSONRPC", "HTTP+JSON")]
+    assert bindings == {*here, ("GRPC", "1.0", "{}:{}".format(*door.place))}
     judge = next(it for it in card["skills"] if it["id"] == "judge")
     assert judge["description"].isprintable()
     assert door.send("GET", path, caller=None, If_None_Match=headers["etag"])[0] == 304
     # Behind a proxy, the addresses are the proxy's.
     card = json.loads(door.send("GET", path, Host="agents.example")[2])
     assert card["supportedInterfaces"][0]["url"] == "https://agents.example/agents/clock"
+    assert card["supportedInterfaces"][2]["url"] == "agents.example:443"
     assert door.send("GET", "/agents/nobody/.well-known/agent-card.json")[0] == 404
     assert door.send("GET", "/.well-known/agent-card.json")[0] == 404
 

@@ -41,6 +41,24 @@ def test_a_connection_narrowed_to_reading_changes_nothing_any_more(factory, pair
     pair.talks()
 
 
+def test_bodies_are_for_those_who_ask_with_that_right(factory, pair):
+    watch = {"id": 7, "bodies": True}
+    with operator(factory.state) as rpc:
+        assert "fault" not in rpc.call(ask="narrow")
+        told = rpc.call(ask="observe", watch=watch)
+        assert told["fault"]["code"] == "not-permitted" and "--bodies" in told["fault"]["advice"], told
+        # There is no way back.
+        assert "fault" not in rpc.call(ask="narrow", bodies=True)
+        assert "fault" in rpc.call(ask="observe", watch=watch)
+    with operator(factory.state) as rpc:
+        assert "fault" not in rpc.call(ask="narrow", bodies=True)
+        assert "processes" in rpc.call(ask="observe", watch=watch)
+        assert "fault" in rpc.call(ask="token", lifetime=60)
+        wait_for(lambda: "an operator reads the bodies of messages" in factory.logs(), "the Master's note")
+    wait_for(lambda: "no longer reads the bodies" in factory.logs(), "the end of it", also=factory.logs)
+    pair.talks()
+
+
 def test_a_process_that_says_nothing_holds_nobody_up(factory, pair, mallory):
     taken = mallory("mallory")
     taken.appears()

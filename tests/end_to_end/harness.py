@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,14 @@ from typing import Any, TypeVar
 ROOT = Path(__file__).resolve().parents[2]
 SEALBUS = Path(os.environ.get("SEALBUS_BINARY", ROOT / "target" / "debug" / "sealbus"))
 PROGRAMS = Path(__file__).resolve().parent / "programs"
+
+
+def documented_keys() -> dict[str, set[str]]:
+    """The keys that docs/command-line.md gives to the JSON of each command."""
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    tables = re.findall(r"### `sealbus ([^`]+)`\n\n((?:\|.*\n)+)", page)
+    firsts = {command: " ".join(line.split("|")[1] for line in table.splitlines()[2:]) for command, table in tables}
+    return {command: set(re.findall(r"`([^`]+)`", first)) for command, first in firsts.items()}
 
 
 def one_worker(platform: str = "") -> str:

@@ -20,7 +20,15 @@ from harness import DEADLINE, SEALBUS, clean_environment, wait_for
 
 BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
-LOOKS = ("sealbus ps", "sealbus nodes", "sealbus logs", "sealbus df search", "sealbus status", "sealbus store check")
+LOOKS = (
+    "sealbus ps",
+    "sealbus nodes",
+    "sealbus masters",
+    "sealbus logs",
+    "sealbus df search",
+    "sealbus status",
+    "sealbus store check",
+)
 """Commands that show a state. Their reader looks again until the output is as on the page."""
 
 

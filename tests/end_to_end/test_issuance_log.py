@@ -99,7 +99,7 @@ def test_anyone_verifies_the_log(factory):
 
 def address_of(factory) -> str:
     """Where nodes join, as `up` prints it."""
-    found = re.search(r"other machines join at (\S+): ", factory.master.output())
+    found = re.search(r"nodes join at (\S+): ", factory.master.output())
     assert found, factory.master.output()
     return found[1]
 

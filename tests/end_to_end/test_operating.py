@@ -1,16 +1,14 @@
 """Operating a platform: background, probes, stopping and starting, the doctor, watching, and the documented JSON."""
 
 import json
-import re
 import signal
 import socket
 from contextlib import suppress
 
 import pytest
-from harness import ROOT, SEALBUS, Platform, alive, one_worker, sealbus, wait_for
+from harness import SEALBUS, Platform, alive, documented_keys, one_worker, sealbus, wait_for
 
 WORKER = one_worker()
-DOCS = (ROOT / "docs" / "command-line.md").read_text()
 
 
 def test_a_detached_platform_outlives_the_command_and_is_ended_by_down(platform):
@@ -72,6 +70,17 @@ def test_an_agent_is_restarted(platform):
     factory.tell("kill", "worker")
     factory.tell("restart", "worker")
     factory.active("worker")
+
+
+def test_a_start_is_awaited_as_long_as_the_operator_says(platform):
+    mute = '\n    [[agent]]\n    name = "mute"\n    command = ["sleep", "1000"]\n    restart = "never"\n'
+    factory = platform(WORKER + mute).up()
+    factory.active("worker")
+    factory.tell("kill", "mute")
+    told = factory.tell("start", "mute", "--timeout", "1s", expect=5).stderr.decode()
+    assert "mute" in told and "certificate" in told
+    told = factory.tell("restart", "mute", "--timeout", "1s", "--start-timeout", "1s", expect=5).stderr.decode()
+    assert "mute" in told and "certificate" in told
 
 
 def test_a_persistent_message_waits_for_its_receiver(platform):
@@ -158,10 +167,8 @@ def test_a_thing_is_described_with_all_that_belongs_to_it(platform):
 
 # ---- the page
 
-SCHEMAS = {
-    command: set(re.findall(r"`([^`]+)`", " ".join(line.split("|")[1] for line in table.splitlines()[2:])))
-    for command, table in re.findall(r"### `sealbus ([^`]+)`\n\n((?:\|.*\n)+)", DOCS)
-}
+# tests/end_to_end/test_evidence.py compares those of evidence.
+SCHEMAS = {command: keys for command, keys in documented_keys().items() if not command.startswith("evidence ")}
 NAMED = {"describe agent": ["worker"], "describe node": ["node-1"], "describe channel": ["/offers/tea"], "mailbox": ["worker"]}
 MAY_LACK = {"ps --refused": {"receiver", "proved", "by"}}
 

@@ -1,23 +1,26 @@
 """A platform at level `signed`: what passes between processes bears its author's proof, however it travels."""
 
 import json
+import subprocess
+import sys
 
 import pytest
-from harness import PROGRAMS, sealbus, wait_for
+from harness import PROGRAMS, ROOT, sealbus, wait_for
 
+VERIFIER = ROOT / "tools" / "verify_evidence.py"
 TEXTS = [str(number) for number in range(50)]
 
 
-@pytest.fixture
-def scene(platform, tmp_path):
+def made(platform, tmp_path, level, channels=""):
     class Scene:
         slow = tmp_path / "slow"
         factory = platform(
             f"""
             [platform]
             name = "factory"
-            level = "signed"
+            level = "{level}"
             nodes = 3
+            {channels}
 
             [[agent]]
             name = "source"
@@ -41,15 +44,20 @@ def scene(platform, tmp_path):
             found = [(sender, text, how) for where, sender, text, how in self.ask("sink", "heard") if where == whence]
             return [(text, how) for sender, text, how in found if sender == "source@factory"]
 
-        def hears(self, whence, texts):
+        def hears(self, whence, texts, how="signed"):
             """Everything comes, once and in order, and each with its author's proof."""
-            right = [(text, "signed") for text in texts]
+            right = [(text, how) for text in texts]
             wait_for(lambda: len(self.heard(whence)) >= len(right), f"all of {whence}", also=self.factory.logs)
             assert self.heard(whence) == right
 
-    made = Scene()
-    made.factory.active("source", "sink")
-    return made
+    scene = Scene()
+    scene.factory.active("source", "sink")
+    return scene
+
+
+@pytest.fixture
+def scene(platform, tmp_path):
+    return made(platform, tmp_path, "signed")
 
 
 def test_whatever_is_said_bears_its_authors_proof(scene):
@@ -61,6 +69,73 @@ def test_whatever_is_said_bears_its_authors_proof(scene):
     scene.ask("source", "publish", TEXTS)
     scene.hears("/news", TEXTS)
     scene.hears("/records", TEXTS)
+    assert not scene.factory.refusals()
+
+
+def test_channels_and_single_events_are_signed_where_the_platform_is_not(platform, tmp_path):
+    channels = """
+            [[channel]]
+            path = "/news"
+            qos = "level=signed"
+
+            [[channel]]
+            path = "/records"
+            qos = "level=signed"
+    """
+    scene = made(platform, tmp_path, "auth", channels)
+    scene.ask("source", "publish", TEXTS)
+    scene.hears("/news", TEXTS)
+    scene.hears("/records", TEXTS)
+    scene.ask("source", "say", "sink", TEXTS)
+    scene.hears("direct", TEXTS, "proved")
+    # A single event of another channel.
+    scene.ask("source", "quote", "", ["one"])
+    scene.ask("source", "quote", "level=signed", ["two"])
+    scene.ask("source", "quote", "", ["three"])
+    right = [("one", "proved"), ("two", "signed"), ("three", "proved")]
+    wait_for(lambda: len(scene.heard("/quotes")) >= 3, "the quotes", also=scene.factory.logs)
+    assert scene.heard("/quotes") == right
+    # Nobody asks for less than holds, and nobody gets what the platform cannot give.
+    assert "level=tls would be weaker than level=auth" in scene.ask("source", "quote", "level=tls", ["four"])
+    assert "level=sealed" in scene.ask("source", "quote", "level=sealed", ["four"])
+    assert not scene.factory.refusals()
+    # The signed events become evidence for others.
+    root, evidence = tmp_path / "factory.pem", tmp_path / "records.evidence"
+    root.write_bytes(scene.factory.tell("ca", "root").stdout)
+    scene.factory.tell("evidence", "export", "--channel", "/records", evidence)
+    sealbus("evidence", "verify", evidence, "--root", root)
+    alone = subprocess.run([sys.executable, VERIFIER, evidence, "--root", root], capture_output=True, timeout=60)
+    assert alone.returncode == 0 and alone.stdout.count(b"/records") >= len(TEXTS), alone
+
+
+def test_single_messages_are_signed_where_the_platform_is_not(platform, tmp_path):
+    scene = made(platform, tmp_path, "auth", '[evidence]\n            agents = ["sink"]')
+    # They keep their proofs when they are unread and their receiver moves.
+    scene.slow.touch()
+    texts = {"direct": [], "kept": []}
+    for number in range(20):
+        for order, whence, how in (("say", "direct", "proved"), ("vow", "direct", "signed"), ("bond", "kept", "signed")):
+            text = f"{order} {number}"
+            scene.ask("source", order, "sink", [text])
+            texts[whence].append((text, how))
+    root, evidence = tmp_path / "factory.pem", tmp_path / "sink.evidence"
+    root.write_bytes(scene.factory.tell("ca", "root").stdout)
+
+    def recorded():
+        scene.factory.tell("evidence", "export", "--agent", "sink", evidence)
+        return evidence.read_bytes().count(b'"message":') >= 40
+
+    wait_for(recorded, "the record", also=scene.factory.logs)
+    sealbus("evidence", "verify", evidence, "--root", root)
+    goal = next(node for node in ("node-2", "node-3") if node != scene.factory.agents()["sink"]["node"])
+    scene.factory.ask("move", "sink", goal)
+    scene.factory.active("sink")
+    scene.slow.unlink()
+    for whence, right in texts.items():
+        wait_for(lambda: len(scene.heard(whence)) >= len(right), whence, also=scene.factory.logs)  # noqa: B023
+        # The sender of a message that was proved where its receiver was before is known from there.
+        heard = [(text, "proved" if how == "carried" else how) for text, how in scene.heard(whence)]
+        assert heard == right
     assert not scene.factory.refusals()
 
 

@@ -97,6 +97,35 @@ def test_sniff_shows_records_and_draws(pair, tmp_path):
     assert b"line 1" in pair.tell("sniff", "--open", record, expect=1).stderr
 
 
+def test_bodies_are_shown_on_request_and_kept_where_the_manifest_says(platform):
+    kept = PAIR + '\n[tap]\nheads = ["ben"]\n'
+    factory = platform(kept).up()
+    factory.active("ann", "ben")
+    sniffer = sniffing(factory, "--bodies", "--json")
+    shown = sniffing(factory, "--bodies", name="shown")
+
+    def body(sender, receiver):
+        return next((each.get("body") for each in lines(sniffer) if (each["from"], each["to"]) == (sender, receiver)), None)
+
+    factory.send("ann", json.dumps(["send", "ben", 1, 0]))
+    asked = wait_for(lambda: body("operator@factory", "ann@factory"), "the operator's words", also=sniffer.output)
+    assert asked["is"] == "shown" and json.loads(asked["text"])[:2] == ["send", "ben"] and asked["left_out"] == 0
+    assert wait_for(lambda: body("ann@factory", "ben@factory"), "the number", also=sniffer.output) == {"is": "private"}
+    wait_for(lambda: '["send", "ben"' in shown.output() and "[tap]" in shown.output(), "the same as text", also=shown.output)
+
+    changed = factory.directory / "changed.toml"
+    changed.write_text(factory.manifest.read_text().replace('heads = ["ben"]', 'none = ["ben"]'))
+    factory.tell("apply", changed, "--yes")
+    later = sniffing(factory, "--bodies", "--json", name="later")
+
+    def seen():
+        factory.send("ann", json.dumps(["send", "ben", 1, 0]))
+        return [each for each in lines(later) if each["to"] == "ann@factory"]
+
+    wait_for(lambda: len(seen()) > 2, "messages to others", also=later.output)
+    assert not [each for each in lines(later) if "ben@factory" in (each["from"], each["to"])]
+
+
 def test_sniff_shows_events_and_refusals(pair):
     channel = sniffing(pair, "--channel", "/tea/*", "--json")
     tail = pair.program(SEALBUS, "channel", "tail", "/tea/*", "--state", pair.state, name="tail")

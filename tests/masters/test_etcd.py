@@ -113,32 +113,6 @@ def test_a_lost_machine_is_replaced_with_the_keys_of_the_ca_alone(platform: Make
     assert verified["size"] >= size["size"] > 0, (verified, size)
 
 
-def test_a_second_master_on_the_same_etcd_takes_over_and_the_first_ends(platform: Make, cluster: Start) -> None:
-    etcd = cluster(1)
-    first = platform(manifest(etcd)).up()
-    second = platform(manifest(etcd))
-    second.state.mkdir(mode=0o700)
-    for name in ("root.der", "ca.key", "ca.chain"):
-        shutil.copy2(first.state / name, second.state / name)
-    assert first.master is not None
-    # It listens where the first one does, so the first has to be away: asleep, here.
-    first.master.process.send_signal(signal.SIGSTOP)
-    text = second.manifest.read_text().replace("nodes = 0", "nodes = 0\nport = PORT\nenrolment-port = ENROLMENT")
-    ports = [port for port in sorted(_free(2))]
-    second.manifest.write_text(text.replace("PORT", str(ports[0]), 1).replace("ENROLMENT", str(ports[1])))
-    second.up()
-    first.master.process.send_signal(signal.SIGCONT)
-    assert first.master.wait() != 0
-    assert "another Master has taken over" in first.master.output()
-    second.tell("df", "search")
-
-
-def _free(count: int) -> set[int]:
-    from etcd import free_port
-
-    return {free_port() for _ in range(count)}
-
-
 def test_a_platform_moves_to_etcd_by_a_backup(platform: Make, cluster: Start) -> None:
     etcd = cluster(1)
     factory = platform(manifest(None, "seller")).up()

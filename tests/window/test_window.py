@@ -276,12 +276,19 @@ def test_masters_gateways_and_the_broker_have_views(chromium, tmp_path):
     [[gateway.mcp.caller]]
     name = "assistant"
     key = "{made["hash"]}"
+
+    [gateway.a2a]
+    listen = "127.0.0.1:0"
+    anonymous = "guest"
+
+    [gateway.neighbours.cook]
+    url = "http://127.0.0.1:9"
 """
     platform = Platform(tmp_path, one_worker() + doors)
     looker = None
     try:
-        platform.up().active("worker", "gateway", "mcp")
-        gateway = wait_for(lambda: running(platform), "both gateways to answer", also=platform.logs)
+        platform.up().active("worker", "gateway", "mcp", "a2a")
+        gateway = wait_for(lambda: running(platform), "the gateways to answer", also=platform.logs)
         window = Window(tmp_path / "window.log", "--state", platform.state)
         platform.programs.append(window.program)
         looker = Looker(chromium, window)
@@ -292,6 +299,13 @@ def test_masters_gateways_and_the_broker_have_views(chromium, tmp_path):
         expect(rule).to_contain_text("manifest")
         caller = page.get_by_role("row").filter(has=page.get_by_role("link", name="assistant"))
         expect(caller.get_by_role("cell").nth(2)).to_have_text("0")
+
+        expect(page.locator("main")).to_contain_text(f"Clients reach {gateway['a2a']['tools']} services of agents at {gateway['a2a']['address']}")
+        guest = page.get_by_role("region", name="Callers: clients").get_by_role("row").filter(has_text="guest")
+        expect(guest).to_contain_text("not at all")
+        cook = page.get_by_role("region", name="Agents of others").get_by_role("row").filter(has_text="cook")
+        expect(cook).to_contain_text("http://127.0.0.1:9")
+        expect(cook.get_by_role("cell").nth(7).locator(".bad")).to_be_visible()
 
         # A client with the key, and a client with another one.
         for key in (made["key"], "sbk_" + "0" * 64):
@@ -315,6 +329,29 @@ def test_masters_gateways_and_the_broker_have_views(chromium, tmp_path):
                 looker.close()
         finally:
             platform.down()
+
+
+def test_bodies_are_shown_where_the_operator_allowed_it(factory, look):
+    without = look()
+    page = without.go("conversations?bodies=yes")
+    expect(page.get_by_text("sealbus window --bodies")).to_be_visible()
+    expect(page.get_by_label("Show bodies")).to_be_hidden()
+    page = look("--state", factory.state, "--bodies").go("conversations")
+    page.get_by_label("Show bodies").check()
+    table = page.get_by_role("region", name="The same as a table, the latest first")
+    said = table.get_by_role("cell").filter(has_text=f"{HOSTILE[0]} between us")
+    summary = page.locator("summary", has_text="As a table")
+
+    def is_shown():
+        factory.tell("send", "carl", f"{HOSTILE[0]} between us")
+        if summary.is_visible() and not table.is_visible():
+            summary.click()
+        return said.count() > 0
+
+    wait_for(is_shown, "the words of a message")
+    # The other window saw the heads of the same messages, and no words.
+    expect(without.page.locator("main")).to_contain_text("carl")
+    expect(without.page.locator("main")).not_to_contain_text("between us")
 
 
 def test_nothing_is_changed_without_operate(factory, look):
@@ -422,7 +459,7 @@ def act(looker, asked):
 
 def running(platform):
     told = platform.ask("gateway", "list")
-    return told if told["gateway"] and told["mcp"] else None
+    return told if all(told[door] for door in ("gateway", "mcp", "a2a", "neighbours")) else None
 
 
 def test_up_begins_with_a_window(chromium, tmp_path):

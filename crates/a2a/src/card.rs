@@ -1,6 +1,7 @@
 //! An agent's card (specification, section 4.4).
 
 use aws_lc_rs::digest::{SHA256, digest};
+use hyper::http::Uri;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sealbus_callers::schema::Language;
 use sealbus_manifest::callers::{CallersEntry, OauthEntry};
@@ -78,12 +79,16 @@ pub(crate) fn card(agent: &Exposed, base: &str, security: &Security) -> Value {
     let url = format!("{base}{AGENTS}{name}");
     let interface =
         |binding: &str| json!({"url": url, "protocolBinding": binding, "protocolVersion": "1.0"});
+    // One address serves all agents, so the request names its agent.
+    let grpc = json!({
+        "url": place(base), "protocolBinding": "GRPC", "protocolVersion": "1.0", "tenant": agent.local,
+    });
     let skills: Vec<Value> = agent.skills.iter().map(skill).collect();
     let mut card = json!({
         "name": agent.local,
         "description": format!("The agent {} of the Sealbus platform {}.", agent.local, agent.platform),
         "version": env!("CARGO_PKG_VERSION"),
-        "supportedInterfaces": [interface("JSONRPC"), interface("HTTP+JSON")],
+        "supportedInterfaces": [interface("JSONRPC"), interface("HTTP+JSON"), grpc],
         "capabilities": {"streaming": true, "extendedAgentCard": true},
         "defaultInputModes": [TEXT, JSON],
         "defaultOutputModes": [TEXT, JSON],
@@ -97,6 +102,20 @@ pub(crate) fn card(agent: &Exposed, base: &str, security: &Security) -> Value {
         card["securityRequirements"] = requirements.clone();
     }
     card
+}
+
+/// The host and the port of a base of URLs.
+fn place(base: &str) -> String {
+    let is_https = base.starts_with("https:");
+    let authority = base
+        .parse::<Uri>()
+        .ok()
+        .and_then(|it| it.authority().cloned());
+    match authority {
+        Some(it) if it.port().is_some() => it.to_string(),
+        Some(it) => format!("{it}:{}", if is_https { 443 } else { 80 }),
+        None => base.to_owned(),
+    }
 }
 
 fn skill(skill: &Skill) -> Value {

@@ -1,6 +1,6 @@
 //! The agents that callers may ask, from the DF's news.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sealbus::Aid;
@@ -55,15 +55,24 @@ pub(crate) struct Exposed {
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     agents: BTreeMap<String, Arc<Exposed>>,
+    /// The agents that were there when the news ended.
+    before: BTreeSet<String>,
 }
 
 impl Catalogue {
-    /// Takes news of the DF: each entry is an agent's whole entry now; without services, it is gone.
-    pub(crate) fn take(&mut self, entries: Vec<DfAgentDescription>, platform: &str) {
+    /// Takes news of the DF: each entry is an agent's whole entry now; without services, it is gone. Returns the agents that have
+    /// come, or come back.
+    pub(crate) fn take(
+        &mut self,
+        entries: Vec<DfAgentDescription>,
+        platform: &str,
+    ) -> Vec<Arc<Exposed>> {
+        let mut before = std::mem::take(&mut self.before);
+        let mut come = Vec::new();
         for entry in &entries {
             let Some(aid) = &entry.name else { continue };
             let local = local_name(&aid.name, platform);
-            self.agents.remove(local);
+            let was_there = self.agents.remove(local).is_some() || before.remove(local);
             // Agents of other platforms are left to the gateways of those platforms.
             if local.len() == aid.name.len() || self.agents.len() >= MOST_AGENTS {
                 continue;
@@ -76,14 +85,43 @@ impl Catalogue {
                     platform: platform.to_owned(),
                     skills,
                 };
-                self.agents.insert(local.to_owned(), Arc::new(exposed));
+                let exposed = Arc::new(exposed);
+                self.agents.insert(local.to_owned(), exposed.clone());
+                if !was_there {
+                    come.push(exposed);
+                }
             }
         }
+        come
+    }
+
+    /// Nothing is known any more until the next news, which name all agents.
+    pub(crate) fn forget(&mut self) {
+        self.before
+            .extend(std::mem::take(&mut self.agents).into_keys());
+    }
+
+    /// An agent that is away, and offers nothing.
+    pub(crate) fn away(local: &str, platform: &str) -> Option<Arc<Exposed>> {
+        let exposed = Exposed {
+            aid: Aid::new(format!("{local}@{platform}")).ok()?,
+            local: local.to_owned(),
+            platform: platform.to_owned(),
+            skills: Vec::new(),
+        };
+        Some(Arc::new(exposed))
     }
 
     /// The number of agents.
     pub(crate) fn len(&self) -> usize {
         self.agents.len()
+    }
+
+    /// The agent of which this is so, if it is so of one alone.
+    pub(crate) fn only(&self, is_so: impl Fn(&Exposed) -> bool) -> Option<Arc<Exposed>> {
+        let mut found = self.agents.values().filter(|agent| is_so(agent));
+        let one = found.next()?;
+        found.next().is_none().then(|| one.clone())
     }
 
     pub(crate) fn get(&self, local: &str) -> Option<Arc<Exposed>> {
@@ -189,6 +227,27 @@ mod tests {
         assert_eq!(skills("c@away"), None);
         catalogue.take(vec![entry("a@home", Vec::new())], "home");
         assert!(catalogue.get("a").is_none());
+    }
+
+    #[test]
+    fn agents_that_come_back_are_told_from_those_that_were_there() {
+        let mut catalogue = Catalogue::default();
+        let come = |catalogue: &mut Catalogue, names: &[&str], services: usize| {
+            let services = vec![tool("brew"); services];
+            let entries = names.iter().map(|it| entry(it, services.clone()));
+            let come = catalogue.take(entries.collect(), "home");
+            come.iter().map(|it| it.local.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(come(&mut catalogue, &["a@home", "b@home"], 1), ["a", "b"]);
+        assert!(come(&mut catalogue, &["a@home"], 1).is_empty());
+        assert!(come(&mut catalogue, &["a@home"], 0).is_empty());
+        assert_eq!(come(&mut catalogue, &["a@home"], 1), ["a"]);
+        // The Master was away: these were there all the time.
+        catalogue.forget();
+        assert!(catalogue.get("a").is_none());
+        assert_eq!(come(&mut catalogue, &["a@home", "c@home"], 1), ["c"]);
+        // This one was not.
+        assert_eq!(come(&mut catalogue, &["b@home"], 1), ["b"]);
     }
 
     #[test]

@@ -1,7 +1,12 @@
-//! The reasons why an operation fails, in the words of each binding (specification, sections 5.4, 9.5 and 11.6).
+//! The reasons why an operation fails, in the words of each binding (specification, sections 5.4, 9.5, 10.6 and 11.6).
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use serde_json::{Value, json};
+use tonic::{Code, Status};
+
+use crate::proto::{self, BAD_REQUEST, ERROR_INFO, RPC_STATUS};
 
 /// An error of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +137,31 @@ impl Fault {
         error
     }
 
+    /// The status of a gRPC answer.
+    pub(crate) fn to_grpc(&self) -> Status {
+        let code = match (self, self.names().2) {
+            (Self::NoMethod, _) => Code::Unimplemented,
+            (_, "NOT_FOUND") => Code::NotFound,
+            (_, "FAILED_PRECONDITION") => Code::FailedPrecondition,
+            (_, "RESOURCE_EXHAUSTED") => Code::ResourceExhausted,
+            (_, "INTERNAL") => Code::Internal,
+            _ => Code::InvalidArgument,
+        };
+        let details = self.details().unwrap_or_else(|| json!([]));
+        let packed = details.as_array().into_iter().flatten().map(|detail| {
+            let fields = match self {
+                Self::BadMember { .. } => BAD_REQUEST,
+                _ => ERROR_INFO,
+            };
+            let value = STANDARD.encode(proto::write(fields, detail));
+            json!({"@type": detail["@type"], "value": value})
+        });
+        let packed: Vec<Value> = packed.collect();
+        let status = json!({"code": code as i32, "message": self.message(), "details": packed});
+        let details = proto::write(RPC_STATUS, &status);
+        Status::with_details(code, self.message(), details.into())
+    }
+
     /// The status and the body of a REST answer.
     pub fn to_rest(&self) -> (StatusCode, Value) {
         let Names(_, status, name, _) = self.names();
@@ -148,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_bindings_say_the_same() {
+    fn all_bindings_say_the_same() {
         for (fault, number, status, reason) in [
             (Fault::TaskNotFound, -32001, 404, "TASK_NOT_FOUND"),
             (Fault::TaskNotCancelable, -32002, 400, "TASK_NOT_CANCELABLE"),
@@ -185,6 +215,12 @@ mod tests {
             assert_eq!(rest["error"]["code"], status);
             assert_eq!(rest["error"]["details"], rpc["data"]);
             assert_eq!(rest["error"]["message"], rpc["message"]);
+            let grpc = fault.to_grpc();
+            assert_eq!(grpc.message(), rpc["message"]);
+            let name = rest["error"]["status"].as_str().unwrap().replace('_', "");
+            assert!(format!("{:?}", grpc.code()).eq_ignore_ascii_case(&name));
+            let details = String::from_utf8_lossy(grpc.details()).into_owned();
+            assert!(details.contains(reason) && details.contains("a2a-protocol.org"));
         }
         let wrong = Fault::member("message.parts", "it is empty");
         let violation = &wrong.to_rpc()["data"][0]["fieldViolations"][0];

@@ -1,5 +1,7 @@
-//! Requests to agents: `/agents/NAME` for JSON-RPC, `/agents/NAME/…` for REST, and the cards.
+//! Requests to agents: `/agents/NAME` for JSON-RPC, `/agents/NAME/…` for REST, the service of gRPC, and the cards.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -11,8 +13,9 @@ use hyper::{Method, Request, StatusCode};
 use parking_lot::{Mutex, RwLock};
 use percent_encoding::percent_decode_str;
 use sealbus::Voice;
-use sealbus::directory::{DfAgentDescription, ServiceDescription};
-use sealbus_callers::{Answer, Caller, Service, text_answer, trace};
+use sealbus::directory::{AgentState, AmsAgentDescription, DfAgentDescription, ServiceDescription};
+use sealbus_callers::tools::local_name;
+use sealbus_callers::{Answer, Caller, Service, follow_news, text_answer, trace};
 use sealbus_manifest::callers::CallersEntry;
 use sealbus_web::Client;
 use serde_json::Value;
@@ -21,18 +24,27 @@ use crate::Fault;
 use crate::card::{AGENTS, CARD, Security, card, tag};
 use crate::catalogue::{Catalogue, Exposed};
 use crate::operations::Desk;
+use crate::shelf::Shelf;
 use crate::signature::{KEYS, Signer};
-use crate::tasks::Tasks;
-use crate::{rest, rpc};
+use crate::tasks::{Task, Tasks};
+use crate::work::Work;
+use crate::{grpc, rest, rpc};
 
 /// The version of the protocol.
 const VERSION: &str = "1.0";
 
+/// A task at work, among those of its caller.
+type AtWork = (Arc<Tasks>, Arc<Task>);
+
 /// Serves all callers.
 pub(crate) struct Http {
     catalogue: RwLock<Catalogue>,
-    /// The voices of all callers. A caller without a key reads the cards of agents that any of these may write to.
-    voices: Mutex<Vec<Voice>>,
+    /// The tasks of all callers. A caller without a key reads the cards of agents that any of these may write to.
+    seats: Mutex<Vec<Arc<Tasks>>>,
+    /// Agents that the platform is starting, and the tasks that were at work then.
+    starting: Mutex<BTreeMap<String, Vec<AtWork>>>,
+    /// The folder of the tasks, if they are kept.
+    folder: Option<PathBuf>,
     has_anonymous: bool,
     security: Security,
     signer: OnceLock<Signer>,
@@ -40,10 +52,12 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    pub(crate) fn new(entry: &CallersEntry, web: Option<Client>) -> Self {
+    pub(crate) fn new(entry: &CallersEntry, web: Option<Client>, folder: Option<PathBuf>) -> Self {
         Self {
             catalogue: RwLock::default(),
-            voices: Mutex::default(),
+            seats: Mutex::default(),
+            starting: Mutex::default(),
+            folder,
             has_anonymous: entry.anonymous.is_some(),
             security: Security::new(entry),
             signer: OnceLock::new(),
@@ -51,12 +65,21 @@ impl Http {
         }
     }
 
-    /// The agent that a path names, and the rest of the path.
-    fn find<'p>(&self, path: &'p str) -> Option<(Arc<Exposed>, &'p str)> {
+    /// The agent of this name, for a caller. One that is away counts for a caller that has tasks of it.
+    fn agent(&self, name: &str, caller: Option<&Tasks>) -> Option<Arc<Exposed>> {
+        let found = self.catalogue.read().get(name);
+        found.or_else(|| {
+            let caller = caller.filter(|caller| caller.know(name))?;
+            Catalogue::away(name, caller.caller.voice.platform())
+        })
+    }
+
+    /// The agent that a path names, for a caller, and the rest of the path.
+    fn find<'p>(&self, path: &'p str, caller: Option<&Tasks>) -> Option<(Arc<Exposed>, &'p str)> {
         let path = path.strip_prefix(AGENTS)?;
         let (name, rest) = path.split_once('/').unwrap_or((path, ""));
         let name = percent_decode_str(name).decode_utf8().ok()?;
-        Some((self.catalogue.read().get(&name)?, rest))
+        Some((self.agent(&name, caller)?, rest))
     }
 
     fn signed(&self, agent: &Exposed, base: &str) -> Value {
@@ -86,6 +109,15 @@ impl Http {
             headers.insert(ETAG, tag);
         }
         answer
+    }
+}
+
+/// The agent is another one of its name: its tasks begin anew.
+fn ask_again(agent: &Arc<Exposed>, tasks: Vec<AtWork>) {
+    for (tasks, task) in tasks {
+        if !task.state().is_terminal() {
+            Work::again(&tasks, &task, agent.clone());
+        }
     }
 }
 
@@ -122,14 +154,34 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 impl Service for Http {
     type Seat = Tasks;
+    const SPEAKS_HTTP2: bool = true;
 
-    fn seat(&self, caller: Caller) -> Tasks {
-        self.voices.lock().push(caller.voice.clone());
-        Tasks::new(caller)
+    fn seat(&self, caller: Caller) -> Arc<Tasks> {
+        let name = caller.voice.name();
+        let shelf = self.folder.as_deref().and_then(|folder| {
+            let failed = |error| tracing::error!(caller = name, %error, folder = %folder.display(), "tasks are not kept: make the folder writable and start the gateway again");
+            Shelf::open(folder, name).map_err(failed).ok()
+        });
+        let tasks = Arc::new(Tasks::new(caller, shelf));
+        for task in tasks.at_work() {
+            Work::wait(&tasks, &task);
+        }
+        self.seats.lock().push(tasks.clone());
+        tasks
     }
 
     fn began(&self, voice: &Voice) {
         self.signer.get_or_init(|| Signer::new(voice.clone()));
+    }
+
+    async fn attend(&self, voice: &Voice) {
+        let starting = AmsAgentDescription {
+            state: Some(AgentState::Initiated),
+            ..AmsAgentDescription::default()
+        };
+        let subscribe = || voice.ams().subscribe(starting.clone());
+        let take = |news| self.starts(news, voice.platform());
+        follow_news(subscribe, take).await;
     }
 
     fn opened(&self, base: &str) -> String {
@@ -152,9 +204,14 @@ impl Service for Http {
 
     fn news(&self, news: Option<Vec<DfAgentDescription>>, platform: &str) {
         let mut catalogue = self.catalogue.write();
-        match news {
-            Some(entries) => catalogue.take(entries, platform),
-            None => *catalogue = Catalogue::default(),
+        let Some(entries) = news else {
+            catalogue.forget();
+            return;
+        };
+        // Requests see these agents afterwards: no new task is taken for one of theirs.
+        for agent in catalogue.take(entries, platform) {
+            self.starting.lock().remove(&agent.local);
+            ask_again(&agent, self.at_work(&agent.local));
         }
     }
 
@@ -167,45 +224,44 @@ impl Service for Http {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
             return Some(answer);
         }
-        if !head.uri.path().starts_with(AGENTS) {
+        let path = head.uri.path();
+        if !path.starts_with(AGENTS) && !path.starts_with(grpc::SERVICE) {
             return Some(nothing());
         }
         let is_stranger = !self.has_anonymous && !head.headers.contains_key(AUTHORIZATION);
         if !is_stranger || head.method != Method::GET {
             return None;
         }
-        let (agent, rest) = self.find(head.uri.path())?;
-        let mut voices = self.voices.lock().clone().into_iter();
+        let (agent, rest) = self.find(head.uri.path(), None)?;
+        let seats = self.seats.lock().clone();
+        let mut voices = seats.iter().map(|tasks| &tasks.caller.voice);
         let is_shown = rest == CARD && voices.any(|voice| voice.may_write_to(&agent.aid));
         is_shown.then(|| self.card(&agent, base, &head.headers))
     }
 
     async fn answer(&self, seat: &Arc<Tasks>, base: &str, request: Request<Bytes>) -> Answer {
         let (head, body) = request.into_parts();
-        let found = self.find(head.uri.path());
+        if let Some(method) = head.uri.path().strip_prefix(grpc::SERVICE) {
+            return self.answer_grpc(seat, base, method, &head, &body).await;
+        }
+        let found = self.find(head.uri.path(), Some(seat));
         let voice = &seat.caller.voice;
         let Some((agent, rest)) = found.filter(|it| voice.may_write_to(&it.0.aid)) else {
             return nothing();
         };
         if rest == CARD && head.method == Method::GET {
+            if agent.skills.is_empty() {
+                return nothing();
+            }
             return self.card(&agent, base, &head.headers);
         }
-        let after = head.headers.get("last-event-id");
-        let after = after.and_then(|after| after.to_str().ok()?.parse().ok());
-        let card = || self.signed(&agent, base);
-        let desk = Desk {
-            tasks: seat.clone(),
-            agent: agent.clone(),
-            card: &card,
-            web: self.web.clone(),
-            after,
-            trace: trace(None, Some(&head.headers)),
-        };
         let mut version = version(&head);
         if !body.is_empty() && !is_json(&head.headers) {
             let why = "A request is application/json or application/a2a+json";
             version = Err(Fault::ContentTypeNotSupported(why.to_owned()));
         }
+        let card = || self.signed(&agent, base);
+        let desk = self.desk(seat, agent.clone(), &card, &head.headers);
         if !rest.is_empty() {
             let request = rest::Request {
                 method: &head.method,
@@ -219,5 +275,97 @@ impl Service for Http {
             return rpc::refused(&Value::Null, &Fault::NoMethod);
         }
         rpc::answer(&desk, &body, version).await
+    }
+}
+
+impl Http {
+    /// Takes news of agents that are being started, or, without a state, no longer are.
+    fn starts(&self, news: Option<Vec<AmsAgentDescription>>, platform: &str) {
+        let catalogue = self.catalogue.write();
+        let mut starting = self.starting.lock();
+        let ask_again = |(local, tasks): (String, Vec<AtWork>)| {
+            if let Some(agent) = catalogue.get(&local) {
+                ask_again(&agent, tasks);
+            }
+        };
+        let Some(entries) = news else {
+            // Requests wait for an agent that is not there yet.
+            std::mem::take(&mut *starting)
+                .into_iter()
+                .for_each(ask_again);
+            return;
+        };
+        for entry in entries {
+            let Some(aid) = &entry.name else { continue };
+            let local = local_name(&aid.name, platform);
+            if entry.state.is_some() {
+                starting.insert(local.to_owned(), self.at_work(local));
+            } else if let Some(started) = starting.remove_entry(local) {
+                ask_again(started);
+            }
+        }
+    }
+
+    /// The tasks at work for an agent.
+    fn at_work(&self, local: &str) -> Vec<AtWork> {
+        let seats = self.seats.lock().clone();
+        let of_caller = |tasks: Arc<Tasks>| {
+            let at_work = tasks.at_work().into_iter();
+            let at_work = at_work.filter(|it| it.opening.agent == local);
+            at_work
+                .map(move |task| (tasks.clone(), task))
+                .collect::<Vec<_>>()
+        };
+        seats.into_iter().flat_map(of_caller).collect()
+    }
+
+    fn desk<'a>(
+        &self,
+        seat: &Arc<Tasks>,
+        agent: Arc<Exposed>,
+        card: &'a (dyn Fn() -> Value + Sync),
+        headers: &HeaderMap,
+    ) -> Desk<'a> {
+        let after = headers.get("last-event-id");
+        Desk {
+            tasks: seat.clone(),
+            agent,
+            card,
+            web: self.web.clone(),
+            after: after.and_then(|after| after.to_str().ok()?.parse().ok()),
+            trace: trace(None, Some(headers)),
+        }
+    }
+
+    async fn answer_grpc(
+        &self,
+        seat: &Arc<Tasks>,
+        base: &str,
+        method: &str,
+        head: &Parts,
+        body: &[u8],
+    ) -> Answer {
+        let media_type = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        if !media_type.is_some_and(|it| it.starts_with(b"application/grpc")) {
+            let why = "a request here is application/grpc";
+            return text_answer(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
+        }
+        let read = version(head).and_then(|()| grpc::Request::read(method, body));
+        let request = match read {
+            Ok(request) => request,
+            Err(fault) => return grpc::refused(&fault),
+        };
+        let may_ask = |agent: &Exposed| seat.caller.voice.may_write_to(&agent.aid);
+        let agent = match request.agent() {
+            Some(name) => self.agent(name, Some(seat)).filter(|it| may_ask(it)),
+            None => self.catalogue.read().only(may_ask),
+        };
+        let Some(agent) = agent else {
+            let problem = "it names no agent: use the `tenant` of the agent's card";
+            return grpc::refused(&Fault::member("tenant", problem));
+        };
+        let card = || self.signed(&agent, base);
+        let desk = self.desk(seat, agent.clone(), &card, &head.headers);
+        request.answer(&desk).await
     }
 }

@@ -1,4 +1,4 @@
-//! Agents of the platform as servers of A2A 1.0, over JSON-RPC and REST.
+//! Agents of the platform as servers of A2A 1.0, over JSON-RPC, REST and gRPC.
 //!
 //! Each agent that offers a tool, or a service with the protocol fipa-request, has a card and an address of its own. Each caller
 //! is an agent of the platform (`sealbus_callers`). A task is a conversation: a `request` in the caller's name, whose
@@ -6,25 +6,30 @@
 //!
 //! | question | place |
 //! |---|---|
-//! | What may a request say? | [`wire`], [`Fault`]: free of I/O |
+//! | What may a request say? | [`wire`], [`proto`], [`Fault`]: free of I/O |
 //! | Which agents are there, and what do they take? | `catalogue`, `card`, `input`: free of I/O |
 //! | Who vouches for a card? | `signature` |
 //! | What has become of a task? | `log`: free of I/O; `tasks` holds the tasks of a caller |
 //! | What does an agent say to a task? | `work` |
+//! | How does a task outlive the gateway? | [`record`]: free of I/O; `shelf` has the files |
 //! | Which address is told of a task? | [`push`]: free of I/O; `webhook` posts |
-//! | How does an operation come in? | `rpc`, `rest`, `http`, `stream` |
+//! | How does an operation come in? | `rpc`, `rest`, `grpc`, `http`, `stream` |
 
 mod card;
 mod catalogue;
 mod fault;
+mod grpc;
 mod http;
 mod input;
 mod log;
 pub mod neighbour;
 mod operations;
+pub mod proto;
 pub mod push;
+pub mod record;
 mod rest;
 mod rpc;
+mod shelf;
 mod signature;
 mod stream;
 mod tasks;
@@ -32,24 +37,30 @@ mod webhook;
 pub mod wire;
 mod work;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sealbus::Platform;
 use sealbus_callers::ServeError;
-use sealbus_gateways::Reach;
 use sealbus_manifest::A2A_AGENT;
 use sealbus_manifest::callers::CallersEntry;
+use sealbus_web::reach::Reach;
 use sealbus_web::{Client, trust};
 
 pub use fault::Fault;
 use http::Http;
 
 /// Serves callers over HTTP until the program is told to stop. The platform must have placed the agents of
-/// [`CallersEntry::agents`] and the agent `a2a` in this process, or be an embedded one.
+/// [`CallersEntry::agents`] and the agent `a2a` in this process, or be an embedded one. Tasks are kept in `folder`, and only in
+/// memory without one.
 ///
 /// # Errors
 /// [`ServeError`]. After an error nothing is open.
-pub async fn serve(platform: &Platform, entry: CallersEntry) -> Result<(), ServeError> {
+pub async fn serve(
+    platform: &Platform,
+    entry: CallersEntry,
+    folder: Option<PathBuf>,
+) -> Result<(), ServeError> {
     let web = match &entry.webhooks {
         Some(webhooks) => {
             let tls = trust::client(entry.trust.as_deref()).map_err(ServeError::Trust)?;
@@ -59,6 +70,6 @@ pub async fn serve(platform: &Platform, entry: CallersEntry) -> Result<(), Serve
         }
         None => None,
     };
-    let http = Http::new(&entry, web);
+    let http = Http::new(&entry, web, folder);
     sealbus_callers::serve(platform, entry, A2A_AGENT, http).await
 }

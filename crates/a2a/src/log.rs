@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 const MOST_NOTICES: usize = 64;
 /// Messages of a history that are kept.
 const MOST_HISTORY: usize = 64;
+/// More than the notices between two other events.
+const LEAP: u64 = 1 << 32;
 
 /// `TaskState`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +70,46 @@ impl Serialize for State {
     }
 }
 
+impl<'de> Deserialize<'de> for State {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        Self::read(&text).ok_or_else(|| de::Error::custom("it is no state of a task"))
+    }
+}
+
+/// A change of a task.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Change {
+    /// It enters a state, with a word of the agent.
+    Enter { state: State, text: Option<String> },
+    /// A part of the result comes, or the whole of it.
+    Part { part: Box<RawValue>, is_whole: bool },
+    /// It has its result, from the agent that this describes.
+    Complete { about: Map<String, Value> },
+    /// The agent answers with a message: there is no result.
+    Say {
+        text: String,
+        about: Map<String, Value>,
+    },
+    /// The caller answers a question of the agent.
+    Answer { message: Box<RawValue> },
+    /// The agent is asked again, because it or the gateway ended while it worked. Parts of a result no longer count.
+    Again,
+}
+
+impl Change {
+    /// Whether it only tells how far the agent is.
+    pub(crate) fn is_notice(&self) -> bool {
+        let Self::Enter { state, text } = self else {
+            return false;
+        };
+        *state == State::Working && text.is_some()
+    }
+}
+
 /// The facts about a task that never change.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Head {
     pub(crate) id: String,
     pub(crate) context: String,
@@ -104,8 +144,11 @@ pub(crate) struct Log {
     notices: VecDeque<u64>,
     history: VecDeque<Box<RawValue>>,
     about: Map<String, Value>,
+    /// The agent answered with a message, and not with a result.
+    is_message: bool,
     last: u64,
     bytes: usize,
+    attempt: u32,
 }
 
 /// `Task`.
@@ -136,6 +179,7 @@ struct Artifact<'a> {
 #[serde(rename_all = "camelCase")]
 enum Told<'a> {
     Task(Task<'a>),
+    Message(&'a RawValue),
     #[serde(rename_all = "camelCase")]
     StatusUpdate {
         task_id: &'a str,
@@ -195,8 +239,10 @@ impl Log {
             notices: VecDeque::new(),
             history: VecDeque::new(),
             about: Map::new(),
+            is_message: false,
             last: 0,
             bytes: 0,
+            attempt: 1,
         };
         log.remember(message);
         log
@@ -220,8 +266,18 @@ impl Log {
         self.bytes
     }
 
+    /// How often the agent has been asked.
+    pub(crate) fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Continues behind events that were not kept.
+    pub(crate) fn skip_to(&mut self, last: u64) {
+        self.last = last;
+    }
+
     /// Keeps a message in the history.
-    pub(crate) fn remember(&mut self, message: Box<RawValue>) {
+    fn remember(&mut self, message: Box<RawValue>) {
         self.bytes += message.get().len();
         self.history.push_back(message);
         if self.history.len() > MOST_HISTORY
@@ -231,16 +287,57 @@ impl Log {
         }
     }
 
-    /// Notes the agent that answered.
-    pub(crate) fn tell_about(&mut self, about: Map<String, Value>) {
-        self.about = about;
-    }
-
-    /// Sets the task's state, with the agent's text. A task that has ended does not change.
-    pub(crate) fn enter(&mut self, state: State, text: Option<&str>, now: String) -> bool {
+    /// Changes the task. False if it cannot change so, as after its end.
+    pub(crate) fn apply(&mut self, change: &Change, now: &str) -> bool {
         if self.state().is_terminal() {
             return false;
         }
+        match change {
+            Change::Enter { state, text } => self.enter(*state, text.as_deref(), now),
+            Change::Part { part, is_whole } => self.push(Event::Part {
+                part: part.clone(),
+                is_whole: *is_whole,
+            }),
+            Change::Complete { about } => {
+                self.about = about.clone();
+                self.enter(State::Completed, None, now);
+            }
+            Change::Say { text, about } => {
+                self.about = about.clone();
+                self.enter(State::Completed, Some(text), now);
+                self.is_message = true;
+            }
+            Change::Answer { message } => {
+                if self.state() != State::InputRequired {
+                    return false;
+                }
+                self.remember(message.clone());
+                self.enter(State::Working, None, now);
+            }
+            Change::Again => {
+                let is_part = |_: &u64, event: &mut Event| matches!(event, Event::Part { .. });
+                let parts = self.events.extract_if(.., is_part);
+                let bytes: usize = parts.map(|(_, part)| part.bytes()).sum();
+                self.bytes -= bytes;
+                self.attempt += 1;
+                // Some numbers may belong to notices that were told and not kept.
+                self.last += LEAP;
+                self.enter(State::Working, Some("The agent is asked again."), now);
+            }
+        }
+        true
+    }
+
+    /// The answer to a message: the task, or the agent's own message.
+    pub(crate) fn answer(&self, view: View) -> Box<RawValue> {
+        match self.status.message.as_deref().filter(|_| self.is_message) {
+            Some(message) => raw(&Told::Message(message)),
+            None => self.first(view),
+        }
+    }
+
+    /// Sets the task's state, with the agent's text.
+    fn enter(&mut self, state: State, text: Option<&str>, now: &str) {
         let number = self.last + 1;
         let message = text.map(|text| {
             json!({
@@ -256,7 +353,7 @@ impl Log {
         self.status = Status {
             state,
             message,
-            timestamp: now,
+            timestamp: now.to_owned(),
         };
         let event = Event::Status(self.status.clone());
         self.push(event);
@@ -269,18 +366,6 @@ impl Log {
                 self.bytes -= oldest.bytes();
             }
         }
-        true
-    }
-
-    /// A part of the result, or the whole of it.
-    pub(crate) fn add(&mut self, part: &Value, is_whole: bool) -> bool {
-        if self.state().is_terminal() {
-            return false;
-        }
-        if let Ok(part) = to_raw_value(part) {
-            self.push(Event::Part { part, is_whole });
-        }
-        true
     }
 
     fn push(&mut self, event: Event) {
@@ -324,7 +409,7 @@ impl Log {
         raw(&self.task(view))
     }
 
-    /// The task as an answer to a message, and as the first event of a stream.
+    /// The task as the first event of a stream.
     pub(crate) fn first(&self, view: View) -> Box<RawValue> {
         raw(&Told::Task(self.task(view)))
     }
@@ -377,95 +462,4 @@ fn raw(value: &impl Serialize) -> Box<RawValue> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn log() -> Log {
-        let head = Head {
-            id: "t".to_owned(),
-            context: "c".to_owned(),
-            result: "brew".to_owned(),
-        };
-        Log::new(head, to_raw_value("hello").unwrap(), "now".to_owned())
-    }
-
-    fn value(raw: &RawValue) -> Value {
-        serde_json::from_str(raw.get()).unwrap()
-    }
-
-    /// All events after a number.
-    fn rest(log: &Log, mut number: u64) -> Vec<(u64, Value)> {
-        let mut rest = Vec::new();
-        while let Some(next) = log.after(number) {
-            number = next.number;
-            rest.push((number, value(&next.told)));
-        }
-        rest
-    }
-
-    #[test]
-    fn a_task_is_what_its_events_say() {
-        let mut log = log();
-        assert!(log.enter(State::Working, None, "1".to_owned()));
-        assert!(log.add(&json!({"text": "a"}), false));
-        assert!(log.add(&json!({"text": "b"}), false));
-        assert!(log.enter(State::Completed, None, "2".to_owned()));
-        let task = value(&log.shown(View::whole(None)));
-        assert_eq!(
-            task["status"],
-            json!({"state": "TASK_STATE_COMPLETED", "timestamp": "2"})
-        );
-        assert_eq!(
-            task["artifacts"][0]["parts"],
-            json!([{"text": "a"}, {"text": "b"}])
-        );
-        assert_eq!(task["history"], json!(["hello"]));
-        let events = rest(&log, 0);
-        let numbers: Vec<u64> = events.iter().map(|it| it.0).collect();
-        assert_eq!(numbers, [1, 2, 3, 4]);
-        assert_eq!(events[1].1["artifactUpdate"]["append"], false);
-        assert_eq!(events[2].1["artifactUpdate"]["append"], true);
-        assert!(log.after(3).unwrap().is_last);
-        assert!(log.after(4).is_none());
-        // A stream that broke continues at its last event.
-        assert_eq!(rest(&log, 2), events[2..]);
-        // The task does not change any more.
-        assert!(!log.add(&json!({"text": "c"}), false));
-        assert!(!log.enter(State::Canceled, None, "3".to_owned()));
-        assert_eq!(rest(&log, 0), events);
-        let short = value(&log.shown(View {
-            history: Some(0),
-            artifacts: false,
-        }));
-        assert!(short.get("history").is_none() && short.get("artifacts").is_none());
-    }
-
-    #[test]
-    fn progress_without_end_takes_no_memory() {
-        let mut log = log();
-        for step in 0..10_000 {
-            log.enter(State::Working, Some(&format!("step {step}")), String::new());
-        }
-        assert_eq!(rest(&log, 0).len(), MOST_NOTICES);
-        assert!(log.bytes() < MOST_NOTICES * 512);
-        assert_eq!(log.last(), 10_000);
-        for _ in 0..1_000 {
-            log.remember(to_raw_value("again").unwrap());
-        }
-        assert_eq!(
-            value(&log.shown(View::whole(None)))["history"]
-                .as_array()
-                .unwrap()
-                .len(),
-            MOST_HISTORY
-        );
-    }
-
-    #[test]
-    fn states_are_read_as_they_are_written() {
-        for state in [State::Submitted, State::InputRequired, State::Rejected] {
-            assert_eq!(State::read(state.as_str()), Some(state));
-        }
-        assert_eq!(State::read("TASK_STATE_UNSPECIFIED"), None);
-    }
-}
+mod tests;

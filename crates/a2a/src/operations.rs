@@ -16,8 +16,9 @@ use crate::catalogue::Exposed;
 use crate::input::{Input, choose};
 use crate::log::{Head, State, View};
 use crate::push::PushConfig;
+use crate::record::Opening;
 use crate::stream::Stream;
-use crate::tasks::{Task, Tasks, new_id};
+use crate::tasks::{Task, Tasks, new_id, now};
 use crate::webhook;
 use crate::wire::{Configuration, ListTasks, OneConfig, OneTask, SendMessage, history, read};
 use crate::work::Work;
@@ -76,7 +77,7 @@ impl Desk<'_> {
                     task.until(State::is_still).await;
                 }
                 let view = View::whole(history(configuration.history_length)?);
-                Ok(Outcome::One(task.read(|log| log.first(view))))
+                Ok(Outcome::One(task.read(|log| log.answer(view))))
             }
             Operation::SendStreaming(params) => {
                 let (task, configuration) = self.send(params)?;
@@ -197,6 +198,10 @@ impl Desk<'_> {
             self.tasks.answer(&task, raw(&said)?, text)?;
             return Ok((task, configuration));
         }
+        if self.agent.skills.is_empty() {
+            let why = "The agent is away: send the message again later";
+            return Err(Fault::UnsupportedOperation(why.to_owned()));
+        }
         let (skill, input) = choose(&self.agent, &request)?;
         let id = new_id()?;
         let context = request.message.context_id.clone();
@@ -204,30 +209,26 @@ impl Desk<'_> {
         let context = context.map_or_else(new_id, Ok)?;
         said["taskId"] = id.as_str().into();
         said["contextId"] = context.as_str().into();
-        let head = Head {
-            id,
-            context,
-            result: skill.name.clone(),
+        let mut opening = Opening {
+            agent: self.agent.local.clone(),
+            head: Head {
+                id,
+                context,
+                result: skill.name.clone(),
+            },
+            at: now(),
+            name: request.message.message_id.clone(),
+            hash: [0; 32],
+            message: raw(&said)?,
+            metadata: request.metadata.clone(),
         };
-        let mut opened_by = (request.message.message_id.clone(), [0; 32]);
-        opened_by.1.copy_from_slice(hash.as_ref());
-        let opened = self
-            .tasks
-            .open(&self.agent.local, opened_by, head, raw(&said)?);
-        let (task, hearing) = opened?;
+        opening.hash.copy_from_slice(hash.as_ref());
+        let (task, is_new) = self.tasks.open(opening)?;
         told.map(|told| self.add_webhook(task.clone(), told))
             .transpose()?;
-        if let Some(hearing) = hearing {
-            let work = Work {
-                tasks: self.tasks.clone(),
-                task: task.clone(),
-                hearing,
-            };
-            let work = work.run(self.agent.clone(), skill.clone(), input);
-            match self.trace.clone() {
-                Some(trace) => tokio::spawn(trace.carry(work)),
-                None => tokio::spawn(work),
-            };
+        if is_new {
+            let (agent, chosen) = (self.agent.clone(), (skill.clone(), input));
+            Work::begin(&self.tasks, &task, agent, chosen, self.trace.clone());
         }
         Ok((task, configuration))
     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::Fault;
 use crate::operations::{Desk, Operation, Outcome};
+use crate::rpc;
 use crate::wire::{ListTasks, OneTask, number, parse};
 
 /// Answers a request for a path below an agent's address.
@@ -24,7 +25,7 @@ pub(crate) async fn answer(
     };
     match done {
         Ok(Outcome::One(result)) => json_answer(StatusCode::OK, result.get().to_owned()),
-        Ok(Outcome::Stream(stream)) => stream.answer(|event| event.get().to_owned()),
+        Ok(Outcome::Stream(stream)) => stream.sse(|event| event.get().to_owned()),
         Err(fault) => refused(&fault),
     }
 }
@@ -42,8 +43,10 @@ impl Request<'_> {
     fn operation(&self) -> Result<Operation, Fault> {
         let (is_get, is_post) = (self.method == Method::GET, self.method == Method::POST);
         match self.path {
-            "message:send" if is_post => return Ok(Operation::Send(self.json()?)),
-            "message:stream" if is_post => return Ok(Operation::SendStreaming(self.json()?)),
+            "message:send" if is_post => return rpc::operation("SendMessage", self.json()?),
+            "message:stream" if is_post => {
+                return rpc::operation("SendStreamingMessage", self.json()?);
+            }
             "tasks" if is_get => return Ok(Operation::List(ListTasks::from_query(self.query)?)),
             "extendedAgentCard" if is_get => return Ok(Operation::ExtendedCard),
             _ => {}
@@ -89,7 +92,7 @@ impl Request<'_> {
                 let mut config = self.json()?;
                 let members = config.as_object_mut().ok_or(Fault::NoJson)?;
                 members.insert("taskId".to_owned(), params["taskId"].take());
-                Ok(Operation::CreateWebhook(config))
+                rpc::operation("CreateTaskPushNotificationConfig", config)
             }
             "" if self.method == Method::GET => Ok(Operation::ListWebhooks(params)),
             one => {

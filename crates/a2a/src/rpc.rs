@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Fault;
 use crate::operations::{Desk, Operation, Outcome};
+use crate::proto;
 use crate::wire::{Call, read};
 
 /// Answers a request.
@@ -27,12 +28,15 @@ pub(crate) async fn answer(desk: &Desk<'_>, body: &[u8], version: Result<(), Fau
         move |result: &RawValue| format!(r#"{{"jsonrpc":"2.0","id":{id_text},"result":{result}}}"#);
     match done {
         Ok(Outcome::One(result)) => json_answer(wrap(&result)),
-        Ok(Outcome::Stream(stream)) => stream.answer(wrap),
+        Ok(Outcome::Stream(stream)) => stream.sse(wrap),
         Err(fault) => refused(&id, &fault),
     }
 }
 
-fn operation(method: &str, params: Value) -> Result<Operation, Fault> {
+/// The operation of this name.
+pub(crate) fn operation(method: &str, params: Value) -> Result<Operation, Fault> {
+    let known = proto::Operation::named(method).ok_or(Fault::NoMethod)?;
+    let params = known.known(params);
     Ok(match method {
         "SendMessage" => Operation::Send(params),
         "SendStreamingMessage" => Operation::SendStreaming(params),

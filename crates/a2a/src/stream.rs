@@ -1,4 +1,4 @@
-//! Streams of a task's events (SSE). After a broken connection, a caller continues by the events' numbers.
+//! Streams of a task's events, over SSE or gRPC. After a broken connection, a caller continues by the events' numbers.
 //!
 //! A stream keeps nothing but its place in the log. A slow reader costs one event.
 
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use hyper::Response;
 use hyper::body::{Body, Frame};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use hyper::{Response, StatusCode};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use sealbus_callers::Answer;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -48,12 +48,9 @@ impl Stream {
         }
     }
 
-    /// The answer. `wrap` puts an event into the binding's form.
-    pub(crate) fn answer(self, wrap: impl Fn(&RawValue) -> String + Send + 'static) -> Answer {
-        let (events, receiver) = mpsc::channel(1);
-        tokio::spawn(async move { self.run(&events, wrap).await });
-        let mut answer = Response::new(Events(receiver).boxed());
-        *answer.status_mut() = StatusCode::OK;
+    /// The answer over SSE. `wrap` puts an event into the binding's form.
+    pub(crate) fn sse(self, wrap: impl Fn(&RawValue) -> String + Send + 'static) -> Answer {
+        let mut answer = self.answer(Sse(wrap));
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -61,10 +58,18 @@ impl Stream {
         answer
     }
 
+    /// The answer in this form.
+    pub(crate) fn answer(self, form: impl Form) -> Answer {
+        let (events, receiver) = mpsc::channel(1);
+        let end = form.end();
+        tokio::spawn(async move { self.run(&events, form).await });
+        Response::new(Events { receiver, end }.boxed())
+    }
+
     /// Sends events until the task ends or waits for its caller, or until nobody reads any more.
-    async fn run(mut self, events: &mpsc::Sender<Bytes>, wrap: impl Fn(&RawValue) -> String) {
+    async fn run(mut self, events: &mpsc::Sender<Bytes>, form: impl Form) {
         let mut changes = self.task.changes();
-        let first = event(self.at, &wrap(&self.first));
+        let first = form.event(self.at, &self.first);
         if events.send(first).await.is_err() {
             return;
         }
@@ -72,7 +77,7 @@ impl Stream {
             changes.mark_unchanged();
             if let Some(next) = self.task.read(|log| log.after(self.at)) {
                 self.at = next.number;
-                let sent = events.send(event(next.number, &wrap(&next.told))).await;
+                let sent = events.send(form.event(next.number, &next.told)).await;
                 if sent.is_err() || (next.is_last && self.ends()) {
                     return;
                 }
@@ -85,7 +90,7 @@ impl Stream {
                 () = events.closed() => return,
                 changed = changes.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(KEEP_ALIVE) => {
-                    if events.send(Bytes::from_static(b": \n\n")).await.is_err() {
+                    if let Some(word) = form.keep_alive() && events.send(word).await.is_err() {
                         return;
                     }
                 }
@@ -99,13 +104,42 @@ impl Stream {
     }
 }
 
-fn event(number: u64, data: &str) -> Bytes {
-    // JSON has no line breaks of its own.
-    Bytes::from(format!("id: {number}\ndata: {data}\n\n"))
+/// The form of a stream in a binding.
+pub(crate) trait Form: Send + 'static {
+    /// An event.
+    fn event(&self, number: u64, told: &RawValue) -> Bytes;
+
+    /// A word that means nothing, by which a caller that has gone is noticed; none if the connection notices by itself.
+    fn keep_alive(&self) -> Option<Bytes> {
+        None
+    }
+
+    /// The fields after the last event.
+    fn end(&self) -> Option<HeaderMap> {
+        None
+    }
+}
+
+/// Server-sent events.
+struct Sse<W>(W);
+
+impl<W: Fn(&RawValue) -> String + Send + 'static> Form for Sse<W> {
+    fn event(&self, number: u64, told: &RawValue) -> Bytes {
+        // JSON has no line breaks of its own.
+        let data = self.0(told);
+        Bytes::from(format!("id: {number}\ndata: {data}\n\n"))
+    }
+
+    fn keep_alive(&self) -> Option<Bytes> {
+        Some(Bytes::from_static(b": \n\n"))
+    }
 }
 
 /// The body of a stream.
-struct Events(mpsc::Receiver<Bytes>);
+struct Events {
+    receiver: mpsc::Receiver<Bytes>,
+    end: Option<HeaderMap>,
+}
 
 impl Body for Events {
     type Data = Bytes;
@@ -115,7 +149,10 @@ impl Body for Events {
         mut self: Pin<&mut Self>,
         waiting: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = self.0.poll_recv(waiting);
-        next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+        let next = self.receiver.poll_recv(waiting);
+        next.map(|bytes| match bytes {
+            Some(bytes) => Some(Ok(Frame::data(bytes))),
+            None => self.end.take().map(|end| Ok(Frame::trailers(end))),
+        })
     }
 }

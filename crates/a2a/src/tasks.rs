@@ -1,18 +1,21 @@
 //! The tasks of a caller, bounded in number and in bytes.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use sealbus_callers::Caller;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::AbortHandle;
 
 use crate::Fault;
-use crate::log::{Head, Log, State};
+use crate::log::{Change, Log, State};
 use crate::push::{PushConfig, Webhook};
+use crate::record::{Opening, Recorded, change_line};
+use crate::shelf::{LONGEST_FILE, Shelf};
 
 /// Tasks of a caller that are kept. Tasks that ended first go first.
 const MOST_TASKS: usize = 1_000;
@@ -30,21 +33,23 @@ const MOST_WEBHOOKS: usize = 4;
 
 /// A task.
 pub(crate) struct Task {
-    /// The agent's local name.
-    pub(crate) agent: String,
+    /// The beginning of it.
+    pub(crate) opening: Opening,
     log: Mutex<Log>,
     /// Changes with the log.
     changed: watch::Sender<u64>,
-    /// The caller's answers to the agent's questions.
-    answers: mpsc::Sender<String>,
+    at_work: Mutex<AtWork>,
     webhooks: Mutex<Vec<Webhook>>,
-    /// The caller's name for the first message, and the hash of the message.
-    opened_by: (String, [u8; 32]),
+    /// The length of its file. None: it has none.
+    kept: Mutex<Option<usize>>,
 }
 
-/// The caller's messages to a task's work.
-pub(crate) struct Hearing {
-    pub(crate) answers: mpsc::Receiver<String>,
+/// The work of a task.
+#[derive(Default)]
+struct AtWork {
+    /// The caller's answers to the agent's questions.
+    answers: Option<mpsc::Sender<String>>,
+    doing: Option<AbortHandle>,
 }
 
 #[derive(Default)]
@@ -56,6 +61,8 @@ struct Held {
     opened: HashMap<(String, String), String>,
     last: u64,
     bytes: usize,
+    /// The files of the tasks, if they are kept.
+    shelf: Option<Shelf>,
 }
 
 /// The tasks of one caller.
@@ -67,7 +74,7 @@ pub(crate) struct Tasks {
 }
 
 /// The present time, in the form of tasks.
-fn now() -> String {
+pub(crate) fn now() -> String {
     let now = OffsetDateTime::now_utc();
     let (date, time) = (now.date(), now.time());
     format!(
@@ -87,60 +94,55 @@ pub(crate) fn new_id() -> Result<String, Fault> {
 }
 
 impl Tasks {
-    pub(crate) fn new(caller: Caller) -> Self {
+    /// The tasks of a caller, with those on the shelf.
+    pub(crate) fn new(caller: Caller, shelf: Option<Shelf>) -> Self {
+        let mut held = Held::default();
+        let mut kept = shelf.as_ref().map(Shelf::tasks).unwrap_or_default();
+        kept.sort_by(|one, other| one.log.timestamp().cmp(other.log.timestamp()));
+        held.shelf = shelf;
+        for recorded in kept {
+            held.put(Task::kept(recorded));
+            // Tasks at work are no more than they were.
+            held.make_room();
+        }
         Self {
             caller,
             posts: Arc::new(Semaphore::new(MOST_POSTS)),
-            held: Mutex::default(),
+            held: Mutex::new(held),
         }
     }
 
-    /// Opens a task. If the same message comes again, returns the same task, and no new work.
-    pub(crate) fn open(
-        &self,
-        agent: &str,
-        opened_by: (String, [u8; 32]),
-        head: Head,
-        message: Box<RawValue>,
-    ) -> Result<(Arc<Task>, Option<Hearing>), Fault> {
+    /// Opens a task. If the same message comes again, returns the same task, and false.
+    pub(crate) fn open(&self, opening: Opening) -> Result<(Arc<Task>, bool), Fault> {
         let mut held = self.held.lock();
-        let name = (agent.to_owned(), opened_by.0.clone());
-        if let Some(task) = held.opened.get(&name).and_then(|id| held.get(id))
-            && task.opened_by == opened_by
+        if let Some(task) = held
+            .opened
+            .get(&opening.called())
+            .and_then(|id| held.get(id))
+            && task.opening.hash == opening.hash
         {
-            return Ok((task, None));
+            return Ok((task, false));
         }
         let at_work = held.by_change.values().filter(|task| !task.has_ended());
         if at_work.count() >= MOST_AT_WORK {
             let why = format!("{MOST_AT_WORK} tasks of this caller are at work: cancel one");
             return Err(Fault::Exhausted(why));
         }
-        let (answers, hears) = mpsc::channel(1);
-        let log = Log::new(head, message, now());
-        let (id, bytes) = (log.head.id.clone(), log.bytes());
-        let task = Arc::new(Task {
-            agent: agent.to_owned(),
-            changed: watch::channel(0).0,
-            answers,
-            opened_by,
-            webhooks: Mutex::default(),
-            log: Mutex::new(log),
-        });
-        held.bytes += bytes;
-        held.opened.insert(name, id.clone());
-        held.touch(&id, task.clone());
+        let task = held.put(Task::new(opening));
         if !held.make_room() {
-            held.remove(&id);
+            held.remove(&task.opening.head.id);
             let why = "the tasks of this caller hold too many bytes: wait until some end";
             return Err(Fault::Exhausted(why.to_owned()));
         }
-        Ok((task, Some(Hearing { answers: hears })))
+        *task.kept.lock() = held.shelf.is_some().then_some(0);
+        held.keep(&task, &task.opening.line());
+        Ok((task, true))
     }
 
     /// A task of an agent.
     pub(crate) fn get(&self, agent: &str, id: &str) -> Result<Arc<Task>, Fault> {
         let task = self.held.lock().get(id);
-        task.filter(|task| task.agent == agent)
+        task.filter(|task| task.opening.agent == agent)
             .ok_or(Fault::TaskNotFound)
     }
 
@@ -149,36 +151,52 @@ impl Tasks {
         let held = self.held.lock();
         let latest = held.by_change.iter().rev();
         latest
-            .filter(|(_, task)| task.agent == agent)
+            .filter(|(_, task)| task.opening.agent == agent)
             .map(|(change, task)| (*change, task.clone()))
             .collect()
     }
 
-    /// Changes a task. False if the task has ended: then it cannot change.
-    fn change(&self, task: &Arc<Task>, change: impl FnOnce(&mut Log) -> bool) -> bool {
+    /// Whether there are tasks of an agent.
+    pub(crate) fn know(&self, agent: &str) -> bool {
+        let held = self.held.lock();
+        held.by_change.values().any(|it| it.opening.agent == agent)
+    }
+
+    /// The tasks at work.
+    pub(crate) fn at_work(&self) -> Vec<Arc<Task>> {
+        let held = self.held.lock();
+        let tasks = held.by_change.values().filter(|task| !task.has_ended());
+        tasks.cloned().collect()
+    }
+
+    /// Changes a task. False if the task cannot change so, as after its end.
+    pub(crate) fn change(&self, task: &Arc<Task>, change: &Change) -> bool {
         // A reader holds one lock at a time. A writer holds both, in this order.
         let mut held = self.held.lock();
         let mut log = task.log.lock();
         let (before, state) = (log.bytes(), log.state());
-        if !change(&mut log) {
+        if !held.apply(task, &mut log, change) {
             return false;
         }
-        if log.bytes() > LONGEST_TASK {
+        let is_long = task
+            .kept
+            .lock()
+            .is_some_and(|bytes| bytes > LONGEST_FILE / 2);
+        if log.bytes() > LONGEST_TASK || is_long {
             let why = format!("the task holds more than {LONGEST_TASK} bytes");
-            log.enter(State::Failed, Some(&why), now());
+            held.apply(task, &mut log, &failed(why));
         }
-        let id = log.head.id.clone();
         let counted = log.bytes();
         held.bytes = held.bytes + counted - before;
         let has_changed = log.state() != state;
         drop(log);
         if has_changed {
-            held.touch(&id, task.clone());
+            held.touch(task.clone());
         }
         if !held.make_room() {
             let mut log = task.log.lock();
             let why = "the tasks of this caller hold too many bytes";
-            log.enter(State::Failed, Some(why), now());
+            held.apply(task, &mut log, &failed(why.to_owned()));
             held.bytes += log.bytes() - counted;
         }
         drop(held);
@@ -188,20 +206,8 @@ impl Tasks {
 
     /// The task enters a state, with a word of the agent.
     pub(crate) fn enter(&self, task: &Arc<Task>, state: State, text: Option<&str>) -> bool {
-        self.change(task, |log| log.enter(state, text, now()))
-    }
-
-    /// A part of the result comes, or the whole of it.
-    pub(crate) fn add(&self, task: &Arc<Task>, part: &Value, is_whole: bool) -> bool {
-        self.change(task, |log| log.add(part, is_whole))
-    }
-
-    /// The task has its result. `about` describes the agent that gave it.
-    pub(crate) fn complete(&self, task: &Arc<Task>, about: Map<String, Value>) -> bool {
-        self.change(task, |log| {
-            log.tell_about(about);
-            log.enter(State::Completed, None, now())
-        })
+        let text = text.map(str::to_owned);
+        self.change(task, &Change::Enter { state, text })
     }
 
     /// The caller answers a question of the agent.
@@ -211,16 +217,10 @@ impl Tasks {
         message: Box<RawValue>,
         text: String,
     ) -> Result<(), Fault> {
-        let is_asked = self.change(task, |log| {
-            let is_asked = log.state() == State::InputRequired;
-            if is_asked {
-                log.remember(message);
-                log.enter(State::Working, None, now());
-            }
-            is_asked
-        });
+        let is_asked = self.change(task, &Change::Answer { message });
         // The work takes earlier messages before it asks, so there is room.
-        if is_asked && task.answers.try_send(text).is_ok() {
+        let answers = task.at_work.lock().answers.clone();
+        if is_asked && answers.is_some_and(|answers| answers.try_send(text).is_ok()) {
             return Ok(());
         }
         let why = if task.has_ended() {
@@ -237,21 +237,78 @@ impl Held {
         self.by_change.get(self.changes.get(id)?).cloned()
     }
 
-    fn touch(&mut self, id: &str, task: Arc<Task>) {
+    /// Takes in a task.
+    fn put(&mut self, task: Task) -> Arc<Task> {
+        let task = Arc::new(task);
+        let opening = &task.opening;
+        self.opened
+            .insert(opening.called(), opening.head.id.clone());
+        self.bytes += task.log.lock().bytes();
+        self.touch(task.clone());
+        task
+    }
+
+    fn touch(&mut self, task: Arc<Task>) {
         self.last += 1;
-        if let Some(before) = self.changes.insert(id.to_owned(), self.last) {
+        let id = task.opening.head.id.clone();
+        if let Some(before) = self.changes.insert(id, self.last) {
             self.by_change.remove(&before);
         }
         self.by_change.insert(self.last, task);
+    }
+
+    /// Changes a log, and keeps the change.
+    fn apply(&self, task: &Task, log: &mut Log, change: &Change) -> bool {
+        let (after, at) = (log.last(), now());
+        if !log.apply(change, &at) {
+            return false;
+        }
+        if let Change::Again = change {
+            self.on_file(task, |shelf, id, _| shelf.drop_parts(id));
+        }
+        if self.shelf.is_some()
+            && let Some(line) = change_line(change, after, &at)
+        {
+            self.keep(task, &line);
+        }
+        true
+    }
+
+    /// Adds a line to a task's file.
+    fn keep(&self, task: &Task, line: &[u8]) {
+        self.on_file(task, |shelf, id, bytes| {
+            shelf.add(id, line)?;
+            Ok(bytes + line.len())
+        });
+    }
+
+    /// Changes a task's file, and notes its length. A task without a whole file is not kept.
+    fn on_file(&self, task: &Task, change: impl FnOnce(&Shelf, &str, usize) -> io::Result<usize>) {
+        let mut kept = task.kept.lock();
+        let (Some(shelf), Some(bytes)) = (&self.shelf, *kept) else {
+            return;
+        };
+        let id = &task.opening.head.id;
+        *kept = match change(shelf, id, bytes) {
+            Ok(bytes) => Some(bytes),
+            Err(error) => {
+                tracing::error!(task = id, %error, "a task is kept no longer, and does not outlive the gateway: make room on the disk");
+                shelf.remove(id);
+                None
+            }
+        };
     }
 
     fn remove(&mut self, id: &str) {
         let task = self.changes.remove(id);
         if let Some(task) = task.and_then(|change| self.by_change.remove(&change)) {
             self.bytes -= task.log.lock().bytes();
-            let name = (task.agent.clone(), task.opened_by.0.clone());
+            let name = task.opening.called();
             if self.opened.get(&name).is_some_and(|it| it == id) {
                 self.opened.remove(&name);
+            }
+            if let Some(shelf) = self.shelf.as_ref().filter(|_| task.kept.lock().is_some()) {
+                shelf.remove(id);
             }
         }
     }
@@ -260,7 +317,7 @@ impl Held {
     fn make_room(&mut self) -> bool {
         while self.by_change.len() > MOST_TASKS || self.bytes > MOST_BYTES {
             let mut oldest = self.by_change.values().filter(|task| task.has_ended());
-            let Some(id) = oldest.next().map(|task| task.log.lock().head.id.clone()) else {
+            let Some(id) = oldest.next().map(|task| task.opening.head.id.clone()) else {
                 return false;
             };
             self.remove(&id);
@@ -269,7 +326,71 @@ impl Held {
     }
 }
 
+/// The change of a task that fails.
+fn failed(why: String) -> Change {
+    let (state, text) = (State::Failed, Some(why));
+    Change::Enter { state, text }
+}
+
 impl Task {
+    fn new(opening: Opening) -> Self {
+        Self::of(opening.log(), opening, None)
+    }
+
+    /// A task of an earlier run.
+    fn kept(recorded: Recorded) -> Self {
+        Self::of(recorded.log, recorded.opening, Some(recorded.whole))
+    }
+
+    fn of(log: Log, opening: Opening, kept: Option<usize>) -> Self {
+        Self {
+            opening,
+            log: Mutex::new(log),
+            changed: watch::channel(0).0,
+            at_work: Mutex::default(),
+            webhooks: Mutex::default(),
+            kept: Mutex::new(kept),
+        }
+    }
+
+    /// The names by which its agent knows it: parameters of the request.
+    pub(crate) fn names(&self) -> Vec<(&'static str, String)> {
+        let head = &self.opening.head;
+        let mut names = vec![
+            ("X-A2A-Task", head.id.clone()),
+            ("X-A2A-Context", head.context.clone()),
+            ("X-A2A-Message", self.opening.name.clone()),
+        ];
+        let attempt = self.read(Log::attempt);
+        if attempt > 1 {
+            names.push(("X-A2A-Attempt", attempt.to_string()));
+        }
+        names
+    }
+
+    /// The name of the conversation of an attempt.
+    pub(crate) fn conversation(&self, attempt: u32) -> String {
+        let id = &self.opening.head.id;
+        match attempt {
+            1 => id.clone(),
+            attempt => format!("{id}-{attempt}"),
+        }
+    }
+
+    /// Does this work in place of earlier work, which is dropped.
+    pub(crate) fn put_to_work<F>(&self, work: impl FnOnce(mpsc::Receiver<String>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (answers, heard) = mpsc::channel(1);
+        let mut at_work = self.at_work.lock();
+        if let Some(doing) = at_work.doing.take() {
+            doing.abort();
+        }
+        at_work.answers = Some(answers);
+        at_work.doing = Some(tokio::spawn(work(heard)).abort_handle());
+    }
+
     pub(crate) fn state(&self) -> State {
         self.log.lock().state()
     }

@@ -11,7 +11,7 @@ use crate::Fault;
 use crate::push::PushConfig;
 
 /// Most values in a body. In memory, each takes many times its bytes in the body.
-const MOST_VALUES: usize = 65_536;
+pub(crate) const MOST_VALUES: usize = 65_536;
 /// Longest identifier that a caller may choose, in bytes.
 const LONGEST_ID: usize = 1_024;
 /// Most parts of a message.

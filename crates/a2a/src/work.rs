@@ -4,35 +4,134 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sealbus::acl::Expression;
 use sealbus::protocol::ProtocolError;
 use sealbus::tool::Step;
-use sealbus::{Message, Performative, Voice};
+use sealbus::trace::TraceContext;
+use sealbus::{AclMessage, Message, Performative, Voice};
 use sealbus_callers::said::Said;
 use sealbus_callers::schema::Language;
 use sealbus_callers::{about, shown};
-use serde_json::{Value, json};
+use serde_json::value::to_raw_value;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
 
 use crate::card::media_type;
-use crate::catalogue::{Exposed, Skill};
-use crate::input::Input;
-use crate::log::State;
-use crate::tasks::{Hearing, Task, Tasks};
+use crate::catalogue::{Exposed, PROTOCOL, Skill};
+use crate::input::{Input, choose};
+use crate::log::{Change, Log, State};
+use crate::tasks::{Task, Tasks};
 
 /// A task ends if its agent says nothing for this time, or if its caller leaves a question unanswered for this time.
 const SILENCE: Duration = Duration::from_secs(3_600);
 /// Longest text of a state, in bytes.
 const LONGEST_TEXT: usize = 4_096;
 
+/// How long an agent may be away that does not get a message.
+const RETURN: Duration = Duration::from_secs(60);
+/// How long an agent may be away after the gateway has started.
+const START: Duration = Duration::from_secs(600);
+/// How often an agent is asked.
+const MOST_ATTEMPTS: u32 = 8;
+
 /// A task and the parts of its work.
 pub(crate) struct Work {
-    pub(crate) tasks: Arc<Tasks>,
-    pub(crate) task: Arc<Task>,
-    pub(crate) hearing: Hearing,
+    tasks: Arc<Tasks>,
+    task: Arc<Task>,
+    /// The caller's answers to the agent's questions.
+    answers: mpsc::Receiver<String>,
 }
 
 impl Work {
+    /// Asks the agent of a new task.
+    pub(crate) fn begin(
+        tasks: &Arc<Tasks>,
+        task: &Arc<Task>,
+        agent: Arc<Exposed>,
+        (skill, input): (Skill, Input),
+        trace: Option<TraceContext>,
+    ) {
+        task.put_to_work(|answers| {
+            let work = Self::new(tasks, task, answers).run(agent, skill, input);
+            async move {
+                match trace {
+                    Some(trace) => trace.carry(work).await,
+                    None => work.await,
+                }
+            }
+        });
+    }
+
+    /// Asks the agent once more, because it or the gateway has started anew.
+    pub(crate) fn again(tasks: &Arc<Tasks>, task: &Arc<Task>, agent: Arc<Exposed>) {
+        let attempt = task.read(Log::attempt);
+        if attempt >= MOST_ATTEMPTS {
+            let why = format!("the agent or the gateway ended {attempt} times during the work");
+            tasks.enter(task, State::Failed, Some(&why));
+            return;
+        }
+        let chosen = task.opening.request().and_then(|request| {
+            let (skill, input) = choose(&agent, &request)?;
+            Ok((skill.clone(), input))
+        });
+        let (skill, input) = match chosen {
+            Ok(chosen) => chosen,
+            Err(fault) => {
+                tasks.enter(task, State::Failed, Some(&fault.message()));
+                return;
+            }
+        };
+        tasks.change(task, &Change::Again);
+        task.put_to_work(|answers| {
+            let work = Self::new(tasks, task, answers);
+            async move {
+                work.end(&agent, attempt).await;
+                work.run(agent, skill, input).await;
+            }
+        });
+    }
+
+    /// Waits for the agent of a task of an earlier run of the gateway.
+    pub(crate) fn wait(tasks: &Arc<Tasks>, task: &Arc<Task>) {
+        task.put_to_work(|answers| {
+            let work = Self::new(tasks, task, answers);
+            async move { work.wait_for_return(START).await }
+        });
+    }
+
+    fn new(tasks: &Arc<Tasks>, task: &Arc<Task>, answers: mpsc::Receiver<String>) -> Self {
+        let (tasks, task) = (tasks.clone(), task.clone());
+        Self {
+            tasks,
+            task,
+            answers,
+        }
+    }
+
+    /// Ends the conversation of an earlier attempt: an agent that is still at work there stops, and what it says is
+    /// ignored.
+    async fn end(&self, agent: &Exposed, attempt: u32) {
+        let cancel = AclMessage::new(Performative::Cancel)
+            .with_receiver(agent.aid.clone())
+            .with_protocol(PROTOCOL)
+            .with_conversation_id(self.task.conversation(attempt));
+        if let Err(error) = self.tasks.caller.voice.converse(cancel).await {
+            tracing::debug!(%error, "an earlier attempt was not cancelled");
+        }
+    }
+
+    /// The task fails unless the agent is there again in time. Then other work takes the place of this one.
+    async fn wait_for_return(&self, time: Duration) {
+        tokio::select! {
+            () = self.task.until(State::is_terminal) => {}
+            () = tokio::time::sleep(time) => self.enter(State::Failed, Some("the agent is away")),
+        }
+    }
+
     /// Asks the agent, and follows its messages until the task ends.
-    pub(crate) async fn run(mut self, agent: Arc<Exposed>, skill: Skill, input: Input) {
+    async fn run(mut self, agent: Arc<Exposed>, skill: Skill, input: Input) {
         let (task, tasks) = (self.task.clone(), self.tasks.clone());
         let work = self.ask(&agent, &skill, input);
         let ended = tokio::select! {
@@ -41,9 +140,14 @@ impl Work {
             () = task.until(State::is_terminal) => return,
             ended = work => ended,
         };
-        if let Err(error) = ended {
-            let (state, text) = failure(&error);
-            tasks.enter(&task, state, Some(&text));
+        match ended {
+            // The gateway is told to stop. The task goes on when it starts again.
+            Ok(()) | Err(ProtocolError::Receive(_)) => {}
+            Err(ProtocolError::Undeliverable(_)) => self.wait_for_return(RETURN).await,
+            Err(error) => {
+                let (state, text) = failure(&error);
+                tasks.enter(&task, state, Some(&text));
+            }
         }
     }
 
@@ -51,6 +155,13 @@ impl Work {
         let text = text.map(|text| shown(text, LONGEST_TEXT));
         let text = text.as_deref().filter(|text| !text.is_empty());
         self.tasks.enter(&self.task, state, text);
+    }
+
+    fn add(&self, part: &Value, is_whole: bool) {
+        if let Ok(part) = to_raw_value(part) {
+            self.tasks
+                .change(&self.task, &Change::Part { part, is_whole });
+        }
     }
 
     async fn ask(
@@ -71,16 +182,19 @@ impl Work {
         if let Some(ontology) = &skill.ontology {
             asking = asking.tool(ontology.clone());
         }
-        let mut answer = asking.stream::<Said>().await?;
+        for (name, value) in self.task.names() {
+            asking = asking.parameter(name, Expression::String(value));
+        }
+        let conversation = self.task.conversation(self.task.read(Log::attempt));
+        let mut answer = asking.conversation(conversation).stream::<Said>().await?;
         let mut has_parts = false;
         while let Some(step) = answer.step().await? {
             match step {
-                Step::Agreed => self.begin(),
+                Step::Agreed => self.has_begun(),
                 Step::Part(part) => {
-                    self.begin();
+                    self.has_begun();
                     has_parts = true;
-                    let part = part_of(part.value(skill.says), skill.says);
-                    self.tasks.add(&self.task, &part, false);
+                    self.add(&part_of(part, skill.says), false);
                 }
                 Step::Progress(progress) => {
                     let text = format!("{:.0} %: {}", progress.done * 100.0, progress.text);
@@ -91,18 +205,24 @@ impl Work {
             }
         }
         if let Some(reply) = answer.reply() {
-            let said = Said::in_message(reply).value(skill.says);
-            if !has_parts && !said.is_null() {
-                let part = part_of(said, skill.says);
-                self.tasks.add(&self.task, &part, true);
+            let said = Said::in_message(reply);
+            if let (Some(MESSAGE), Ok(text)) = (said.ontology(), reply.text()) {
+                let (text, about) = (text.to_owned(), about(reply));
+                self.tasks.change(&self.task, &Change::Say { text, about });
+                return Ok(());
             }
-            self.tasks.complete(&self.task, about(reply));
+            if !has_parts && reply.content.is_some() {
+                let part = part_of(said, skill.says);
+                self.add(&part, true);
+            }
+            let about = about(reply);
+            self.tasks.change(&self.task, &Change::Complete { about });
         }
         Ok(())
     }
 
     /// The agent has begun.
-    fn begin(&self) {
+    fn has_begun(&self) {
         if self.task.state() == State::Submitted {
             self.enter(State::Working, None);
         }
@@ -111,7 +231,7 @@ impl Work {
     /// Passes a question of the agent to the caller, and the caller's answer to the agent.
     async fn put(&mut self, voice: &Voice, question: &Message) -> Result<(), ProtocolError> {
         // An answer without a question is ignored.
-        while self.hearing.answers.try_recv().is_ok() {}
+        while self.answers.try_recv().is_ok() {}
         let text = question.text().unwrap_or_default();
         let text = if text.is_empty() {
             "The agent asks."
@@ -119,7 +239,7 @@ impl Work {
             text
         };
         self.enter(State::InputRequired, Some(text));
-        let heard = tokio::time::timeout(SILENCE, self.hearing.answers.recv()).await;
+        let heard = tokio::time::timeout(SILENCE, self.answers.recv()).await;
         let Ok(Some(heard)) = heard else {
             self.enter(State::Failed, Some("nobody answered the agent's question"));
             return Ok(());
@@ -149,14 +269,59 @@ fn failure(error: &ProtocolError) -> (State, String) {
     (state, shown(&text, LONGEST_TEXT))
 }
 
+/// The ontology of a text that is the answer itself, and no result of a task.
+const MESSAGE: &str = "a2a-message";
+/// The ontology of a message whose content is a part of A2A, in JSON.
+const PART: &str = "a2a-part";
+
 /// The content of an agent's message, as a part.
-fn part_of(value: Value, language: Language) -> Value {
-    let media_type = media_type(language);
-    match (language, value) {
-        (Language::Bytes, Value::String(bytes)) => json!({"raw": bytes, "mediaType": media_type}),
-        (_, Value::String(text)) => {
-            json!({"text": text, "mediaType": crate::card::media_type(Language::Text)})
+fn part_of(said: Said, language: Language) -> Value {
+    let is_part = said.ontology() == Some(PART);
+    match (language, said.value(language)) {
+        (_, Value::Object(part)) if is_part && is_whole(&part) => part.into(),
+        (Language::Bytes, Value::String(bytes)) => {
+            json!({"raw": bytes, "mediaType": media_type(language)})
         }
-        (_, value) => json!({"data": value, "mediaType": "application/json"}),
+        (_, Value::String(text)) => {
+            json!({"text": text, "mediaType": media_type(Language::Text)})
+        }
+        (_, value) => json!({"data": value, "mediaType": media_type(Language::Json)}),
+    }
+}
+
+/// Whether an object is a part: one content, and texts about it.
+fn is_whole(part: &Map<String, Value>) -> bool {
+    let contents = ["text", "raw", "url", "data"];
+    let is_right = |(name, value): (&String, &Value)| match name.as_str() {
+        "raw" => value.as_str().is_some_and(|it| STANDARD.decode(it).is_ok()),
+        "data" => true,
+        "text" | "url" | "filename" | "mediaType" => value.is_string(),
+        "metadata" => value.is_object(),
+        _ => false,
+    };
+    contents.iter().filter(|it| part.contains_key(**it)).count() == 1 && part.iter().all(is_right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_an_agent_has_one_content() {
+        let is_part = |value: Value| is_whole(value.as_object().unwrap());
+        assert!(is_part(
+            json!({"url": "https://a.example/b", "filename": "b", "mediaType": "text/plain"})
+        ));
+        assert!(is_part(json!({"raw": "YQ==", "metadata": {}})));
+        assert!(is_part(json!({"data": null})));
+        for wrong in [
+            json!({}),
+            json!({"text": "a", "url": "b"}),
+            json!({"raw": "no base64"}),
+            json!({"text": 1}),
+            json!({"text": "a", "unknown": 1}),
+        ] {
+            assert!(!is_part(wrong.clone()), "{wrong}");
+        }
     }
 }

@@ -208,6 +208,7 @@ impl Transport for BrokerEndpoint {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            level: self.shared.broker.config.security.level(),
             levels: self.shared.broker.config.security.level().and_weaker(),
             largest_message: self.shared.broker.config.largest_message,
             acknowledgement: self.shared.broker.client.acknowledgement(),

@@ -169,10 +169,7 @@ impl Bus {
 
     /// Sets the transport that carries messages to other processes. Returns false if a transport was set before.
     pub fn set_transport(&self, transport: Arc<dyn Transport>) -> bool {
-        let signs = transport
-            .capabilities()
-            .levels
-            .contains(&SecurityLevel::Signed);
+        let signs = transport.capabilities().level >= SecurityLevel::Signed;
         self.inner.signs.fetch_or(signs, Ordering::Relaxed);
         self.inner.transport.set(transport).is_ok()
     }
@@ -239,7 +236,7 @@ impl Bus {
         })
     }
 
-    /// For transports: the provenance of `message` if `proved` may speak for its sender; see [`Outbox::relay`].
+    /// For transports: the provenance of `message` if `proved` may speak for its sender; see [`Outbox::relay`](crate::Outbox::relay).
     pub fn spoken_for(&self, proved: &str, message: &AclMessageRef<'_>) -> Option<Provenance> {
         foreign::spoken_for(proved, &self.inner.config.platform, message)
     }
@@ -458,7 +455,12 @@ impl Bus {
         }
     }
 
-    /// Whether agents sign their messages to other processes: the platform's level is `signed` or above.
+    /// The security level of all messages to other processes, if there is a transport.
+    pub fn level(&self) -> Option<SecurityLevel> {
+        Some(self.transport()?.capabilities().level)
+    }
+
+    /// Whether agents sign all their messages to other processes: the platform's level is `signed` or above.
     pub fn signs(&self) -> bool {
         self.inner.signs.load(Ordering::Relaxed)
     }

@@ -162,7 +162,17 @@ pub enum SendError {
         /// The option.
         what: &'static str,
     },
-    /// The message was not signed, and the platform is at level `signed`.
+    /// The message asks for a security level that it cannot have.
+    #[error(
+        "agent {sender} sent a message that cannot have the security level it asks for: {reason}"
+    )]
+    Level {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// The level, and why not.
+        reason: String,
+    },
+    /// The message was not signed, and it or the platform is at level `signed`.
     #[error("agent {sender} cannot have a message kept, because it cannot sign it: {reason}")]
     NotSigned {
         /// The sending agent.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sealbus_seal::SecurityLevel;
 use thiserror::Error;
 
 use crate::acknowledgement::Acknowledgement;
@@ -24,6 +25,9 @@ pub struct Delivery {
     /// process](Acknowledgement::ReceiverProcess) or [taken by the receiver](Acknowledgement::ReceiverAgent). The
     /// message is [on disk](Acknowledgement::OnDisk) when sending returns, so no receipt is sent for that.
     pub receipt: Option<Acknowledgement>,
+    /// The least security level at which the message goes to other processes; `None`: the platform's. At `signed` the
+    /// receiver gets the sender's [proof](crate::Provenance::Signed) with it.
+    pub level: Option<SecurityLevel>,
 }
 
 impl Delivery {
@@ -53,6 +57,13 @@ impl Delivery {
     #[must_use]
     pub fn with_receipt(mut self, receipt: Acknowledgement) -> Self {
         self.receipt = Some(receipt);
+        self
+    }
+
+    /// Asks for a security level.
+    #[must_use]
+    pub fn at_level(mut self, level: SecurityLevel) -> Self {
+        self.level = Some(level);
         self
     }
 
@@ -88,8 +99,8 @@ pub struct Letter {
     pub message: Bytes,
     /// How the message is to be delivered.
     pub delivery: Delivery,
-    /// At level `signed`: the evidence that the sender wrote the message to the receiver, in the form of
-    /// [`Evidence::decode`](sealbus_proof::Evidence::decode).
+    /// At level `signed`, of the platform or the message: the evidence that the sender wrote the message to the
+    /// receiver, in the form of [`Evidence::decode`](sealbus_proof::Evidence::decode).
     pub evidence: Option<Vec<u8>>,
 }
 

@@ -20,6 +20,7 @@ mod gateway;
 mod given_up;
 mod inlet;
 mod letter;
+mod level;
 mod lifetime;
 mod mailbox;
 mod message;
@@ -50,6 +51,7 @@ pub use inlet::{
     OutgoingFrame, ProcessDestination, RefusedFrame, check_sender,
 };
 pub use letter::{Delivery, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post};
+pub use level::{Downgrade, LEVEL_PARAMETER, level_of};
 pub use lifetime::{Lifetime, LifetimeError};
 pub use mailbox::{
     Closed, Conversation, ConversationOpen, Conversations, Late, MESSAGE_OVERHEAD, Mailbox,

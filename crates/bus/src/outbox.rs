@@ -1,6 +1,7 @@
 //! The sending end of an agent.
 
 mod answer;
+mod level;
 mod row;
 
 use std::fmt;
@@ -15,9 +16,12 @@ use crate::agent::LocalAgent;
 use crate::bus::Bus;
 use crate::error::{SendError, TrySendError, Unsent};
 use crate::letter::{Delivery, Letter, NotKept};
+use crate::level::{asks_for_proof, set_level};
 use crate::permission::Permit;
 use crate::route::{Bottleneck, Parcel, ParcelMessage, Route, Sent};
 use crate::transport::Outgoing;
+
+use level::check_level;
 
 pub(crate) use answer::Patience;
 
@@ -108,11 +112,16 @@ impl Outbox {
             let sender = sender.clone();
             return Err(SendError::NeedsPersistence { sender, what });
         }
+        let mut message = message.into();
+        if let Some(level) = delivery.level {
+            set_level(Arc::make_mut(&mut message), level);
+        }
         if !delivery.persistent {
             return self.send(message).await;
         }
         self.check_process()?;
-        let message = self.signed(message.into())?;
+        let message = self.signed(message)?;
+        let is_signed = self.bus.signs() || asks_for_proof(&message.view());
         let mut encoded = Vec::new();
         if let Err(error) = sealbus_fipa::bitefficient::encode(&message, &mut encoded) {
             let receiver = &message.receivers[0].name;
@@ -121,7 +130,7 @@ impl Outbox {
         let encoded = Bytes::from(encoded);
         for receiver in &message.receivers {
             self.check_permission(&mut Permit::default(), &receiver.name)?;
-            let evidence = match self.bus.signs() {
+            let evidence = match is_signed {
                 true => Some(self.evidence_of(Statement::direct(&receiver.name, &encoded))?),
                 false => None,
             };
@@ -360,7 +369,7 @@ impl Outbox {
         }
     }
 
-    /// Checks the sender that a message claims, and the number of agents that it names.
+    /// Checks the sender that a message claims, the number of agents that it names, and the level that it asks for.
     #[inline]
     fn check(&self, message: &AclMessage) -> Result<(), SendError> {
         let is_own = |sender: &Aid| *sender.name == **self.agent.name();
@@ -368,13 +377,14 @@ impl Outbox {
         match message.sender.as_ref().is_none_or(is_own)
             && (1..=most).contains(&message.receivers.len())
             && message.reply_to.len() <= most
+            && message.user_defined.is_empty()
         {
             true => Ok(()),
             false => self.fault(message, most),
         }
     }
 
-    /// Why a message cannot be sent.
+    /// Why a message cannot be sent, if it cannot.
     #[cold]
     fn fault(&self, message: &AclMessage, most: usize) -> Result<(), SendError> {
         if let Some(sender) = &message.sender
@@ -403,7 +413,10 @@ impl Outbox {
                 });
             }
         }
-        Ok(())
+        check_level(&self.bus, message).map_err(|reason| SendError::Level {
+            sender: self.agent.name().clone(),
+            reason,
+        })
     }
 
     fn attempt(&self, parcel: &Parcel<'_>, receiver: &str, my_turn: bool) -> Result<(), Stopped> {

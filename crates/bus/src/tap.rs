@@ -1,5 +1,5 @@
-//! The tap: one watcher sees the messages that arrive at the agents of this process. Without a watcher it costs one look
-//! at a flag for each message.
+//! The tap: watchers see the messages that arrive at the agents of this process. Without a watcher it costs one look at a
+//! flag for each message.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub trait Watcher: Send + Sync {
 #[derive(Default)]
 pub struct Tap {
     is_open: AtomicBool,
-    watcher: RwLock<Option<Arc<dyn Watcher>>>,
+    watchers: RwLock<Vec<Arc<dyn Watcher>>>,
 }
 
 impl Tap {
@@ -40,25 +40,33 @@ impl Tap {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Lets this watcher see the messages that arrive from now on, in place of the former one.
+    /// Lets this watcher see the messages that arrive from now on.
     pub fn open(&self, watcher: Arc<dyn Watcher>) {
-        *self.watcher.write() = Some(watcher);
+        let mut watchers = self.watchers.write();
+        if !watchers.iter().any(|known| is_same(known, &watcher)) {
+            watchers.push(watcher);
+        }
         self.is_open.store(true, Ordering::Relaxed);
     }
 
-    /// Lets nobody watch any more.
-    pub fn close(&self) {
-        self.is_open.store(false, Ordering::Relaxed);
-        *self.watcher.write() = None;
+    /// Lets this watcher see nothing any more.
+    pub fn close(&self, watcher: &Arc<dyn Watcher>) {
+        let mut watchers = self.watchers.write();
+        watchers.retain(|known| !is_same(known, watcher));
+        self.is_open.store(!watchers.is_empty(), Ordering::Relaxed);
     }
 
     /// Shows an arrival to the watcher.
     #[cold]
     pub fn show(&self, arrival: &Arrival<'_>) {
-        if let Some(watcher) = &*self.watcher.read() {
+        for watcher in &*self.watchers.read() {
             watcher.arrived(arrival);
         }
     }
+}
+
+fn is_same(one: &Arc<dyn Watcher>, other: &Arc<dyn Watcher>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
 impl fmt::Debug for Tap {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sealbus_fipa::{AclMessage, EncodeError, bitefficient};
+use sealbus_fipa::{AclMessage, EncodeError, Limits, bitefficient};
 use sealbus_seal::{Credential, Identity, SecurityLevel};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -16,13 +16,16 @@ use crate::agent::LocalAgent;
 use crate::error::Rejected;
 use crate::gate::Gate;
 use crate::inlet::ProcessDestination;
+use crate::level::asks_for_proof;
 use crate::resolver::{BoxFuture, ProcessEndpoint};
 
 /// The capabilities of a transport.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
-    /// The security levels that the transport gives: the level it runs at, and the weaker levels, whose promises that
-    /// level keeps.
+    /// The security level of every message that it carries.
+    pub level: SecurityLevel,
+    /// The security levels that one message can ask for: that level, the weaker ones, whose promises it keeps, and
+    /// perhaps stronger ones.
     pub levels: Vec<SecurityLevel>,
     /// The largest message in bytes, encoded.
     pub largest_message: usize,
@@ -236,6 +239,19 @@ impl<'a> Outgoing<'a> {
             source: Source::Encoded(payload),
             encoded: None,
             is_deferred: false,
+        }
+    }
+
+    /// Whether the message asks for its author's proof.
+    pub fn is_signed(&self) -> bool {
+        match &self.source {
+            Source::Message(message) => {
+                !message.user_defined.is_empty() && asks_for_proof(&message.view())
+            }
+            Source::Encoded(payload) => {
+                let message = bitefficient::decode_ref(payload, &Limits::default());
+                message.is_ok_and(|message| asks_for_proof(&message))
+            }
         }
     }
 

@@ -82,6 +82,7 @@ impl Transport for NarrowTransport {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            level: SecurityLevel::None,
             levels: vec![SecurityLevel::None],
             largest_message: 1 << 20,
             acknowledgement: Acknowledgement::ReceiverProcess,

@@ -12,28 +12,30 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, WWW_AUTHENTICATE,
+};
 use hyper::http::request::Parts;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use parking_lot::Mutex;
 use sealbus::Voice;
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
 use sealbus_control::mcp::{McpCallerStatus, McpStatus};
 use sealbus_manifest::callers::{CallersEntry, NoPlace};
+use sealbus_web::accept;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
+use crate::body::{self, Unread};
 use crate::caller::Caller;
+use crate::connection::{self, Answer};
 use crate::issuer::{Issuer, Refusal};
 use crate::keys::{Keys, Shown, Unknown};
 use crate::places::{Places, WrongPlace};
@@ -41,32 +43,30 @@ use crate::resource::{Resource, challenge};
 
 /// Open connections.
 const CONNECTIONS: usize = 1_024;
-/// The head of a request: its bytes, its fields, and the time that it may take.
-const HEAD: usize = 32 << 10;
-const FIELDS: usize = 64;
-const HEAD_TIME: Duration = Duration::from_secs(60);
 /// The time that a TLS handshake may take.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// The body of a request, the time that it may take, and all bodies of one caller that are read at a time.
-pub const LONGEST_BODY: usize = 4 << 20;
-const BODY_TIME: Duration = Duration::from_secs(30);
+/// Bytes of all bodies of one caller that are read at a time.
 const BODIES: usize = 16 << 20;
 /// Requests of one caller that are served at a time, open streams among them.
 const REQUESTS: usize = 256;
-
-/// An answer to a request.
-pub type Answer = Response<BoxBody<Bytes, Infallible>>;
 
 /// A gateway's service for the requests of its callers.
 pub trait Service: Send + Sync + 'static {
     /// The state that the service keeps for one caller.
     type Seat: Send + Sync + 'static;
+    /// Whether callers may come over HTTP/2, too, which gRPC needs.
+    const SPEAKS_HTTP2: bool = false;
 
     /// The seat of a caller. Each caller has one.
-    fn seat(&self, caller: Caller) -> Self::Seat;
+    fn seat(&self, caller: Caller) -> Arc<Self::Seat>;
 
     /// The gateway's own agent is on the bus.
     fn began(&self, _voice: &Voice) {}
+
+    /// Works beside the requests, for ever.
+    fn attend(&self, _voice: &Voice) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
 
     /// The gateway listens now, and callers reach it at URLs that begin with `base`. Returns the address to tell them.
     fn opened(&self, base: &str) -> String;
@@ -160,7 +160,7 @@ impl<S: Service> Door<S> {
         let places = Places::new(entry, address)?;
         let place = |caller: Caller| Place {
             name: caller.voice.name().to_owned(),
-            seat: Arc::new(service.seat(caller)),
+            seat: service.seat(caller),
             requests: Arc::new(Semaphore::new(REQUESTS)),
             bodies: Arc::new(Semaphore::new(BODIES)),
             served: AtomicU64::new(0),
@@ -181,31 +181,17 @@ impl<S: Service> Door<S> {
 
     /// Serves for ever. Connections end with the returned future.
     pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        let mut connections = tokio::task::JoinSet::new();
-        loop {
-            while connections.try_join_next().is_some() {}
-            match listener.accept().await {
-                Ok((stream, _)) => match places.clone().try_acquire_owned() {
-                    Ok(place) => {
-                        connections.spawn(self.clone().serve(stream, place));
-                    }
-                    Err(_) => drop(stream),
-                },
-                Err(error) => {
-                    tracing::warn!(%error, "a connection of a caller could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
+        accept(listener, CONNECTIONS, |stream| self.clone().serve(stream)).await;
     }
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, _place: OwnedSemaphorePermit) {
-        if stream.set_nodelay(true).is_err() {
-            return;
-        }
+    async fn serve(self: Arc<Self>, stream: TcpStream) {
         let Some(tls) = &self.entrance.tls else {
-            return self.speak(stream, None).await;
+            let is_http2 = match S::SPEAKS_HTTP2 {
+                true => connection::is_http2(&stream).await,
+                false => Some(false),
+            };
+            let Some(is_http2) = is_http2 else { return };
+            return self.speak(stream, is_http2, None).await;
         };
         match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
@@ -214,7 +200,8 @@ impl<S: Service> Door<S> {
                     let hash = digest(&SHA256, it);
                     URL_SAFE_NO_PAD.encode(hash)
                 });
-                self.speak(stream, certificate).await;
+                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(connection::HTTP2);
+                self.speak(stream, is_http2, certificate).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "a caller's TLS handshake failed"),
             Err(_) => tracing::debug!("a caller's TLS handshake took too long"),
@@ -222,21 +209,19 @@ impl<S: Service> Door<S> {
     }
 
     /// Speaks with a caller that has proved to hold a certificate with this hash, if it has shown one.
-    async fn speak<C>(&self, stream: C, certificate: Option<String>)
+    async fn speak<C>(self: Arc<Self>, stream: C, is_http2: bool, certificate: Option<String>)
     where
-        C: AsyncRead + AsyncWrite + Unpin + Send,
+        C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let certificate = certificate.as_deref();
-        let answer = service_fn(|request| async move {
-            Ok::<_, Infallible>(self.answer(request, certificate).await)
-        });
-        let served = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME)
-            .max_headers(FIELDS)
-            .max_buf_size(HEAD)
-            .serve_connection(TokioIo::new(stream), answer)
-            .await;
+        let answer = move |request| {
+            let (door, certificate) = (self.clone(), certificate.clone());
+            async move { door.answer(request, certificate.as_deref()).await }
+        };
+        let served = if is_http2 {
+            connection::http2(stream, answer).await
+        } else {
+            connection::http1(stream, answer).await
+        };
         if let Err(error) = served {
             tracing::debug!(%error, "a caller's connection broke");
         }
@@ -268,9 +253,17 @@ impl<S: Service> Door<S> {
     }
 
     async fn answer(&self, request: Request<Incoming>, certificate: Option<&str>) -> Answer {
-        let answer = self.served(request, certificate).await;
+        let (head, mut body) = request.into_parts();
+        let is_http2 = head.version == Version::HTTP_2;
+        let waits = head.headers.contains_key(EXPECT);
+        let mut answer = self.served(head, &mut body, certificate).await;
         if let Some(word) = word(answer.status()) {
             *self.refused.lock().entry(word).or_default() += 1;
+            // Over HTTP/1, the next request comes behind the body.
+            if !is_http2 && (waits || !body::pass_over(body).await) {
+                let close = HeaderValue::from_static("close");
+                answer.headers_mut().insert(CONNECTION, close);
+            }
         }
         answer
     }
@@ -308,8 +301,18 @@ impl<S: Service> Door<S> {
         Ok((place, Some(grant.expires)))
     }
 
-    async fn served(&self, request: Request<Incoming>, certificate: Option<&str>) -> Answer {
-        let (head, body) = request.into_parts();
+    async fn served(
+        &self,
+        mut head: Parts,
+        body: &mut Incoming,
+        certificate: Option<&str>,
+    ) -> Answer {
+        // HTTP/2 has a name of its own for it.
+        if let Some(authority) = head.uri.authority()
+            && let Ok(host) = HeaderValue::from_str(authority.as_str())
+        {
+            head.headers.insert(HOST, host);
+        }
         let base = match self.places.check(&head.headers) {
             Ok(base) => base,
             Err(WrongPlace::NoHost) => {
@@ -348,10 +351,9 @@ impl<S: Service> Door<S> {
         if let Err(answer) = self.service.admit(&place.seat, &head).await {
             return answer;
         }
-        let (body, room) = match tokio::time::timeout(BODY_TIME, read(body, &place.bodies)).await {
-            Ok(Ok(body)) => body,
-            Ok(Err(Unread(status, why))) => return refused(status, why),
-            Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
+        let (body, room) = match body::read(body, &place.bodies).await {
+            Ok(body) => body,
+            Err(Unread(status, why)) => return refused(status, why),
         };
         let request = Request::from_parts(head, body);
         let answer = self.service.answer(&place.seat, &base, request).await;
@@ -366,43 +368,6 @@ impl<S: Service> Door<S> {
             .boxed()
         })
     }
-}
-
-/// Why a body was not read to its end.
-struct Unread(StatusCode, &'static str);
-
-/// Reads a whole body. The body takes room as its bytes arrive, independent of the announced length, and holds the room
-/// as long as the permit lives.
-async fn read(
-    mut body: Incoming,
-    room: &Arc<Semaphore>,
-) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Unread> {
-    const TOO_LONG: Unread = Unread(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long");
-    if body.size_hint().lower() > LONGEST_BODY as u64 {
-        return Err(TOO_LONG);
-    }
-    let mut whole = BytesMut::new();
-    let mut taken: Option<OwnedSemaphorePermit> = None;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Unread(StatusCode::BAD_REQUEST, "the body was cut off"))?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        if whole.len() + data.len() > LONGEST_BODY {
-            return Err(TOO_LONG);
-        }
-        let length = u32::try_from(data.len()).map_err(|_| TOO_LONG)?;
-        let Ok(piece) = room.clone().try_acquire_many_owned(length) else {
-            let why = "too many bodies at a time: try again";
-            return Err(Unread(StatusCode::TOO_MANY_REQUESTS, why));
-        };
-        match &mut taken {
-            Some(taken) => taken.merge(piece),
-            None => taken = Some(piece),
-        }
-        whole.extend_from_slice(&data);
-    }
-    Ok((whole.freeze(), taken))
 }
 
 fn refused(status: StatusCode, why: &'static str) -> Answer {

@@ -9,13 +9,15 @@
 //! | Which caller is it? | `keys`, [`token`] |
 //! | Who issues tokens, and who learns of it? | `issuer`, `resource` |
 //! | May it come from there? | `places` |
-//! | What holds back a hostile one? | `door` |
+//! | What holds back a hostile one? | `door`, `connection` |
 //! | Which tools do agents offer? | [`tools`], [`schema`] |
 //! | What does an agent say? | [`said`] |
 //! | Who answered, and in which trace? | [`about`], [`trace`] |
 
 mod asking;
+mod body;
 mod caller;
+mod connection;
 mod door;
 mod issuer;
 mod keys;
@@ -30,9 +32,11 @@ pub mod token;
 pub mod tools;
 
 pub use asking::{BadInput, ask};
+pub use body::LONGEST_BODY;
 pub use caller::{Caller, CallerAgent};
-pub use door::{Answer, LONGEST_BODY, Service, text_answer};
+pub use connection::Answer;
+pub use door::{Service, text_answer};
 pub use keys::{NoRandomness, new_key};
 pub use replies::{about, trace};
-pub use serving::{ServeError, follow, serve};
+pub use serving::{ServeError, follow, follow_news, serve};
 pub use shown::shown;

@@ -15,12 +15,18 @@ pub struct Said {
     value: Value,
     /// The unchanged content, if it is text.
     text: Option<String>,
+    /// The ontology of the message.
+    ontology: Option<String>,
 }
 
 impl Said {
     /// A value to send.
     pub fn new(value: Value) -> Self {
-        Self { value, text: None }
+        Self {
+            value,
+            text: None,
+            ontology: None,
+        }
     }
 
     /// The value, from an agent that sends bodies in `language`. Some agents call a text JSON because the question was
@@ -32,12 +38,22 @@ impl Said {
         }
     }
 
+    /// The ontology of the message.
+    pub fn ontology(&self) -> Option<&str> {
+        self.ontology.as_deref()
+    }
+
     /// The content of a message.
     pub fn in_message(message: &AclMessage) -> Self {
         let text = message.content.as_ref().and_then(Content::as_text);
         Self {
             value: Self::of(message),
             text: text.map(str::to_owned),
+            ontology: message
+                .ontology
+                .as_ref()
+                .and_then(|it| it.as_str())
+                .map(str::to_owned),
         }
     }
 

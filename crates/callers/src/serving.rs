@@ -4,21 +4,24 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus::directory::{DfAgentDescription, ServiceDescription, Template};
+use sealbus::directory::{
+    DfAgentDescription, DirectoryError, ServiceDescription, Subscription, Template,
+};
 use sealbus::{Agent, AgentResult, Context, NamedAgents, Platform, RunError, Voice, agent};
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::mcp::{McpAnswer, McpRequest};
 use sealbus_control::names::OPERATOR;
 use sealbus_control::{Fault, FaultCode};
-use sealbus_gateways::PolicyError;
-use sealbus_gateways::http::{Tls, TlsSetupError};
 use sealbus_manifest::callers::CallersEntry;
 use sealbus_web::Client;
+use sealbus_web::reach::NoNetwork;
+use sealbus_web::tls::{Tls, TlsSetupError};
 use sealbus_web::trust::{self, FileError};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 use crate::caller::{Caller, CallerAgent};
+use crate::connection::HTTP2;
 use crate::door::{Door, Entrance, Service};
 use crate::issuer::Issuer;
 use crate::keys::Keys;
@@ -46,7 +49,7 @@ pub enum ServeError {
     Trust(FileError),
     /// A network of the configuration is none.
     #[error(transparent)]
-    Reach(PolicyError),
+    Reach(NoNetwork),
     /// The issuer of tokens is to be reached over TLS, and nothing says whom to believe.
     #[error("{0} needs certificates to check it against: name a file as `trust`")]
     NoTrust(String),
@@ -70,7 +73,7 @@ pub async fn serve<S: Service>(
         address: entry.listen,
         source,
     };
-    let entrance = entrance(&entry)?;
+    let entrance = entrance(&entry, S::SPEAKS_HTTP2)?;
     let listener = TcpListener::bind(entry.listen).map_err(refused)?;
     listener.set_nonblocking(true).map_err(refused)?;
     let mut agents: Vec<NamedAgents> = Vec::new();
@@ -97,7 +100,7 @@ pub async fn serve<S: Service>(
 }
 
 /// The entrance, as the configuration describes TLS and tokens.
-fn entrance(entry: &CallersEntry) -> Result<Entrance, ServeError> {
+fn entrance(entry: &CallersEntry, has_http2: bool) -> Result<Entrance, ServeError> {
     if entry.tls.is_none() && entry.oauth.is_none() {
         return Ok(Entrance::default());
     }
@@ -112,6 +115,9 @@ fn entrance(entry: &CallersEntry) -> Result<Entrance, ServeError> {
     let server = tls.server.map(|server| {
         let mut server = (*server).clone();
         server.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if has_http2 {
+            server.alpn_protocols.insert(0, HTTP2.to_vec());
+        }
         TlsAcceptor::from(Arc::new(server))
     });
     let oauth = entry.oauth.clone().map(|oauth| {
@@ -166,6 +172,7 @@ impl<S: Service> Agent for Gateway<S> {
             tokio::select! {
                 () = door.clone().accept(listener) => {}
                 () = follow(&voice, service.wanted(), news) => {}
+                () = service.attend(&voice) => {}
                 () = tell(context, &door, &reached) => {}
             }
             AgentResult::Ok(())
@@ -206,10 +213,19 @@ async fn tell<S: Service>(context: &mut Context, door: &Door<S>, reached: &str) 
 pub async fn follow(
     voice: &Voice,
     wanted: ServiceDescription,
-    mut take: impl FnMut(Option<Vec<DfAgentDescription>>),
+    take: impl FnMut(Option<Vec<DfAgentDescription>>),
 ) {
+    let template = Template::from(wanted);
+    follow_news(|| voice.df().subscribe(template.clone()), take).await;
+}
+
+/// Hands on the news of a directory, for ever. None: earlier news no longer count.
+pub async fn follow_news<T, F>(subscribe: impl Fn() -> F, mut take: impl FnMut(Option<Vec<T>>))
+where
+    F: Future<Output = Result<Subscription<T>, DirectoryError>>,
+{
     loop {
-        let subscription = voice.df().subscribe(Template::from(wanted.clone())).await;
+        let subscription = subscribe().await;
         take(None);
         let lost = match subscription {
             Ok(subscription) => loop {
@@ -220,7 +236,7 @@ pub async fn follow(
             },
             Err(error) => error,
         };
-        tracing::warn!(error = %lost, "the DF tells of no tools now; it is asked again");
+        tracing::warn!(error = %lost, "a directory tells nothing now; it is asked again");
         tokio::time::sleep(PAUSE).await;
     }
 }

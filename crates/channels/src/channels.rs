@@ -139,7 +139,9 @@ impl Channels {
 
     /// From now on these channels are declared.
     pub fn declare(&self, channels: DeclaredChannels) {
-        *self.shared.declared.lock() = Arc::new(channels);
+        let channels = Arc::new(channels);
+        *self.shared.declared.lock() = channels.clone();
+        self.shared.work(|exchange, _| exchange.declare(channels));
     }
 
     /// The quality of service that the platform declares for a channel.

@@ -60,4 +60,4 @@ pub use qos::{
     QosOverride, QosProblem, Reliability, Time, UnavailableQos,
 };
 pub use queue::{FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue};
-pub use sealbus_bus::Moment;
+pub use sealbus_bus::{Downgrade, Moment};

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use sealbus_seal::SecurityLevel;
 
-use sealbus_bus::Acknowledgement;
-use sealbus_bus::Moment;
+use sealbus_bus::{Acknowledgement, Downgrade, Moment};
 
 pub use capabilities::{ChannelCapabilities, Promise, UnavailableQos};
 pub use text::{MAX_QOS_LENGTH, QosError, QosProblem};
@@ -187,7 +186,7 @@ pub struct QosOverride {
     pub valid_from: Option<Time>,
     /// See [`Qos::expiry`].
     pub expiry: Option<Time>,
-    /// See [`Qos::level`]. An override only raises the level. A level weaker than the channel's changes nothing.
+    /// See [`Qos::level`]. An override only raises the level: see [`Qos::raised`].
     pub level: Option<SecurityLevel>,
     /// See [`Qos::acknowledgement`].
     pub acknowledgement: Option<Option<Acknowledgement>>,
@@ -207,6 +206,19 @@ impl Qos {
             level: self.level.max(change.level),
             acknowledgement: change.acknowledgement.unwrap_or(self.acknowledgement),
         }
+    }
+
+    /// As [`with`](Self::with), for an agent that asks for the change. `platform`: the level of all messages.
+    ///
+    /// # Errors
+    /// [`Downgrade`] if the change asks for a level below this QoS's or the platform's.
+    pub fn raised(
+        &self,
+        change: &QosOverride,
+        platform: Option<SecurityLevel>,
+    ) -> Result<Self, Downgrade> {
+        Downgrade::check(change.level, self.level.max(platform))?;
+        Ok(self.with(change))
     }
 
     /// The override for which `base.with(&difference)` is this QoS. An override cannot remove a time or lower a level,

@@ -6,9 +6,11 @@ mod certificates;
 mod channels;
 mod demo;
 mod directory;
+mod evidence;
 mod gateway;
 mod language;
 mod listing;
+mod masters;
 mod messages;
 mod platform;
 mod store;
@@ -32,9 +34,11 @@ pub(crate) use self::channels::{
 };
 pub(crate) use self::demo::{AttackKind, Demo, DemoAgent, DemoAttack, DemoRole, DemoTransport};
 pub(crate) use self::directory::{Df, DfDeregister, DfFederate, DfRegister, DfSearch};
+pub(crate) use self::evidence::{Evidence, EvidenceExport, EvidenceLog, EvidenceVerify};
 pub(crate) use self::gateway::{Gateway, GatewayAllow, GatewayDeny, GatewayKey, Mcp};
 pub(crate) use self::language::{Acl, AclConvert, AclExplain, AclValidate};
 pub(crate) use self::listing::Listing;
+pub(crate) use self::masters::{Masters, MastersCommand};
 pub(crate) use self::messages::{Mailbox, Send};
 pub(crate) use self::platform::{
     Apply, Backup, Describe, DescribeAgent, DescribeChannel, DescribeNode, Doctor, Down, New,
@@ -155,6 +159,9 @@ pub(crate) enum Command {
     /// Show the Remote Nodes
     #[command(after_help = "Example: sealbus nodes --json")]
     Nodes(Listing),
+    /// Show the Masters: the one that leads, and those that stand by
+    #[command(after_help = "Example: sealbus masters")]
+    Masters(Masters),
     /// Show all that is known of one agent, node or channel
     #[command(subcommand)]
     Describe(Describe),
@@ -216,6 +223,9 @@ pub(crate) enum Command {
     /// Show and revoke the certificates of the CA service
     #[command(subcommand)]
     Ca(Ca),
+    /// Export proofs of messages for others, and check them
+    #[command(subcommand)]
+    Evidence(Evidence),
     /// Run the whole idea once: certified agents on two nodes talk, and impostors are refused
     #[command(after_help = "Example: sealbus demo --level auth --json")]
     Demo(Demo),

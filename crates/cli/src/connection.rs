@@ -6,7 +6,7 @@ use std::time::Duration;
 use sealbus_bus::Lifetime;
 use sealbus_control::admin::{AdminAnswer, AdminRequest};
 use sealbus_control::ask::Ask;
-use sealbus_control::operators::{self, socket_in};
+use sealbus_control::operators;
 use sealbus_control::rpc::Caller;
 use sealbus_control::text::printable_but;
 use sealbus_control::{Fault, FaultCode};
@@ -54,6 +54,9 @@ impl Connection {
 
     /// Connects to the platform behind a state directory.
     pub(crate) async fn to(directory: &Path) -> Result<Self, CliError> {
+        if cfg!(not(unix)) {
+            return Err(CliError::needs_unix());
+        }
         match operators::connect(directory).await {
             Ok(caller) => Ok(Self {
                 caller,
@@ -77,6 +80,7 @@ impl Connection {
             AdminRequest::Kill { grace, .. }
             | AdminRequest::Apply { grace, .. }
             | AdminRequest::Shutdown { grace } => *grace,
+            AdminRequest::StartAgain { timeout, .. } => *timeout,
             _ => 0,
         };
         let patience = self.patience + Duration::from_millis(asked);
@@ -119,6 +123,9 @@ impl From<Fault> for CliError {
 
 /// The state directory of the chosen platform.
 pub(crate) fn running(general: &General) -> Result<PathBuf, CliError> {
+    if cfg!(not(unix)) {
+        return Err(CliError::needs_unix());
+    }
     if let Some(directory) = &general.state {
         return Ok(directory.clone());
     }
@@ -130,7 +137,7 @@ pub(crate) fn running(general: &General) -> Result<PathBuf, CliError> {
         .into_iter()
         .flatten()
         .flatten()
-        .filter(|entry| std::os::unix::net::UnixStream::connect(socket_in(&entry.path())).is_ok())
+        .filter(|entry| operators::is_served(&entry.path()))
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
     names.sort();
@@ -149,7 +156,8 @@ pub(crate) fn directory_of(general: &General, platform: &str) -> Result<PathBuf,
     }
 }
 
-/// `$XDG_STATE_HOME/sealbus`. By the XDG base directory specification, its default is `$HOME/.local/state/sealbus`.
+/// `$XDG_STATE_HOME/sealbus`. By the XDG base directory specification, its default is `$HOME/.local/state/sealbus`. On
+/// Windows it is `%LOCALAPPDATA%\sealbus`.
 fn base() -> Result<PathBuf, CliError> {
     let home = |variable: &str| {
         std::env::var_os(variable)
@@ -158,6 +166,7 @@ fn base() -> Result<PathBuf, CliError> {
     };
     home("XDG_STATE_HOME")
         .or_else(|| home("HOME").map(|home| home.join(".local/state")))
+        .or_else(|| cfg!(windows).then(|| home("LOCALAPPDATA")).flatten())
         .map(|state| state.join("sealbus"))
         .ok_or_else(|| CliError::Usage {
             message: "there is no home directory to keep state in".to_owned(),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use annotate_snippets::{Group, Level, Renderer};
 use sealbus_control::text::{printable_but, printable_json};
 use sealbus_manifest::ManifestError;
+use sealbus_master::MasterError;
 use sealbus_window::RecordingError;
 use serde_json::json;
 
@@ -93,6 +94,15 @@ impl From<RecordingError> for CliError {
     }
 }
 
+impl From<MasterError> for CliError {
+    fn from(error: MasterError) -> Self {
+        Self::Failed {
+            message: error.to_string(),
+            help: Some("`sealbus doctor` examines this machine".to_owned()),
+        }
+    }
+}
+
 impl CliError {
     /// The process's exit code, as listed in the help of `sealbus`.
     pub(crate) fn exit_code(&self) -> ExitCode {
@@ -103,6 +113,19 @@ impl CliError {
             Self::Refused { .. } => 5,
             Self::File { .. } | Self::Failed { .. } | Self::Manifest(_) => 1,
         })
+    }
+
+    /// The error of commands that start a Master or a node, or ask a Master, on Windows.
+    pub(crate) fn needs_unix() -> Self {
+        Self::Failed {
+            message: "a Master and its nodes do not run on Windows, and operators reach them on their own machine"
+                .to_owned(),
+            help: Some(
+                "run this command on Linux or macOS, or in WSL; on Windows, `python my_agents.py` runs agents by itself, \
+                 and joins a platform with SEALBUS_TICKET"
+                    .to_owned(),
+            ),
+        }
     }
 
     /// Makes the error of a file or stream out of the system's error. The action is `read`, `write`, `create`.

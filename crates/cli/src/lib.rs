@@ -16,8 +16,8 @@ use clap_complete::CompleteEnv;
 use sealbus_bus::Lifetime;
 
 use crate::arguments::{
-    Acl, Arguments, Broker, Ca, CaLog, CaLogCommand, Channel, Command, Describe, Df, Gateway,
-    General, Store,
+    Acl, Arguments, Broker, Ca, CaLog, CaLogCommand, Channel, Command, Describe, Df, Evidence,
+    Gateway, General, Store,
 };
 use crate::connection::Connection;
 use crate::error::CliError;
@@ -53,10 +53,15 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
         Command::Acl(Acl::Convert(convert)) => commands::language::convert(convert, output)?,
         Command::Acl(Acl::Explain(explain)) => commands::language::explain(explain, output)?,
         Command::Acl(Acl::Validate(validate)) => commands::language::validate(validate, output)?,
+        #[cfg(not(unix))]
+        Command::Launch | Command::Up(_) | Command::Node(_) => return Err(CliError::needs_unix()),
+        Command::Demo(_) if cfg!(not(unix)) => return Err(CliError::needs_unix()),
         Command::Demo(demo) => return runtime()?.block_on(demo::run(demo, output)),
+        #[cfg(unix)]
         Command::Launch => return Ok(sealbus_launcher::run()),
         Command::DemoAgent(agent) => demo::serve_agent(agent)?,
         Command::DemoAttack(attack) => runtime()?.block_on(demo::attack(attack))?,
+        #[cfg(unix)]
         Command::Up(up) => runtime()?.block_on(commands::up::up(&arguments.general, up, output))?,
         Command::Apply(apply) => {
             runtime()?.block_on(commands::apply::apply(&arguments.general, apply, output))?;
@@ -65,8 +70,9 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
             let restored = commands::backup::run_restore(&arguments.general, restore, output);
             runtime()?.block_on(restored)?;
         }
+        #[cfg(unix)]
         Command::Node(node) => {
-            runtime()?.block_on(commands::run::node(&arguments.general, node, output))?;
+            runtime()?.block_on(commands::node::node(&arguments.general, node, output))?;
         }
         Command::Broker(Broker::RabbitMq(broker)) => {
             let written = commands::broker::write_config(&arguments.general, broker, output);
@@ -86,6 +92,13 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
         Command::Ca(Ca::Monitor(monitor)) => {
             let monitored = commands::issuance_log::monitor(&arguments.general, monitor, output);
             runtime()?.block_on(monitored)?;
+        }
+        Command::Evidence(Evidence::Export(export)) => {
+            let exported = commands::evidence::export(&arguments.general, export, output);
+            runtime()?.block_on(exported)?;
+        }
+        Command::Evidence(Evidence::Verify(verify)) => {
+            commands::evidence::verify::verify(verify, output)?;
         }
         Command::Sniff(sniff) => {
             runtime()?.block_on(commands::sniff::sniff(&arguments.general, sniff, output))?;
@@ -165,6 +178,7 @@ async fn ask_once(
         Command::Token(token) => commands::nodes::token(connection, token, output).await,
         Command::Ticket(ticket) => commands::agents::ticket(connection, ticket, output).await,
         Command::Ps(ps) => commands::agents::ps(connection, ps, output).await,
+        Command::Masters(masters) => commands::masters::masters(connection, masters, output).await,
         Command::Nodes(_) => commands::nodes::nodes(connection, output).await,
         Command::Send(send) => commands::messages::send(connection, send, output).await,
         Command::Channel(Channel::List) => commands::channels::list(connection, output).await,

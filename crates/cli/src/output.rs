@@ -6,13 +6,13 @@ use std::time::Duration;
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressStyle};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sealbus_control::text::{printable, printable_but, printable_json};
 use serde::Serialize;
 
 use crate::arguments::{Color, General};
 
 /// How often a long-running command checks whether anyone still reads its output.
+#[cfg(unix)]
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The destination and form of a command's output. Results go to standard output; progress and errors go to standard
@@ -121,7 +121,9 @@ impl Output {
 
 /// Ends when nobody reads standard output any more, because the reader behind a pipe, such as `head`, has seen enough.
 /// Output that is printed later is lost, which is no error.
+#[cfg(unix)]
 pub(crate) async fn unread() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut looks = tokio::time::interval(LOOK);
     loop {
         looks.tick().await;
@@ -133,6 +135,12 @@ pub(crate) async fn unread() {
             return;
         }
     }
+}
+
+/// Windows does not tell whether anyone reads.
+#[cfg(not(unix))]
+pub(crate) async fn unread() {
+    std::future::pending().await
 }
 
 /// A table without lines around its cells. The head is bold on a terminal. Text of others stays within its cell.

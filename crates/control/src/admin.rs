@@ -2,7 +2,9 @@
 
 mod broker;
 mod gateways;
+mod masters;
 mod nodes;
+mod reading;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,6 +13,7 @@ use sealbus_manifest::{Difference, Manifest};
 use serde::{Deserialize, Serialize};
 
 use super::channel_log::KeptLog;
+use super::evidence::{EvidencePages, EvidenceQuestion};
 use super::node::{LogPosition, LogText};
 use super::post::WaitingLetter;
 use super::traffic::{Traffic, Watch};
@@ -19,6 +22,7 @@ use crate::ask::conversation;
 
 pub use broker::{BrokerMember, BrokerStatus, CertifiedBroker, DeadLetterRecord};
 pub use gateways::GatewayState;
+pub use masters::{MasterRole, MasterStatus};
 pub use nodes::{NodeState, NodeStatus, SilentNode};
 
 conversation! {
@@ -26,6 +30,10 @@ conversation! {
     pub enum AdminRequest in ask ("ask") {
         /// The platform as a whole.
         Status -> PlatformStatus;
+        /// The Masters of the platform: the one that leads, and those that stand by.
+        Masters -> Vec<MasterStatus>;
+        /// Let a Master that stands by lead in this one's place.
+        HandOver -> ();
         /// The platform's nodes.
         Nodes -> Vec<NodeStatus>;
         /// The platform's agents.
@@ -67,11 +75,16 @@ conversation! {
             agreed: Option<Difference>,
             /// Milliseconds that agents have to leave by themselves.
             grace: u64,
+            /// Leave alone what another Master started. Only processes that nobody knows are started.
+            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+            taken_over: bool,
         } -> ();
         /// Restart an agent of a manifest that has ended, with its process.
         StartAgain {
             /// Local name.
             agent: String,
+            /// Milliseconds that it has until it is certified and runs.
+            timeout: u64,
         } -> Vec<AgentStatus>;
         /// End an agent, with its process, and revoke its certificate.
         Kill {
@@ -101,6 +114,11 @@ conversation! {
         } -> Mailbox;
         /// The kept events of persistent channels, on all nodes.
         ChannelLogs -> ChannelLogs;
+        /// A page of the kept messages that bear their authors' proofs, from each node.
+        Evidence {
+            /// The question.
+            question: EvidenceQuestion,
+        } -> EvidencePages;
         /// The traffic through the platform's processes.
         Observe {
             /// The messages to watch.
@@ -108,7 +126,11 @@ conversation! {
             watch: Option<Watch>,
         } -> Traffic;
         /// From now on this connection only reads.
-        Narrow -> ();
+        Narrow {
+            /// Whether it may read the bodies of messages.
+            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+            bodies: bool,
+        } -> ();
         /// Events of the certification log from a sequence number on.
         CertificationEvents {
             /// The first sequence number.
@@ -216,7 +238,9 @@ conversation! {
         Difference(Difference);
         Mailbox(Mailbox);
         ChannelLogs(ChannelLogs);
+        Evidence(EvidencePages);
         Traffic(Traffic);
+        Masters { masters: Vec<MasterStatus> };
         Nodes { nodes: Vec<NodeStatus> };
         Agents { agents: Vec<AgentStatus> };
         Refusals { records: Vec<RefusalRecord> };
@@ -235,49 +259,6 @@ conversation! {
         BackupMade(BackupMade);
         BackupPiece { bytes: Blob };
         Done;
-    }
-}
-
-impl AdminRequest {
-    /// Whether the request changes nothing, and its answer holds no secret and no content of messages.
-    pub fn only_reads(&self) -> bool {
-        match self {
-            Self::Status
-            | Self::Nodes
-            | Self::Agents
-            | Self::Refusals
-            | Self::Log { .. }
-            | Self::ChannelLogs
-            | Self::Observe { .. }
-            | Self::Narrow
-            | Self::CertificationEvents { .. }
-            | Self::Certificates { .. }
-            | Self::Root
-            | Self::Checkpoint
-            | Self::DfSearch { .. }
-            | Self::Gateway
-            | Self::Broker => true,
-            Self::Token { .. }
-            | Self::Ticket { .. }
-            // A reader could guess the values of variables, one by one.
-            | Self::Compare { .. }
-            | Self::Apply { .. }
-            | Self::StartAgain { .. }
-            | Self::Kill { .. }
-            | Self::Move { .. }
-            | Self::Mailbox { .. }
-            | Self::Revoke { .. }
-            | Self::Send { .. }
-            | Self::DfRegister { .. }
-            | Self::DfDeregister { .. }
-            | Self::GatewayAllow { .. }
-            | Self::GatewayDeny { .. }
-            | Self::Federate { .. }
-            | Self::CertifyBroker { .. }
-            | Self::Backup { .. }
-            | Self::BackupPiece { .. }
-            | Self::Shutdown { .. } => false,
-        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::evidence::{EvidencePage, EvidenceQuestion, RecordedMessage};
 use super::{Blob, Fault, UnixMillis};
 use crate::ask::conversation;
 
@@ -39,14 +40,26 @@ conversation! {
         } -> ();
         /// The kept events, for operators.
         List -> Vec<KeptLog>;
+        /// Messages that agents of the process received, to be recorded with their proofs. Only the process's own node
+        /// takes them. The answer comes once all of them are on disk.
+        Record {
+            /// In the order they came.
+            messages: Vec<RecordedMessage>,
+        } -> ();
+        /// A page of the kept messages that bear their authors' proofs, for operators.
+        Evidence {
+            /// The question.
+            question: EvidenceQuestion,
+        } -> EvidencePage;
     }
     /// The answers to a [`LogRequest`].
     pub enum LogAnswer ("log") {
         Kept { outcomes: Vec<KeepOutcome> };
         Since { since: Option<u64> };
         Read { pieces: Vec<LogPiece> };
-        Settled;
+        Done;
         List { logs: Vec<KeptLog> };
+        Evidence { page: EvidencePage };
     }
 }
 

@@ -14,8 +14,10 @@ use crate::ask::Ask;
 use crate::asker::{Answered, Asker, parse, to_json};
 use crate::node::{LANGUAGE, ONTOLOGY};
 use crate::turns::{Turn, Turns};
-use crate::{Fault, FaultCode};
+use crate::{Fault, FaultCode, Term};
 
+/// The user-defined parameter with the term of the Master that asks, where there may be several.
+const TERM: &str = "X-term";
 /// How long the asker may take to make room for the answer.
 const ANSWERING: Duration = Duration::from_secs(30);
 
@@ -27,6 +29,8 @@ pub struct Correspondent {
     /// answers to an earlier one. The request's number follows.
     life: Arc<str>,
     asker: Asker,
+    /// The term of the Master that asks.
+    term: Option<Term>,
 }
 
 /// A request from another agent that needs an answer.
@@ -34,6 +38,8 @@ pub struct Correspondent {
 pub struct Enquiry {
     /// Local name of the asker, as far as the bus knows it; the whole name if the asker is of another platform.
     pub from: String,
+    /// The term in which a Master asks, where there may be several.
+    pub term: Option<Term>,
     content: String,
     reply: Reply,
 }
@@ -61,7 +67,14 @@ impl Correspondent {
             outbox,
             life: format!("q{life:x}-").into(),
             asker: Asker::default(),
+            term: None,
         }
+    }
+
+    /// The same, for a Master that asks in its term.
+    #[must_use]
+    pub fn in_term(self, term: Option<Term>) -> Self {
+        Self { term, ..self }
     }
 
     /// The outbox it sends through.
@@ -88,13 +101,16 @@ impl Correspondent {
         let content = content_of::<A::Requests>(&ask.into())?;
         let asked = self.asker.begin(agent)?;
         let tag = format!("{}{}", self.life, asked.number);
-        let message = AclMessage::new(Performative::Request)
+        let mut message = AclMessage::new(Performative::Request)
             .with_receiver(self.aid(agent)?)
             .with_ontology(ONTOLOGY)
             .with_language(LANGUAGE)
             .with_conversation_id(tag.as_str())
             .with_reply_with(tag)
             .with_content(content);
+        if let Some(term) = self.term {
+            message = message.with_user_defined(TERM, term.to_string());
+        }
         let sending = async {
             let sent = self.outbox.send(message).await;
             sent.map(drop)
@@ -150,8 +166,10 @@ impl Correspondent {
                 outbox: self.outbox.clone(),
                 message: Box::new(answer(&message, Performative::Inform)),
             };
+            let term = message.user_defined_value(TERM);
             return Some(Enquiry {
                 from,
+                term: term.and_then(|term| term.as_str()?.parse().ok()),
                 content: content.to_owned(),
                 reply,
             });

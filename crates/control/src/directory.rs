@@ -450,6 +450,7 @@ mod tests {
                 groups: [("sellers".to_owned(), Vec::new())].into(),
                 ..Default::default()
             },
+            ..Rules::default()
         };
         directory.set_rules(rules.clone());
         let changed = replica.apply(directory.since(replica.revision()));

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Blob, NodeDescription, PlatformDescription, UnixMillis};
+use super::{Blob, NodeDescription, PlatformDescription, Term, UnixMillis};
 use crate::ask::conversation;
 use crate::statement::Signed;
 
@@ -56,4 +56,10 @@ pub struct Joined {
     pub chain: Vec<Blob>,
     /// The whole signed deny list in force.
     pub deny_list: Blob,
+    /// The Master's term, where there may be several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub term: Option<Term>,
+    /// The addresses (`host:port`) of all Masters, where there may be several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masters: Vec<String>,
 }

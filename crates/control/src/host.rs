@@ -89,7 +89,7 @@ pub enum Command {
         answer: oneshot::Sender<ProcessTraffic>,
     },
     /// The rules for all processes from now on.
-    Rules(Rules),
+    Rules(Box<Rules>),
     /// Processes that have ended. Links to them must be given up.
     ProcessesEnded(Vec<EndedProcess>),
 }

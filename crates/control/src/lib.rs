@@ -22,17 +22,19 @@ pub mod clock;
 pub mod correspondence;
 pub mod directory;
 pub mod enrolment;
+pub mod evidence;
 mod exit;
 pub mod host;
+pub mod local;
 pub mod mcp;
 pub mod names;
 pub mod neighbours;
 pub mod node;
 pub mod operators;
 pub mod post;
-pub mod private;
 pub mod rpc;
 pub mod statement;
+mod term;
 pub mod traffic;
 pub mod turns;
 
@@ -45,10 +47,11 @@ use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
 
-use sealbus_manifest::ChannelEntry;
 use sealbus_manifest::isolation::Isolation;
+use sealbus_manifest::{ChannelEntry, EvidenceEntry, TapEntry};
 
 pub use blob::Blob;
+pub use term::{NotATerm, Term};
 
 /// Milliseconds since the Unix epoch.
 pub type UnixMillis = u64;
@@ -237,6 +240,12 @@ pub struct Rules {
     /// The channels with settings other than the defaults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<ChannelEntry>,
+    /// The agents whose received messages nodes record with their proofs.
+    #[serde(default, skip_serializing_if = "EvidenceEntry::is_empty")]
+    pub evidence: EvidenceEntry,
+    /// The agents of which watchers see less.
+    #[serde(default, skip_serializing_if = "TapEntry::is_empty")]
+    pub tap: TapEntry,
 }
 
 /// A message that waited in a mailbox when its agent was frozen.

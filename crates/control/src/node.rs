@@ -175,6 +175,9 @@ pub struct Current {
     /// The Master does not know the node as registered. The node must `Register`.
     #[serde(default)]
     pub register: bool,
+    /// The addresses (`host:port`) of all Masters, where there may be several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masters: Vec<String>,
 }
 
 /// A step of the directory from one revision to another.

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sealbus_files::write_private;
 use sealbus_seal::token::Secret;
-use tokio::net::UnixStream;
 
 use crate::ask::conversation;
-use crate::private::write_private;
+use crate::local::Stream;
 use crate::rpc::{self, Caller, MAX_FRAME};
 use crate::{Fault, FaultCode};
 
@@ -26,6 +26,11 @@ const KEY: &str = "admin.key";
 const CONTEXT: &[u8] = b"sealbus operator v1\0";
 /// How long the Master may take to let an operator in.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether a Master runs on a state folder.
+pub fn is_served(directory: &Path) -> bool {
+    crate::local::is_listening(&socket_in(directory))
+}
 
 /// The socket of the Master that runs on a state folder.
 pub fn socket_in(directory: &Path) -> PathBuf {
@@ -97,7 +102,7 @@ impl OperatorKey {
 /// [`FaultCode::Unavailable`] if no Master runs there, [`FaultCode::NotPermitted`] if it does not let this user in.
 pub async fn connect(directory: &Path) -> Result<Caller, Fault> {
     let path = socket_in(directory);
-    let stream = UnixStream::connect(&path).await.map_err(|error| {
+    let stream = Stream::connect(&path).await.map_err(|error| {
         Fault::new(
             FaultCode::Unavailable,
             format!("{}: {error}", path.display()),

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use sealbus_manifest::TapEntry;
 use serde::{Deserialize, Serialize};
 
 use crate::UnixMillis;
@@ -21,6 +22,10 @@ pub const MOST_AGENTS: usize = 2_000;
 pub const MOST_CHANNELS: usize = 500;
 /// Most heads of messages in one answer of a process.
 pub const MOST_HEADS: usize = 1_000;
+/// Most bodies in one answer of a process.
+pub const MOST_BODIES: usize = 100;
+/// Most bytes of a body that are shown.
+pub const LONGEST_BODY: usize = 4 << 10;
 /// Most patterns in a list of a watch.
 pub const MOST_PATTERNS: usize = 16;
 /// Most bytes of a name, a pattern or a parameter of a message.
@@ -63,6 +68,43 @@ pub struct Watch {
     /// A pattern of channels, such as `/offers/**`. Direct messages do not pass it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
+    /// Whether the reader wants the bodies too. The Master lets only operators ask who said that they read bodies.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bodies: bool,
+}
+
+/// The body of a watched message: its `:content`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum Body {
+    /// Here it is.
+    Shown {
+        /// Its beginning, at most [`LONGEST_BODY`] bytes. Bytes that are no UTF-8 are replaced by U+FFFD.
+        text: String,
+        /// Bytes that are left out at its end.
+        #[serde(default)]
+        left_out: u64,
+    },
+    /// `[tap]` in the manifest keeps it from watchers.
+    Private,
+    /// More than [`MOST_BODIES`] came between two answers.
+    Skipped,
+}
+
+impl Body {
+    /// The shown part of a content.
+    pub fn of(content: &[u8]) -> Self {
+        // A character that is cut in two is left out.
+        let most = content.len().min(LONGEST_BODY);
+        let cut = match std::str::from_utf8(&content[..most]) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => most,
+        };
+        Self::Shown {
+            text: String::from_utf8_lossy(&content[..cut]).into_owned(),
+            left_out: (content.len() - cut) as u64,
+        }
+    }
 }
 
 /// The head of a message, as the process of its receiver saw it arrive.
@@ -89,6 +131,9 @@ pub struct MessageHead {
     pub size: u64,
     /// The platform's knowledge of the sender, such as `proved` or `claimed`.
     pub provenance: String,
+    /// The body, if the reader asked for bodies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Body>,
 }
 
 /// The counters of an agent, as its own process counts them.
@@ -192,15 +237,19 @@ pub struct Traffic {
     pub silent: Vec<SilentNode>,
 }
 
+/// Whether one of these patterns names an agent: a local name or, with an `@`, a whole one; `*` stands for any text.
+pub fn is_named(patterns: &[String], agent: &str) -> bool {
+    let local = agent.split('@').next().unwrap_or(agent);
+    patterns.iter().any(|pattern| {
+        let name = if pattern.contains('@') { agent } else { local };
+        fits(pattern.as_bytes(), name.as_bytes())
+    })
+}
+
 impl Watch {
     /// Whether an agent with this full name is one of those watched.
     pub fn names(&self, agent: &str) -> bool {
-        let local = agent.split('@').next().unwrap_or(agent);
-        self.agents.is_empty()
-            || self.agents.iter().any(|pattern| {
-                let name = if pattern.contains('@') { agent } else { local };
-                fits(pattern.as_bytes(), name.as_bytes())
-            })
+        self.agents.is_empty() || is_named(&self.agents, agent)
     }
 
     /// Whether it is within the limits.
@@ -240,6 +289,19 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_is_cut_between_characters() {
+        let long = format!("{}ä and more", "x".repeat(LONGEST_BODY - 1));
+        let Body::Shown { text, left_out } = Body::of(long.as_bytes()) else {
+            panic!("it is shown");
+        };
+        assert_eq!(text, "x".repeat(LONGEST_BODY - 1));
+        assert_eq!(left_out, long.len() as u64 - text.len() as u64);
+        let bytes = Body::of(&[b'a', 0xff, b'b']);
+        let (text, left_out) = ("a\u{fffd}b".to_owned(), 0);
+        assert_eq!(bytes, Body::Shown { text, left_out });
+    }
 
     #[test]
     fn a_pattern_names_agents() {

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Enrolment {
     /// The platform's name.
     pub platform: PlatformName,
-    /// The Master's addresses as `host:port`, tried in order.
+    /// The addresses of the Masters as `host:port`, tried at once.
     pub addresses: Vec<String>,
     /// Fingerprint of the platform's root.
     pub root: Fingerprint,

@@ -152,13 +152,16 @@ async fn shake_hands<F, S>(
 /// How many strangers may wait: a share of this process's file descriptors, so that some stay free for operators and
 /// agents.
 pub fn most_strangers() -> usize {
+    #[cfg(unix)]
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    #[cfg(not(unix))]
+    let limit = None::<u64>;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     limit.map_or(NEWCOMERS, |limit| (limit / 8).clamp(8, NEWCOMERS))
 }
 
-/// Connects to one of `addresses` with a server that is `expected` and shows the root with that fingerprint. The error
-/// lists the attempts.
+/// Connects to one of `addresses` with a server that is `expected` and shows the root with that fingerprint. All are tried
+/// at once, because the first may be the one that is away. The error lists the attempts.
 pub async fn connect(
     addresses: &[String],
     platform: &PlatformName,
@@ -168,13 +171,24 @@ pub async fn connect(
 ) -> Result<client::TlsStream<TcpStream>, String> {
     let connector =
         Connector::for_enrolment(platform.clone(), root, CLOCK_SKEW, expected, &[protocol]);
-    let mut failures = Vec::new();
+    // The attempts that are not needed end with this set.
+    let mut attempts = JoinSet::new();
     for address in addresses {
-        match connect_to(address, &connector).await {
-            Ok(stream) => return Ok(stream),
-            Err(why) => failures.push(format!("{address}: {why}")),
+        let (address, connector) = (address.clone(), connector.clone());
+        attempts.spawn(async move {
+            let connected = connect_to(&address, &connector).await;
+            connected.map_err(|why| format!("{address}: {why}"))
+        });
+    }
+    let mut failures = Vec::new();
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(why)) => failures.push(why),
+            Err(error) => failures.push(error.to_string()),
         }
     }
+    failures.sort();
     Err(failures.join("; "))
 }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sealbus_web::tls::TlsConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::address::{Address, AddressError};
@@ -57,18 +58,6 @@ impl Default for IiopConfig {
             port: None,
         }
     }
-}
-
-/// HTTPS.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct TlsConfig {
-    /// The certificate chain in PEM. By default the gateway's own from this platform.
-    pub certificate: Option<PathBuf>,
-    /// The certificate's private key in PEM.
-    pub key: Option<PathBuf>,
-    /// The certificates, in PEM, of authorities whose clients are admitted. Without them clients need no certificate.
-    pub clients: Option<PathBuf>,
 }
 
 /// Another platform that is known beforehand.

@@ -17,7 +17,6 @@ use crate::book::Bounded;
 use crate::config::{ConfigError, GatewayConfig};
 use crate::counters::{Counts, GatewayCounters};
 use crate::http::server::Server;
-use crate::http::tls::{Tls, TlsSetupError};
 use crate::http::{self, transmission::Writer};
 use crate::iiop;
 use crate::iiop::OwnObject;
@@ -26,6 +25,7 @@ use crate::places::Places;
 use crate::policy::{GatewayPolicy, PolicyError};
 use crate::shared::Shared;
 use crate::waiting::Lines;
+use sealbus_web::tls::{Tls, TlsSetupError};
 
 /// The pause between checks of the gateway's own certificate. A short-lived certificate is checked more often.
 const RENEWAL_CHECK: Duration = Duration::from_secs(20);

@@ -33,8 +33,7 @@ mod transmission;
 mod waiting;
 
 pub use address::{Address, AddressError};
-pub use config::{ConfigError, GatewayConfig, GatewayLimits, IiopConfig, KnownPlatform, TlsConfig};
+pub use config::{ConfigError, GatewayConfig, GatewayLimits, IiopConfig, KnownPlatform};
 pub use counters::{GatewayCounters, Turned};
 pub use gateway::{Gateway, OpenError};
 pub use policy::{Admission, GatewayPolicy, GatewayRule, Origin, PolicyError};
-pub use reach::Reach;

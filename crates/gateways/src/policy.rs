@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use sealbus_web::reach::{Network, NoNetwork};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -49,8 +50,8 @@ pub enum PolicyError {
     #[error("the rule for {0} names no receivers: write *, or the names of agents")]
     Receivers(String),
     /// Something that is no network address.
-    #[error("'{}' is not a network address: write 10.0.0.7, or 10.0.0.0/24", .0.escape_debug())]
-    Network(String),
+    #[error(transparent)]
+    Network(#[from] NoNetwork),
     /// Something that is no fingerprint.
     #[error("'{}' is not a SHA-256 fingerprint: write 64 hexadecimal digits", .0.escape_debug())]
     Certificate(String),
@@ -108,7 +109,7 @@ impl GatewayRule {
             return Err(PolicyError::Receivers(self.platform.clone()));
         }
         for network in &self.from {
-            network_of(network).ok_or_else(|| PolicyError::Network(network.clone()))?;
+            network.parse::<Network>()?;
         }
         if let Some(certificate) = &self.certificate
             && !(certificate.len() == 64 && certificate.bytes().all(|it| it.is_ascii_hexdigit()))
@@ -136,8 +137,8 @@ impl GatewayRule {
     fn names(&self, address: IpAddr) -> bool {
         self.from
             .iter()
-            .filter_map(|network| network_of(network))
-            .any(|network| contains(network, address))
+            .filter_map(|network| network.parse::<Network>().ok())
+            .any(|network| network.contains(address))
     }
 
     fn is_about(&self, receiver: &str) -> bool {
@@ -194,29 +195,6 @@ impl GatewayPolicy {
             .iter()
             .any(|rule| rule.platform.eq_ignore_ascii_case(platform) && !rule.from.is_empty())
     }
-}
-
-fn network_of(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, length) = match text.split_once('/') {
-        Some((address, length)) => (address, Some(length)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().ok()?;
-    let longest = if address.is_ipv4() { 32 } else { 128 };
-    let length = match length {
-        Some(length) => length.parse().ok().filter(|length| *length <= longest)?,
-        None => longest,
-    };
-    Some((address, length))
-}
-
-fn contains((network, length): (IpAddr, u8), address: IpAddr) -> bool {
-    let bits = |address: IpAddr| match address {
-        IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
-        IpAddr::V6(address) => address.to_bits(),
-    };
-    network.is_ipv4() == address.is_ipv4()
-        && (length == 0 || (bits(network) ^ bits(address)) >> (128 - u32::from(length)) == 0)
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@
 
 use std::net::IpAddr;
 
-use sealbus_web::reach::{open_internet, special};
+use sealbus_web::reach::special;
 use thiserror::Error;
 
-use crate::policy::{GatewayPolicy, GatewayRule, PolicyError};
+use crate::policy::GatewayPolicy;
 
 /// Why the gateway does not connect to an address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -31,39 +31,6 @@ pub(crate) enum OutOfReach {
          sealbus gateway allow {platform} --from {address} if it is there too"
     )]
     Elsewhere { platform: String, address: IpAddr },
-}
-
-/// The network addresses that a gateway connects to although strangers named them: those of the open internet, and those of
-/// networks that an operator named.
-#[derive(Clone, Debug)]
-pub struct Reach(GatewayPolicy);
-
-impl Reach {
-    /// With these networks of the operator: `10.0.0.7`, or `10.0.0.0/24`.
-    ///
-    /// # Errors
-    /// [`PolicyError`]: one of them is no network.
-    pub fn new(networks: &[String]) -> Result<Self, PolicyError> {
-        let policy = GatewayPolicy {
-            rules: vec![GatewayRule {
-                from: networks.to_vec(),
-                ..GatewayRule::new("*", ["*"])
-            }],
-        };
-        policy.check()?;
-        Ok(Self(policy))
-    }
-
-    /// Checks an address, after names are resolved.
-    ///
-    /// # Errors
-    /// The kind of the address, in words.
-    pub fn check(&self, address: IpAddr) -> Result<(), String> {
-        if self.0.locates("*", address.to_canonical()) {
-            return Ok(());
-        }
-        open_internet(address)
-    }
 }
 
 /// Checks that the gateway may connect to `address` for an agent of `platform`, which has written from the addresses in
@@ -100,7 +67,10 @@ pub(crate) fn check(
 
 #[cfg(test)]
 mod tests {
+    use sealbus_web::reach::Reach;
+
     use super::*;
+    use crate::policy::GatewayRule;
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use sealbus_files::Positions;
 
 use crate::{Journal, JournalConfig, JournalError, NewRecord, ReadFrom, Stream, StreamConfig};
 
@@ -29,11 +30,11 @@ impl FailingDisk {
     pub(crate) fn write(&self, file: &File, buffer: &[u8], offset: u64) -> io::Result<()> {
         let left = self.room.load(Ordering::SeqCst) as usize;
         if left < buffer.len() {
-            file.write_all_at(&buffer[..left], offset)?;
+            file.write_all_from(&buffer[..left], offset)?;
             return Err(io::ErrorKind::StorageFull.into());
         }
         if self.refuses_to_synchronise.load(Ordering::SeqCst) {
-            file.write_all_at(buffer, offset)?;
+            file.write_all_from(buffer, offset)?;
             return Err(io::Error::other("the disk does not synchronise"));
         }
         self.room.fetch_sub(buffer.len() as u64, Ordering::SeqCst);

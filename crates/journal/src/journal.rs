@@ -3,14 +3,15 @@
 mod streams;
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use rustix::fs::FlockOperation;
+
+use sealbus_files::make_folder;
 
 use crate::error::JournalError;
 use crate::queue::Queue;
@@ -77,12 +78,7 @@ impl Journal {
         config: JournalConfig,
         prepare: impl FnOnce(&mut Writer),
     ) -> Result<(Self, OpenReport), JournalError> {
-        use std::os::unix::fs::DirBuilderExt;
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(|error| JournalError::file("make", folder, error))?;
+        make_folder(folder).map_err(|error| JournalError::file("make", folder, error))?;
         let lock = lock(folder)?;
         let mut report = OpenReport::default();
         let streams = open_streams(folder, &mut report)?;
@@ -154,9 +150,9 @@ fn lock(folder: &Path) -> Result<File, JournalError> {
         .truncate(false)
         .open(&path)
         .map_err(failed)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match file.try_lock() {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
+        Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
             let _ = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
             let holder = match holder.trim() {
@@ -168,7 +164,7 @@ fn lock(folder: &Path) -> Result<File, JournalError> {
                 holder,
             });
         }
-        Err(error) => return Err(failed(error.into())),
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
     let note = file
         .set_len(0)

@@ -1,11 +1,11 @@
 //! Reading a stream.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use sealbus_files::Positions;
 use tokio::sync::watch;
 
 use crate::error::{Damage, JournalError};
@@ -270,7 +270,7 @@ impl OpenSegment {
         let left = (length - self.offset) as usize;
         let mut buffer = vec![0; needed.max(CHUNK).min(left)];
         self.file
-            .read_exact_at(&mut buffer, u64::from(self.offset))
+            .read_exact_from(&mut buffer, u64::from(self.offset))
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::UnexpectedEof => {
                     self.damaged("the file is shorter than it was")

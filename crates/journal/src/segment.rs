@@ -12,10 +12,11 @@
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+
+use sealbus_files::{Positions, sync_folder};
 
 use crate::change::Change;
 use crate::error::JournalError;
@@ -139,10 +140,10 @@ pub(crate) fn begin_segment(
     let unfinished = path.with_extension(UNFINISHED);
     let made = (|| {
         let file = File::create(&unfinished)?;
-        file.write_all_at(&bytes, 0)?;
+        file.write_all_from(&bytes, 0)?;
         file.sync_all()?;
         fs::rename(&unfinished, &path)?;
-        File::open(folder)?.sync_all()
+        sync_folder(folder)
     })();
     made.map_err(|error| {
         let _ = fs::remove_file(&unfinished);

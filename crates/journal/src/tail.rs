@@ -2,10 +2,11 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
+
+use sealbus_files::Positions;
 
 use crate::change::Change;
 #[cfg(test)]
@@ -128,7 +129,7 @@ impl Tail {
         if let Some(failing) = failing {
             failing.write(file, buffer, length).map_err(at("write"))?;
         }
-        file.write_all_at(buffer, length).map_err(at("write"))?;
+        file.write_all_from(buffer, length).map_err(at("write"))?;
         synchronise(file).map_err(at("synchronise"))?;
         self.is_dirty = false;
         Ok(())
@@ -284,7 +285,7 @@ fn open(segment: &Segment) -> Result<File, JournalError> {
 }
 
 fn synchronise(file: &File) -> io::Result<()> {
-    rustix::fs::fdatasync(file).map_err(io::Error::from)
+    file.sync_data()
 }
 
 impl StreamShared {

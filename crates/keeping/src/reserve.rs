@@ -64,12 +64,19 @@ fn reserve_of(all: u64) -> u64 {
     (all / 100).clamp(BOUNDS.0, BOUNDS.1).min(all / 10)
 }
 
+#[cfg(unix)]
 fn look(folder: &Path) -> io::Result<Space> {
     let disk = rustix::fs::statvfs(folder)?;
     Ok((
         disk.f_bavail.saturating_mul(disk.f_frsize),
         disk.f_blocks.saturating_mul(disk.f_frsize),
     ))
+}
+
+/// Nothing without unsafe code says it here.
+#[cfg(not(unix))]
+fn look(_: &Path) -> io::Result<Space> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(test)]

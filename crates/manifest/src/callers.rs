@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use http::uri::{Authority, Uri};
-use sealbus_gateways::{Reach, TlsConfig};
+use sealbus_web::reach::Reach;
+use sealbus_web::tls::TlsConfig;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

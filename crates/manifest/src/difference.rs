@@ -57,6 +57,12 @@ impl Difference {
         if running.permission != wanted.permission {
             difference.change.push("permission".to_owned());
         }
+        if running.evidence != wanted.evidence {
+            difference.change.push("evidence".to_owned());
+        }
+        if running.tap != wanted.tap {
+            difference.change.push("tap".to_owned());
+        }
         let channels = changed_channels(&running.channels, &wanted.channels);
         difference.change.extend(channels);
         difference

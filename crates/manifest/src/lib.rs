@@ -13,6 +13,7 @@ mod broker;
 pub mod callers;
 mod confinement;
 mod difference;
+mod evidence;
 pub mod isolation;
 pub mod neighbours;
 mod problem;
@@ -20,6 +21,7 @@ pub mod program;
 mod read;
 mod rules;
 mod store;
+mod tap;
 mod telemetry;
 mod values;
 mod witness;
@@ -30,8 +32,10 @@ use neighbours::NeighbourEntry;
 
 pub use broker::{BrokerEntry, RabbitEntry};
 pub use difference::{ChangedProcess, Difference};
+pub use evidence::EvidenceEntry;
 pub use problem::{ManifestError, ManifestProblem, ReadError};
 pub use store::StoreEntry;
+pub use tap::TapEntry;
 pub use telemetry::TelemetryEntry;
 pub use witness::WitnessEntry;
 
@@ -69,6 +73,12 @@ pub struct Manifest {
     /// The witnesses of the issuance log besides the nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub witnesses: Vec<WitnessEntry>,
+    /// The agents whose received messages are recorded with their proofs.
+    #[serde(default, skip_serializing_if = "EvidenceEntry::is_empty")]
+    pub evidence: EvidenceEntry,
+    /// The agents of which watchers see less.
+    #[serde(default, skip_serializing_if = "TapEntry::is_empty")]
+    pub tap: TapEntry,
     /// The numbers for Prometheus.
     #[serde(default)]
     pub telemetry: TelemetryEntry,

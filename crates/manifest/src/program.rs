@@ -1,8 +1,9 @@
 //! Finding the program of a command line.
 
 use std::env;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use sealbus_files::is_program;
 
 use super::problem::nearest;
 
@@ -31,7 +32,7 @@ pub enum ProgramProblem {
 pub fn locate(program: &str, directory: &Path) -> Result<PathBuf, ProgramProblem> {
     if program.contains('/') {
         let path = directory.join(program);
-        if executable(&path) {
+        if is_program(&path) {
             return Ok(path);
         }
         if path.exists() {
@@ -57,11 +58,11 @@ pub fn locate(program: &str, directory: &Path) -> Result<PathBuf, ProgramProblem
     if let Some(path) = directories
         .iter()
         .map(|place| place.join(program))
-        .find(|p| executable(p))
+        .find(|p| is_program(p))
     {
         return Ok(path);
     }
-    let near = if executable(&directory.join(program)) {
+    let near = if is_program(&directory.join(program)) {
         Some(format!("./{program}"))
     } else {
         near(program, directories)
@@ -71,11 +72,6 @@ pub fn locate(program: &str, directory: &Path) -> Result<PathBuf, ProgramProblem
         place: "on the PATH".to_owned(),
         near,
     })
-}
-
-fn executable(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 fn near(program: &str, directories: impl IntoIterator<Item = PathBuf>) -> Option<String> {

@@ -132,6 +132,8 @@ impl<'t> Reader<'t> {
                 "rabbitmq",
                 "store",
                 "witness",
+                "evidence",
+                "tap",
                 "telemetry",
             ],
             "at the top of the file",
@@ -152,13 +154,20 @@ impl<'t> Reader<'t> {
             .as_ref()
             .and_then(|platform| PlatformName::new(&platform.name).ok());
         let permission = self.permission(root, name.as_ref());
-        let channels = self.channels(root);
         let gateway = self.gateway(root, &agents).map(|gateway| GatewayEntry {
             isolation: floor,
             ..gateway
         });
         let rabbitmq = self.rabbitmq(root);
         let witnesses = self.witnesses(root);
+        let level = platform
+            .as_ref()
+            .map(|platform| platform.level.parse::<SecurityLevel>());
+        let level = level.and_then(Result::ok);
+        let channels = self.channels(root, level);
+        let signs = level.is_none_or(SecurityLevel::authenticates);
+        let evidence = self.evidence(root, signs);
+        let tap = self.tap(root);
         let store = self.store(root);
         let (name, nodes) = platform.as_ref().map_or(("", 0), |it| (&it.name, it.nodes));
         let telemetry = self.telemetry(root, name, nodes, &mut agents);
@@ -170,6 +179,8 @@ impl<'t> Reader<'t> {
             channels,
             gateway,
             witnesses,
+            evidence,
+            tap,
             telemetry,
             store,
         })

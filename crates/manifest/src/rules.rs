@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sealbus_channels::{ChannelPattern, ChannelPermissions, Persistence, QosOverride};
+use sealbus_channels::{ChannelPattern, ChannelPermissions, Persistence, Qos, QosOverride};
 use sealbus_gateways::{GatewayConfig, IiopConfig};
-use sealbus_seal::PlatformName;
 use sealbus_seal::permission::Policy;
+use sealbus_seal::{PlatformName, SecurityLevel};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -158,7 +158,12 @@ impl<'t> Reader<'t> {
         Some(gateway)
     }
 
-    pub(super) fn channels(&mut self, root: &DeTable<'t>) -> Vec<ChannelEntry> {
+    /// `level`: the platform's.
+    pub(super) fn channels(
+        &mut self,
+        root: &DeTable<'t>,
+        level: Option<SecurityLevel>,
+    ) -> Vec<ChannelEntry> {
         let Some(value) = root.get("channel") else {
             return Vec::new();
         };
@@ -174,7 +179,7 @@ impl<'t> Reader<'t> {
             let Some(table) = self.table(entry, "channel") else {
                 continue;
             };
-            let Some(channel) = self.channel(table, entry) else {
+            let Some(channel) = self.channel(table, entry, level) else {
                 continue;
             };
             if !taken.insert(channel.path.clone()) {
@@ -192,6 +197,7 @@ impl<'t> Reader<'t> {
         &mut self,
         table: &DeTable<'t>,
         entry: &Spanned<DeValue<'t>>,
+        level: Option<SecurityLevel>,
     ) -> Option<ChannelEntry> {
         self.unknown_keys(table, CHANNEL_KEYS, "in [[channel]]");
         let path = match self.text_of(table, "path") {
@@ -212,7 +218,13 @@ impl<'t> Reader<'t> {
         let mut qos = QosOverride::default();
         if let Some((text, at)) = self.text_of(table, "qos") {
             match text.parse() {
-                Ok(read) => qos = read,
+                Ok(read) => {
+                    qos = read;
+                    if let Err(error) = Qos::default().raised(&qos, level) {
+                        let help = "the channel has the platform's level without it".to_owned();
+                        self.problem(at, error.to_string(), Some(help));
+                    }
+                }
                 Err(error) => {
                     self.problem(at, format!("`qos` cannot be \"{text}\": {error}"), None)
                 }
@@ -243,14 +255,14 @@ impl<'t> Reader<'t> {
         })
     }
 
-    fn retention(&mut self, table: &DeTable<'t>) -> Retention {
+    pub(super) fn retention(&mut self, table: &DeTable<'t>) -> Retention {
         let Some(value) = table.get("retention") else {
             return Retention::default();
         };
         let Some(table) = self.table(value, "retention") else {
             return Retention::default();
         };
-        self.unknown_keys(table, RETENTION_KEYS, "in a channel's retention");
+        self.unknown_keys(table, RETENTION_KEYS, "in a retention");
         Retention {
             age: self.duration(table, "age"),
             count: self
@@ -288,6 +300,9 @@ mod tests {
             path = "/log/**"
             persistent = true
             retention = { age = "7d", count = 100000, bytes = "64 GiB" }
+            [[channel]]
+            path = "/contracts"
+            qos = "level=signed"
             "#,
         )
         .unwrap();
@@ -310,7 +325,8 @@ mod tests {
     fn every_mistake_in_a_channel_has_its_line_and_says_what_to_do() {
         let text = "[[channel]]\npath = \"dates\"\n[[channel]]\nqos = \"fast\"\n\
             [[channel]]\npath = \"/a\"\nretention = { age = \"1d\" }\n\
-            [[channel]]\npath = \"/a\"\npersistent = \"yes\"\nretenton = 3\n";
+            [[channel]]\npath = \"/a\"\npersistent = \"yes\"\nretenton = 3\n\
+            [[channel]]\npath = \"/b\"\nqos = \"level=tls\"\n";
         let problems = parse(text).unwrap_err();
         let found: Vec<_> = problems
             .iter()
@@ -331,6 +347,7 @@ mod tests {
         has(11, "/a is there twice");
         has(12, "`persistent` is a text");
         has(13, "unknown key `retenton`");
+        has(16, "level=tls would be weaker than level=auth");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use sealbus_seal::{
 };
 
 use sealbus_ca::Outlook;
-use sealbus_control::private::write_private;
+use sealbus_files::write_private;
 
 pub(super) const ROOT_KEY: &str = "root.key";
 pub(super) const ROOT_CERTIFICATE: &str = "root.der";

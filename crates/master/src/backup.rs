@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use sealbus_ca::CaService;
 use sealbus_control::admin::BackupMade;
 use sealbus_control::clock::now;
 use sealbus_control::{Blob, Fault, FaultCode};
+use sealbus_files::Private;
 use sealbus_store::backup::{BackupError, BackupWriter, Description};
 use sealbus_store::{Store, StoreError};
 
@@ -109,7 +109,7 @@ impl Backups {
             .write(true)
             .create(true)
             .truncate(true)
-            .mode(0o600)
+            .private()
             .open(&path)?;
         std::fs::remove_file(&path)?;
         let description = Description {

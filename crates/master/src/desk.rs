@@ -2,6 +2,7 @@
 //! after another without waiting. The changes of a job are in the store before anyone hears of them. Jobs that come
 //! while the store writes share the next write.
 
+mod outward;
 mod refusals;
 mod restored;
 #[cfg(test)]
@@ -17,15 +18,16 @@ use parking_lot::Mutex;
 use sealbus_seal::{Identity, PlatformName};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::state::{About, Effect, MasterState};
+use super::state::{Effect, MasterState};
 use super::written::Written;
 use sealbus_ca::{CaService, IssuedCertificate};
 use sealbus_control::admin::CertificateStatus;
 use sealbus_control::clock::{now, timestamp};
-use sealbus_control::node::{DirectoryUpdate, NodeRequest};
-use sealbus_control::{AgentState, Fault, FaultCode, PlatformDescription, UnixMillis};
+use sealbus_control::node::DirectoryUpdate;
+use sealbus_control::{Fault, FaultCode, PlatformDescription, Term, UnixMillis};
 use sealbus_store::{Batch, Store, StoreError};
 
+pub(crate) use outward::Outward;
 use refusals::Refusals;
 pub(crate) use tokens::{TOKEN_ROW, Tokens};
 pub(crate) use waiting::Awaited;
@@ -49,6 +51,10 @@ pub(crate) struct Desk {
     pub(crate) tokens: Tokens,
     /// The platform's description for every member.
     pub(crate) platform: PlatformDescription,
+    /// The Master's term, where there may be several.
+    pub(crate) term: Option<Term>,
+    /// The addresses of all Masters, where there may be several.
+    pub(crate) masters: Vec<String>,
     /// The platform's name.
     pub(crate) name: PlatformName,
     /// The platform's broker, if it has one.
@@ -67,29 +73,6 @@ pub(crate) struct Desk {
     pub(crate) since: UnixMillis,
     pruned: UnixMillis,
     closing: bool,
-}
-
-/// An effect of the desk, carried out once it is in the store.
-#[derive(Debug)]
-pub(crate) enum Outward {
-    /// Ask a node.
-    Ask {
-        /// The node.
-        node: String,
-        /// The request.
-        request: Box<NodeRequest>,
-        /// The subject of the request.
-        about: About,
-    },
-    /// Enter or remove an agent in the AMS.
-    WhitePages {
-        /// Local name.
-        agent: String,
-        /// The agent's state.
-        state: Option<AgentState>,
-    },
-    /// Tell the waiting task that the AMS knows of all earlier effects.
-    Followed(oneshot::Sender<()>),
 }
 
 type Done = Box<dyn FnOnce(Result<(), Fault>) + Send>;
@@ -152,6 +135,8 @@ pub(crate) fn open(
         ca,
         tokens,
         platform,
+        term: None,
+        masters: Vec::new(),
         name,
         broker: None,
         refusals: Refusals::default(),
@@ -421,13 +406,6 @@ impl Work {
             }
             told.directory != before.directory || told.deny_list != before.deny_list
         });
-    }
-}
-
-impl Outward {
-    /// Whether the effect does nothing but end a process.
-    fn is_an_end(&self) -> bool {
-        matches!(self, Self::Ask { request, .. } if matches!(**request, NodeRequest::Stop { .. }))
     }
 }
 

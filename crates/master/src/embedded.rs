@@ -92,7 +92,7 @@ impl EmbeddedPlatform {
         let (desk, news) = (foundation.desk.clone(), foundation.news.clone());
         let root = Fingerprint::of(&foundation.root);
         let system =
-            SystemAgents::start(process.clone(), process, foundation, store.clone()).await?;
+            SystemAgents::start(process.clone(), process, foundation, store.clone(), None).await?;
         let place = HostedProcess {
             group: PROGRAM.to_owned(),
             agents: Vec::new(),

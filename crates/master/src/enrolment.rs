@@ -209,6 +209,8 @@ fn joined(
             .map(|der| Blob(der.to_vec()))
             .collect(),
         deny_list: Blob(desk.ca.deny_list_since(0)),
+        term: desk.term,
+        masters: desk.masters.clone(),
     };
     Ok(Box::new(joined).into())
 }

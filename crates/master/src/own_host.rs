@@ -199,7 +199,7 @@ async fn watch_news(
         } else if !joined.is_empty() {
             to_tell.push(Command::ProcessesJoined(joined));
         }
-        to_tell.extend(rules.map(Command::Rules));
+        to_tell.extend(rules.map(Box::new).map(Command::Rules));
         if !agents.is_empty() {
             to_tell.push(Command::DirectoryChanged(agents));
         }

@@ -12,7 +12,7 @@ use super::state::RESTORED_ROW;
 use super::state_store::{ROOT_ROW, STORE, State, StateError, keep_root};
 use super::written::{ClockBehind, Written};
 use sealbus_control::clock::now;
-use sealbus_control::private::{folder, write_private};
+use sealbus_files::{folder, sync_folder, write_private};
 use sealbus_seal::{IdentityError, PlatformName};
 use sealbus_store::backup::{BackupError, BackupReader, Description, Part};
 use sealbus_store::etcd::EtcdSettings;
@@ -211,9 +211,7 @@ async fn write_here(
     write(file, directory, &store, term, time).await?;
     drop(store);
     fs::rename(&draft, at(STORE)).map_err(file_error("write", &at(STORE)))?;
-    File::open(directory)
-        .and_then(|folder| folder.sync_all())
-        .map_err(file_error("write", directory))
+    sync_folder(directory).map_err(file_error("write", directory))
 }
 
 /// Restores into etcd. A draft in the state directory marks the attempt until it is complete.

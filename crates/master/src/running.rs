@@ -1,42 +1,43 @@
 //! A Master with its sockets, as run by `sealbus up`.
 
 use std::fs::File;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_seal::tls::{Acceptor, CertificateSource, TlsError};
-use sealbus_seal::{
-    CertificateError, Credential, Fingerprint, Identity, IdentityError, KeyError, KeyPair,
-};
+use sealbus_seal::tls::{Acceptor, CertificateSource};
+use sealbus_seal::{Credential, Fingerprint, Identity, KeyPair};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::admin::Admin;
 use super::authorities::CA_NAME;
 use super::backup::{Backups, files_of};
+use super::config::MasterConfig;
 use super::desk::DeskHandle;
+use super::election::{Elected, elect};
 use super::foundation::Foundation;
-use super::issuance_log::{self, Publisher, SharedLogError};
-use super::kept_ports::{Ports, keep_ports, kept_ports};
-use super::state_store::{Led, State, StateError, keep_root};
-use super::written::{ClockBehind, Written};
+use super::issuance_log::{self, Publisher};
+use super::kept_ports::{Ports, keep_ports};
+use super::master_error::MasterError;
+use super::standby::bind_again;
+use super::state_store::{Led, keep_root};
+use super::written::Written;
 use super::{
-    Authorities, AuthoritiesError, Broker, BrokerStartError, FoundationError, HostedProcess,
-    OwnHost, PlatformSettings, SystemAgents, SystemError, authority_care, broker_watch, lay,
+    Authorities, Broker, HostedProcess, OwnHost, SystemAgents, authority_care, broker_watch, lay,
+    masters,
 };
 use crate::enrolment;
 use sealbus_brokers::lasting_address;
 use sealbus_control::clock::now;
 use sealbus_control::clock::timestamp;
+use sealbus_control::local::listen;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::operators::{OperatorKey, socket_in};
-use sealbus_control::private::{folder, forbid_inspection, listen};
-use sealbus_control::{Fault, FaultCode, ProcessContact};
-use sealbus_enrolment::{ENROLMENT, HTTP, LogServer, accept, bind};
-use sealbus_process::{OpenError, Process};
+use sealbus_control::{Fault, FaultCode, ProcessContact, Term};
+use sealbus_enrolment::{ENROLMENT, HTTP, LogServer, accept};
+use sealbus_process::Process;
 use sealbus_store::{Fenced, Leadership, Store, StoreError};
 
 /// Life of the certificate that newcomers see.
@@ -44,25 +45,6 @@ const SERVER_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 
 /// How often a Master on a shared store looks whether it still leads.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// The settings of a Master.
-#[derive(Clone, Debug)]
-pub struct MasterConfig {
-    /// The directory for its state and keys.
-    pub directory: PathBuf,
-    /// The settings of the platform.
-    pub settings: PlatformSettings,
-    /// The address on which it listens.
-    pub address: IpAddr,
-    /// Port of its agents. With 0 the system chooses at the first start.
-    pub port: u16,
-    /// Port for joining. With 0 the system chooses at the first start.
-    pub enrolment_port: u16,
-    /// The address for Prometheus, if it is to have the Master's metrics.
-    pub metrics: Option<SocketAddr>,
-    /// Start although the clock is behind the last write to the store: it was ahead then.
-    pub accept_clock: bool,
-}
 
 /// A running Master.
 pub struct Master {
@@ -75,139 +57,69 @@ pub struct Master {
     _lock: Option<File>,
 }
 
-/// The reason why a Master could not be started. After such an error nothing runs.
-#[derive(Debug, thiserror::Error)]
-pub enum MasterError {
-    /// The state directory cannot be made.
-    #[error("the state directory {} cannot be made: {error}", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// The state cannot be opened.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// The store cannot be used.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The issuance log cannot be brought from the store, or into it.
-    #[error(transparent)]
-    SharedLog(#[from] SharedLogError),
-    /// The clock is behind the last write to the store.
-    #[error(transparent)]
-    ClockBehind(#[from] ClockBehind),
-    /// The authorities could not be made or loaded.
-    #[error(transparent)]
-    Authorities(#[from] AuthoritiesError),
-    /// The state could not be read or begun.
-    #[error(transparent)]
-    Foundation(#[from] FoundationError),
-    /// A port is in use or not available.
-    #[error(
-        "the Master cannot listen for {what} on {address}: {error}; free it, or choose another port in the manifest"
-    )]
-    Listen {
-        /// The purpose of the port.
-        what: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// The socket for operators cannot be made.
-    #[error("the operators' socket {} cannot be made: {error}", path.display())]
-    AdminSocket {
-        /// The socket's path.
-        path: PathBuf,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// The operators' key cannot be kept.
-    #[error("the operators' key in {} cannot be kept: {error}", path.display())]
-    OperatorKey {
-        /// The state directory.
-        path: PathBuf,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// The address stands for all interfaces.
-    #[error("{0} does not name this machine alone: set an address by which others reach it")]
-    Unspecified(IpAddr),
-    /// The Master's own process could not be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The system agents could not be started.
-    #[error(transparent)]
-    System(#[from] SystemError),
-    /// The platform has no broker.
-    #[error(transparent)]
-    Broker(#[from] BrokerStartError),
-    /// The desk reported a fault.
-    #[error(transparent)]
-    Fault(#[from] Fault),
-    /// A key could not be made.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    /// A certificate is not readable.
-    #[error(transparent)]
-    Certificate(#[from] CertificateError),
-    /// A name is not valid.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// TLS could not be set up.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-}
-
 impl Master {
-    /// Starts a Master, with a new state or on its stored one.
+    /// Starts a Master, with a new state or on its stored one. If another Master leads, this one waits.
     ///
     /// # Errors
     /// [`MasterError`].
     pub async fn start(config: MasterConfig) -> Result<Self, MasterError> {
-        if config.address.is_unspecified() {
-            return Err(MasterError::Unspecified(config.address));
-        }
+        let elected = Self::stand_by(&config, false, |_| {}).await?;
+        Self::lead(config, elected).await
+    }
+
+    /// Waits until this Master may lead. `yields` is for one that has just handed over. `waits` is called once with the
+    /// name of the instance that leads, if there is one.
+    ///
+    /// # Errors
+    /// [`MasterError`].
+    pub async fn stand_by(
+        config: &MasterConfig,
+        yields: bool,
+        waits: impl FnMut(&str),
+    ) -> Result<Elected, MasterError> {
+        elect(config, yields, waits).await
+    }
+
+    /// Leads.
+    ///
+    /// # Errors
+    /// [`MasterError`].
+    pub async fn lead(config: MasterConfig, elected: Elected) -> Result<Self, MasterError> {
+        let Elected {
+            led: Led { fenced, lock },
+            kept,
+            server,
+            masters,
+            ..
+        } = elected;
         let directory = config.directory.clone();
-        forbid_inspection();
-        folder(&directory).map_err(|error| MasterError::Directory {
-            path: directory.clone(),
-            error,
-        })?;
-        // This comes first: the state tells a second Master on this directory that there is one already.
-        let settings = &config.settings;
-        let state = State::open(&directory, &settings.name, settings.etcd.as_ref()).await?;
-        let Led { fenced, lock } = state.lead().await?;
         let fenced = Arc::new(fenced);
         let leadership = fenced.leadership();
         let term = fenced.term();
         tracing::info!(%term, "this Master leads");
         let store: Arc<dyn Store> = fenced.clone();
+        let mut tasks = JoinSet::new();
+        if let Some(masters) = &masters {
+            // However long the rest takes, the role stays.
+            tasks.spawn(masters.clone().hold());
+        }
         if !config.accept_clock {
             Written::last(&*store).await?.await_clock().await?;
         }
         let time = timestamp(now());
         let authorities = Authorities::keep(&directory, &config.settings.name, time)?;
-        if config.settings.etcd.is_some() {
+        if masters.is_some() {
             keep_root(&*store, &authorities.root).await?;
             let log = issuance_log::folder_in(&directory);
             issuance_log::shared::reconcile(&*store, &log, files_of).await?;
         }
-        let kept = kept_ports(&*store).await?;
-        let port = |wish: u16, kept: u16| if wish == 0 { kept } else { wish };
-        let enrolment_port = port(config.enrolment_port, kept.enrolment);
-        let enrolment_at = lasting_address(config.address, enrolment_port);
-        let server = bind(enrolment_at)
-            .await
-            .map_err(|error| MasterError::Listen {
-                what: "nodes that join",
-                address: enrolment_at,
-                error,
-            })?;
-        let enrolment = server.local_addr().unwrap_or(enrolment_at);
-        let agents_at = free_port(config.address, port(config.port, kept.agents)).await?;
+        let enrolment = server.local_addr().map_err(|error| MasterError::Listen {
+            what: "nodes that join",
+            address: SocketAddr::new(config.address, kept.ports.enrolment),
+            error,
+        })?;
+        let (port, may_change) = kept.choose(config.port, kept.ports.agents);
+        let agents_at = free_port(config.address, port, may_change).await?;
         let files = issuance_log::folder_in(&directory);
         let settings = &config.settings;
         let metrics = match config.metrics {
@@ -232,6 +144,23 @@ impl Master {
         let root = foundation.root.clone();
         let desk = foundation.desk.clone();
         let news = foundation.news.clone();
+        if let Some(masters) = &masters {
+            let addresses = masters::addresses(&*store, enrolment).await?;
+            let led_last = kept.led_last;
+            let begun = desk.run(move |desk, _| {
+                desk.masters = addresses;
+                desk.term = Some(Term {
+                    epoch: term.epoch,
+                    number: term.number,
+                });
+                if !led_last {
+                    desk.state.supersede_master();
+                }
+                Ok(())
+            });
+            begun.await?;
+            tasks.spawn(masters.clone().follow(desk.clone(), store.clone()));
+        }
         let broker = match &config.settings.rabbitmq {
             None => None,
             Some(rabbitmq) => {
@@ -240,22 +169,22 @@ impl Master {
                 Some(Broker::start(rabbitmq, &desk, &root, level, address, &directory).await?)
             }
         };
-        let control_port = match config.settings.level.authenticates() {
-            true => 0,
-            false => kept.control,
+        let (control_port, may_change) = match config.settings.level.authenticates() {
+            true => (0, false),
+            false => kept.choose(0, kept.ports.control),
         };
-        let control_at = free_port(config.address, control_port).await?;
+        let control_at = free_port(config.address, control_port, may_change).await?;
         let (system, address) =
             start_system(foundation, store.clone(), agents_at, control_at).await?;
         let control = system.control.address();
         let ports = Ports {
             enrolment: enrolment.port(),
             agents: address.port(),
-            control: control.map_or(kept.control, |address| address.port()),
+            control: control.map_or(kept.ports.control, |address| address.port()),
+            instance: masters.as_ref().map(|masters| masters.name().to_owned()),
         };
-        keep_ports(&*store, kept, ports).await?;
+        keep_ports(&*store, &kept, ports).await?;
 
-        let mut tasks = JoinSet::new();
         if let Some(broker) = broker.clone() {
             let logins = broker.clone().follow_logins(desk.clone(), news.clone());
             tasks.spawn(logins);
@@ -282,7 +211,7 @@ impl Master {
             desk.clone(),
             system.master.clone(),
             files,
-            config.settings.etcd.is_some().then(|| store.clone()),
+            masters.is_some().then(|| store.clone()),
             root.clone(),
             config.settings.witnesses.clone(),
         );
@@ -293,7 +222,7 @@ impl Master {
             config.settings.name.to_string(),
         );
         tasks.spawn(publisher.run());
-        if config.settings.etcd.is_some() {
+        if masters.is_some() {
             tasks.spawn(look(fenced));
         }
         tasks.spawn(authority_care::run(desk.clone(), directory.clone()));
@@ -321,6 +250,7 @@ impl Master {
             manifest: tokio::sync::Mutex::default(),
             root: Fingerprint::of(&root),
             term: term.number,
+            masters,
             enrolment,
             address,
             is_embedded: false,
@@ -357,9 +287,12 @@ impl Master {
         &self.directory
     }
 
-    /// Ends all agents and nodes, and then the Master.
+    /// Ends all agents and nodes, and then the Master. Masters that stand by end too.
     pub async fn shut_down(&self, grace: Duration) {
         self.admin.shut_down(grace).await;
+        if let Some(masters) = &self.admin.masters {
+            masters.end().await;
+        }
         if let Some(broker) = &self.broker {
             broker.stop().await;
         }
@@ -376,6 +309,34 @@ impl Master {
     /// nothing from it. Only [`abandon`](Self::abandon) makes sense then. Returns [`StoreError::Superseded`].
     pub async fn superseded(&self) -> MasterError {
         self.leadership.ended().await.into()
+    }
+
+    /// Whether the platform was shut down, here or by an operator.
+    pub fn is_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+
+    /// Waits until an operator wants another Master to lead.
+    pub async fn handing_over(&self) {
+        match &self.admin.masters {
+            Some(masters) => masters.handing_over().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether another Master stands by.
+    pub fn has_standby(&self) -> bool {
+        let masters = self.admin.masters.as_ref();
+        masters.is_some_and(|masters| masters.has_standby())
+    }
+
+    /// Ends this Master alone, and lets another one lead at once.
+    pub async fn hand_over(self) {
+        let masters = self.admin.masters.clone();
+        self.abandon().await;
+        if let Some(masters) = masters {
+            masters.give_back().await;
+        }
     }
 
     /// Ends the Master alone. Nodes and agents go on, and find it again after a restart.
@@ -408,8 +369,8 @@ async fn start_system(
     control_at: SocketAddr,
 ) -> Result<(SystemAgents, SocketAddr), MasterError> {
     let desk = foundation.desk.clone();
-    let is_apart = desk
-        .run(|desk, _| Ok(desk.platform.is_control_apart()))
+    let (is_apart, term) = desk
+        .run(|desk, _| Ok((desk.platform.is_control_apart(), desk.term)))
         .await?;
     let open = async |place: HostedProcess| -> Result<Process, MasterError> {
         let (host, _) = OwnHost::adopt(desk.clone(), place, foundation.news.clone()).await?;
@@ -436,21 +397,25 @@ async fn start_system(
     })
     .await?;
     Ok((
-        SystemAgents::start(control, process, foundation, store).await?,
+        SystemAgents::start(control, process, foundation, store, term).await?,
         address,
     ))
 }
 
 /// The address to listen on. It is checked, so that an error names it.
-async fn free_port(address: IpAddr, port: u16) -> Result<SocketAddr, MasterError> {
+async fn free_port(
+    address: IpAddr,
+    port: u16,
+    may_change: bool,
+) -> Result<SocketAddr, MasterError> {
     let at = lasting_address(address, port);
-    let probe = bind(at).await;
+    let probe = bind_again(address, at.port(), may_change).await;
     let failed = |error| MasterError::Listen {
         what: "its agents",
         address: at,
         error,
     };
-    probe.map(|_| at).map_err(failed)
+    probe.and_then(|probe| probe.local_addr()).map_err(failed)
 }
 
 async fn server_credential(desk: &DeskHandle, address: IpAddr) -> Result<Credential, MasterError> {

@@ -2,12 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealbus_control::private::write_private;
+use sealbus_files::{Private, write_private};
 use sealbus_seal::{Fingerprint, PlatformName, ProcessId};
 use sealbus_store::etcd::{EtcdSettings, EtcdStore};
 use sealbus_store::{Batch, EmbeddedStore, Fenced, Store, StoreError};
@@ -79,8 +78,10 @@ pub enum StateError {
 /// The state of a platform. It belongs to this process as long as this value exists.
 pub(super) struct State {
     pub(super) store: Arc<dyn Store>,
+    /// The same store, if it is in etcd.
+    pub(super) etcd: Option<Arc<EtcdStore>>,
     /// The lock on the file with the instance's name.
-    lock: Option<File>,
+    pub(super) lock: Option<File>,
 }
 
 /// The state, in this process's own term.
@@ -118,7 +119,11 @@ impl State {
                 });
             }
             let store = Arc::new(open_file(&here).await?);
-            return Ok(Self { store, lock: None });
+            return Ok(Self {
+                store,
+                etcd: None,
+                lock: None,
+            });
         };
         if here.exists() {
             return Err(StateError::InFile(here));
@@ -129,8 +134,10 @@ impl State {
             check_root(directory, platform, &String::from_utf8_lossy(&there.value))?;
         }
         write_private(&elsewhere, etcd.members.join(", ").as_bytes()).map_err(file(&elsewhere))?;
+        let store = Arc::new(store);
         Ok(Self {
-            store: Arc::new(store),
+            store: store.clone(),
+            etcd: Some(store),
             lock: Some(lock),
         })
     }
@@ -182,7 +189,7 @@ fn check_root(directory: &Path, platform: &PlatformName, there: &str) -> Result<
 async fn instance(path: &Path) -> Result<(String, File), StateError> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
-    let mut lock = options.mode(0o600).open(path).map_err(file(path))?;
+    let mut lock = options.private().open(path).map_err(file(path))?;
     let since = Instant::now();
     while let Err(error) = lock.try_lock() {
         match error {

@@ -1,7 +1,6 @@
 //! Operators' commands on the state of a Master that does not run.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use super::authorities::Authorities;
 use super::broker_certificate::certify_broker;
 use super::foundation::{PlatformSettings, lay};
 use super::issuance_log;
-use super::running::MasterError;
+use super::master_error::MasterError;
 use super::state_store::{Led, State, keep_root};
 use sealbus_control::clock::{now, timestamp};
 use sealbus_store::etcd::EtcdSettings;
@@ -30,11 +29,7 @@ pub async fn certify_broker_of(
     address: IpAddr,
     request: Vec<u8>,
 ) -> Result<(Vec<u8>, CertificateChain), MasterError> {
-    let made = std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory);
-    made.map_err(|error| MasterError::Directory {
+    sealbus_files::make_folder(directory).map_err(|error| MasterError::Directory {
         path: directory.to_owned(),
         error,
     })?;

@@ -26,7 +26,7 @@ use sealbus_control::node::{
 };
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::turns::{Turn, Turns};
-use sealbus_control::{Blob, Fault, FaultCode, Subject, UnixMillis};
+use sealbus_control::{Blob, Fault, FaultCode, Subject, Term, UnixMillis};
 use sealbus_management::LoadError;
 use sealbus_process::{AgentHandle, OpenAgentError, Process};
 use sealbus_store::Store;
@@ -108,6 +108,7 @@ impl SystemAgents {
         process: Process,
         foundation: Foundation,
         store: Arc<dyn Store>,
+        term: Option<Term>,
     ) -> Result<Self, SystemError> {
         let Foundation {
             desk,
@@ -125,7 +126,7 @@ impl SystemAgents {
         let (life_changes, changes) = mpsc::unbounded_channel();
         tasks.spawn(directories.clone().follow(changes));
         let master = control.agent(MASTER).await?;
-        let asking = Correspondent::new(master.outbox().clone());
+        let asking = Correspondent::new(master.outbox().clone()).in_term(term);
         let turns = Turns::default();
         let serving = serve_master(master, asking.clone(), desk.clone(), turns.clone());
         tasks.spawn(serving);
@@ -240,7 +241,7 @@ fn hear(
             let current =
                 desk.state
                     .register(node, description, contact, attachment, &processes, now)?;
-            return Ok(with_deny_list(current, desk, 0).into());
+            return Ok(with_news(current, desk, 0).into());
         }
         MasterRequest::Heartbeat {
             directory,
@@ -248,7 +249,7 @@ fn hear(
             ..
         } => {
             let current = desk.state.heartbeat(node, directory, now);
-            return Ok(with_deny_list(current, desk, deny_list).into());
+            return Ok(with_news(current, desk, deny_list).into());
         }
         MasterRequest::Leaving => desk.state.leaving(node),
         MasterRequest::Left => desk.state.left(node, now),
@@ -289,10 +290,11 @@ fn hear(
     Ok(MasterAnswer::Done)
 }
 
-fn with_deny_list(current: Current, desk: &Desk, known: u64) -> Current {
+fn with_news(current: Current, desk: &Desk, known: u64) -> Current {
     let is_newer = desk.ca.deny_list_version() != known;
     Current {
         deny_list: is_newer.then(|| Blob(desk.ca.deny_list_since(known))),
+        masters: desk.masters.clone(),
         ..current
     }
 }

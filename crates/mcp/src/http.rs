@@ -34,7 +34,7 @@ pub(crate) struct Http {
 impl Service for Http {
     type Seat = Seat;
 
-    fn seat(&self, caller: Caller) -> Seat {
+    fn seat(&self, caller: Caller) -> Arc<Seat> {
         // The door has looked at `Host` and `Origin`.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
@@ -43,10 +43,10 @@ impl Service for Http {
         let sessions = Arc::new(LocalSessionManager::default());
         let (desk, host) = (self.desk.clone(), Arc::new(Host::from(caller)));
         let serve = move || Ok(Server::new(desk.clone(), host.clone()));
-        Seat {
+        Arc::new(Seat {
             service: StreamableHttpService::new(serve, sessions.clone(), config),
             sessions,
-        }
+        })
     }
 
     fn opened(&self, base: &str) -> String {

@@ -11,7 +11,7 @@ use sealbus_bus::{
     ProcessDestination, ProcessEndpoint, Transport, TransportError,
 };
 use sealbus_seal::tls::TlsError;
-use sealbus_seal::{Credential, Identity};
+use sealbus_seal::{Credential, Identity, SecurityLevel};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
@@ -195,8 +195,15 @@ impl Transport for Mesh {
     }
 
     fn capabilities(&self) -> Capabilities {
+        let level = self.0.own.config.security.level();
+        // Agents that prove themselves can sign single messages.
+        let most = match level {
+            SecurityLevel::Auth => SecurityLevel::Signed,
+            level => level,
+        };
         Capabilities {
-            levels: self.0.own.config.security.level().and_weaker(),
+            level,
+            levels: most.and_weaker(),
             largest_message: self.0.own.config.largest_message,
             acknowledgement: Acknowledgement::ReceiverProcess,
             resumes: true,

@@ -40,7 +40,7 @@ pub struct Queued {
     pub payload: Bytes,
     /// The part after that, of a bus frame.
     pub tail: &'static [u8],
-    /// The statement that the sender of a bus frame signs at level `signed`.
+    /// The statement that the sender signs, if it signs one.
     pub statement: Option<Hash>,
 }
 
@@ -188,6 +188,8 @@ pub enum Piece {
     First {
         /// The sender's handle.
         sender: u32,
+        /// Whether its sender signs a statement of it.
+        is_signed: bool,
         /// The length of all pieces.
         total: usize,
         /// The piece.
@@ -260,6 +262,7 @@ impl Line {
             credit.sent += cost(total);
             Piece::First {
                 sender: first.sender,
+                is_signed: first.statement.is_some(),
                 total,
                 piece: first.part(0, LONGEST_PIECE),
             }

@@ -208,6 +208,8 @@ pub enum Frame<'a> {
         sender: u32,
         /// The receiver's handle, as targeted.
         target: u32,
+        /// Whether its sender's proof follows.
+        is_signed: bool,
         /// The message's bit-efficient encoding, or the frame of the bus.
         payload: &'a [u8],
     },
@@ -217,6 +219,8 @@ pub enum Frame<'a> {
         sender: u32,
         /// The receiver's handle.
         target: u32,
+        /// Whether its sender's proof follows the last piece.
+        is_signed: bool,
         /// The length of the whole message.
         total: u32,
         /// The piece.
@@ -294,7 +298,8 @@ pub enum Frame<'a> {
         /// The reason, for people.
         text: &'a str,
     },
-    /// The proof of all messages of the sender that are not proved yet. Level `signed` asks for it.
+    /// The proof of all messages of the sender that are not proved yet. Level `signed` asks for it, and below it
+    /// each message that is marked.
     Sign {
         /// The sender's handle.
         sender: u32,
@@ -340,6 +345,8 @@ impl GoodbyeReason {
 
 /// Another piece of a returned message follows.
 const FLAG_MORE: u8 = 1;
+/// The proof of the message follows.
+const FLAG_SIGNED: u8 = 2;
 
 impl Frame<'_> {
     /// The kind.

@@ -186,10 +186,11 @@ impl Inward {
         if let Frame::Message {
             sender,
             target,
+            is_signed,
             payload,
         } = parsed.frame
         {
-            self.message(link, sender, target, payload)?;
+            self.message(link, sender, target, is_signed, payload)?;
         } else if let Frame::Sign { sender, proof } = parsed.frame {
             self.signed(link, sender, proof, now)?;
         } else {
@@ -241,14 +242,21 @@ impl Inward {
             Frame::Begin {
                 sender,
                 target,
+                is_signed,
                 total,
                 piece,
             } => {
-                self.begin(*sender, *target, *total as usize, piece)?;
+                self.begin(*sender, *target, *is_signed, *total as usize, piece)?;
             }
             Frame::Continue { target, piece } => {
-                if let Some(Partial { sender, bytes, .. }) = self.go_on(*target, piece)? {
-                    self.arrived(link, sender, *target, bytes.into());
+                if let Some(Partial {
+                    sender,
+                    is_signed,
+                    bytes,
+                    ..
+                }) = self.go_on(*target, piece)?
+                {
+                    self.arrived(link, sender, *target, is_signed, bytes.into());
                 }
             }
             Frame::CloseTarget { target } => self.close_target(link, *target)?,

@@ -124,6 +124,7 @@ impl World {
                     let number = self.next_message;
                     let payload = number.to_le_bytes().repeat(1 + number as usize % 40);
                     let message = |payload| Frame::Message {
+                        is_signed: false,
                         sender: 0,
                         target: 0,
                         payload,

@@ -199,6 +199,7 @@ async fn whoever_breaks_the_protocol_loses_the_connection() {
             "a target that was not opened",
             after_target(
                 &Frame::Message {
+                    is_signed: false,
                     sender: 0,
                     target: 9,
                     payload: b"x",
@@ -240,6 +241,7 @@ async fn whoever_breaks_the_protocol_loses_the_connection() {
             "a message of 4 GiB in pieces",
             after_target(
                 &Frame::Begin {
+                    is_signed: false,
                     sender: 0,
                     target: 0,
                     total: u32::MAX,

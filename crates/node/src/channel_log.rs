@@ -24,7 +24,7 @@ impl Shared {
         node: &str,
         request: LogRequest,
     ) -> Result<LogAnswer, Fault> {
-        let launch = self.processes.launch(process)?;
+        let launch = self.launch(process)?;
         let is_placed = |agent: &str| launch.agents.iter().any(|placed| placed == agent);
         let stranger = match &request {
             LogRequest::Keep { events } => events
@@ -37,7 +37,11 @@ impl Shared {
             LogRequest::Read { question } => {
                 Some(&question.agent).filter(|agent| !is_placed(agent))
             }
-            LogRequest::List => {
+            LogRequest::Record { messages } => messages
+                .iter()
+                .map(|message| &message.receiver)
+                .find(|receiver| !is_placed(receiver)),
+            LogRequest::List | LogRequest::Evidence { .. } => {
                 return Err(Fault::new(
                     FaultCode::NotPermitted,
                     "what is kept is told to operators: see `sealbus channel list`",
@@ -51,10 +55,15 @@ impl Shared {
         }
         match request {
             LogRequest::Since { agent, durable } => self.durable_since(agent, durable).await,
-            LogRequest::Keep { .. } if node != self.name => Err(Fault::new(
-                FaultCode::BadRequest,
-                format!("what is published on {} is kept there", self.name),
-            )),
+            LogRequest::Keep { .. } | LogRequest::Record { .. } if node != self.name => {
+                Err(Fault::new(
+                    FaultCode::BadRequest,
+                    format!(
+                        "what agents of {} publish or receive is kept there",
+                        self.name
+                    ),
+                ))
+            }
             request if node == self.name => {
                 let answer = self.own_channel_log(process, request).await?;
                 if let LogAnswer::Kept { outcomes } = &answer {
@@ -84,8 +93,8 @@ impl Shared {
         request: LogRequest,
     ) -> Result<LogAnswer, Fault> {
         let may_ask = match &request {
-            LogRequest::List => from == MASTER,
-            LogRequest::Keep { .. } => false,
+            LogRequest::List | LogRequest::Evidence { .. } => from == MASTER,
+            LogRequest::Keep { .. } | LogRequest::Record { .. } => false,
             LogRequest::Since { agent, .. } | LogRequest::Settle { agent, .. } => {
                 self.is_node(from).await? && self.speaks_for(from, agent)?
             }

@@ -68,6 +68,7 @@ fn inherited(
 fn environment(
     launch: &Launch,
     own: BTreeMap<String, String>,
+    work: &Path,
     address: &str,
     invitation: &Invitation<'_>,
 ) -> BTreeMap<String, String> {
@@ -85,6 +86,7 @@ fn environment(
         ("SEALBUS_TICKET", &ticket),
         ("SEALBUS_AGENT", &launch.group),
         ("SEALBUS_PLATFORM", invitation.token.platform().as_str()),
+        ("SEALBUS_FOLDER", &work.display().to_string()),
     ] {
         variables.insert(name.to_owned(), value.to_owned());
     }
@@ -114,24 +116,32 @@ pub(crate) fn start(
     let path = locate(program, directory).map_err(|problem| problem.to_string())?;
     let failed = |error: io::Error| format!("{}: {error}", path.display());
     let socket = format!("unix:{}", invitation.socket.display());
+    let work = sealing.folder_of(&launch.group, slot).map_err(failed)?;
     let (mut command, launching) = if mode == Isolation::None {
         let mut command = Command::new(&path);
         command
             .args(arguments)
             .current_dir(directory)
             .env_clear()
-            .envs(environment(launch, BTreeMap::new(), &socket, invitation))
+            .envs(environment(
+                launch,
+                BTreeMap::new(),
+                &work,
+                &socket,
+                invitation,
+            ))
             .stdin(Stdio::null())
             .process_group(0);
         (command, None)
     } else {
-        let plan = sealing.plan(mode, launch, path.clone(), slot, invitation.socket);
+        let of_it = (work.clone(), slot);
+        let plan = sealing.plan(mode, launch, path.clone(), of_it, invitation.socket);
         let mut plan = plan.map_err(failed)?;
         let address = match &plan.attachment {
             Some(_) => socket.as_str(),
             None => TLS,
         };
-        plan.environment = environment(launch, plan.environment, address, invitation);
+        plan.environment = environment(launch, plan.environment, &work, address, invitation);
         let (command, launching) = sealing.launcher(plan).map_err(failed)?;
         (Command::from(command), Some(launching))
     };
@@ -250,6 +260,7 @@ mod tests {
             "SEALBUS_TICKET",
             "SEALBUS_AGENT",
             "SEALBUS_PLATFORM",
+            "SEALBUS_FOLDER",
         ];
         let known = |name: &str| {
             INHERITED.contains(&name) || ours.contains(&name) || name.starts_with("LC_")

@@ -14,12 +14,11 @@ use sealbus_control::enrolment::ask;
 use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs, not_attached};
 use sealbus_control::node::MasterRequest;
 use sealbus_control::{Blob, Fault, FaultCode, Subject};
-use sealbus_enrolment::{Enrolment, EnrolmentError};
+use sealbus_enrolment::EnrolmentError;
 
 /// [`Host`] of the node's own process.
 pub(crate) struct NodeHost {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) enrolment: Enrolment,
     pub(crate) membership: Membership,
     pub(crate) announced: Mutex<Option<SocketAddr>>,
     pub(crate) commands: Mutex<Option<mpsc::Receiver<Command>>>,
@@ -40,7 +39,8 @@ impl NodeHost {
         }
         // The process is not on the bus yet, or the CA cannot be reached that way.
         let voucher = self.shared.vouch(process, subject, request)?;
-        let certified = self.enrolment.ask(ask::Certify { voucher }).await;
+        let enrolment = self.shared.leaders.enrolment();
+        let certified = enrolment.ask(ask::Certify { voucher }).await;
         certified.map_err(|error| match error {
             EnrolmentError::Refused(fault) => fault,
             error => Fault::new(FaultCode::Unavailable, error.to_string()),

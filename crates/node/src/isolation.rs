@@ -17,8 +17,9 @@ use tokio::net::UnixListener;
 
 use super::NodeError;
 use super::slots::Slots;
+use sealbus_control::local::listen;
 use sealbus_control::node::Launch;
-use sealbus_control::private;
+use sealbus_files::folder as private_folder;
 
 /// Users that belong to no person and no service on common systems.
 pub const SLOTS: RangeInclusive<u32> = 70_000..=79_999;
@@ -51,7 +52,7 @@ pub struct IsolationConfig {
 /// The directory cannot be used.
 pub async fn try_isolation(config: &IsolationConfig, directory: &Path) -> io::Result<Vec<Probed>> {
     let work = directory.join(WORK);
-    private::folder(&work)?;
+    private_folder(&work)?;
     let slot = rustix::process::geteuid()
         .is_root()
         .then(|| *config.slots.end());
@@ -189,16 +190,15 @@ impl Sealing {
         Ok(folder)
     }
 
-    /// The plan of a start. `socket` is the node's.
+    /// The plan of a start, with the program's folder and user. `socket` is the node's.
     pub(crate) fn plan(
         &self,
         mode: Isolation,
         launch: &Launch,
         program: PathBuf,
-        slot: Option<u32>,
+        (work, slot): (PathBuf, Option<u32>),
         socket: &Path,
     ) -> io::Result<Plan> {
-        let work = self.folder_of(&launch.group, slot)?;
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let mut environment = BTreeMap::from([
             ("HOME".to_owned(), work.display().to_string()),
@@ -274,9 +274,9 @@ impl Sealing {
         let is_open = self.slots.is_some();
         match is_open {
             true => fs::create_dir_all(folder)?,
-            false => private::folder(folder)?,
+            false => private_folder(folder)?,
         }
-        let listener = private::listen(socket)?;
+        let listener = listen(socket)?;
         if is_open {
             fs::set_permissions(folder, fs::Permissions::from_mode(0o711))?;
             fs::set_permissions(socket, fs::Permissions::from_mode(0o666))?;

@@ -7,6 +7,8 @@ mod descendants;
 mod freezing;
 mod host;
 mod isolation;
+mod joining;
+mod leaders;
 mod left_behind;
 mod log;
 mod log_times;
@@ -39,19 +41,16 @@ use sealbus_journal::JournalError;
 use sealbus_seal::tls::{Acceptor, CertificateSource, TlsError};
 use sealbus_seal::token::Token;
 use sealbus_seal::{
-    CLOCK_SKEW, CertificateChain, CertificateError, Credential, Fingerprint, KeyError, KeyPair,
-    Trust, TrustError,
+    CLOCK_SKEW, CertificateError, Credential, Fingerprint, KeyError, Trust, TrustError,
 };
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use sealbus_control::clock::now;
+use sealbus_control::NodeDescription;
 use sealbus_control::directory::Replica;
-use sealbus_control::enrolment::{Joined, ask};
-use sealbus_control::private::forbid_inspection;
-use sealbus_control::statement::{Returning, Signed};
-use sealbus_control::{Blob, NodeDescription};
+use sealbus_control::enrolment::Joined;
+use sealbus_control::local::forbid_inspection;
 use sealbus_enrolment::{ATTACHMENT, Enrolment, EnrolmentError, accept, bind};
 use sealbus_keeping::node_journal::NodeJournal;
 use sealbus_launcher::NotSealed;
@@ -59,6 +58,8 @@ use sealbus_manifest::isolation::Isolation;
 
 use isolation::Sealing;
 pub use isolation::{IsolationConfig, SLOTS, try_isolation};
+use joining::{come_back_patiently, join, while_coming_back};
+use leaders::Leaders;
 pub use left_behind::{LeftBehind, end_left_behind};
 use log::Logs;
 use memory::Memory;
@@ -80,9 +81,6 @@ pub fn socket_of(directory: &Path) -> PathBuf {
 
 /// Folder of the messages and events that it keeps.
 const JOURNAL: &str = "journal";
-
-/// How often a node that is still starting reports that it is there.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 
 /// The settings of a node.
 #[derive(Clone, Debug)]
@@ -199,8 +197,13 @@ impl Node {
                 if let Some(token) = token {
                     enrolment.addresses = token.addresses().to_vec();
                 }
-                let (joined, credential) =
-                    come_back_patiently(&enrolment, &description, &known.credential).await?;
+                let (joined, credential) = come_back_patiently(
+                    &enrolment,
+                    &description,
+                    &known.credential,
+                    memory.term()?,
+                )
+                .await?;
                 (joined, enrolment, credential)
             }
             (None, Some(token)) => {
@@ -269,6 +272,11 @@ impl Node {
             opened.map_err(|error| system("open its journal")(error.into()))??
         };
         let (remembered, ends) = (memory.processes()?, memory.ends()?);
+        let leaders = Leaders::new(enrolment.clone(), memory.clone())?;
+        leaders.obey(joined.term).map_err(EnrolmentError::Refused)?;
+        if leaders.are_at(&joined.masters) {
+            memory.keep_identity(&joined.name, &leaders.enrolment(), &credential)?;
+        }
         let (reports, queue) = Reports::new();
         let source = CertificateSource::with_root(&credential, &root.into())?;
         let shared = Arc::new(Shared {
@@ -276,6 +284,7 @@ impl Node {
             description,
             platform: RwLock::new(joined.platform.clone()),
             credential: ArcSwap::from_pointee(credential),
+            leaders,
             trust,
             denying: tokio::sync::Mutex::default(),
             lacks_denials: AtomicBool::new(false),
@@ -316,7 +325,7 @@ impl Node {
         tasks.spawn(supervisor::note_log_times(shared.clone()));
         tasks.spawn(session::report(shared.clone(), queue));
         let (end, ended) = watch::channel(false);
-        tasks.spawn(session::run(shared.clone(), enrolment, joined, source, end));
+        tasks.spawn(session::run(shared.clone(), joined, source, end));
         if let Some(listener) = metrics {
             tasks.spawn(metrics::serve(listener, shared.clone()));
         }
@@ -392,95 +401,4 @@ fn root_of(joined: &Joined, fingerprint: Fingerprint) -> Result<Vec<u8>, NodeErr
         .next()
         .map(|root| root.0.clone())
         .ok_or(NodeError::AnotherRoot)
-}
-
-fn chain_of(joined: &Joined) -> Result<CertificateChain, CertificateError> {
-    CertificateChain::new(
-        joined
-            .chain
-            .iter()
-            .map(|der| der.0.clone().into())
-            .collect(),
-    )
-}
-
-async fn join(
-    enrolment: &Enrolment,
-    config: &NodeConfig,
-    token: &Token,
-    description: &NodeDescription,
-) -> Result<(Joined, Credential), NodeError> {
-    let key = KeyPair::generate()?;
-    let join = ask::Join {
-        secret: sealbus_process::attachment::secret_text(token.secret()),
-        name: config.name.clone(),
-        now: now(),
-        node: description.clone(),
-        request: Blob(key.signing_request()?),
-    };
-    joined(*enrolment.ask(join).await?, key)
-}
-
-async fn come_back(
-    enrolment: &Enrolment,
-    description: &NodeDescription,
-    credential: &Credential,
-) -> Result<(Joined, Credential), NodeError> {
-    let key = KeyPair::generate()?;
-    let returning = Returning {
-        node: description.clone(),
-        request: Blob(key.signing_request()?),
-        at: now(),
-    };
-    let statement = Signed::sign(&returning, credential)?;
-    joined(*enrolment.ask(ask::Return { statement }).await?, key)
-}
-
-/// Waits for `work`, which may take long on a slow disk. Meanwhile the node comes back to the Master again and again.
-/// Otherwise the Master would give it up while it starts, and place its agents elsewhere.
-async fn while_coming_back<T>(
-    work: impl Future<Output = T>,
-    enrolment: &Enrolment,
-    description: &NodeDescription,
-    credential: &Credential,
-) -> T {
-    let signs = async {
-        loop {
-            tokio::time::sleep(SIGN_OF_LIFE).await;
-            // The Master must hear of the node. The certificate that comes with the answer is not needed.
-            if let Err(error) = come_back(enrolment, description, credential).await {
-                tracing::debug!(%error, "the Master does not hear that the node is being started");
-            }
-        }
-    };
-    tokio::select! {
-        done = work => done,
-        never = signs => never,
-    }
-}
-
-/// Like [`come_back`], repeated as long as the Master is away.
-async fn come_back_patiently(
-    enrolment: &Enrolment,
-    description: &NodeDescription,
-    credential: &Credential,
-) -> Result<(Joined, Credential), NodeError> {
-    let mut told = false;
-    loop {
-        match come_back(enrolment, description, credential).await {
-            Err(NodeError::Enrolment(error @ EnrolmentError::Unreachable { .. })) => {
-                if !told {
-                    tracing::warn!(%error, "waiting for the Master");
-                    told = true;
-                }
-                tokio::time::sleep(Duration::from_millis(500)).await;
-            }
-            other => return other,
-        }
-    }
-}
-
-fn joined(joined: Joined, key: KeyPair) -> Result<(Joined, Credential), NodeError> {
-    let credential = Credential::new(key, chain_of(&joined)?)?;
-    Ok((joined, credential))
 }

@@ -33,7 +33,7 @@ pub(crate) struct Logs {
 impl Logs {
     pub(crate) fn open(directory: &Path) -> io::Result<Self> {
         let directory = directory.join("logs");
-        sealbus_control::private::folder(&directory)?;
+        sealbus_files::folder(&directory)?;
         Ok(Self {
             times: Mutex::new(LogTimes::new(&directory)),
             directory,

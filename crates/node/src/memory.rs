@@ -12,9 +12,9 @@ use sealbus_seal::{CertificateChain, Credential, KeyPair};
 use serde::{Deserialize, Serialize};
 
 use sealbus_control::node::{Exit, Launch};
-use sealbus_control::private::{folder, write_private};
-use sealbus_control::{Blob, UnixMillis};
+use sealbus_control::{Blob, Term, UnixMillis};
 use sealbus_enrolment::Enrolment;
+use sealbus_files::{folder, write_private};
 
 const IDENTITY: &str = "node.json";
 /// The folder with a file for each process.
@@ -25,6 +25,7 @@ const ROW: &str = "json";
 const PROCESS_LIST: &str = "processes.json";
 const ENDS: &str = "ended.json";
 const PORT: &str = "port.json";
+const TERM: &str = "term.json";
 
 /// A node's state directory.
 #[derive(Clone, Debug)]
@@ -175,6 +176,15 @@ impl Memory {
 
     pub(crate) fn keep_port(&self, port: u16) -> Result<(), MemoryError> {
         self.keep(PORT, &port)
+    }
+
+    /// The highest term of a Master that the node has heard of.
+    pub(crate) fn term(&self) -> Result<Option<Term>, MemoryError> {
+        self.load(TERM)
+    }
+
+    pub(crate) fn keep_term(&self, term: Term) -> Result<(), MemoryError> {
+        self.keep(TERM, &term)
     }
 
     /// The path of a process's file, below the directory.

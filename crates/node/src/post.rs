@@ -95,7 +95,7 @@ impl Shared {
         process: &str,
         letters: Vec<PostedLetter>,
     ) -> Result<Vec<Option<Fault>>, Fault> {
-        let launch = self.processes.launch(process)?;
+        let launch = self.launch(process)?;
         if letters.len() > MOST_POSTED {
             return Err(Fault::new(
                 FaultCode::BadRequest,
@@ -169,7 +169,7 @@ impl Shared {
         agent: &str,
         outcomes: Vec<(u64, LetterOutcome)>,
     ) -> Result<(), Fault> {
-        let launch = self.processes.launch(process)?;
+        let launch = self.launch(process)?;
         if !launch.agents.iter().any(|placed| placed == agent) {
             return Err(Fault::new(
                 FaultCode::NotPlaced,

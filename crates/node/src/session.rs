@@ -9,9 +9,10 @@ use sealbus_seal::{CLOCK_SKEW, Credential, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::NodeError;
 use super::host::NodeHost;
+use super::joining::come_back;
 use super::shared::{Leave, Presence, Shared};
-use super::{NodeError, come_back};
 use sealbus_control::clock::now;
 use sealbus_control::correspondence::{Correspondent, Enquiry};
 use sealbus_control::enrolment::Joined;
@@ -22,7 +23,7 @@ use sealbus_control::node::{
 };
 use sealbus_control::turns::{Turn, Turns};
 use sealbus_control::{Fault, FaultCode, ProcessContact};
-use sealbus_enrolment::{Enrolment, EnrolmentError};
+use sealbus_enrolment::EnrolmentError;
 use sealbus_process::{AgentHandle, Process};
 
 /// How often the node reports to the Master.
@@ -31,6 +32,8 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// After this long without an answer on the bus, the node asks the Master by enrolment.
 const ESTRANGED: Duration = Duration::from_secs(6);
+/// The same, where another Master may lead meanwhile.
+const ESTRANGED_FROM_ONE: Duration = Duration::from_secs(2);
 /// How long the Master may take to hear that the node has left.
 const PARTING: Duration = Duration::from_secs(3);
 /// How often the size of logs is checked.
@@ -43,7 +46,6 @@ const LOG_PIECE: u32 = 256 * 1024;
 /// Lives on the bus until the node leaves.
 pub(super) async fn run(
     shared: Arc<Shared>,
-    enrolment: Enrolment,
     mut joined: Joined,
     source: Arc<CertificateSource>,
     end: watch::Sender<bool>,
@@ -53,12 +55,12 @@ pub(super) async fn run(
         loop {
             *shared.platform.write() = joined.platform.clone();
             shared.deny_list_changed(joined.deny_list.clone()).await;
-            match live(&shared, &enrolment, &joined, &source).await {
+            match live(&shared, &joined, &source).await {
                 Ok(again) => joined = again,
                 Err(why) => {
                     tracing::warn!(%why, "the node is not on the bus; trying again");
                     tokio::time::sleep(PAUSE).await;
-                    if let Ok(again) = return_by_enrolment(&shared, &enrolment, &source).await {
+                    if let Ok(again) = return_by_enrolment(&shared, &source).await {
                         joined = again;
                     }
                 }
@@ -112,14 +114,12 @@ async fn take_leave(shared: &Arc<Shared>, leave: Leave) {
 /// learned when it came back.
 async fn live(
     shared: &Arc<Shared>,
-    enrolment: &Enrolment,
     joined: &Joined,
     source: &Arc<CertificateSource>,
 ) -> Result<Joined, String> {
     let (commands, received) = mpsc::channel(64);
     let host = Arc::new(NodeHost {
         shared: shared.clone(),
-        enrolment: enrolment.clone(),
         membership: Membership {
             // The node obeys the orders that come here, so this process belongs to the control plane.
             platform: joined.platform.control_plane(),
@@ -160,7 +160,10 @@ async fn live(
         (replica.processes(), replica.rules().clone())
     };
     let processes = processes.map(|processes| shared.reachable(processes, true));
-    for known in [Command::ProcessesAre(processes), Command::Rules(rules)] {
+    for known in [
+        Command::ProcessesAre(processes),
+        Command::Rules(Box::new(rules)),
+    ] {
         let _ = presence.commands.send(known).await;
     }
 
@@ -169,7 +172,13 @@ async fn live(
         process: joined.process.clone(),
         address,
     };
-    let again = keep_in_touch(shared, enrolment, joined, source, &correspondent, contact).await;
+    let again = keep_in_touch(shared, joined, source, &correspondent, contact).await;
+    let former = &joined.platform.control;
+    if again.platform.control.process != former.process {
+        // Another Master leads. Nothing that waits for the former one keeps this process from closing.
+        let ended = Command::ProcessesEnded(vec![former.named()]);
+        let _ = presence.commands.send(ended).await;
+    }
     shared.presence.send_replace(None);
     serving.shutdown().await;
     process.close().await;
@@ -178,7 +187,6 @@ async fn live(
 
 async fn keep_in_touch(
     shared: &Arc<Shared>,
-    enrolment: &Enrolment,
     joined: &Joined,
     source: &Arc<CertificateSource>,
     correspondent: &Correspondent,
@@ -213,6 +221,15 @@ async fn keep_in_touch(
                     tracing::info!(node = %shared.name, "registered with the Master");
                 }
                 registered = !current.register;
+                if shared.leaders.are_at(&current.masters) {
+                    let enrolment = shared.leaders.enrolment();
+                    let credential = shared.credential.load_full();
+                    let memory = &shared.memory;
+                    let kept = memory.keep_identity(&shared.name, &enrolment, &credential);
+                    if let Err(error) = kept {
+                        tracing::warn!(%error, "where the Masters are is known until the node ends");
+                    }
+                }
                 shared.directory_changed(current.directory).await;
                 if let Some(list) = current.deny_list {
                     shared.deny_list_changed(list).await;
@@ -234,8 +251,12 @@ async fn keep_in_touch(
             Err(fault) => {
                 let given_up = fault.code == FaultCode::NotPermitted;
                 tracing::debug!(%fault, "the Master does not answer");
-                if given_up || heard.elapsed() > ESTRANGED || renewal_due(shared) {
-                    match return_by_enrolment(shared, enrolment, source).await {
+                let estranged = match shared.leaders.are_several() {
+                    true => ESTRANGED_FROM_ONE,
+                    false => ESTRANGED,
+                };
+                if given_up || heard.elapsed() > estranged || renewal_due(shared) {
+                    match return_by_enrolment(shared, source).await {
                         Ok(again) => {
                             let same = again.process == joined.process
                                 && again.platform.control == joined.platform.control;
@@ -259,7 +280,7 @@ async fn keep_in_touch(
             }
         }
         if renewal_due(shared)
-            && let Err(error) = return_by_enrolment(shared, enrolment, source).await
+            && let Err(error) = return_by_enrolment(shared, source).await
         {
             tracing::warn!(%error, "the node's certificate could not be renewed yet");
         }
@@ -284,15 +305,19 @@ fn renewal_due(shared: &Shared) -> bool {
 
 async fn return_by_enrolment(
     shared: &Shared,
-    enrolment: &Enrolment,
     source: &CertificateSource,
 ) -> Result<Joined, NodeError> {
     let known = shared.credential.load_full();
-    let (joined, credential) = come_back(enrolment, &shared.description, &known).await?;
+    let enrolment = shared.leaders.enrolment();
+    let (joined, credential) = come_back(&enrolment, &shared.description, &known).await?;
+    let obeyed = shared.leaders.obey(joined.term);
+    obeyed.map_err(EnrolmentError::Refused)?;
     source.renew(&credential)?;
+    shared.leaders.are_at(&joined.masters);
+    let enrolment = shared.leaders.enrolment();
     shared
         .memory
-        .keep_identity(&shared.name, enrolment, &credential)?;
+        .keep_identity(&shared.name, &enrolment, &credential)?;
     let credential: Arc<Credential> = Arc::new(credential);
     shared.credential.store(credential);
     Ok(joined)
@@ -354,9 +379,12 @@ async fn serve(mut agent: AgentHandle, correspondent: Correspondent, shared: Arc
 }
 
 async fn answer(shared: Arc<Shared>, enquiry: Enquiry, turn: Turn) {
+    let term = enquiry.term;
     let (from, request, reply) = enquiry.open::<NodeRequest>();
+    let mut request = request;
     if from == MASTER {
         turn.is_members();
+        request = request.and_then(|request| shared.leaders.obey(term).map(|()| request));
     }
     let result = match request {
         Ok(request) => carry_out(&shared, &from, request).await,

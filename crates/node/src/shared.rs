@@ -15,6 +15,7 @@ use sealbus_seal::{Credential, Fingerprint, Timestamp, Trust};
 use tokio::sync::{mpsc, watch};
 
 use super::isolation::Sealing;
+use super::leaders::Leaders;
 use super::log::Logs;
 use super::memory::Memory;
 use super::processes::{Processes, wanted};
@@ -26,7 +27,9 @@ use sealbus_control::correspondence::Correspondent;
 use sealbus_control::directory::{Changed, Replica};
 use sealbus_control::host::Command;
 use sealbus_control::names::{CA, CONTROL_AGENTS, MASTER, SYSTEM_AGENTS};
-use sealbus_control::node::{DirectoryStep, DirectoryUpdate, MasterRequest, ask_ca, ask_master};
+use sealbus_control::node::{
+    DirectoryStep, DirectoryUpdate, Launch, MasterRequest, ask_ca, ask_master,
+};
 use sealbus_control::rpc::{Caller, Untold};
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::{
@@ -61,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) description: NodeDescription,
     pub(crate) platform: RwLock<PlatformDescription>,
     pub(crate) credential: ArcSwap<Credential>,
+    /// The Masters, and the term that the node obeys.
+    pub(crate) leaders: Leaders,
     pub(crate) trust: Arc<Trust>,
     /// Held while a deny list is applied and passed on, so that changes are passed on in order.
     pub(crate) denying: tokio::sync::Mutex<()>,
@@ -193,6 +198,20 @@ impl Shared {
         self.correspondent()?.ask(MASTER, resolve, RESOLVING).await
     }
 
+    /// The launch of a process. An agent of its ticket that the platform shows in another process by now is not among
+    /// its agents: the agent came there with another ticket.
+    pub(crate) fn launch(&self, process: &str) -> Result<Launch, Fault> {
+        let mut launch = self.processes.launch(process)?;
+        if launch.command.is_empty() {
+            let replica = self.replica.lock();
+            launch.agents.retain(|agent| match replica.locate(agent) {
+                AgentLocation::Process(place) => place.process == process,
+                _ => true,
+            });
+        }
+        Ok(launch)
+    }
+
     /// Notes the former places of agents that have moved with a change.
     fn note_former(&self, replica: &Replica, update: &DirectoryUpdate) {
         let mut former = self.former.lock();
@@ -244,7 +263,7 @@ impl Shared {
             if !control.is_empty() {
                 news.push(Command::ProcessesJoined(control));
             }
-            news.extend(rules.clone().map(Command::Rules));
+            news.extend(rules.clone().map(Box::new).map(Command::Rules));
             for command in news {
                 let _ = presence.commands.send(command).await;
             }

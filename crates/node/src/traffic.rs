@@ -145,6 +145,7 @@ mod tests {
             protocol: None,
             size: 1,
             provenance: "proved".to_owned(),
+            body: None,
         };
         let mut heads = vec![head("mallory@factory"); 5 * MOST_HEADS];
         heads.insert(0, head("victim@factory"));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use sealbus_control::clock::{now, timestamp};
 use sealbus_control::node::Cosigning;
-use sealbus_control::private::{folder, write_private};
 use sealbus_control::{Blob, Fault, FaultCode};
+use sealbus_files::{folder, write_private};
 use sealbus_seal::{CertificateChain, Credential, Identity, Timestamp, Trust};
 use sealbus_transparency::{AddCheckpoint, Checkpoint, LogError, Note, Refusal, Witness};
 

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use sealbus_bus::{BoxFuture, NotKept, WeakBus};
 use sealbus_channels::frame::{Frame, Head, Stamp};
 use sealbus_channels::{
-    ChannelLogs, ChannelPath, EventToKeep, LogCursor, LogPart, LogPlace, LogReading, LogRetention,
-    LoggedEvent, Moment, NotRead, Replay,
+    ChannelHeader, ChannelLogs, ChannelPath, Channels, EventToKeep, LogCursor, LogPart, LogPlace,
+    LogReading, LogRetention, LoggedEvent, Moment, NotRead, Replay,
 };
 use sealbus_journal::Retention;
 use sealbus_proof::{Evidence, Hash};
@@ -35,18 +35,20 @@ pub(super) struct NodeLogs {
     /// This process's own node.
     node: Arc<str>,
     bus: WeakBus,
-    signed: Option<Arc<Trust>>,
+    trust: Arc<Trust>,
+    level: SecurityLevel,
     events: NodeQueue<EventKeeper>,
 }
 
 impl NodeLogs {
     /// Opens a way to the logs. Submitted events go on as long as the way is held.
     ///
-    /// `signed`: the trust by which the authors of events are proved, at level `signed`.
+    /// `trust` proves the authors of events. `level`: the platform's.
     pub(super) fn start(
         host: Arc<dyn Host>,
         bus: WeakBus,
-        signed: Option<Arc<Trust>>,
+        trust: Arc<Trust>,
+        level: SecurityLevel,
     ) -> Arc<Self> {
         let node: Arc<str> = host.membership().node.as_str().into();
         let keeper = EventKeeper {
@@ -59,7 +61,8 @@ impl NodeLogs {
             host,
             node,
             bus,
-            signed,
+            trust,
+            level,
             events: NodeQueue::start(keeper),
         })
     }
@@ -179,16 +182,30 @@ impl ChannelLogs for NodeLogs {
         })
     }
 
-    fn proved(&self, evidence: &[u8], statement: Hash) -> Result<Option<Evidence>, String> {
-        let Some(trust) = &self.signed else {
-            return Ok(None);
-        };
+    fn proved(
+        &self,
+        evidence: &[u8],
+        statement: Hash,
+        header: &ChannelHeader,
+    ) -> Result<Option<Evidence>, String> {
         if evidence.is_empty() {
-            return Err("its publisher did not sign it".to_owned());
+            let bus = self.bus.upgrade();
+            let declared = bus.and_then(|bus| Channels::of(&bus).qos_of(&header.channel).level);
+            let level = declared.max(header.qos.level).max(Some(self.level));
+            return match level >= Some(SecurityLevel::Signed) {
+                true => Err("its publisher did not sign it".to_owned()),
+                false => Ok(None),
+            };
         }
-        Evidence::decode(evidence, statement, SecurityLevel::Signed, trust, now())
-            .map(Some)
-            .map_err(|error| error.to_string())
+        Evidence::decode(
+            evidence,
+            statement,
+            SecurityLevel::Signed,
+            &self.trust,
+            now(),
+        )
+        .map(Some)
+        .map_err(|error| error.to_string())
     }
 
     fn settle<'a>(

@@ -1,7 +1,7 @@
 //! Judges whether a waiting letter may still be delivered, by the rules and revocations in force, which may be younger
 //! than the letter.
 
-use sealbus_bus::{Permit, Provenance, ReceivedMessage, RefusalReason, Refused};
+use sealbus_bus::{Permit, Provenance, ReceivedMessage, RefusalReason, Refused, level_of};
 use sealbus_seal::denylist::{Denial, Reason};
 use sealbus_seal::{Identity, SecurityLevel};
 
@@ -34,16 +34,16 @@ impl Shared {
         let sender = letter.message().sender().map(|it| it.name().to_owned());
         let sender = sender.unwrap_or_default();
         let revoked = proved.and_then(|identity| self.revoked_since(identity, posted));
-        let is_proved =
-            self.level < SecurityLevel::Signed || letter.provenance().evidence().is_some();
+        let wanted = level_of(&letter.message()).ok().flatten();
+        let level = self.level.max(wanted.unwrap_or_default());
+        let is_proved = level < SecurityLevel::Signed || letter.provenance().evidence().is_some();
         let (refusal, refused) = match revoked {
             None if !is_proved => (
                 LetterRefusal::NotProved,
                 Refused {
                     reason: RefusalReason::NotProved,
                     explanation: format!(
-                        "{sender} did not sign this message, and the platform is at level {}",
-                        self.level
+                        "{sender} did not sign this message, and level={level} holds for it"
                     ),
                 },
             ),

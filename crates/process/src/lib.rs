@@ -25,6 +25,7 @@ mod letters;
 mod neighbours;
 mod node_queue;
 mod opening;
+mod record;
 mod renewal;
 mod reports;
 mod resolver;
@@ -99,6 +100,7 @@ struct Shared {
     announced: tokio::sync::Mutex<bool>,
     reports: Reports,
     watches: Arc<traffic::Watches>,
+    recorder: Arc<record::Recorder>,
     /// Wakes the upkeep when the next renewal may have changed.
     renewals_changed: Arc<Notify>,
     /// How many refusals the platform knows of.

@@ -110,5 +110,7 @@ impl Shared {
             Some((pattern, qos))
         });
         channels.declare(DeclaredChannels::new(declared));
+        self.recorder.obey(&self.bus, &rules.evidence.agents);
+        self.watches.obey(&rules.tap);
     }
 }

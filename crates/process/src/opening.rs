@@ -10,13 +10,14 @@ use sealbus_bus::{Bus, BusConfig};
 use sealbus_channels::Channels;
 use sealbus_control::Subject;
 use sealbus_control::host::Host;
-use sealbus_control::private::forbid_inspection;
+use sealbus_control::local::forbid_inspection;
 use sealbus_seal::{CLOCK_SKEW, PlatformName, SecurityLevel, Trust};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use super::certification::Certifier;
 use super::error::OpenError;
+use super::record::Recorder;
 use super::reports::Reports;
 use super::resolver::DirectoryResolver;
 use super::{Agents, Process, Shared, THE_PROCESS, carrier, channel_log, letters, upkeep};
@@ -88,11 +89,8 @@ impl Process {
         // On an embedded platform the system agents come first, and share the bus.
         if host.keeps_letters() {
             bus.set_post(letters::NodePost::start(host.clone(), platform.to_string()));
-            let logs = channel_log::NodeLogs::start(
-                host.clone(),
-                bus.downgrade(),
-                (level >= SecurityLevel::Signed).then(|| trust.clone()),
-            );
+            let logs =
+                channel_log::NodeLogs::start(host.clone(), bus.downgrade(), trust.clone(), level);
             Channels::of(&bus).set_logs(logs);
         }
         let shared = Arc::new(Shared {
@@ -117,6 +115,7 @@ impl Process {
             announced: tokio::sync::Mutex::new(false),
             reports: Reports::start(host.clone()),
             watches: Arc::default(),
+            recorder: Recorder::start(host.clone()),
             renewals_changed: Arc::new(Notify::new()),
             refusals_told: tokio::sync::Mutex::default(),
             started: Instant::now(),

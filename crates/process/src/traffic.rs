@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use sealbus_bus::{Arrival, Bus, LinkCounts, Watcher};
 use sealbus_channels::{ChannelPath, ChannelPattern, Channels};
 use sealbus_control::clock::now;
 use sealbus_control::text::excerpt;
 use sealbus_control::traffic::{
-    AgentTraffic, ChannelTraffic, LEASE, LONGEST_NAME, LinkTraffic, MOST_AGENTS, MOST_CHANNELS,
-    MOST_HEADS, MessageHead, ProcessTraffic, Watch,
+    AgentTraffic, Body, ChannelTraffic, LEASE, LONGEST_NAME, LinkTraffic, MOST_AGENTS, MOST_BODIES,
+    MOST_CHANNELS, MOST_HEADS, MessageHead, ProcessTraffic, TapEntry, Watch, is_named,
 };
 
 /// Most readers that watch at the same time.
@@ -19,7 +19,11 @@ const MOST_WATCHES: usize = 8;
 
 /// The watches of this process.
 #[derive(Default)]
-pub(super) struct Watches(Mutex<Vec<Watching>>);
+pub(super) struct Watches {
+    open: Mutex<Vec<Watching>>,
+    /// The agents of which watchers see less.
+    private: RwLock<TapEntry>,
+}
 
 struct Watching {
     watch: Watch,
@@ -27,6 +31,8 @@ struct Watching {
     /// When it ends, unless it is asked for again.
     until: Instant,
     heads: VecDeque<MessageHead>,
+    /// Bodies among the heads.
+    bodies: usize,
     skipped: u64,
 }
 
@@ -56,15 +62,49 @@ impl Watching {
                 .as_ref()
                 .is_none_or(|wanted| message.protocol().as_deref() == Some(wanted))
     }
+
+    /// The body as this reader gets it, if it asked for bodies.
+    fn body(&mut self, arrival: &Arrival<'_>, is_private: bool) -> Option<Body> {
+        if !self.watch.bodies {
+            return None;
+        }
+        let content = arrival.message.message().content_bytes()?;
+        if is_private {
+            return Some(Body::Private);
+        }
+        if self.bodies >= MOST_BODIES {
+            return Some(Body::Skipped);
+        }
+        self.bodies += 1;
+        Some(Body::of(&content))
+    }
+}
+
+/// Whether one of these patterns names the sender or the receiver.
+fn concerns(patterns: &[String], arrival: &Arrival<'_>) -> bool {
+    if patterns.is_empty() {
+        return false;
+    }
+    let sender = arrival.message.message().sender();
+    is_named(patterns, arrival.receiver)
+        || sender.is_some_and(|sender| is_named(patterns, sender.name()))
 }
 
 impl Watcher for Watches {
     fn arrived(&self, arrival: &Arrival<'_>) {
-        for watching in self.0.lock().iter_mut() {
+        let private = self.private.read();
+        if concerns(&private.none, arrival) {
+            return;
+        }
+        for watching in self.open.lock().iter_mut() {
             if watching.heads.len() >= MOST_HEADS {
                 watching.skipped += 1;
             } else if watching.wants(arrival) {
-                watching.heads.push_back(head(arrival));
+                let body = watching.body(arrival, concerns(&private.heads, arrival));
+                watching.heads.push_back(MessageHead {
+                    body,
+                    ..head(arrival)
+                });
             }
         }
     }
@@ -89,17 +129,29 @@ fn head(arrival: &Arrival<'_>) -> MessageHead {
         protocol: message.protocol().map(|protocol| short(&protocol)),
         size: arrival.message.size() as u64,
         provenance: arrival.message.provenance().as_str().to_owned(),
+        body: None,
     }
 }
 
 impl Watches {
+    /// Shows less of these agents from now on. Messages that watchers did not fetch yet are gone.
+    pub(super) fn obey(&self, private: &TapEntry) {
+        if *self.private.read() != *private {
+            private.clone_into(&mut self.private.write());
+            for watching in self.open.lock().iter_mut() {
+                watching.heads.clear();
+            }
+        }
+    }
+
     /// Begins a watch, or lets it go on. Returns the heads since the last time, and the number of messages that were not
     /// looked at.
     fn go_on(self: &Arc<Self>, bus: &Bus, watch: Watch, now: Instant) -> (Vec<MessageHead>, u64) {
-        let mut watches = self.0.lock();
+        let mut watches = self.open.lock();
         let until = now + LEASE;
         if let Some(known) = watches.iter_mut().find(|known| known.watch == watch) {
             known.until = until;
+            known.bodies = 0;
             let heads = std::mem::take(&mut known.heads).into();
             return (heads, std::mem::take(&mut known.skipped));
         }
@@ -114,6 +166,7 @@ impl Watches {
                 pattern,
                 until,
                 heads: VecDeque::new(),
+                bodies: 0,
                 skipped: 0,
             });
             drop(watches);
@@ -123,18 +176,17 @@ impl Watches {
     }
 
     /// Ends the watches that nobody asked for again.
-    pub(super) fn end_overdue(&self, bus: &Bus, now: Instant) {
+    pub(super) fn end_overdue(self: &Arc<Self>, bus: &Bus, now: Instant) {
         if !bus.tap().is_open() {
             return;
         }
-        let mut watches = self.0.lock();
-        let before = watches.len();
+        let mut watches = self.open.lock();
         watches.retain(|watching| watching.until > now);
-        let is_last = before > 0 && watches.is_empty();
+        let is_watched = !watches.is_empty();
         drop(watches);
-        // On an embedded platform, two processes share the bus. The tap may be open for the other one's watches.
-        if is_last {
-            bus.tap().close();
+        if !is_watched {
+            let this: Arc<dyn Watcher> = self.clone();
+            bus.tap().close(&this);
         }
     }
 }
@@ -304,10 +356,75 @@ mod tests {
         watches.end_overdue(&bus, Instant::now() + LEASE / 2);
         assert!(bus.tap().is_open());
         // Another process of the same bus has no watch.
-        Watches::default().end_overdue(&bus, Instant::now() + LEASE * 2);
+        Arc::new(Watches::default()).end_overdue(&bus, Instant::now() + LEASE * 2);
         assert!(bus.tap().is_open());
         watches.end_overdue(&bus, Instant::now() + LEASE + Duration::from_secs(1));
         assert!(!bus.tap().is_open());
+    }
+
+    async fn say(from: &Outbox, to: &str, content: &str) {
+        let message = AclMessage::new(Performative::Inform)
+            .with_receiver(sealbus_bus::aid_of(to))
+            .with_content(content);
+        from.send(message).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn bodies_are_seen_on_request_and_never_those_that_the_manifest_keeps() {
+        let bus = bus();
+        let (ann, _ann) = bus.attach("ann@factory", None, None).unwrap();
+        let (doctor, _doctor) = bus.attach("doctor@factory", None, None).unwrap();
+        let (vault, _vault) = bus.attach("vault@factory", None, None).unwrap();
+        let (_ben, _ben_inbox) = bus.attach("ben@factory", None, None).unwrap();
+        let watches = Arc::new(Watches::default());
+        watches.obey(&TapEntry {
+            heads: vec!["doctor".to_owned()],
+            none: vec!["va*".to_owned()],
+        });
+        let heads = Watch {
+            id: 1,
+            ..Watch::default()
+        };
+        let bodies = Watch {
+            id: 2,
+            bodies: true,
+            ..Watch::default()
+        };
+        observe(&bus, &watches, Some(heads.clone()));
+        observe(&bus, &watches, Some(bodies.clone()));
+        say(&ann, "ben@factory", "good morning").await;
+        say(&doctor, "ben@factory", "a diagnosis").await;
+        say(&ann, "doctor@factory", "a symptom").await;
+        say(&vault, "ben@factory", "a secret").await;
+        say(&ann, "vault@factory", "another secret").await;
+        let seen = observe(&bus, &watches, Some(heads)).heads;
+        assert_eq!(seen.len(), 3);
+        assert!(seen.iter().all(|head| head.body.is_none()));
+        let seen = observe(&bus, &watches, Some(bodies.clone())).heads;
+        let shown: Vec<_> = seen.into_iter().map(|head| head.body.unwrap()).collect();
+        assert_eq!(
+            shown,
+            [Body::of(b"good morning"), Body::Private, Body::Private]
+        );
+
+        // Bodies beyond the limit are named as left out, and the next answer has room again.
+        for _ in 0..=MOST_BODIES {
+            say(&ann, "ben@factory", "x").await;
+        }
+        let seen = observe(&bus, &watches, Some(bodies.clone())).heads;
+        assert_eq!(seen.last().unwrap().body, Some(Body::Skipped));
+        assert_eq!(seen[MOST_BODIES - 1].body, Some(Body::of(b"x")));
+        say(&ann, "ben@factory", "y").await;
+        let seen = observe(&bus, &watches, Some(bodies.clone())).heads;
+        assert_eq!(seen[0].body, Some(Body::of(b"y")));
+
+        // A manifest that says more about privacy takes back what no watcher has fetched.
+        say(&ann, "ben@factory", "too late").await;
+        watches.obey(&TapEntry {
+            none: vec!["ben".to_owned()],
+            ..TapEntry::default()
+        });
+        assert!(observe(&bus, &watches, Some(bodies)).heads.is_empty());
     }
 
     #[test]

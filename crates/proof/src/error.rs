@@ -1,7 +1,10 @@
 //! Why a proof was not made, not read or not believed.
 
+use sealbus_fipa::DecodeError;
+use sealbus_seal::denylist::DenyListError;
 use sealbus_seal::{
-    CertificateError, Identity, KeyError, SecurityLevel, Serial, Timestamp, VerifyError,
+    CertificateError, Identity, IdentityError, KeyError, SecurityLevel, Serial, Timestamp,
+    TrustError, VerifyError,
 };
 use sealbus_transparency::LogError;
 use thiserror::Error;
@@ -154,4 +157,87 @@ pub enum NotEvident {
     /// The proof does not prove the message.
     #[error(transparent)]
     NotProved(#[from] NotProved),
+}
+
+/// Why a file of evidence proves nothing.
+#[derive(Debug, Error)]
+#[error("line {line} of the evidence: {why}")]
+pub struct FileError {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The reason.
+    #[source]
+    pub why: Box<NotTrue>,
+}
+
+/// Why a line of a file of evidence is not believed.
+#[derive(Debug, Error)]
+pub enum NotTrue {
+    /// The line, or the file, does not have its form.
+    #[error("{0}")]
+    Form(&'static str),
+    /// The line is not written as docs/evidence.md says.
+    #[error("the line cannot be read: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The format is newer.
+    #[error("the file has version {0} of the format: this program reads version 1")]
+    Version(u32),
+    /// The platform's name is not legal.
+    #[error("the platform has no legal name: {0}")]
+    Platform(#[from] IdentityError),
+    /// The verifier believes another root.
+    #[error("the root certificate (SHA-256 {found}) is not the one that was given")]
+    OtherRoot {
+        /// SHA-256 of the root in the file.
+        found: String,
+    },
+    /// The root is no root of the platform.
+    #[error(transparent)]
+    Root(#[from] TrustError),
+    /// A certificate cannot be read.
+    #[error("a certificate cannot be read: {0}")]
+    Certificate(#[from] CertificateError),
+    /// A certificate does not lead to the root.
+    #[error(transparent)]
+    Untrusted(#[from] VerifyError),
+    /// The log does not say what it must.
+    #[error("the issuance log: {0}")]
+    Log(#[from] LogError),
+    /// Too few witnesses cosigned the checkpoint.
+    #[error("{found} witnesses cosigned the checkpoint, and {wanted} must")]
+    Witnesses {
+        /// Witnesses whose cosignature is good.
+        found: usize,
+        /// The least number.
+        wanted: usize,
+    },
+    /// The file does not show that the log continues a checkpoint.
+    #[error(
+        "the file does not show that the log continues the checkpoint of {0} certificates that was given: export again with --against"
+    )]
+    NotContinued(u64),
+    /// Only nodes are witnesses with certificates of the platform.
+    #[error("{0} is no node: it cannot be a witness")]
+    NotAWitness(String),
+    /// The log's entry cannot be read.
+    #[error("the log's entry cannot be read: {0}")]
+    Entry(String),
+    /// The log's entry is of another certificate.
+    #[error("the log's entry is not that of the certificate of {0}")]
+    OtherEntry(Identity),
+    /// The deny list is not the CA's.
+    #[error(transparent)]
+    DenyList(#[from] DenyListError),
+    /// The proof cannot be read.
+    #[error("the proof cannot be read: {0}")]
+    Proof(#[from] Malformed),
+    /// The proof does not prove the message.
+    #[error(transparent)]
+    NotProved(#[from] NotProved),
+    /// The message cannot be read.
+    #[error("the message is no ACL message: {0}")]
+    Message(#[from] DecodeError),
+    /// The message names another sender.
+    #[error("{0} signed a message that names another sender")]
+    OtherSender(String),
 }

@@ -46,6 +46,11 @@ impl Verifier {
         }
     }
 
+    /// The level of the proofs that it believes.
+    pub fn level(&self) -> SecurityLevel {
+        self.level
+    }
+
     /// Checks that `author` signed these statements, given by their [hashes](crate::Statement::hash) in their order.
     ///
     /// `author` comes from [`Trust::verify`](sealbus_seal::Trust::verify), at the time of the arrival, or for old

@@ -13,12 +13,15 @@
 //! 3. The certificate goes back to the agent. The agent joins the certificate with its key as a [`Credential`].
 //! 4. On a connection the agent proves itself with a [`binding`]. The peer checks the binding against its [`Trust`] and
 //!    gets a [`VerifiedIdentity`], which nothing else can make.
+//!
+//! [`encryption`] seals messages to an agent, so that only the agent's process reads them.
 
 mod authority;
 pub mod binding;
 mod certificate;
 mod denial;
 pub mod denylist;
+pub mod encryption;
 mod hexadecimal;
 mod identity;
 pub mod issuance;

@@ -10,7 +10,7 @@ use crate::timestamp::Timestamp;
 
 /// An identity, proved by a chain that leads to a trusted root. Only this crate can make one.
 ///
-/// The identity was valid when the value was made. [`Trust::check`] tells whether it still is.
+/// The identity was valid when the value was made. [`Trust::check`](crate::Trust::check) tells whether it still is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedIdentity(pub(crate) Arc<Verified>);
 

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::IsTerminal;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -206,14 +205,14 @@ impl Platform {
         command.args(["window", "--until-input-ends", "--state"]);
         command.arg(watched.directory()).stdin(Stdio::piped());
         // Standard output is the program's own.
-        let window = std::io::stderr()
-            .as_fd()
-            .try_clone_to_owned()
-            .and_then(|error| command.stdout(error).spawn())
-            .map_err(|error| WindowError::Program {
-                program: program.as_ref().display().to_string(),
-                error,
-            })?;
+        let window =
+            command
+                .stdout(std::io::stderr())
+                .spawn()
+                .map_err(|error| WindowError::Program {
+                    program: program.as_ref().display().to_string(),
+                    error,
+                })?;
         let (_, watched) = self.window.insert((window, watched));
         Ok(Some(watched.directory()))
     }

@@ -142,6 +142,7 @@ const MODULES: [(&str, &str, &[&str]); 12] = [
             "ChannelReplies",
             "ChannelSubscription",
             "DamagedLog",
+            "Downgrade",
             "Ended",
             "EventKey",
             "FilterError",

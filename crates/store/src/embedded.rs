@@ -1,4 +1,4 @@
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,6 +12,7 @@ use redb::{
     Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError,
     TableDefinition, TableError,
 };
+use sealbus_files::{Private, sync_folder};
 
 use super::{Batch, Entry, Revision, Store, StoreError, TakeEntry};
 
@@ -102,9 +103,7 @@ impl EmbeddedStore {
 fn open_database(path: &Path) -> Result<Database, DatabaseError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(path)?;
+    let file = options.private().open(path)?;
     let new = file.metadata()?.len() == 0;
     let database = Builder::new().set_cache_size(CACHE).create_file(file)?;
     if new && let Some(directory) = path.parent() {
@@ -114,7 +113,7 @@ fn open_database(path: &Path) -> Result<Database, DatabaseError> {
         } else {
             directory
         };
-        File::open(directory)?.sync_all()?;
+        sync_folder(directory)?;
     }
     Ok(database)
 }

@@ -103,7 +103,19 @@ impl Fenced {
     /// # Errors
     /// [`StoreError::Conflict`] if another one claims the store in the same moment, or an error of the store.
     pub async fn claim(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let (latest, held) = Term::latest(&*store).await?;
+        let latest = Term::latest(&*store).await?;
+        Self::claim_after(store, latest).await
+    }
+
+    /// Begins the next term, if `latest` still is the [latest](Term::latest) one: whoever looked, then waited, and lost
+    /// the time in which it might have led does not depose the one that leads since.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub async fn claim_after(
+        store: Arc<dyn Store>,
+        (latest, held): (Term, Revision),
+    ) -> Result<Self, StoreError> {
         let term = Term {
             number: latest.number + 1,
             ..latest

@@ -86,7 +86,7 @@ impl Folder {
             folders.insert(folder.to_owned());
         }
         for folder in &folders {
-            File::open(folder).and_then(|folder| folder.sync_all())?;
+            sealbus_files::sync_folder(folder)?;
         }
         for (file, _) in files.iter().filter(|(file, _)| file.is_final()) {
             let partial = self.path.join(format!("{file}.p"));

@@ -88,7 +88,7 @@ impl NoteKey {
     fn hint(&self) -> [u8; 4] {
         let kind = [b'\n', self.kind.byte()];
         let [a, b, c, d, ..] =
-            crate::sha256(&[self.name.as_bytes(), &kind, self.key.as_bytes().as_slice()]);
+            crate::sha256(&[self.name.as_bytes(), &kind, self.key.as_bytes().as_slice()].concat());
         [a, b, c, d]
     }
 }

@@ -18,16 +18,26 @@ pub struct MerkleLog {
 
 /// The hash of a leaf: SHA-256 of a zero byte and the leaf (RFC 9162 section 2.1.1).
 pub fn leaf_hash(leaf: &[u8]) -> Hash {
-    crate::sha256(&[&[0], leaf])
+    let mut short = [0; 256];
+    match short.get_mut(1..=leaf.len()) {
+        Some(room) => {
+            room.copy_from_slice(leaf);
+            crate::sha256(&short[..=leaf.len()])
+        }
+        None => crate::sha256(&[&[0], leaf].concat()),
+    }
 }
 
 pub(crate) fn node_hash(left: &Hash, right: &Hash) -> Hash {
-    crate::sha256(&[&[1], left, right])
+    let mut node = [1; 65];
+    node[1..33].copy_from_slice(left);
+    node[33..].copy_from_slice(right);
+    crate::sha256(&node)
 }
 
 /// The root of a tree without leaves: SHA-256 of no bytes.
 pub(crate) fn empty_root() -> Hash {
-    crate::sha256(&[])
+    crate::sha256(b"")
 }
 
 impl MerkleLog {

@@ -58,18 +58,7 @@ impl Client {
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
         let asking = tokio::time::timeout(time, self.http.request(request)).await;
         let answer = asking.map_err(|_| WebError::Slow(time))?;
-        answer.map_err(|error| match cause(&error) {
-            Ok(WebError::Io(error)) => {
-                WebError::Io(std::io::Error::new(error.kind(), error.to_string()))
-            }
-            Ok(WebError::OutOfReach(why)) => WebError::OutOfReach(why.clone()),
-            Ok(WebError::Slow(time)) => WebError::Slow(*time),
-            Ok(WebError::Plain) => WebError::Plain,
-            Ok(WebError::NoTrust) => WebError::NoTrust,
-            Ok(WebError::Address) => WebError::Address,
-            Ok(other) => WebError::Broken(other.to_string()),
-            Err(text) => WebError::Broken(text),
-        })
+        answer.map_err(|error| cause(&error))
     }
 }
 

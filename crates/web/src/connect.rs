@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -81,7 +82,7 @@ impl Connector {
         let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
         let stream = self.reach(host, port, is_secure).await?;
         let _ = stream.set_nodelay(true);
-        let address = stream.peer_addr().map_err(WebError::Io)?;
+        let address = stream.peer_addr()?;
         if !is_secure {
             let server = Server {
                 address,
@@ -92,8 +93,7 @@ impl Connector {
         }
         let tls = self.tls.clone().ok_or(WebError::NoTrust)?;
         let name = ServerName::try_from(host.to_owned()).map_err(|_| WebError::Address)?;
-        let stream = TlsConnector::from(tls).connect(name, stream).await;
-        let stream = stream.map_err(WebError::Io)?;
+        let stream = TlsConnector::from(tls).connect(name, stream).await?;
         let shown = stream.get_ref().1.peer_certificates();
         let certificate = shown.and_then(|shown| shown.first()).map(|certificate| {
             let hash = digest(&SHA256, certificate);
@@ -109,9 +109,9 @@ impl Connector {
 
     /// Connects to the first network address of a host that may be reached and accepts.
     async fn reach(&self, host: &str, port: u16, is_secure: bool) -> Result<TcpStream, WebError> {
-        let mut failed = WebError::Io(std::io::ErrorKind::NotFound.into());
+        let mut failed = WebError::from(io::Error::from(io::ErrorKind::NotFound));
         let resolved = tokio::net::lookup_host((host, port)).await;
-        for address in resolved.map_err(WebError::Io)? {
+        for address in resolved? {
             if let Err(why) = (self.may_reach)(address.ip()) {
                 failed = WebError::OutOfReach(why);
                 continue;
@@ -122,7 +122,7 @@ impl Connector {
             }
             match TcpStream::connect(address).await {
                 Ok(stream) => return Ok(stream),
-                Err(error) => failed = WebError::Io(error),
+                Err(error) => failed = error.into(),
             }
         }
         Err(failed)
@@ -159,7 +159,7 @@ impl Read for Link {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: ReadBufCursor<'_>,
-    ) -> Poll<Result<(), std::io::Error>> {
+    ) -> Poll<Result<(), io::Error>> {
         Pin::new(&mut self.io).poll_read(context, into)
     }
 }
@@ -169,21 +169,21 @@ impl Write for Link {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
-    ) -> Poll<Result<usize, std::io::Error>> {
+    ) -> Poll<Result<usize, io::Error>> {
         Pin::new(&mut self.io).poll_write(context, bytes)
     }
 
     fn poll_flush(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Result<(), std::io::Error>> {
+    ) -> Poll<Result<(), io::Error>> {
         Pin::new(&mut self.io).poll_flush(context)
     }
 
     fn poll_shutdown(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Result<(), std::io::Error>> {
+    ) -> Poll<Result<(), io::Error>> {
         Pin::new(&mut self.io).poll_shutdown(context)
     }
 }

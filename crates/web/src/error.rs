@@ -1,10 +1,12 @@
 //! The errors of requests to servers of others.
 
 use std::error::Error;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A server of others did not answer, or not within the limits.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WebError {
     /// The URL names no server.
@@ -21,7 +23,7 @@ pub enum WebError {
     NoTrust,
     /// The connection failed.
     #[error("{0}")]
-    Io(std::io::Error),
+    Io(Arc<io::Error>),
     /// It took too long.
     #[error("no answer within {0:?}")]
     Slow(Duration),
@@ -33,16 +35,22 @@ pub enum WebError {
     Broken(String),
 }
 
-/// The cause of a client's error that was found here, if any, and otherwise the innermost cause in words.
-pub(crate) fn cause<'a>(error: &'a (dyn Error + 'static)) -> Result<&'a WebError, String> {
+impl From<io::Error> for WebError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(Arc::new(error))
+    }
+}
+
+/// The cause of a client's error that was found here, or else the innermost cause in words.
+pub(crate) fn cause(error: &(dyn Error + 'static)) -> WebError {
     let mut at = error;
     loop {
         if let Some(found) = at.downcast_ref::<WebError>() {
-            return Ok(found);
+            return found.clone();
         }
         match at.source() {
             Some(source) => at = source,
-            None => return Err(at.to_string()),
+            None => return WebError::Broken(at.to_string()),
         }
     }
 }

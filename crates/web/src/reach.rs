@@ -1,6 +1,7 @@
 //! Addresses of this machine, its network and its infrastructure. Free of I/O.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 /// The kind of an address outside the open internet, in words. None for an address of it.
 pub fn special(address: IpAddr) -> Option<&'static str> {
@@ -58,6 +59,81 @@ pub fn open_internet(address: IpAddr) -> Result<(), String> {
     match special(address) {
         Some(kind) => Err(format!("{address} is {kind}")),
         None => Ok(()),
+    }
+}
+
+/// A network: `10.0.0.7`, or `10.0.0.0/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    /// Bits that all its addresses share.
+    length: u8,
+}
+
+/// A text is no network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{}' is not a network address: write 10.0.0.7, or 10.0.0.0/24", .0.escape_debug())]
+pub struct NoNetwork(String);
+
+impl FromStr for Network {
+    type Err = NoNetwork;
+
+    fn from_str(text: &str) -> Result<Self, NoNetwork> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let read = || {
+            let address: IpAddr = address.parse().ok()?;
+            let longest = if address.is_ipv4() { 32 } else { 128 };
+            let length = match length {
+                Some(length) => length.parse().ok().filter(|length| *length <= longest)?,
+                None => longest,
+            };
+            Some(Self { address, length })
+        };
+        read().ok_or_else(|| NoNetwork(text.to_owned()))
+    }
+}
+
+impl Network {
+    /// Whether it holds this address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        let differ = bits(self.address) ^ bits(address);
+        self.address.is_ipv4() == address.is_ipv4()
+            && (self.length == 0 || differ >> (128 - u32::from(self.length)) == 0)
+    }
+}
+
+/// The addresses that a gateway connects to although strangers named them: those of the open internet, and those of networks
+/// that an operator named.
+#[derive(Clone, Debug)]
+pub struct Reach(Vec<Network>);
+
+impl Reach {
+    /// With these networks of the operator.
+    ///
+    /// # Errors
+    /// [`NoNetwork`]: one of them is none.
+    pub fn new(networks: &[String]) -> Result<Self, NoNetwork> {
+        let read = networks.iter().map(|network| network.parse());
+        Ok(Self(read.collect::<Result<_, _>>()?))
+    }
+
+    /// Checks an address, after names are resolved.
+    ///
+    /// # Errors
+    /// The kind of the address, in words.
+    pub fn check(&self, address: IpAddr) -> Result<(), String> {
+        let address = address.to_canonical();
+        if self.0.iter().any(|network| network.contains(address)) {
+            return Ok(());
+        }
+        open_internet(address)
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rustls::client::ClientConfig;
 use rustls::{RootCertStore, crypto::CryptoProvider};
-use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sealbus_seal::tls::provider;
 
 /// The file in which Debian and its kin keep the system's certificates.
@@ -67,6 +67,14 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileErr
         return Err(failed(&"it holds no certificate in PEM"));
     }
     Ok(found)
+}
+
+/// The private key in a file in PEM.
+///
+/// # Errors
+/// If it cannot be read, or holds none.
+pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| FileError::new(path, &error))
 }
 
 /// The authorities in a file in PEM.

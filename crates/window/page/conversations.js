@@ -99,6 +99,9 @@ export function conversations({ go, link }) {
     el("a", { href: address, download: "sealbus.jsonl" }).click();
     setTimeout(() => URL.revokeObjectURL(address), 60_000);
   } }, "Save as a recording");
+  const bodies = el("input", { type: "checkbox", onchange: () => go({ bodies: bodies.checked ? "yes" : "" }) });
+  const withBodies = el("label", { class: "tick" }, bodies, "Show bodies");
+  const noBodies = el("p", { class: "quiet", hidden: true }, "Bodies are not shown: ", el("code", {}, "sealbus window --bodies"), " starts a window that may show them.");
   const lost = el("p", { class: "warn" });
   const sequence = new Sequence();
   const table = new Table(
@@ -115,6 +118,7 @@ export function conversations({ go, link }) {
   );
   let params = new URLSearchParams();
   let isHeld = false;
+  let mayRead = false;
   const given = (name) => params.get(name) ?? "";
   const isWanted = (head) =>
     (!given("agent") || fits(given("agent"), head.from) || fits(given("agent"), head.to)) &&
@@ -129,19 +133,24 @@ export function conversations({ go, link }) {
     // What the platform is asked for; the list shows all conversations of these agents.
     get watch() {
       const list = (name) => (given(name) ? given(name).split(",").map((it) => it.trim()).filter(Boolean).slice(0, 16) : []);
-      return { agents: list("agent"), protocol: given("protocol") || null, performatives: list("performative"), channel: given("channel") || null };
+      return { agents: list("agent"), protocol: given("protocol") || null, performatives: list("performative"), channel: given("channel") || null, bodies: mayRead && given("bodies") === "yes" };
     },
     node: el(
       "div", {},
-      el("div", { class: "tools" }, ...FIELDS.map(([name, label]) => el("label", {}, label, inputs.get(name))), pause, save),
+      el("div", { class: "tools" }, ...FIELDS.map(([name, label]) => el("label", {}, label, inputs.get(name))), withBodies, pause, save),
+      noBodies,
       lost,
       el("div", { class: "split" }, table.node, el("div", {}, sequence.node)),
     ),
     params(given) {
       params = given;
+      bodies.checked = params.get("bodies") === "yes";
       for (const [name, input] of inputs) if (document.activeElement !== input) input.value = params.get(name) ?? "";
     },
     update(state) {
+      mayRead = state.bodies;
+      withBodies.hidden = !mayRead;
+      noBodies.hidden = mayRead || state.isRecording || !state.isThere;
       if (isHeld) return;
       const latest = state.heads.at(-1)?.at ?? 0;
       const now = state.isRecording ? latest : Date.now();

@@ -31,6 +31,36 @@ const reasonTable = (caption) => new Table(
 );
 const reasons = (refused) => Object.entries(refused ?? {}).map(([reason, times]) => ({ reason, count: times }));
 
+/** A gateway whose callers are agents: what it says of itself, its callers, and the refused requests. */
+class Callers {
+  constructor(link, who, there, none) {
+    Object.assign(this, { there, none });
+    this.text = el("p", {});
+    this.callers = new Table(
+      `Callers: ${who}`,
+      [
+        { title: "Agent", cell: (it) => ({ text: it.agent, href: link("agents", it.agent) }) },
+        { title: "Proves itself", cell: (it) => (it.anonymous ? { text: "not at all", mark: "warn" } : { text: "by a key or a token", mark: "good" }) },
+        { title: "Requests", number: true, cell: (it) => count(it.requests) },
+        { title: "Open now", number: true, cell: (it) => count(it.open) },
+        { title: "Sessions", number: true, cell: (it) => count(it.sessions) },
+      ],
+      (it) => it.agent,
+    );
+    this.refused = reasonTable(`Refused requests of ${who}`);
+    this.tables = el("section", { hidden: true }, this.callers.node, this.refused.node);
+    this.node = el("div", {}, this.text, this.tables);
+  }
+
+  update(status) {
+    this.text.textContent = status ? this.there(status) : this.none;
+    this.tables.hidden = !status;
+    if (!status) return;
+    this.callers.update(status.callers);
+    this.refused.update(reasons(status.refused));
+  }
+}
+
 export function gateways({ ask, link }) {
   const text = el("p", {}, "The gateways are asked…");
   const fipa = new Facts();
@@ -47,22 +77,25 @@ export function gateways({ ask, link }) {
     (it) => JSON.stringify(it),
   );
   const turned = reasonTable("Refused messages of other platforms");
-  const mcpText = el("p", {});
-  const callers = new Table(
-    "Callers",
+  const other = el("section", { hidden: true }, fipa.node, turned.node);
+  const models = new Callers(link, "hosts", (it) => `Hosts reach ${count(it.tools)} tools of agents at ${visible(it.address)}.`, "No gateway to hosts of language models runs. It starts where the manifest has [gateway.mcp].");
+  const clients = new Callers(link, "clients", (it) => `Clients reach ${count(it.tools)} services of agents at ${visible(it.address)}.`, "No gateway for A2A clients runs. It starts where the manifest has [gateway.a2a].");
+  const standsText = el("p", {});
+  const stands = new Table(
+    "Agents of others",
     [
       { title: "Agent", cell: (it) => ({ text: it.agent, href: link("agents", it.agent) }) },
-      { title: "Proves itself", cell: (it) => (it.anonymous ? { text: "not at all", mark: "warn" } : { text: "by a key", mark: "good" }) },
-      { title: "Requests", number: true, cell: (it) => count(it.requests) },
+      { title: "Stands for", cell: (it) => (it.card ? `${it.card} at ${it.url}` : it.url) },
+      { title: "Known by", cell: (it) => it.proof || "–" },
+      { title: "Skills", number: true, cell: (it) => count(it.skills) },
+      { title: "Asked", number: true, cell: (it) => count(it.asked) },
       { title: "Open now", number: true, cell: (it) => count(it.open) },
-      { title: "Sessions", number: true, cell: (it) => count(it.sessions) },
+      { title: "Failed", number: true, cell: (it) => ({ text: count(it.failed), mark: it.failed ? "bad" : "" }) },
+      { title: "Trouble", cell: (it) => (it.trouble ? { text: it.trouble, mark: "bad" } : "–") },
     ],
     (it) => it.agent,
   );
-  const sentAway = reasonTable("Refused requests of hosts");
-  const other = el("section", { hidden: true }, fipa.node, turned.node);
-  const models = el("section", { hidden: true }, callers.node, sentAway.node);
-  const asked = asking(ask, { ask: "gateway" }, ({ status, rules: made, mcp }) => {
+  const asked = asking(ask, { ask: "gateway" }, ({ status, rules: made, mcp, a2a, neighbours }) => {
     text.textContent = status ? `Other platforms reach this one at ${status.addresses.map((it) => visible(it)).join(" ")}.` : "No gateway to other platforms runs. It starts where the manifest has [gateway.http].";
     other.hidden = !status;
     const counters = status?.counters;
@@ -80,15 +113,15 @@ export function gateways({ ask, link }) {
     }
     const by = (policy, who) => (policy?.rules ?? []).map((rule) => ({ ...rule, by: who }));
     rules.update([...by(status?.own, "manifest"), ...by(made, "operator")]);
-    mcpText.textContent = mcp ? `Hosts reach ${count(mcp.tools)} tools of agents at ${visible(mcp.address)}.` : "No gateway to hosts of language models runs. It starts where the manifest has [gateway.mcp].";
-    models.hidden = !mcp;
-    if (!mcp) return;
-    callers.update(mcp.callers);
-    sentAway.update(reasons(mcp.refused));
+    models.update(mcp);
+    clients.update(a2a);
+    standsText.textContent = neighbours ? "" : "No agent of others is a neighbour. It becomes one by [gateway.neighbours.NAME] in the manifest.";
+    stands.node.hidden = !neighbours;
+    if (neighbours) stands.update(neighbours.neighbours);
   });
   return {
     title: "Gateways",
-    node: el("div", {}, asked.failed, el("h2", {}, "Other platforms"), text, other, rules.node, el("h2", {}, "Hosts of language models (MCP)"), mcpText, models),
+    node: el("div", {}, asked.failed, el("h2", {}, "Other platforms"), text, other, rules.node, el("h2", {}, "Hosts of language models (MCP)"), models.node, el("h2", {}, "Clients of A2A"), clients.node, el("h2", {}, "Agents of others (A2A)"), standsText, stands.node),
     update: asked.update,
   };
 }

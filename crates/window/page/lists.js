@@ -5,7 +5,7 @@ import { el, visible } from "./text.js";
 const MOST = 200;
 
 /**
- * A table. `columns` have a title, a `cell` that makes `{text, href, mark}` or a text out of a row, and, if they can be
+ * A table. `columns` have a title, a `cell` that makes `{text, href, mark, most}` or a text out of a row, and, if they can be
  * sorted by, the `value` to compare. `key` names a row. `onsort` is told the title of the column.
  */
 export class Table {
@@ -60,7 +60,7 @@ export class Table {
     const before = known.cells[index];
     if (before && before.text === cell.text && before.href === cell.href && before.mark === cell.mark) return;
     known.cells[index] = cell;
-    const text = el("bdi", { class: cell.mark }, visible(cell.text, 400));
+    const text = el("bdi", { class: cell.mark }, visible(cell.text, cell.most ?? 400));
     known.row.children[index].replaceChildren(cell.href ? el("a", { href: cell.href }, text) : text);
   }
 }

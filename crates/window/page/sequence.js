@@ -8,17 +8,28 @@ const LEFT = 110;
 const TOP = 44;
 const ROW = 30;
 const MOST_COLUMNS = 14;
+const LONGEST_BODY = 5000;
+
+/** The body of a message, or the reason why it is not shown; nothing if nobody asked for it. */
+function bodyOf(head) {
+  switch (head.body?.is) {
+    case "shown": return head.body.left_out ? `${head.body.text} … and ${bytes(head.body.left_out)}` : head.body.text;
+    case "private": return "kept from watchers by [tap] in the manifest";
+    case "skipped": return "left out: too many came at once";
+    default: return "";
+  }
+}
 
 /** Messages and refused attempts in the order of time: the latest of them. */
 function merged(heads, refused, most) {
   const messages = heads.slice(-most).map((head) => {
     const [kind, known] = knownBy(head.provenance);
     const label = head.channel ? `${head.performative} ${head.channel}` : head.performative;
-    return { at: head.at, from: head.from, to: head.to, kind, known, label, conversation: head.conversation ?? "", size: bytes(head.size) };
+    return { at: head.at, from: head.from, to: head.to, kind, known, label, conversation: head.conversation ?? "", size: bytes(head.size), body: bodyOf(head) };
   });
   const attempts = refused.slice(-most).map((record) => ({
     at: record.at, from: triedBy(record), to: record.receiver ?? triedBy(record), kind: "refused",
-    label: `✗ ${record.word ?? "refused"}${record.count > 1 ? ` (${record.count} times)` : ""}`, known: record.reason, conversation: "", size: "",
+    label: `✗ ${record.word ?? "refused"}${record.count > 1 ? ` (${record.count} times)` : ""}`, known: record.reason, conversation: "", size: "", body: "",
   }));
   return [...messages, ...attempts].sort((one, other) => one.at - other.at).slice(-most);
 }
@@ -36,6 +47,7 @@ export class Sequence {
         { title: "Sender is", cell: (it) => ({ text: it.known, mark: MARKS[it.kind] }) },
         { title: "Conversation", cell: (it) => it.conversation || "–" },
         { title: "Size", number: true, cell: (it) => it.size },
+        { title: "Body", cell: (it) => ({ text: it.body || "–", most: LONGEST_BODY }) },
       ],
       (it) => it.key,
     );
@@ -102,7 +114,7 @@ export class Sequence {
         svg(
           "text",
           { class: kind === "refused" ? kind : "", x: isLoop ? from + 32 : (from + to) / 2, y: isLoop ? y + 4 : y - 5, "text-anchor": isLoop ? "start" : "middle" },
-          svg("title", {}, visible(`${it.from} → ${it.to}: ${it.label}, ${it.known}`, 500)),
+          svg("title", {}, visible(`${it.from} → ${it.to}: ${it.label}, ${it.known}${it.body && `: ${it.body}`}`, 500)),
           visible(it.label, 34) + (kind === "claimed" ? " (not proved)" : ""),
         ),
       );

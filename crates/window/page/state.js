@@ -9,6 +9,7 @@ export const state = {
   level: "",
   isRecording: false,
   operates: false,
+  bodies: false,
   isThere: false,
   away: "",
   status: null,
@@ -38,7 +39,7 @@ const sameRefusal = (one, other) => one.at === other.at && one.who === other.who
 const takes = {
   hello(event) {
     if (event.platform !== state.platform) Object.assign(state, { refused: [], heads: [], skipped: 0, rates: [] });
-    Object.assign(state, { platform: event.platform, level: event.level, isRecording: event.is_recording, operates: event.operates, isThere: true, away: "" });
+    Object.assign(state, { platform: event.platform, level: event.level, isRecording: event.is_recording, operates: event.operates, bodies: event.bodies, isThere: true, away: "" });
     state.agents.clear();
     state.channels.clear();
     // A recording is told anew.

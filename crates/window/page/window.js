@@ -189,6 +189,8 @@ function drawNow() {
   connection.className = mark;
   for (const item of document.querySelectorAll("#views li")) item.hidden = state.isRecording && !RECORDED.has(item.firstChild.dataset.view);
   view.update(state);
+  // The platform may have said what the page may see.
+  restream();
   announce();
 }
 

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::board::{AgentRow, Board, ChannelRow, Look};
 use crate::remedy::Explained;
+use crate::rights::Rights;
 use crate::seen::{Seen, fresh};
 
 /// How often the platform is asked for messages. Every second time, the counters are compared and everything else is
@@ -39,8 +40,8 @@ enum Event<'a> {
         platform: &'a str,
         level: &'a str,
         is_recording: bool,
-        /// Whether the page may kill, move and revoke agents.
-        operates: bool,
+        #[serde(flatten)]
+        rights: Rights,
     },
     Status {
         status: &'a PlatformStatus,
@@ -170,17 +171,17 @@ impl Lines {
     }
 }
 
-/// An operator's connection that only reads.
-pub(crate) async fn open(directory: &Path) -> Result<Caller, Fault> {
+/// An operator's connection that only reads: `bodies` too, or everything else.
+pub(crate) async fn open(directory: &Path, bodies: bool) -> Result<Caller, Fault> {
     let caller = operators::connect(directory).await?;
-    caller.ask(ask::Narrow, PATIENCE).await?;
+    caller.ask(ask::Narrow { bodies }, PATIENCE).await?;
     Ok(caller)
 }
 
 /// Tells the page about a running platform until nobody reads any more. While the Master is away, it tries again.
-pub(crate) async fn follow(directory: &Path, operates: bool, watch: Option<&Watch>, lines: &Lines) {
+pub(crate) async fn follow(directory: &Path, rights: Rights, watch: Option<&Watch>, lines: &Lines) {
     loop {
-        let followed = follow_once(directory, operates, watch, lines).await;
+        let followed = follow_once(directory, rights, watch, lines).await;
         let Err(Ended::Fault(fault)) = followed else {
             return;
         };
@@ -194,17 +195,17 @@ pub(crate) async fn follow(directory: &Path, operates: bool, watch: Option<&Watc
 
 async fn follow_once(
     directory: &Path,
-    operates: bool,
+    rights: Rights,
     watch: Option<&Watch>,
     lines: &Lines,
 ) -> Result<std::convert::Infallible, Ended> {
-    let caller = open(directory).await?;
+    let caller = open(directory, rights.bodies).await?;
     let mut status = caller.ask(ask::Status, PATIENCE).await?;
     let hello = Event::Hello {
         platform: &status.name,
         level: &status.level,
         is_recording: false,
-        operates,
+        rights,
     };
     lines.tell(&hello).await?;
     lines.tell(&Event::Status { status: &status }).await?;
@@ -294,7 +295,7 @@ async fn replay_once(recording: &[Seen], lines: &Lines) -> Result<(), Ended> {
         platform: "recording",
         level: "",
         is_recording: true,
-        operates: false,
+        rights: Rights::default(),
     };
     lines.tell(&hello).await?;
     for seen in recording {

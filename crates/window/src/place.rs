@@ -2,17 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use sealbus_web::trust::{FileError, certificates, private_key};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// Most certificates of a chain.
-const CHAIN: usize = 16;
 /// The port that browsers leave out.
 const HTTPS: u16 = 443;
 
@@ -26,13 +23,8 @@ pub enum PlaceError {
     #[error("{0} stands for every address: by which name is the window reached?")]
     NeedsName(IpAddr),
     /// A file cannot be used.
-    #[error("{}: {problem}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The mistake.
-        problem: String,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// rustls refused it.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
@@ -125,19 +117,7 @@ impl Place {
 }
 
 fn acceptor(proof: Proof<'_>) -> Result<TlsAcceptor, PlaceError> {
-    let file = |path: &Path, problem: String| PlaceError::File {
-        path: path.to_owned(),
-        problem,
-    };
-    let chain = CertificateDer::pem_file_iter(proof.certificate)
-        .and_then(|chain| chain.take(CHAIN).collect::<Result<Vec<_>, _>>())
-        .map_err(|error| file(proof.certificate, error.to_string()))?;
-    if chain.is_empty() {
-        let problem = "there is no certificate in PEM".to_owned();
-        return Err(file(proof.certificate, problem));
-    }
-    let key = PrivateKeyDer::from_pem_file(proof.key)
-        .map_err(|error| file(proof.key, error.to_string()))?;
+    let (chain, key) = (certificates(proof.certificate)?, private_key(proof.key)?);
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?

@@ -91,7 +91,7 @@ async fn events(
 impl Question {
     /// Asks the Master.
     pub(crate) async fn answer(self, directory: &Path) -> Result<Answer, Fault> {
-        let caller = open(directory).await?;
+        let caller = open(directory, false).await?;
         match self {
             Self::Agent { agent } => {
                 let local = agent.split('@').next().unwrap_or_default().to_owned();

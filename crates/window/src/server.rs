@@ -22,12 +22,13 @@ use sealbus_control::traffic::Watch;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_seal::KeyError;
 use sealbus_seal::token::Secret;
+use sealbus_web::accept;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::act::Confirmed;
 use crate::door::Door;
@@ -35,6 +36,7 @@ use crate::feed::{Lines, follow, replay};
 use crate::page::{FILES, POLICY};
 use crate::place::Place;
 use crate::question::Question;
+use crate::rights::Rights;
 use crate::seen::Seen;
 use crate::session::{Sessions, text};
 
@@ -65,8 +67,8 @@ pub enum Source {
     Platform {
         /// The directory.
         directory: PathBuf,
-        /// Whether the page may kill, move and revoke agents.
-        operates: bool,
+        /// The page's rights.
+        rights: Rights,
     },
     /// A recording.
     Recording(Arc<[Seen]>),
@@ -143,29 +145,13 @@ impl Window {
 
     /// Serves for ever.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        let mut connections = tokio::task::JoinSet::new();
-        loop {
-            while connections.try_join_next().is_some() {}
-            match listener.accept().await {
-                Ok((stream, _)) => match places.clone().try_acquire_owned() {
-                    Ok(place) => {
-                        connections.spawn(self.clone().connection(stream, place));
-                    }
-                    Err(_) => drop(stream),
-                },
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
+        accept(listener, CONNECTIONS, |stream| {
+            self.clone().connection(stream)
+        })
+        .await;
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, _place: OwnedSemaphorePermit) {
-        if stream.set_nodelay(true).is_err() {
-            return;
-        }
+    async fn connection(self: Arc<Self>, stream: TcpStream) {
         let Some(tls) = self.place.tls() else {
             return self.speak(stream).await;
         };
@@ -276,10 +262,22 @@ impl Window {
         Ok(json_of(&json!({ "session": text(&key) })))
     }
 
+    fn rights(&self) -> Rights {
+        match &self.source {
+            Source::Platform { rights, .. } => *rights,
+            Source::Recording(_) => Rights::default(),
+        }
+    }
+
     fn stream(self: Arc<Self>, look: Look) -> Result<Answer, Refused> {
         if !look.watch.as_ref().is_none_or(Watch::is_bounded) {
             let why = "at most 16 agents and performatives of 256 bytes each are watched";
             return Err(refused(StatusCode::BAD_REQUEST, why));
+        }
+        let wants_bodies = look.watch.as_ref().is_some_and(|watch| watch.bodies);
+        if wants_bodies && !self.rights().bodies {
+            let why = "this window shows no bodies of messages: `sealbus window --bodies` starts one that does";
+            return Err(refused(StatusCode::FORBIDDEN, why));
         }
         let Ok(place) = self.streams.clone().try_acquire_owned() else {
             let why = "too many pages are open: close one";
@@ -290,11 +288,8 @@ impl Window {
             let _place = place;
             let lines = Lines::new(sender);
             match &self.source {
-                Source::Platform {
-                    directory,
-                    operates,
-                } => {
-                    follow(directory, *operates, look.watch.as_ref(), &lines).await;
+                Source::Platform { directory, rights } => {
+                    follow(directory, *rights, look.watch.as_ref(), &lines).await;
                 }
                 Source::Recording(recording) => {
                     replay(recording.clone(), &lines).await;
@@ -329,7 +324,7 @@ impl Window {
     async fn act(&self, confirmed: Confirmed) -> Result<Answer, Refused> {
         let Source::Platform {
             directory,
-            operates: true,
+            rights: Rights { operates: true, .. },
         } = &self.source
         else {
             let why = "this window only reads: `sealbus window --operate` starts one that may kill, move and revoke";

@@ -10,9 +10,10 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
+from OpenSSL import SSL
 
-from attacker.mesh import LEVELS, Credential, Link
-from attacker.rpc import ATTACHING, Rpc, Token, encoded, over_tls
+from attacker.mesh import LEVELS, Credential, Link, Replaced
+from attacker.rpc import ATTACHING, PATIENCE, Rpc, Token, encoded, over_tls
 
 
 def signing_request(key: Ed25519PrivateKey) -> str:
@@ -84,10 +85,19 @@ class Mallory:
     def speaks_to(self, agent: str, handle: int = 0, level: str = "auth") -> Link:
         """A connection to an agent's process, on which this agent is proved and the other is the target of this number."""
         place = self.masters() if agent in ("ams", "df", "ca", "master") else self.process_of(agent)
-        link = self.connects(place[0], level=level)
-        link.agent = self.agent
-        link.bind(0, self.agent.proof(link.exporter, LEVELS[level]))
-        link.target(handle, f"{agent}@factory")
-        return link
+        until = time.monotonic() + PATIENCE
+        while True:
+            link = self.connects(place[0], level=level)
+            link.agent = self.agent
+            try:
+                link.bind(0, self.agent.proof(link.exporter, LEVELS[level]))
+                link.target(handle, f"{agent}@factory")
+                return link
+            except (Replaced, SSL.Error, OSError):
+                # The other process is opening a connection itself, which nobody here accepts. It gives up in a while.
+                link.close()
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
 
 

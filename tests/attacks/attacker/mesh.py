@@ -25,6 +25,8 @@ RETURNED, REFUSED, SIGN = 25, 27, 28
 #: The process itself, as a sender.
 ITSELF = 0xFFFFFFFF
 PIECE = 64 << 10
+#: A reason of GOODBYE.
+REPLACED = 1
 #: A later connection of a process replaces an earlier one, by its number.
 CONNECTIONS = itertools.count(1)
 
@@ -65,6 +67,10 @@ def context_of(credential: Credential | None, level: str) -> SSL.Context:
             context.add_extra_chain_cert(issuer)
         context.use_privatekey(credential.key)
     return context
+
+
+class Replaced(EOFError):
+    """The other side uses another connection between the two, which it may still be opening."""
 
 
 class Link:
@@ -197,6 +203,8 @@ class Link:
                 raise EOFError(f"the connection ended while waiting for {what}")
             if is_it(*frame):
                 return frame
+            if frame[0] == GOODBYE and frame[1][0] == REPLACED:
+                raise Replaced(frame[1][1:].decode())
             if frame[0] == MESSAGE:
                 self.kept.append(frame[1])
 

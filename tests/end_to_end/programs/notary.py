@@ -5,7 +5,10 @@ It is told what to do in requests whose content is a JSON list.
 ==========================  =============================================================
 ["say", receiver, texts]    sends the texts
 ["post", receiver, texts]   sends them persistently
+["vow", receiver, texts]    sends them at level `signed`
+["bond", receiver, texts]   sends them persistently at level `signed`
 ["publish", texts]          publishes them on /news, and persistently on /records
+["quote", qos, texts]       publishes them on /quotes with this QoS, or answers why not
 ["heard"]                   answers what it heard: [from where, sender, text, provenance]
 ==========================  =============================================================
 
@@ -18,7 +21,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sealbus import AclMessage, Agent, Message, Performative, run
+from sealbus import AclMessage, Agent, ChannelError, Message, Performative, run
 
 SLOW = Path(os.environ["SLOW"])
 
@@ -36,6 +39,7 @@ class Notary(Agent):
 
     async def setup(self) -> None:
         self.create_task(self.follow("/news"))
+        self.create_task(self.follow("/quotes"))
         # It reads the logs from their beginning, also after a move.
         self.create_task(self.follow("/records", since=1_000_000))
 
@@ -57,16 +61,24 @@ class Notary(Agent):
 
     async def obey(self, order: str, *arguments: Any) -> Any:
         match order, *arguments:
-            case ("say" | "post"), receiver, texts:
+            case ("say" | "post" | "vow" | "bond"), receiver, texts:
+                persistent, level = order in ("post", "bond"), "signed" if order in ("vow", "bond") else None
                 for text in texts:
                     message = AclMessage(Performative.INFORM, receiver, text)
-                    await self.send(message, persistent=order == "post")
+                    await self.send(message, persistent=persistent, level=level)
             case "publish", texts:
                 news = await self.channel("/news")
                 records = await self.channel("/records", qos="persistent,ack=disk")
                 for text in texts:
                     await news.publish(text)
                     await records.publish(text)
+            case "quote", qos, texts:
+                quotes = await self.channel("/quotes")
+                try:
+                    for text in texts:
+                        await quotes.publish(text, qos=qos)
+                except ChannelError as error:
+                    return str(error)
             case ("heard",):
                 return self.heard
         return None

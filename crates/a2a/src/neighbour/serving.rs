@@ -55,7 +55,7 @@ pub enum NeighbourError {
 /// their names and the agent `neighbours` in this process, or be an embedded one.
 ///
 /// # Errors
-/// [`NeighbourError`].
+/// If a neighbour cannot be asked at all, or the agents do not run.
 pub async fn serve(
     platform: &Platform,
     neighbours: BTreeMap<String, NeighbourEntry>,

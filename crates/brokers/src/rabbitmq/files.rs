@@ -1,13 +1,12 @@
 //! The files of a RabbitMQ of the platform: its configuration, plugins, definitions and certificate.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use sealbus_files::{make_folder, write_private};
 use sealbus_seal::{Credential, Fingerprint, ProcessId, SecurityLevel, certificate_pem};
 use serde_json::json;
 
@@ -70,10 +69,7 @@ impl BrokerSetup {
     /// # Errors
     /// The system's error.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)?;
+        make_folder(directory)?;
         for (name, text) in [
             ("ca.pem", self.certificate.root.as_str()),
             ("broker.pem", &self.certificate.chain),
@@ -140,20 +136,6 @@ impl BrokerSetup {
         });
         Ok(serde_json::to_string_pretty(&definitions)?)
     }
-}
-
-/// Writes a file that only its owner may read, whole or not at all.
-pub(super) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let draft = path.with_extension("draft");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&draft)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&draft, path)
 }
 
 /// The password in RabbitMQ's stored form: a salt of four bytes, and SHA-256 of salt and password.

@@ -3,13 +3,15 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::unix::fs::OpenOptionsExt;
+#[cfg(unix)]
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
+use sealbus_files::Private;
 use sealbus_seal::ProcessId;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -26,6 +28,7 @@ const KNOWN_PLACES: [&str; 2] = ["/usr/lib/rabbitmq/bin", "/opt/rabbitmq/sbin"];
 /// waits for others.
 const STARTING: Duration = Duration::from_secs(300);
 /// How long it may take to end.
+#[cfg(unix)]
 const ENDING: Duration = Duration::from_secs(20);
 /// How long the broker's port mapper may take to notice the broker's end. Other brokers of a cluster may go on using
 /// the mapper.
@@ -43,6 +46,11 @@ pub enum BrokerError {
     /// RabbitMQ is not installed.
     #[error("rabbitmq-server is not installed: apt-get install rabbitmq-server")]
     NotInstalled,
+    /// Brokers of the platform's own run on Unix alone.
+    #[error(
+        "a RabbitMQ of the platform's own needs Unix: name the addresses of one that runs elsewhere in [rabbitmq]"
+    )]
+    NeedsUnix,
     /// The system.
     #[error("cannot {what} for the broker in {}: {error}", directory.display())]
     System {
@@ -199,6 +207,18 @@ impl ManagedBroker {
 
     /// Ends it, by force if it takes too long.
     pub async fn stop(&mut self) {
+        #[cfg(unix)]
+        self.end_processes().await;
+        // The port mapper outlives the broker otherwise.
+        let deadline = Instant::now() + FORGETTING;
+        while !self.end_mapper() && Instant::now() < deadline {
+            sleep(Duration::from_millis(50)).await;
+        }
+        let _ = fs::remove_file(self.directory.join(PID));
+    }
+
+    #[cfg(unix)]
+    async fn end_processes(&mut self) {
         let pid = self
             .pid()
             .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
@@ -220,12 +240,6 @@ impl ManagedBroker {
             }
             let _ = child.wait();
         }
-        // The port mapper outlives the broker otherwise.
-        let deadline = Instant::now() + FORGETTING;
-        while !self.end_mapper() && Instant::now() < deadline {
-            sleep(Duration::from_millis(50)).await;
-        }
-        let _ = fs::remove_file(self.directory.join(PID));
     }
 
     /// Ends the port mapper. Returns whether it is gone. The mapper refuses as long as it knows of a broker.
@@ -243,6 +257,9 @@ impl ManagedBroker {
     }
 
     fn spawn(&self) -> Result<Child, BrokerError> {
+        if cfg!(not(unix)) {
+            return Err(BrokerError::NeedsUnix);
+        }
         let directory = &self.directory;
         let system = |what| {
             move |error| BrokerError::System {
@@ -288,9 +305,10 @@ impl ManagedBroker {
             .current_dir(directory)
             .stdin(Stdio::null())
             .stdout(log)
-            .stderr(copy)
-            // An interrupt at the terminal is for the platform, which ends the broker last.
-            .process_group(0);
+            .stderr(copy);
+        // An interrupt at the terminal is for the platform, which ends the broker last.
+        #[cfg(unix)]
+        command.process_group(0);
         command.spawn().map_err(system("start rabbitmq-server"))
     }
 
@@ -301,7 +319,7 @@ impl ManagedBroker {
         let made = OpenOptions::new()
             .write(true)
             .create_new(true)
-            .mode(0o400)
+            .private()
             .open(self.directory.join(COOKIE));
         match made {
             Ok(mut file) => file.write_all(cookie.to_string().as_bytes()),

@@ -12,7 +12,9 @@ use sealbus_seal::tls::{CertificateSource, Connector};
 use sealbus_seal::{ProcessId, SecurityLevel};
 use serde::{Deserialize, Serialize};
 
-use super::files::{BrokerCertificate, BrokerSetup, write_private};
+use sealbus_files::write_private;
+
+use super::files::{BrokerCertificate, BrokerSetup};
 use super::managed::{BrokerPorts, ManagedBroker};
 use super::management::Management;
 use crate::administration::Administration;

@@ -4,7 +4,10 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+#[cfg(unix)]
 use std::os::fd::{AsFd, AsRawFd};
+#[cfg(not(unix))]
+use std::os::windows::io::{AsRawSocket as AsRawFd, AsSocket as AsFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};

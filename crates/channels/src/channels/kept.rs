@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use sealbus_fipa::{AclMessage, bitefficient};
+use sealbus_seal::SecurityLevel;
 use tokio::sync::oneshot;
 
 use super::{Channels, Shared};
@@ -136,7 +137,7 @@ impl Channels {
             let size = body.len();
             return Err(PublishError::TooLarge { size, limit });
         }
-        let evidence = match outbox.bus().signs() {
+        let evidence = match outbox.bus().signs() || qos.level >= Some(SecurityLevel::Signed) {
             true => {
                 let signed = outbox.agent().sign_one(Head::of(&header).statement(&body));
                 signed.map_err(|reason| PublishError::NotSigned {

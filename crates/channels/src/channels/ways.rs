@@ -62,7 +62,9 @@ impl Shared {
                 head: &parcel.head,
                 body: &parcel.content,
                 tail: parcel.tail,
-                statement: bus.signs().then(|| parcel.statement()).flatten(),
+                statement: (parcel.is_signed || bus.signs())
+                    .then(|| parcel.statement())
+                    .flatten(),
                 is_deferred: false,
             });
             match sent {

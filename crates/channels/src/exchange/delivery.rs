@@ -10,6 +10,7 @@ use sealbus_bus::{
 };
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::ChannelRight;
 
 use super::aftermath::{Aftermath, Source, TakenNote};
@@ -27,6 +28,7 @@ impl Exchange {
         &self,
         from: &Origin<'_>,
         body: &[u8],
+        level: Option<SecurityLevel>,
     ) -> Result<(Arc<str>, ReceivedMessage), Objection> {
         let arrived = from.arrived;
         let limits = Limits {
@@ -45,6 +47,12 @@ impl Exchange {
         let (author, provenance) = match &arrived.origin {
             FrameOrigin::Agent(name) => {
                 check_sender(name, &message.message())?;
+                if level >= Some(SecurityLevel::Signed) && arrived.provenance.evidence().is_none() {
+                    return Err(refuse(
+                        RefusalReason::NotProved,
+                        format!("{name} did not sign it, and level=signed holds for it"),
+                    ));
+                }
                 (name.clone(), arrived.provenance.clone())
             }
             FrameOrigin::Process => {
@@ -85,16 +93,19 @@ impl Exchange {
             }
         };
         let header = head.to_header(path.clone());
-        let checked = self.message(from, body).and_then(|(author, message)| {
-            if self.rights.may(&author, ChannelRight::Publish, &path) {
-                Ok(message)
-            } else {
-                Err(refuse(
-                    RefusalReason::NotPermitted,
-                    format!("the policy does not let {author} publish on {path}"),
-                ))
-            }
-        });
+        let level = head.level.max(targets.level);
+        let checked = self
+            .message(from, body, level)
+            .and_then(|(author, message)| {
+                if self.rights.may(&author, ChannelRight::Publish, &path) {
+                    Ok(message)
+                } else {
+                    Err(refuse(
+                        RefusalReason::NotPermitted,
+                        format!("the policy does not let {author} publish on {path}"),
+                    ))
+                }
+            });
         let cost = body.len() + MESSAGE_OVERHEAD;
         let message = match checked {
             Ok(message) => message,
@@ -283,8 +294,11 @@ impl Exchange {
             return Err(refuse(RefusalReason::Malformed, "it answers no request"));
         };
         let path = self.path(head.channel)?;
-        let (author, message) = self.message(from, body)?;
-        if let Some(asking) = self.asking.get(&id)
+        let asking = self.asking.get(&id);
+        let least = asking.and_then(|asking| asking.level);
+        let level = head.level.max(least).max(self.declared.qos(&path).level);
+        let (author, message) = self.message(from, body, level)?;
+        if let Some(asking) = asking
             && asking.channel != path
         {
             return Err(refuse(

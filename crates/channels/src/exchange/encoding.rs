@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sealbus_fipa::{AclMessage, bitefficient};
+use sealbus_seal::SecurityLevel;
 
 use super::Exchange;
 use super::publication::PublishError;
@@ -47,6 +48,7 @@ impl Encoded {
             message_at,
             content: self.content.clone(),
             tail: self.tail,
+            is_signed: head.level >= Some(SecurityLevel::Signed),
         }
     }
 }

@@ -103,6 +103,7 @@ use requests::Asking;
 pub use subscriptions::SubscribeError;
 use targets::Channel;
 
+use super::declared::DeclaredChannels;
 use super::path::ChannelPath;
 use super::pattern::{ChannelPattern, PatternIndex};
 use super::permission::ChannelPermissions;
@@ -166,6 +167,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Exchange {
     config: ExchangeConfig,
     rights: Arc<ChannelPermissions>,
+    declared: Arc<DeclaredChannels>,
     // Sorted, so that output does not depend on the order of a hash table.
     consumers: BTreeMap<u32, Arc<Consumer>>,
     /// Agents that rest, because they move.
@@ -217,6 +219,7 @@ impl Exchange {
         Self {
             config,
             rights: Arc::default(),
+            declared: Arc::default(),
             consumers: BTreeMap::new(),
             resting: HashSet::new(),
             next_subscription: 1,
@@ -253,6 +256,12 @@ impl Exchange {
     /// From now on these permissions hold.
     pub(crate) fn set_permissions(&mut self, rights: Arc<ChannelPermissions>) {
         self.rights = rights;
+        self.generation += 1;
+    }
+
+    /// From now on these channels are declared.
+    pub(crate) fn declare(&mut self, channels: Arc<DeclaredChannels>) {
+        self.declared = channels;
         self.generation += 1;
     }
 

@@ -90,7 +90,7 @@ pub enum PublishError {
         "agent {0} cannot publish: it has left this process, or has thousands of failure notices unread"
     )]
     Barred(Arc<str>),
-    /// The persistent event was not signed, and the platform is at level `signed`.
+    /// The persistent event was not signed, and it or the platform is at level `signed`.
     #[error("agent {agent} cannot have an event kept, because it cannot sign it: {reason}")]
     NotSigned {
         /// The publishing agent.
@@ -106,6 +106,9 @@ pub enum PublishError {
         /// The reason.
         why: String,
     },
+    /// A level that is too weak.
+    #[error(transparent)]
+    Downgrade(#[from] sealbus_bus::Downgrade),
     /// The QoS asked for cannot be had.
     #[error(transparent)]
     Unavailable(#[from] crate::qos::UnavailableQos),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sealbus_bus::{Provenance, ReceivedMessage};
 use sealbus_fipa::{AclMessage, bitefficient};
+use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::ChannelRight;
 
 use super::aftermath::Aftermath;
@@ -27,6 +28,8 @@ pub(super) struct Asking {
     pub(super) declined: Vec<Arc<str>>,
     pub(super) collector: Arc<Collector>,
     pub(super) channel: ChannelPath,
+    /// The least level of the answers.
+    pub(super) level: Option<SecurityLevel>,
     /// Answers that are wanted still.
     pub(super) wanted: usize,
     pub(super) deadline: Duration,
@@ -102,6 +105,7 @@ impl Exchange {
             declined: Vec::new(),
             collector: collector.clone(),
             channel: publication.channel.clone(),
+            level: publication.qos.level,
             wanted: first.unwrap_or(usize::MAX),
             deadline: now.since_start + within,
         };
@@ -220,6 +224,7 @@ impl Exchange {
             head,
             content: body.into(),
             tail: &[],
+            is_signed: header.qos.level >= Some(SecurityLevel::Signed),
         };
         peer.outgoing.push(KeptFrame::new(parcel), now.since_start);
         self.mark_ready(key.index);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod groups;
+mod levels;
 mod moving;
 mod returning;
 
@@ -110,6 +111,13 @@ impl Scene {
     }
 
     fn publish(&mut self, reliability: Reliability) -> Result<Attempt<Reach>, PublishError> {
+        self.publish_as(Qos {
+            reliability,
+            ..Qos::default()
+        })
+    }
+
+    fn publish_as(&mut self, qos: Qos) -> Result<Attempt<Reach>, PublishError> {
         let publisher: Arc<str> = "publisher@factory".into();
         let message = AclMessage::new(Performative::Inform)
             .with_sender(sealbus_bus::aid_of(&publisher))
@@ -117,10 +125,7 @@ impl Scene {
         let publication = Publication {
             publisher: &publisher,
             channel: &ChannelPath::new("/dates").unwrap(),
-            qos: &Qos {
-                reliability,
-                ..Qos::default()
-            },
+            qos: &qos,
             message: &Arc::new(message),
             kept: None,
             receipt: None,

@@ -34,6 +34,8 @@ pub(crate) struct Parcel {
     pub(crate) content: Bytes,
     /// The bytes after the content.
     pub(crate) tail: &'static [u8],
+    /// Whether its author signs it, also below level `signed`.
+    pub(crate) is_signed: bool,
 }
 
 impl Parcel {
@@ -47,6 +49,7 @@ impl Parcel {
             head,
             content: Bytes::new(),
             tail: &[],
+            is_signed: false,
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::ChannelRight;
 
 use super::Exchange;
@@ -105,6 +106,8 @@ pub(super) struct Targets {
     pub(super) groups: Vec<u32>,
     /// Subscriptions of processes that were given up, and that may come back.
     pub(super) away: Vec<Arc<RemoteSubscription>>,
+    /// The level that the platform declares for the channel.
+    pub(super) level: Option<SecurityLevel>,
 }
 
 /// The state of a channel, as the exchange knows it.
@@ -131,7 +134,10 @@ impl Exchange {
         {
             return channel.targets.clone();
         }
-        let mut targets = Targets::default();
+        let mut targets = Targets {
+            level: self.declared.qos(path).level,
+            ..Targets::default()
+        };
         self.here.for_each_match(path, |id| {
             if let Some(consumer) = self.consumers.get(id) {
                 let SubscriptionOptions {

@@ -132,22 +132,31 @@ impl<'a> Head<'a> {
     /// The hash of the publisher's [statement](Statement) of an ACL message with this head. All copies of a message have
     /// the same one.
     pub fn statement(&self, message: &[u8]) -> Hash {
+        let statement = Statement {
+            channel: Some(self.channel),
+            qos: &self.stated_qos(),
+            receivers: self.stated_receivers(),
+            message,
+        };
+        statement.hash()
+    }
+
+    /// The quality of service in the statement.
+    pub fn stated_qos(&self) -> String {
         let mut qos = self.qos();
         if let Persistence::PersistentFor(time) = &mut qos.persistence {
             // As precise as in a frame.
             *time = Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         }
-        let receivers: &[&str] = match &self.mechanism {
-            HeadMechanism::Message { receiver } => &[*receiver],
+        qos.to_string()
+    }
+
+    /// The receivers in the statement.
+    pub fn stated_receivers(&self) -> &[&'a str] {
+        match &self.mechanism {
+            HeadMechanism::Message { receiver } => std::slice::from_ref(receiver),
             _ => &[],
-        };
-        let statement = Statement {
-            channel: Some(self.channel),
-            qos: &qos.to_string(),
-            receivers,
-            message,
-        };
-        statement.hash()
+        }
     }
 
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, FrameError> {

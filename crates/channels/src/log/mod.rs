@@ -143,7 +143,7 @@ impl LoggedEvent {
         let sender = view.sender().ok_or("its message has no sender")?;
         let identity =
             Identity::from_agent_name(sender.name()).map_err(|error| error.to_string())?;
-        let provenance = match logs.proved(evidence, head.statement(body))? {
+        let provenance = match logs.proved(evidence, head.statement(body), &header)? {
             Some(evidence) if *evidence.author().identity() == identity => {
                 Provenance::Signed(evidence)
             }
@@ -272,12 +272,18 @@ pub trait ChannelLogs: Send + Sync {
         reading: LogReading,
     ) -> BoxFuture<'a, Result<Vec<LogPart>, NotRead>>;
 
-    /// The evidence of an event's publisher, checked, if the platform is at level `signed`. `evidence` came with the
-    /// event, and is empty if none did. `statement`: the hash of what the publisher states.
+    /// The evidence of an event's publisher, checked, if there is any or the platform, the channel or the event demands
+    /// level `signed`. `evidence` came with the event, and is empty if none did. `statement`: the hash of what the
+    /// publisher states.
     ///
     /// # Errors
     /// Why the event is not proved. It is then not handed out.
-    fn proved(&self, _evidence: &[u8], _statement: Hash) -> Result<Option<Evidence>, String> {
+    fn proved(
+        &self,
+        _evidence: &[u8],
+        _statement: Hash,
+        _header: &ChannelHeader,
+    ) -> Result<Option<Evidence>, String> {
         Ok(None)
     }
 
@@ -302,7 +308,7 @@ pub struct EventToKeep {
     pub header: Arc<ChannelHeader>,
     /// The ACL message in the bit-efficient encoding.
     pub body: Bytes,
-    /// At level `signed`, the evidence that the publisher wrote it; else empty.
+    /// At level `signed`, of the platform or of the event, the evidence that the publisher wrote it; else empty.
     pub evidence: Bytes,
 }
 

@@ -38,6 +38,9 @@ pub(crate) struct Start {
     /// The agent; agents of the same process start with it
     #[arg(value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) agent: String,
+    /// How long it may take until it has its certificate and runs
+    #[arg(long, default_value = "15s", value_name = "TIME")]
+    pub(crate) timeout: Lifetime,
 }
 
 #[derive(Debug, Args)]
@@ -54,6 +57,9 @@ pub(crate) struct Stop {
 pub(crate) struct Restart {
     #[command(flatten)]
     pub(crate) stop: Stop,
+    /// How long it may then take until it has its certificate and runs
+    #[arg(long, default_value = "15s", value_name = "TIME")]
+    pub(crate) start_timeout: Lifetime,
 }
 
 #[derive(Debug, Args)]

@@ -68,6 +68,9 @@ pub(crate) struct Sniff {
     /// Show refused attempts alone
     #[arg(long, conflicts_with_all = ["conversation", "protocol", "performative", "channel"])]
     pub(crate) refused: bool,
+    /// Also show the bodies of messages, 4 KiB of each. The Master's log notes it
+    #[arg(long, conflicts_with_all = ["open", "refused"])]
+    pub(crate) bodies: bool,
     /// End after this many messages
     #[arg(long, value_name = "COUNT")]
     pub(crate) count: Option<u64>,
@@ -114,6 +117,9 @@ pub(crate) struct Window {
     /// End when standard input ends: a program that starts the window holds it open
     #[arg(long, hide = true)]
     pub(crate) until_input_ends: bool,
+    /// Let the page show the bodies of messages, 4 KiB of each. The Master's log notes it
+    #[arg(long, conflicts_with = "file")]
+    pub(crate) bodies: bool,
     /// Let the page kill, move and revoke agents. It asks again, and the agent's name is typed
     #[arg(long, conflicts_with = "file")]
     pub(crate) operate: bool,

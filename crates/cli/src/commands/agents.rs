@@ -79,7 +79,7 @@ pub(crate) async fn start(
     start: &Start,
     output: Output,
 ) -> Result<(), CliError> {
-    let node = start_again(connection, &start.agent).await?;
+    let node = start_again(connection, &start.agent, start.timeout.0, output).await?;
     output.show(&json!({ "started": start.agent, "node": node }), || {
         started(&start.agent, node.as_deref())
     });
@@ -87,11 +87,20 @@ pub(crate) async fn start(
 }
 
 /// Starts an agent of the manifest, and returns its node.
-async fn start_again(connection: &mut Connection, agent: &str) -> Result<Option<String>, CliError> {
+async fn start_again(
+    connection: &mut Connection,
+    agent: &str,
+    timeout: Duration,
+    output: Output,
+) -> Result<Option<String>, CliError> {
+    let waiting = output.waiting(&format!("starting {agent}"));
     let request = ask::StartAgain {
         agent: agent.to_owned(),
+        timeout: milliseconds(timeout),
     };
-    let agents = connection.ask(request).await?;
+    let started = connection.ask(request).await;
+    waiting.finish_and_clear();
+    let agents = started?;
     let agent = agents.iter().find(|known| is_agent(&known.name, agent));
     Ok(agent.and_then(|agent| agent.node.clone()))
 }
@@ -128,7 +137,7 @@ pub(crate) async fn restart(
     if !agents.iter().any(ended) {
         end(connection, agent, timeout.0, output).await?;
     }
-    let node = start_again(connection, agent).await?;
+    let node = start_again(connection, agent, restart.start_timeout.0, output).await?;
     output.show(&json!({ "restarted": agent, "node": node }), || {
         started(agent, node.as_deref())
     });

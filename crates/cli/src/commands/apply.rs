@@ -7,7 +7,7 @@ use sealbus_manifest::Difference;
 use serde_json::json;
 
 use super::agents::milliseconds;
-use super::up::manifest;
+use super::manifest::manifest;
 use crate::arguments::{Apply, General};
 use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
@@ -45,6 +45,7 @@ pub(crate) async fn apply(
     }
     let waiting = output.waiting(&format!("changing {name}"));
     let request = ask::Apply {
+        taken_over: false,
         wanted: Box::new(wanted),
         agreed: Some(difference.clone()),
         grace: milliseconds(apply.timeout.0),

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use sealbus_control::admin::{BackupMade, ask};
+use sealbus_files::Private;
 use sealbus_manifest::Manifest;
 use sealbus_master::{RestoreError, describe_backup, restore};
 use serde_json::json;
@@ -25,7 +25,7 @@ pub(crate) async fn backup(
 ) -> Result<(), CliError> {
     let path = &backup.file;
     let mut options = File::options();
-    let made = options.write(true).create_new(true).mode(0o600).open(path);
+    let made = options.write(true).create_new(true).private().open(path);
     let mut file = made.map_err(CliError::file("create", path))?;
     let written = write(connection, backup, &mut file).await;
     if written.is_err() {

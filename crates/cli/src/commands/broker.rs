@@ -3,12 +3,12 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use sealbus_brokers::rabbitmq::{BrokerCertificate, BrokerSetup, README};
 use sealbus_control::admin::{BrokerStatus, CertifiedBroker, ask};
 use sealbus_control::{Blob, Login};
+use sealbus_files::Private;
 use sealbus_manifest::{BrokerEntry, Manifest};
 use sealbus_master::certify_broker_of;
 use sealbus_seal::{
@@ -211,7 +211,7 @@ fn password(file: &Path) -> Result<String, CliError> {
     OpenOptions::new()
         .write(true)
         .create_new(true)
-        .mode(0o600)
+        .private()
         .open(file)
         .and_then(|mut file| writeln!(file, "{password}"))
         .map_err(CliError::file("write", file))?;

@@ -2,13 +2,16 @@
 
 mod machine;
 mod running;
+#[cfg_attr(unix, path = "doctor/unix.rs")]
+#[cfg_attr(not(unix), path = "doctor/windows.rs")]
+mod system;
 
 use std::path::Path;
 
 use sealbus_manifest::{BrokerEntry, Manifest};
 use serde::Serialize;
 
-use super::up::{MANIFEST, manifest};
+use super::manifest::{MANIFEST, manifest};
 use crate::arguments::{Doctor, General};
 use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
@@ -79,7 +82,8 @@ pub(crate) async fn doctor(
     let mut findings = vec![machine::version().await];
     let read = manifest(general, doctor.manifest.as_deref());
     match &read {
-        Ok(manifest) => findings.extend(of_manifest(general, manifest).await?),
+        Ok(manifest) if cfg!(unix) => findings.extend(of_manifest(general, manifest).await?),
+        Ok(_) => {}
         Err(error) => findings.push(Finding::problem(
             "manifest",
             error.to_string(),
@@ -93,9 +97,8 @@ pub(crate) async fn doctor(
             ),
         )),
     }
-    findings.push(machine::open_files());
     findings.push(machine::clock().await);
-    findings.push(machine::isolation(&doctor.isolation).await);
+    findings.extend(system::limits(&doctor.isolation).await);
     waiting.finish_and_clear();
     output.show(&findings, || text(&findings));
     let problems = findings
@@ -119,7 +122,7 @@ fn failed(message: String) -> CliError {
 /// The findings about the manifest's platform: its state, and either its ports or, if it runs, its health.
 async fn of_manifest(general: &General, manifest: &Manifest) -> Result<Vec<Finding>, CliError> {
     let directory = directory_of(general, &manifest.platform.name)?;
-    let mut findings = vec![machine::state(&directory), machine::disk(&directory)];
+    let mut findings = system::state(&directory);
     match Connection::to(&directory).await {
         Ok(mut connection) => findings.extend(running::findings(&mut connection, manifest).await?),
         Err(CliError::NoPlatform { .. }) => {
@@ -141,14 +144,6 @@ async fn of_manifest(general: &General, manifest: &Manifest) -> Result<Vec<Findi
 fn is_managed(manifest: &Manifest) -> Option<bool> {
     let rabbitmq = manifest.rabbitmq.as_ref()?;
     Some(matches!(rabbitmq.broker, BrokerEntry::Managed))
-}
-
-/// A folder that exists: `directory`, or the nearest one above it.
-fn existing(directory: &Path) -> &Path {
-    let mut folders = directory.ancestors();
-    folders
-        .find(|folder| folder.exists())
-        .unwrap_or_else(|| Path::new("/"))
 }
 
 fn text(findings: &[Finding]) -> String {

@@ -1,6 +1,7 @@
 //! `gateway`: the rights of other platforms here, and their traffic.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use sealbus::Platform;
 use sealbus_control::admin::{GatewayState, ask};
@@ -335,7 +336,9 @@ pub(crate) async fn mcp() -> Result<(), CliError> {
 /// `sealbus gateway a2a`: the process started by a node.
 pub(crate) async fn a2a() -> Result<(), CliError> {
     let (entry, platform) = given::<CallersEntry>("gateway.a2a").await?;
-    let served = sealbus_a2a::serve(&platform, entry).await;
+    // The folder that the node keeps for this program.
+    let folder = std::env::var_os("SEALBUS_FOLDER").map(|it| Path::new(&it).join("tasks"));
+    let served = sealbus_a2a::serve(&platform, entry, folder).await;
     platform.close().await;
     served.map_err(|error| CliError::Failed {
         message: error.to_string(),

@@ -31,12 +31,14 @@ enum Place {
 }
 
 /// A log that is being read.
-struct Log {
+pub(super) struct Log {
     place: Place,
-    trust: Trust,
-    key: NoteKey,
+    pub(super) trust: Trust,
+    pub(super) key: NoteKey,
+    /// The certificate of the CA whose log it is: DER.
+    pub(super) authority: Vec<u8>,
     /// The alarms that the witnesses of a running platform raise about the log.
-    alarms: Vec<String>,
+    pub(super) alarms: Vec<String>,
 }
 
 /// A cosignature that is good.
@@ -58,19 +60,19 @@ struct Verified {
     certificates: Vec<u64>,
 }
 
-fn wrong(message: impl ToString) -> CliError {
+pub(super) fn wrong(message: impl ToString) -> CliError {
     CliError::Failed {
         message: message.to_string(),
         help: Some("docs/evidence.md says what this proves".to_owned()),
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(path).map_err(CliError::file("read", path))
 }
 
 /// The first certificate of a file, PEM or DER.
-fn certificate(path: &Path) -> Result<Vec<u8>, CliError> {
+pub(super) fn certificate(path: &Path) -> Result<Vec<u8>, CliError> {
     let bytes = read(path)?;
     Ok(match CertificateDer::pem_slice_iter(&bytes).next() {
         Some(Ok(der)) => der.to_vec(),
@@ -80,7 +82,7 @@ fn certificate(path: &Path) -> Result<Vec<u8>, CliError> {
 
 impl Log {
     /// Finds the log, and trusts only the root of the platform.
-    async fn open(general: &General, from: &LogSource) -> Result<Self, CliError> {
+    pub(super) async fn open(general: &General, from: &LogSource) -> Result<Self, CliError> {
         let mut alarms = Vec::new();
         let (root, address) = match &from.root {
             Some(path) => (certificate(path)?, from.address.clone()),
@@ -116,38 +118,38 @@ impl Log {
         };
         let pem = place.read(LogFile::Authority).await?;
         let mut chain = CertificateDer::pem_slice_iter(&pem);
-        let authority = match chain.next() {
+        let der = match chain.next() {
             Some(Ok(der)) => der,
             _ => return Err(wrong("the log names no authority")),
         };
         let now = Timestamp::from_unix_seconds(now() / 1000);
-        let authority = trust.verify_authority(&authority, now).map_err(wrong)?;
+        let authority = trust.verify_authority(&der, now).map_err(wrong)?;
         let key = Checkpoint::key_of(authority.identity(), *authority.public_key());
         Ok(Self {
             place,
             trust,
             key: key.map_err(wrong)?,
+            authority: der.to_vec(),
             alarms,
         })
     }
 
     /// The log's checkpoint, with its signature checked.
-    async fn checkpoint(&mut self) -> Result<(Note, Checkpoint), CliError> {
+    pub(super) async fn checkpoint(&mut self) -> Result<(Note, Checkpoint), CliError> {
         let bytes = self.place.read(LogFile::Checkpoint).await?;
         let note = Note::parse(&String::from_utf8_lossy(&bytes)).map_err(wrong)?;
         let checkpoint = Checkpoint::open(&note, &self.key).map_err(wrong)?;
         Ok((note, checkpoint))
     }
 
-    /// The good cosignatures of a checkpoint: those of nodes, and those of `keys`.
-    async fn cosignatures(
+    /// The nodes that cosigned a checkpoint: for each its key, its certificate chain and the time. The chain was valid
+    /// then.
+    pub(super) async fn witnesses(
         &mut self,
         note: &Note,
-        outside: &[NoteKey],
-    ) -> Result<Vec<Cosignature>, CliError> {
+    ) -> Result<Vec<(NoteKey, CertificateChain, Timestamp)>, CliError> {
         let pem = self.place.read(LogFile::Witnesses).await?;
-        let mut keys: Vec<(NoteKey, Option<CertificateChain>)> =
-            outside.iter().map(|key| (key.clone(), None)).collect();
+        let mut witnesses: Vec<(NoteKey, CertificateChain, Timestamp)> = Vec::new();
         let mut certificates = CertificateDer::pem_slice_iter(&pem).flatten().peekable();
         // A node's certificate comes before those of the authorities above it.
         while let Some(leaf) = certificates.next() {
@@ -158,28 +160,43 @@ impl Log {
             let chain = CertificateChain::new(chain).map_err(wrong)?;
             let node = chain.certificate().map_err(wrong)?;
             let name = node.identity().to_string();
-            if let Ok(key) = NoteKey::new(&name, KeyKind::Witness, *node.public_key()) {
-                keys.push((key, Some(chain)));
+            let Ok(key) = NoteKey::new(&name, KeyKind::Witness, *node.public_key()) else {
+                continue;
+            };
+            let Ok(at) = note.verify(&key) else { continue };
+            self.trust.verify(&chain, at).map_err(wrong)?;
+            if witnesses.iter().all(|(known, ..)| known.name() != name) {
+                witnesses.push((key, chain, at));
             }
         }
+        Ok(witnesses)
+    }
+
+    /// The good cosignatures of a checkpoint: those of `outside`, and those of nodes.
+    async fn cosignatures(
+        &mut self,
+        note: &Note,
+        outside: &[NoteKey],
+    ) -> Result<Vec<Cosignature>, CliError> {
+        let outside = outside
+            .iter()
+            .filter_map(|key| Some((key.clone(), note.verify(key).ok()?)));
+        let nodes = self.witnesses(note).await?.into_iter();
+        let nodes = nodes.map(|(key, _, at)| (key, at));
         let mut found: Vec<Cosignature> = Vec::new();
-        for (key, chain) in keys {
-            let witness = key.name().to_owned();
-            let Ok(at) = note.verify(&key) else { continue };
-            // A node's cosignature counts if its certificate was valid at that time.
-            if let Some(chain) = chain {
-                self.trust.verify(&chain, at).map_err(wrong)?;
-            }
-            if found.iter().all(|known| known.witness != witness) {
-                let at = at.as_unix_seconds() * 1000;
-                found.push(Cosignature { witness, at });
+        for (key, at) in outside.chain(nodes) {
+            if found.iter().all(|known| known.witness != key.name()) {
+                found.push(Cosignature {
+                    witness: key.name().to_owned(),
+                    at: at.as_unix_seconds() * 1000,
+                });
             }
         }
         Ok(found)
     }
 
     /// Reads the files that the audit wants.
-    async fn drive(
+    pub(super) async fn drive(
         &mut self,
         audit: &mut Audit,
         mut each: impl FnMut(Entry, IssuanceRecord) -> Result<(), CliError>,

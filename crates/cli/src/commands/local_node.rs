@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sealbus_control::admin::ask;
-use sealbus_control::private::{check_socket_path, folder};
+use sealbus_control::local::check_socket_path;
+use sealbus_files::folder;
 use sealbus_manifest::Manifest;
 use sealbus_node::{LeftBehind, end_left_behind, socket_of};
 use tokio::net::UnixStream;

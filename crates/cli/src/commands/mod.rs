@@ -8,22 +8,31 @@ pub(crate) mod certificates;
 pub(crate) mod channels;
 pub(crate) mod describe;
 pub(crate) mod doctor;
+pub(crate) mod evidence;
 pub(crate) mod gateway;
 pub(crate) mod issuance_log;
 pub(crate) mod language;
+#[cfg(unix)]
 mod local_node;
 pub(crate) mod logs;
+mod manifest;
+pub(crate) mod masters;
 mod member;
 pub(crate) mod messages;
 pub(crate) mod new;
+#[cfg(unix)]
+pub(crate) mod node;
 pub(crate) mod nodes;
 pub(crate) mod platform;
-pub(crate) mod run;
+mod run;
 pub(crate) mod sniff;
 pub(crate) mod store;
 pub(crate) mod top;
+#[cfg(unix)]
 pub(crate) mod up;
+#[cfg(unix)]
 mod up_attached;
+#[cfg(unix)]
 mod up_detached;
 pub(crate) mod window;
 

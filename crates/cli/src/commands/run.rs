@@ -1,24 +1,17 @@
-//! `node`, and its parts shared with `up`. Both commands run until they are told to end.
+//! The log and the signals of commands that run until they are told to end.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
+#[cfg(unix)]
 use std::time::Duration;
 
-use sealbus_enrolment::EnrolmentError;
-use sealbus_launcher::Probed;
-use sealbus_node::{IsolationConfig, Node, NodeConfig, NodeError, try_isolation};
-use sealbus_seal::token::{Purpose, Token, TokenError};
-use serde_json::json;
+#[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use super::content;
-use crate::arguments::{General, IsolationArguments, Node as NodeArguments};
-use crate::connection;
 use crate::error::CliError;
 use crate::output::Output;
 
 /// Time that agents have to leave by themselves when the platform or the node ends.
+#[cfg(unix)]
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// Variable with the log level or filter, such as `info` or `sealbus=debug`.
 const LOG_VARIABLE: &str = "SEALBUS_LOG";
@@ -32,11 +25,13 @@ pub(super) fn log(output: Output) {
 }
 
 /// The same as text, even for programs, because people read the file.
+#[cfg(unix)]
 pub(super) fn log_as_text(output: Output) {
     log_to(false, output.is_coloured(), LOG);
 }
 
 /// Logs only warnings, for a command that shows events and refused attempts itself.
+#[cfg(unix)]
 pub(super) fn log_warnings(output: Output) {
     let filter = "warn,sealbus::refused=off,sealbus::refusals=off,lapin=off";
     log_to(false, output.is_coloured(), filter);
@@ -58,23 +53,46 @@ fn log_to(as_json: bool, coloured: bool, usual: &str) {
     };
 }
 
-/// Ctrl-C and SIGTERM. Both are caught from the moment this is made, so that nothing that is started later is left
-/// behind.
+/// Ctrl-C and SIGTERM; on Windows, Ctrl-C and the end of the console. Both are caught from the moment this is made, so
+/// that nothing that is started later is left behind.
 pub(super) struct EndSignals {
-    interrupt: Signal,
-    terminate: Signal,
+    interrupt: Interrupt,
+    terminate: Terminate,
+}
+
+#[cfg(unix)]
+type Interrupt = Signal;
+#[cfg(unix)]
+type Terminate = Signal;
+#[cfg(not(unix))]
+type Interrupt = tokio::signal::windows::CtrlC;
+#[cfg(not(unix))]
+type Terminate = tokio::signal::windows::CtrlClose;
+
+#[cfg(unix)]
+fn caught() -> std::io::Result<(Interrupt, Terminate)> {
+    Ok((
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    ))
+}
+
+#[cfg(not(unix))]
+fn caught() -> std::io::Result<(Interrupt, Terminate)> {
+    use tokio::signal::windows::{ctrl_c, ctrl_close};
+    Ok((ctrl_c()?, ctrl_close()?))
 }
 
 impl EndSignals {
     /// Begins to catch the signals.
     pub(super) fn catch() -> Result<Self, CliError> {
-        let failed = |error: std::io::Error| CliError::Failed {
+        let (interrupt, terminate) = caught().map_err(|error| CliError::Failed {
             message: format!("cannot wait for signals: {error}"),
             help: None,
-        };
+        })?;
         Ok(Self {
-            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
-            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+            interrupt,
+            terminate,
         })
     }
 
@@ -83,185 +101,6 @@ impl EndSignals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-        }
-    }
-}
-
-/// `sealbus node`
-pub(crate) async fn node(
-    general: &General,
-    node: &NodeArguments,
-    output: Output,
-) -> Result<(), CliError> {
-    if node.check {
-        return check(node, output).await;
-    }
-    log(output);
-    let mut signals = EndSignals::catch()?;
-    let token = token(node)?;
-    let directory = match (&general.state, &token, &general.platform) {
-        (Some(directory), ..) => directory.clone(),
-        (None, Some(token), _) => {
-            connection::directory_of(general, &node_directory(token.platform().as_str(), node))?
-        }
-        (None, None, Some(platform)) => {
-            connection::directory_of(general, &node_directory(platform, node))?
-        }
-        (None, None, None) => {
-            return Err(CliError::Usage {
-                message: "there is nothing to say which platform to join".to_owned(),
-                help: "give the one-time token that `sealbus token` prints, with --token"
-                    .to_owned(),
-            });
-        }
-    };
-    let address = node
-        .address
-        .unwrap_or_else(|| local_address(token.as_ref()));
-    let config = NodeConfig {
-        directory,
-        token,
-        name: node.name.clone(),
-        address,
-        isolation: isolation(&node.isolation, &node.hide)?,
-        metrics: node.metrics,
-    };
-    let running = tokio::select! {
-        running = Node::start(config) => running?,
-        () = signals.told() => return Ok(()),
-    };
-    output.line(
-        &json!({ "node": running.name(), "address": address }),
-        || {
-            format!(
-                "{} is there, at {address}; Ctrl-C ends it and its agents",
-                running.name()
-            )
-        },
-    );
-    tokio::select! {
-        () = running.left() => {
-            return Err(CliError::Refused {
-                message: format!("the platform ended the node {}", running.name()),
-                advice: Some("see why with `sealbus nodes` and `sealbus ca log` at the Master".to_owned()),
-            });
-        }
-        () = signals.told() => {}
-    }
-    running.leave(GRACE);
-    running.left().await;
-    Ok(())
-}
-
-pub(super) fn isolation(
-    isolation: &IsolationArguments,
-    hidden: &[PathBuf],
-) -> Result<IsolationConfig, CliError> {
-    let launcher = std::env::current_exe().map_err(CliError::file("find", "this program"))?;
-    let uids = isolation.uids;
-    Ok(IsolationConfig {
-        mode: isolation.isolation,
-        launcher,
-        hidden: hidden.to_vec(),
-        slots: uids.first..=uids.last,
-    })
-}
-
-/// Tries which isolation works on this machine, in a temporary folder.
-pub(super) async fn probe(config: &IsolationConfig) -> Result<Vec<Probed>, CliError> {
-    let directory = std::env::temp_dir().join(format!("sealbus-check-{}", std::process::id()));
-    let probed = try_isolation(config, &directory).await;
-    // The folder is temporary anyway.
-    let _ = std::fs::remove_dir_all(&directory);
-    probed.map_err(CliError::file("use", directory))
-}
-
-/// `sealbus node --check`
-async fn check(node: &NodeArguments, output: Output) -> Result<(), CliError> {
-    let probed = probe(&isolation(&node.isolation, &node.hide)?).await?;
-    let told: Vec<_> = probed
-        .iter()
-        .map(|(mode, outcome)| {
-            let problem = outcome.as_ref().err().map(ToString::to_string);
-            json!({ "isolation": mode, "works": problem.is_none(), "problem": problem })
-        })
-        .collect();
-    output.show(&told, || {
-        let line = |(mode, outcome): &Probed| match outcome {
-            Ok(()) => format!("{mode}: works"),
-            Err(error) => format!("{mode}: does not work; a program {error}"),
-        };
-        let best = probed.iter().find(|(_, outcome)| outcome.is_ok());
-        let summary = match best {
-            Some((mode, _)) => format!("programs of this node are isolated by {mode}"),
-            None => "at level auth this node starts no programs: run it as root, allow user namespaces or Landlock, or \
-                     use --isolation none"
-                .to_owned(),
-        };
-        let lines: Vec<String> = probed.iter().map(line).chain([summary]).collect();
-        lines.join("\n")
-    });
-    Ok(())
-}
-
-/// The token, with the address named on the command line in place of its own.
-fn token(node: &NodeArguments) -> Result<Option<Token>, CliError> {
-    let refused = |error: TokenError| CliError::Usage {
-        message: error.to_string(),
-        help: "`sealbus token` prints one, at the Master".to_owned(),
-    };
-    let Some(text) = &node.token else {
-        return match &node.join {
-            None => Ok(None),
-            Some(_) => Err(CliError::Usage {
-                message: "an address alone lets nobody in".to_owned(),
-                help: "give the one-time token that `sealbus token` prints, with --token"
-                    .to_owned(),
-            }),
-        };
-    };
-    let token = Token::parse(Purpose::Join, content(text)?.trim()).map_err(refused)?;
-    match &node.join {
-        Some(address) => token.at(address.clone()).map(Some).map_err(refused),
-        None => Ok(Some(token)),
-    }
-}
-
-fn node_directory(platform: &str, node: &NodeArguments) -> String {
-    format!("{platform}-{}", node.name.as_deref().unwrap_or("node"))
-}
-
-/// The address of this machine on the way to the Master. Other machines see this address.
-fn local_address(token: Option<&Token>) -> IpAddr {
-    let ways = token.map(Token::addresses).unwrap_or_default();
-    let seen = ways.iter().find_map(|way| {
-        let master: SocketAddr = way.parse().ok()?;
-        let any: IpAddr = if master.is_ipv4() {
-            Ipv4Addr::UNSPECIFIED.into()
-        } else {
-            Ipv6Addr::UNSPECIFIED.into()
-        };
-        // Connecting a UDP socket sends nothing. It only chooses the route.
-        let socket = UdpSocket::bind((any, 0)).ok()?;
-        socket.connect(master).ok()?;
-        Some(socket.local_addr().ok()?.ip())
-    });
-    seen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
-}
-
-impl From<NodeError> for CliError {
-    fn from(error: NodeError) -> Self {
-        let message = error.to_string();
-        match error {
-            NodeError::Enrolment(EnrolmentError::Refused(fault)) => fault.into(),
-            NodeError::NoToken(_) | NodeError::AnotherPlatform { .. } => Self::Usage {
-                message,
-                help: "`sealbus node --help` shows an example".to_owned(),
-            },
-            _ => Self::Failed {
-                message,
-                help: None,
-            },
         }
     }
 }

@@ -1,41 +1,36 @@
 //! `up`: a Master in this process, its local nodes as processes of their own, and the manifest's agents.
 
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sealbus_control::Login;
 use sealbus_control::Rules;
 use sealbus_control::admin::{NodeState, ask};
-use sealbus_manifest::{BrokerEntry, Manifest, RabbitEntry, ReadError, WitnessEntry};
+use sealbus_manifest::{BrokerEntry, Manifest, RabbitEntry, WitnessEntry};
 use sealbus_master::{
-    BrokerChoice, Master, MasterConfig, MasterError, OutsideWitness, PlatformSettings,
+    BrokerChoice, Elected, Master, MasterConfig, MasterError, OutsideWitness, PlatformSettings,
     RabbitSettings,
 };
 use sealbus_seal::{PlatformName, SecurityLevel};
 use serde_json::json;
 
 use super::local_node::LocalNodes;
+use super::manifest::{STANDARD_INPUT, manifest};
 use super::run::{EndSignals, GRACE, log, log_as_text, log_warnings};
 use super::store;
 use super::up_attached;
-use super::up_detached::{self, Told};
+use super::up_detached::{self, StandsBy, Told};
 use super::window;
 use crate::arguments::{General, Up};
 use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
 use crate::output::Output;
 
-/// The manifest that is used when none is named.
-pub(super) const MANIFEST: &str = "platform.toml";
-/// Stands for a manifest that is read from standard input.
-const STANDARD_INPUT: &str = "-";
-/// Most bytes of a manifest from standard input.
-const MANIFEST_LENGTH: u64 = 16 << 20;
-/// Name of a platform without a manifest.
-const UNNAMED: &str = "local";
 /// How long the local nodes may take to join before the agents are started without them.
 const JOINING: Duration = Duration::from_secs(30);
+/// The pause before a store that cannot be reached is tried again.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// `sealbus up MANIFEST`
 pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(), CliError> {
@@ -73,7 +68,7 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
     let mut signals = EndSignals::catch()?;
     let level = settings.level;
     let address = up.address.unwrap_or(manifest.platform.address);
-    let master = Master::start(MasterConfig {
+    let config = MasterConfig {
         directory: directory.clone(),
         settings,
         address,
@@ -81,83 +76,142 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
         enrolment_port: manifest.platform.enrolment_port,
         metrics: manifest.telemetry.metrics,
         accept_clock: up.accept_clock,
-    })
-    .await?;
-    let nodes = LocalNodes::keep(&manifest, &directory, address, &up.isolation)?;
-    let started = tokio::select! {
-        started = start_agents(&directory, &manifest) => started,
-        () = signals.told() => {
-            return end(&master, nodes).await;
-        }
     };
-    if let Err(error) = started {
-        if let Err(also) = end(&master, nodes).await {
-            tracing::error!("{also}");
+    let mut nodes = None;
+    let mut before = Before::Nothing;
+    loop {
+        let waits = |leader: &str| {
+            let stands_by = StandsBy {
+                platform: manifest.platform.name.clone(),
+                state: directory.clone(),
+                stands_by: true,
+                leader: leader.to_owned(),
+            };
+            stands_by.show(output);
+        };
+        let elected = tokio::select! {
+            elected = elect(&config, before, waits) => elected,
+            () = signals.told() => Err(MasterError::Over),
+        };
+        let elected = match elected {
+            Ok(elected) => elected,
+            Err(error) => {
+                end_nodes(nodes).await?;
+                return match error {
+                    MasterError::Over => Ok(()),
+                    error => Err(error.into()),
+                };
+            }
+        };
+        let taken_over = elected.has_waited();
+        let master = Master::lead(config.clone(), elected).await?;
+        let kept = match nodes.take() {
+            Some(nodes) => nodes,
+            None => LocalNodes::keep(&manifest, &directory, address, &up.isolation)?,
+        };
+        let started = tokio::select! {
+            started = start_agents(&directory, &manifest, taken_over) => started,
+            // The Master that leads now starts the rest.
+            _ = master.superseded() => Ok(()),
+            () = signals.told() => {
+                return end(master, kept).await;
+            }
+        };
+        if let Err(error) = started {
+            if let Err(also) = end(master, kept).await {
+                tracing::error!("{also}");
+            }
+            return Err(error);
         }
-        return Err(error);
+        let told = Told {
+            platform: manifest.platform.name.clone(),
+            level,
+            state: directory.clone(),
+            enrolment: master.enrolment_address(),
+            address: master.address(),
+        };
+        told.show(output, "Ctrl-C ends it");
+        let state = told.state;
+        let started = up.window.then(|| window::start(&state, output)).transpose();
+        let _window = started.unwrap_or_else(|error| {
+            tracing::warn!("there is no window: {error}");
+            None
+        });
+        let following = async {
+            if follows && let Err(error) = up_attached::follow(&state).await {
+                tracing::warn!("what agents print is not shown any more: {error}");
+            }
+            std::future::pending::<()>().await;
+        };
+        before = tokio::select! {
+            () = signals.told() => return end(master, kept).await,
+            () = master.ended() => return end(master, kept).await,
+            () = following => return end(master, kept).await,
+            over = master.superseded() => {
+                tracing::warn!("{over}; this Master stands by");
+                // The agents belong to the Master that leads now, and so do the nodes.
+                master.abandon().await;
+                Before::Deposed
+            }
+            () = master.handing_over() => {
+                tracing::info!("this Master hands over, and stands by");
+                master.hand_over().await;
+                Before::HandedOver
+            }
+        };
+        nodes = Some(kept);
     }
-    let told = Told {
-        platform: manifest.platform.name.clone(),
-        level,
-        state: directory,
-        enrolment: master.enrolment_address(),
-        address: master.address(),
-    };
-    told.show(output, "Ctrl-C ends it");
-    let state = told.state;
-    let started = up.window.then(|| window::start(&state, output)).transpose();
-    let _window = started.unwrap_or_else(|error| {
-        tracing::warn!("there is no window: {error}");
-        None
-    });
-    let following = async {
-        if follows && let Err(error) = up_attached::follow(&state).await {
-            tracing::warn!("what agents print is not shown any more: {error}");
-        }
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        () = signals.told() => {}
-        () = master.ended() => {}
-        () = following => {}
-        over = master.superseded() => {
-            // The agents belong to the Master that leads now. Only the processes that run here end.
-            nodes.stop_keeping();
-            master.abandon().await;
-            nodes.end().await?;
-            return Err(over.into());
-        }
-    }
-    end(&master, nodes).await
 }
 
-/// Ends the agents, the nodes and the Master, in this order.
-async fn end(master: &Master, nodes: LocalNodes) -> Result<(), CliError> {
+/// The end of the leadership before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// There was none.
+    Nothing,
+    /// Another Master took it.
+    Deposed,
+    /// It was handed over.
+    HandedOver,
+}
+
+/// Waits until this Master may lead. One that has led does not give up when the store cannot be reached.
+async fn elect(
+    config: &MasterConfig,
+    before: Before,
+    mut waits: impl FnMut(&str),
+) -> Result<Elected, MasterError> {
+    loop {
+        let yields = before == Before::HandedOver;
+        match Master::stand_by(config, yields, &mut waits).await {
+            Err(error) if before != Before::Nothing && error.is_away() => {
+                tracing::warn!("{error}");
+                tokio::time::sleep(AWAY).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+async fn end_nodes(nodes: Option<LocalNodes>) -> Result<(), CliError> {
+    match nodes {
+        Some(nodes) => nodes.end().await,
+        None => Ok(()),
+    }
+}
+
+/// Ends the agents, the nodes and the Master, in this order. If another Master stands by, it leads from now on, and the
+/// platform goes on.
+async fn end(master: Master, nodes: LocalNodes) -> Result<(), CliError> {
     // No node is started any more.
     nodes.stop_keeping();
-    master.shut_down(GRACE).await;
+    if !master.is_ended() && master.has_standby() {
+        tracing::info!("another Master stands by, and leads from now on");
+        master.hand_over().await;
+    } else {
+        master.shut_down(GRACE).await;
+    }
     // This includes nodes that the Master does not know yet.
     nodes.end().await
-}
-
-pub(super) fn manifest(general: &General, path: Option<&Path>) -> Result<Manifest, CliError> {
-    let default = Path::new(MANIFEST);
-    let path = path.or_else(|| default.exists().then_some(default));
-    if path == Some(Path::new(STANDARD_INPUT)) {
-        let mut text = String::new();
-        let read = std::io::stdin()
-            .take(MANIFEST_LENGTH)
-            .read_to_string(&mut text);
-        read.map_err(CliError::file("read", "standard input"))?;
-        let parsed = Manifest::parse("standard input", &text, Path::new("."));
-        return parsed.map_err(CliError::Manifest);
-    }
-    if let Some(path) = path {
-        return Ok(Manifest::read(path)?);
-    }
-    let name = general.platform.as_deref().unwrap_or(UNNAMED);
-    let text = format!("[platform]\nname = {}\n", serde_json::Value::from(name));
-    Manifest::parse("the command line", &text, Path::new(".")).map_err(CliError::Manifest)
 }
 
 fn settings(
@@ -199,6 +253,8 @@ fn settings(
     settings.rules = Rules {
         permission: manifest.permission.clone(),
         channels: manifest.channels.clone(),
+        evidence: manifest.evidence.clone(),
+        tap: manifest.tap.clone(),
     };
     Ok(settings)
 }
@@ -243,7 +299,11 @@ fn rabbitmq(entry: &RabbitEntry) -> Result<RabbitSettings, CliError> {
 }
 
 /// Waits for the local nodes, so that the agents are spread over all of them, and starts the manifest's agents.
-async fn start_agents(directory: &Path, manifest: &Manifest) -> Result<(), CliError> {
+async fn start_agents(
+    directory: &Path,
+    manifest: &Manifest,
+    taken_over: bool,
+) -> Result<(), CliError> {
     let mut connection = Connection::to(directory).await?;
     let deadline = Instant::now() + JOINING;
     loop {
@@ -269,27 +329,7 @@ async fn start_agents(directory: &Path, manifest: &Manifest) -> Result<(), CliEr
         wanted: Box::new(manifest.clone()),
         agreed: None,
         grace: 0,
+        taken_over,
     };
     connection.ask(request).await
-}
-
-impl From<ReadError> for CliError {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Unreadable { .. } => Self::Failed {
-                message: error.to_string(),
-                help: Some("name the file: sealbus up platform.toml".to_owned()),
-            },
-            ReadError::Mistakes(mistakes) => Self::Manifest(mistakes),
-        }
-    }
-}
-
-impl From<MasterError> for CliError {
-    fn from(error: MasterError) -> Self {
-        Self::Failed {
-            message: error.to_string(),
-            help: Some("`sealbus doctor` examines this machine".to_owned()),
-        }
-    }
 }

@@ -80,7 +80,7 @@ impl Known {
 /// When the Master does not answer any more.
 pub(super) async fn follow(directory: &Path) -> Result<(), CliError> {
     let mut connection = Connection::to(directory).await?;
-    connection.ask(ask::Narrow).await?;
+    connection.ask(ask::Narrow { bodies: false }).await?;
     let mut known = Known::default();
     let mut tails = Tails::new(LogPosition::Offset { offset: 0 });
     loop {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use sealbus_control::private::folder;
+use sealbus_files::folder;
 use sealbus_seal::SecurityLevel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -33,14 +33,41 @@ pub(super) struct Told {
 impl Told {
     /// Says that the platform is up, and how to end it.
     pub(super) fn show(&self, output: Output, end: &str) {
+        let others = match self.enrolment.ip().is_loopback() {
+            true => "; other machines can join after `sealbus up --address ADDRESS`",
+            false => "",
+        };
         output.line(self, || {
             format!(
-                "{} is up at level {}; its state is in {}\nother machines join at {}: `sealbus token`\n\
+                "{} is up at level {}; its state is in {}\nnodes join at {}: `sealbus token`{others}\n\
                  look around with `sealbus ps`, `sealbus ca log`, `sealbus logs AGENT --follow`; {end}",
                 self.platform,
                 self.level,
                 self.state.display(),
                 self.enrolment
+            )
+        });
+    }
+}
+
+/// The command's output for a Master that stands by.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct StandsBy {
+    pub(super) platform: String,
+    pub(super) state: PathBuf,
+    #[serde(rename = "stands-by")]
+    pub(super) stands_by: bool,
+    /// The instance that leads.
+    pub(super) leader: String,
+}
+
+impl StandsBy {
+    /// Says that another Master leads.
+    pub(super) fn show(&self, output: Output) {
+        output.line(self, || {
+            format!(
+                "another Master leads {} (instance {}), and this one stands by",
+                self.platform, self.leader
             )
         });
     }
@@ -72,6 +99,10 @@ pub(super) async fn up(
         read.map_err(CliError::file("read", "what the platform says"))?;
     }
     waiting.finish_and_clear();
+    if let Ok(stands_by) = serde_json::from_str::<StandsBy>(&told) {
+        stands_by.show(output);
+        return Ok(());
+    }
     let Ok(told) = serde_json::from_str::<Told>(&told) else {
         // The process ends by itself, or has ended. Its error is the last line of its log.
         let _ = child.wait().await;

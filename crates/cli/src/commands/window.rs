@@ -6,10 +6,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use sealbus_control::admin::ask;
-use sealbus_control::private::write_private;
-use sealbus_window::{Place, PlaceError, Proof, Source, read};
+use sealbus_files::write_private;
+use sealbus_window::{Place, PlaceError, Proof, Rights, Source, read};
 use serde_json::json;
-use tokio::process::Child;
 use tokio::sync::mpsc;
 
 use super::run::{EndSignals, log};
@@ -38,12 +37,14 @@ pub(crate) async fn window(
         None => {
             let directory = running(general)?;
             let mut connection = Connection::to(&directory).await?;
-            connection.ask(ask::Narrow).await?;
+            connection.ask(ask::Narrow { bodies: false }).await?;
             let status = connection.ask(ask::Status).await?;
-            let operates = window.operate;
             let source = Source::Platform {
                 directory,
-                operates,
+                rights: Rights {
+                    bodies: window.bodies,
+                    operates: window.operate,
+                },
             };
             (source, status.name)
         }
@@ -118,7 +119,8 @@ pub(crate) fn program(state: &Path) -> Result<tokio::process::Command, CliError>
 }
 
 /// Starts a window that prints where this process prints.
-pub(super) fn start(state: &Path, output: Output) -> Result<Child, CliError> {
+#[cfg(unix)]
+pub(super) fn start(state: &Path, output: Output) -> Result<tokio::process::Child, CliError> {
     let mut command = program(state)?;
     command.args(output.is_json().then_some("--json"));
     command

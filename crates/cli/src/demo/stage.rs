@@ -1,12 +1,12 @@
 //! A platform of the demo's own: a Master with its CA service, two nodes and twenty agents, each a process.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use sealbus_control::admin::{AgentStatus, PlatformStatus, SendMessage, ServiceStatus, ask};
+use sealbus_files::Private;
 use sealbus_seal::SecurityLevel;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -54,7 +54,7 @@ impl Stage {
         })?;
         let directory = std::env::temp_dir().join(format!("sealbus-demo-{level}-{random}"));
         std::fs::DirBuilder::new()
-            .mode(0o700)
+            .private()
             .create(&directory)
             .map_err(CliError::file("create", &directory))?;
         let program = std::env::current_exe().map_err(CliError::file("find", "this program"))?;

@@ -20,7 +20,7 @@ impl<B: AsRef<[u8]>> EncodedMessage<B> {
     /// Checks the message in one pass without allocating.
     ///
     /// # Errors
-    /// As [`decode_ref`].
+    /// As [`decode_ref`](super::decode_ref).
     pub fn new(bytes: B, limits: &Limits) -> Result<Self, DecodeError> {
         let layout = ShortLayout::new(&Layout::of(bytes.as_ref(), limits)?);
         Ok(Self { bytes, layout })

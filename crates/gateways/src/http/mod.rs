@@ -8,11 +8,9 @@ pub(crate) mod conversation;
 pub mod multipart;
 pub mod response;
 pub(crate) mod server;
-pub(crate) mod tls;
 pub mod transmission;
 
 pub use address::{AddressError, HttpAddress};
-pub use tls::{Tls, TlsSetupError};
 
 /// The name of this transport (FIPA00084).
 pub(crate) const TRANSPORT: &str = "fipa.mts.mtp.http.std";

@@ -1,11 +1,12 @@
 //! The streams of a journal: opening, finding and removing them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use sealbus_files::sync_folder;
 use tokio::sync::{oneshot, watch};
 
 use super::Journal;
@@ -112,9 +113,7 @@ fn make_stream(
     let failed = |error| JournalError::file("make", &folder, error);
     fs::create_dir(&folder).map_err(failed)?;
     if let Some(parent) = folder.parent() {
-        File::open(parent)
-            .and_then(|parent| parent.sync_all())
-            .map_err(failed)?;
+        sync_folder(parent).map_err(failed)?;
     }
     let micros = micros_of(SystemTime::now());
     let segment = begin_segment(&folder, SegmentHeader::new(name, 1, micros), &[])?;

@@ -8,15 +8,16 @@
 //! **Once.** A process numbers its events, and sends an event again if an answer is lost. The log recognises the event
 //! by process and number, even after the node was killed.
 
+mod evidence;
 mod keeping;
 mod origins;
 mod reading;
+mod retention;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use sealbus_channels::{ChannelPath, ChannelPattern, ChannelPermissions};
@@ -40,16 +41,10 @@ pub const MOST_BYTES: usize = 4 << 20;
 const MOST_LOGS: usize = 16_384;
 /// Most channels that a node keeps logs of because one agent published there first.
 const MOST_LOGS_OF_AGENT: usize = if cfg!(test) { 4 } else { 1024 };
-/// The retention of a channel that the manifest does not name.
-const USUAL: Retention = Retention {
-    age: Some(Duration::from_secs(7 * 24 * 3600)),
-    count: None,
-    bytes: Some(1 << 30),
-};
-/// How often the logs are searched for events that are too old.
-const TIDYING: Duration = Duration::from_secs(60);
 
 const CHANNEL: &str = "channel";
+/// The stream of the messages that agents received, with their proofs.
+const RECORD: &str = "evidence";
 /// The stream with a cursor for each durable subscription. The cursor is the time at which the subscription was made.
 const DURABLE: &str = "durable";
 
@@ -77,6 +72,8 @@ struct Obeyed {
     rules: Option<Rules>,
     permissions: ChannelPermissions,
     retention: Vec<(ChannelPattern, Retention)>,
+    /// The retention of the record of received messages.
+    recorded: Retention,
 }
 
 /// The log of one channel.
@@ -155,18 +152,12 @@ impl ChannelLogs {
         };
         let retention = rules.channels.iter().filter_map(|entry| {
             let pattern: ChannelPattern = entry.path.parse().ok()?;
-            let given = entry.retention;
-            let given = Retention {
-                age: given.age.map(Duration::from_secs),
-                count: given.count,
-                bytes: given.bytes,
-            };
-            let is_given = given != Retention::default();
-            Some((pattern, if is_given { given } else { USUAL }))
+            Some((pattern, Obeyed::given(entry.retention)))
         });
         *obeyed = Arc::new(Obeyed {
             permissions,
             retention: retention.collect(),
+            recorded: Obeyed::given(rules.evidence.retention),
             rules: Some(rules.clone()),
         });
         let obeyed = obeyed.clone();
@@ -179,28 +170,6 @@ impl ChannelLogs {
         }
     }
 
-    /// Sets the retention of one channel on an embedded platform, which has no manifest.
-    pub fn retain(&self, channel: &ChannelPath, retention: Retention) -> Result<(), Fault> {
-        {
-            let mut obeyed = self.rules.lock();
-            let mut entries = obeyed.retention.clone();
-            entries.retain(|(pattern, _)| pattern.as_path().as_ref() != Some(channel));
-            entries.insert(0, (ChannelPattern::from(channel), retention));
-            *obeyed = Arc::new(Obeyed {
-                rules: obeyed.rules.clone(),
-                permissions: obeyed.permissions.clone(),
-                retention: entries,
-            });
-        }
-        if let Some(log) = self.logs.lock().get(channel) {
-            let config = self.config(retention);
-            self.journal
-                .open_stream(log.stream.name(), config)
-                .map_err(storage)?;
-        }
-        Ok(())
-    }
-
     fn obeyed(&self) -> Result<Arc<Obeyed>, Fault> {
         let obeyed = self.rules.lock().clone();
         if obeyed.rules.is_none() {
@@ -210,18 +179,6 @@ impl ChannelLogs {
             ));
         }
         Ok(obeyed)
-    }
-
-    fn config(&self, retention: Retention) -> StreamConfig {
-        let segment_bytes = retention
-            .bytes
-            // A segment is a part of the kept bytes, so that retention can remove whole segments.
-            .map_or(16 << 20, |bytes| (bytes / 8).clamp(64 << 10, 16 << 20));
-        StreamConfig {
-            retention,
-            segment_bytes: u32::try_from(segment_bytes).unwrap_or(16 << 20),
-            largest_payload: self.longest + 4096,
-        }
     }
 
     /// Answers a request to the logs of this node. The caller has checked that the requester may ask. `asker` is the
@@ -262,9 +219,17 @@ impl ChannelLogs {
             } => {
                 let key = durable_key(&agent, &durable)?;
                 self.settle(&key, cursors).await?;
-                Ok(LogAnswer::Settled)
+                Ok(LogAnswer::Done)
             }
             LogRequest::List => Ok(LogAnswer::List { logs: self.list() }),
+            LogRequest::Record { messages } => {
+                self.record(&messages).await?;
+                Ok(LogAnswer::Done)
+            }
+            LogRequest::Evidence { question } => {
+                let page = self.page(question).await?;
+                Ok(LogAnswer::Evidence { page })
+            }
         }
     }
 
@@ -365,30 +330,6 @@ impl ChannelLogs {
                 }
             })
             .collect()
-    }
-
-    /// Frees the room of events that are too old. This runs for ever.
-    pub async fn tidy(self: Arc<Self>) {
-        loop {
-            tokio::time::sleep(TIDYING).await;
-            let logs: Vec<_> = self.logs.lock().values().cloned().collect();
-            for log in logs {
-                if let Ok(retained) = log.stream.retain() {
-                    // An error is reported where the write happens.
-                    let _ = retained.await;
-                }
-            }
-        }
-    }
-}
-
-impl Obeyed {
-    fn retention(&self, channel: &ChannelPath) -> Retention {
-        let entry = self
-            .retention
-            .iter()
-            .find(|(pattern, _)| pattern.matches(channel));
-        entry.map_or(USUAL, |(_, retention)| *retention)
     }
 }
 

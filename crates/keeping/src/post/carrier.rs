@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::mailbox::{HANDED, Mailbox};
-use super::{Post, Ways, Whereabouts, waiting_message};
+use super::{Post, Ways, Whereabouts, storage, waiting_message};
 use sealbus_control::clock::now;
 use sealbus_control::post::{DeliveredLetter, LetterMark, PostedLetter};
 use sealbus_control::{Blob, Fault, FaultCode};
@@ -119,18 +119,20 @@ impl Carrier {
                 *mailbox.held_up.lock() = None;
                 return Ok(self.until_the_next_moment());
             }
+            if self.note_handing(&next).await? {
+                // The agent may have moved meanwhile.
+                return Ok(Duration::ZERO);
+            }
             let may_go = self.in_turn(&next, None).await?;
-            let (next, last_handed) = {
+            let next = {
                 let mut shelf = mailbox.shelf.lock();
                 let line = shelf.to_hand_over(now());
                 let next = shelf.still_in_order(&line, &may_go);
-                (shelf.hand_over(&next), shelf.last_handed())
+                shelf.hand_over(&next)
             };
             if next.is_empty() {
                 return Ok(self.post.pace.pause);
             }
-            // This is only a mark for later processes. The letters' numbers decide.
-            let _ = mailbox.stream.set_cursor(HANDED, last_handed);
             tracing::trace!(agent = mailbox.agent, process, ?next, "handing over");
             let handed = self.letters(&next).await;
             if handed.is_err() {
@@ -143,9 +145,26 @@ impl Carrier {
         }
     }
 
+    /// Writes to disk that these letters may be taken, before they are. If the node and the receiver's process end at
+    /// once, the next process gets them marked as possibly taken. Returns whether there was something to write.
+    async fn note_handing(&self, numbers: &[u64]) -> Result<bool, Fault> {
+        let mailbox = &self.mailbox;
+        let last = numbers.iter().max().copied();
+        if mailbox.stream.cursor(HANDED) >= last {
+            return Ok(false);
+        }
+        let written = {
+            let mut shelf = mailbox.shelf.lock();
+            let last_handed = shelf.note_handing(last.unwrap_or(0));
+            mailbox.stream.set_cursor(HANDED, last_handed)
+        };
+        written.map_err(storage)?.await.map_err(storage)?;
+        Ok(true)
+    }
+
     async fn letters(&self, next: &[(u64, bool)]) -> Result<(), Fault> {
         let numbers: Vec<u64> = next.iter().map(|(number, _)| *number).collect();
-        let opened = self.mailbox.open(&numbers).map_err(super::storage)?;
+        let opened = self.mailbox.open(&numbers).map_err(storage)?;
         let letters: Vec<DeliveredLetter> = {
             let shelf = self.mailbox.shelf.lock();
             let both = opened.iter().zip(next);
@@ -174,7 +193,7 @@ impl Carrier {
             return Ok(self.until_the_next_moment());
         }
         let noted = mailbox.lead_to(&node, now()).await;
-        noted.map_err(super::storage)?;
+        noted.map_err(storage)?;
         let may_go = self.in_turn(&next, Some(&node)).await?;
         let next = {
             let shelf = mailbox.shelf.lock();
@@ -184,7 +203,7 @@ impl Carrier {
         if next.is_empty() {
             return Ok(self.post.pace.pause);
         }
-        let opened = mailbox.open(&next).map_err(super::storage)?;
+        let opened = mailbox.open(&next).map_err(storage)?;
         let mut sent: Vec<(u64, LetterMark)> = Vec::with_capacity(opened.len());
         let mut letters = Vec::with_capacity(opened.len());
         {

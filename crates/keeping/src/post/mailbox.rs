@@ -20,7 +20,7 @@ use sealbus_control::post::{Cover, LetterMark};
 /// Most stretches of letters remembered for one agent. The stretches of the oldest origins are forgotten first.
 const MOST_STRETCHES: usize = 4096;
 
-pub(super) const MAILBOX: &str = "mailbox/";
+pub(crate) const MAILBOX: &str = "mailbox/";
 pub(super) const HANDED: &str = "handed";
 const SEEN: &str = "seen/";
 const HOPS: &str = "hops/";

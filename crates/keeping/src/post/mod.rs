@@ -50,7 +50,8 @@ use sealbus_control::post::{
 };
 use sealbus_control::{Blob, Fault, FaultCode, UnixMillis, WaitingMessage};
 
-use mailbox::{MAILBOX, Mailbox, mailbox_config};
+pub(crate) use mailbox::MAILBOX;
+use mailbox::{Mailbox, mailbox_config};
 use shares::Shares;
 use shelf::{Shelf, ShelvedLetter};
 

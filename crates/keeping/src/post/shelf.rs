@@ -49,7 +49,7 @@ pub(crate) struct Shelf {
     /// The processes that may have taken a letter, with how often it was handed to each. A process from before this
     /// node started has no name.
     handed: HashMap<u64, BTreeMap<Option<String>, u32>>,
-    /// The highest number that was handed to any process.
+    /// The highest number that was, or is about to be, handed to any process.
     last_handed: u64,
     /// The number that comes to the shelf next. The tasks that wait for the disk report their letters in any order.
     next: u64,
@@ -277,8 +277,15 @@ impl Shelf {
         Standing::Free
     }
 
-    /// The highest number that was handed to any process, for the note on disk.
+    /// The highest number that was, or is about to be, handed to any process, for the note on disk.
     pub(crate) fn last_handed(&self) -> u64 {
+        self.last_handed
+    }
+
+    /// Notes that letters up to this number are about to be handed to a process. Returns the number for the note on
+    /// disk.
+    pub(crate) fn note_handing(&mut self, number: u64) -> u64 {
+        self.last_handed = self.last_handed.max(number);
         self.last_handed
     }
 
@@ -370,7 +377,6 @@ impl Shelf {
         for number in numbers {
             handed.push((*number, self.may_be_taken(*number)));
             self.under_way.insert(*number);
-            self.last_handed = self.last_handed.max(*number);
             let processes = self.handed.entry(*number).or_default();
             *processes.entry(self.process.clone()).or_default() += 1;
         }

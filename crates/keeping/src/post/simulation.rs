@@ -21,6 +21,7 @@ use sealbus_journal::JournalConfig;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
+use super::mailbox::HANDED;
 use super::*;
 
 const RECEIVER: &str = "receiver";
@@ -337,6 +338,9 @@ impl Ways for SimulatedWays {
         letters: Vec<DeliveredLetter>,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         async move {
+            let post = self.world.post(self.node).ok_or_else(lost)?;
+            let mailbox = post.mailbox(RECEIVER).unwrap();
+            let noted = mailbox.stream.cursor(HANDED);
             let place = self.world.nodes[self.node].place.lock().0;
             let mut process = self.world.process.lock();
             let receiver = process
@@ -345,6 +349,11 @@ impl Ways for SimulatedWays {
                 .ok_or_else(lost)?;
             assert_eq!(agent, RECEIVER);
             for letter in letters {
+                assert!(
+                    Some(letter.number) <= noted,
+                    "letter {} goes before the disk has the note that it may be taken",
+                    letter.number
+                );
                 let outcome = match receiver.known.get(&letter.number) {
                     Some(true) => LetterOutcome::Taken,
                     Some(false) => LetterOutcome::Arrived,

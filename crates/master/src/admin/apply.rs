@@ -36,6 +36,7 @@ impl Admin {
         wanted: Box<Manifest>,
         agreed: Option<Difference>,
         grace: Duration,
+        taken_over: bool,
     ) -> Result<(), Fault> {
         let mut in_force = self.manifest.lock().await;
         let difference = match &*in_force {
@@ -70,6 +71,8 @@ impl Admin {
         let rules = Rules {
             permission: wanted.permission.clone(),
             channels: wanted.channels.clone(),
+            evidence: wanted.evidence.clone(),
+            tap: wanted.tap.clone(),
         };
         let unnamed = self
             .desk
@@ -78,7 +81,10 @@ impl Admin {
                     desk.state.forget_program(process);
                 }
                 desk.state.set_rules(rules);
-                desk.state.start(&agents, now)?;
+                match taken_over {
+                    true => desk.state.start(&unknown(desk, &agents), now)?,
+                    false => desk.state.start(&agents, now)?,
+                }
                 Ok(unnamed(desk, &agents))
             })
             .await?;
@@ -109,6 +115,16 @@ fn unnamed(desk: &Desk, entries: &[AgentEntry]) -> Vec<String> {
     });
     left.filter_map(|(_, group)| group.agents.first().cloned())
         .collect()
+}
+
+/// The entries with processes that nobody knows. Programs lie elsewhere on another machine, so the processes that run are not
+/// compared with the manifest of this one.
+fn unknown(desk: &Desk, entries: &[AgentEntry]) -> Vec<AgentEntry> {
+    let groups = desk.state.groups();
+    let is_unknown = |(process, _): (String, _)| !groups.contains_key(&process);
+    let entries = entries.iter();
+    let unknown = entries.filter(|entry| entry.processes().into_iter().all(is_unknown));
+    unknown.cloned().collect()
 }
 
 /// The difference between two manifests, if the running platform can follow it.

@@ -4,22 +4,46 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_seal::token::Secret;
-use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::Admin;
 use sealbus_control::admin::AdminRequest;
+use sealbus_control::local::{Listener, Stream, is_of_this_user};
 use sealbus_control::operators::{Entry, EntryAnswer};
 use sealbus_control::rpc::{self, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
+use sealbus_control::traffic::Watch;
 use sealbus_control::{Fault, FaultCode};
 
 /// How long an operator may take to prove the key.
 const ENTRY: Duration = Duration::from_secs(10);
 
-fn narrowed() -> Fault {
-    let message = "this connection was narrowed to reading";
-    Fault::new(FaultCode::NotPermitted, message).advise("change things with a command of its own")
+/// The requests that an operator's connection may make, from the narrowest right on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Right {
+    Read,
+    /// Also the bodies of messages.
+    Bodies,
+    All,
+}
+
+impl Right {
+    fn allows(self, request: &AdminRequest) -> Result<(), Fault> {
+        match request {
+            _ if self == Self::All || request.only_reads() => Ok(()),
+            AdminRequest::Observe { .. } if self >= Self::Bodies => Ok(()),
+            AdminRequest::Observe { .. } => {
+                let message = "this connection may not read the bodies of messages";
+                let advice = "start `sealbus window` or `sealbus sniff` with --bodies";
+                Err(Fault::new(FaultCode::NotPermitted, message).advise(advice))
+            }
+            _ => {
+                let message = "this connection was narrowed to reading";
+                let advice = "change things with a command of its own";
+                Err(Fault::new(FaultCode::NotPermitted, message).advise(advice))
+            }
+        }
+    }
 }
 
 fn embedded() -> Fault {
@@ -28,18 +52,42 @@ fn embedded() -> Fault {
         .advise("`sealbus up` runs a platform that operators change")
 }
 
+/// Notes in the Master's log whose bodies an operator reads, from the first request to the end of the connection.
+#[derive(Default)]
+struct BodyReader(Option<Watch>);
+
+impl BodyReader {
+    fn asks(&mut self, watch: &Watch) {
+        if watch.bodies && self.0.as_ref() != Some(watch) {
+            tracing::info!(
+                agents = ?watch.agents,
+                conversation = watch.conversation,
+                channel = watch.channel,
+                "an operator reads the bodies of messages"
+            );
+            self.0 = Some(watch.clone());
+        }
+    }
+}
+
+impl Drop for BodyReader {
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            tracing::info!("the operator no longer reads the bodies of messages");
+        }
+    }
+}
+
 impl Admin {
     /// Accepts operators for ever.
-    pub(crate) async fn accept(self: Arc<Self>, listener: UnixListener) {
+    pub(crate) async fn accept(self: Arc<Self>, listener: Listener) {
         // The connections end with this set.
         let mut connections = JoinSet::new();
         loop {
             while connections.try_join_next().is_some() {}
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let ours = rustix::process::getuid().as_raw();
-                    let theirs = stream.peer_cred().map(|peer| peer.uid());
-                    if theirs.is_ok_and(|uid| uid == ours || uid == 0) {
+                    if is_of_this_user(&stream) {
                         connections.spawn(self.clone().serve(stream));
                     } else {
                         tracing::warn!("an operator of another user was not let in");
@@ -53,7 +101,7 @@ impl Admin {
         }
     }
 
-    async fn serve(self: Arc<Self>, stream: UnixStream) {
+    async fn serve(self: Arc<Self>, stream: Stream) {
         let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
         let mut driving = JoinSet::new();
         driving.spawn(drive);
@@ -63,16 +111,28 @@ impl Admin {
             return;
         }
         caller.allow_frames(MAX_FRAME);
-        let mut only_reads = self.is_embedded;
+        let mut right = match self.is_embedded {
+            true => Right::Read,
+            false => Right::All,
+        };
+        let mut reader = BodyReader::default();
         while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
             let admin = self.clone();
             let asked = Incoming::parse::<AdminRequest>(&body).and_then(|request| {
-                only_reads |= matches!(request, AdminRequest::Narrow);
-                match only_reads && !request.only_reads() {
-                    false => Ok(request),
-                    true if self.is_embedded => Err(embedded()),
-                    true => Err(narrowed()),
+                if let AdminRequest::Narrow { bodies } = &request {
+                    right = right.min(match bodies {
+                        true => Right::Bodies,
+                        false => Right::Read,
+                    });
                 }
+                match right.allows(&request) {
+                    Err(_) if self.is_embedded => return Err(embedded()),
+                    allowed => allowed?,
+                }
+                if let AdminRequest::Observe { watch: Some(watch) } = &request {
+                    reader.asks(watch);
+                }
+                Ok(request)
             });
             tokio::spawn(async move {
                 let result = match asked {

@@ -8,8 +8,9 @@ use crate::registry::Origin;
 use sealbus_control::admin::{ChannelLogs, Mailbox, SilentNode};
 use sealbus_control::ask::Ask;
 use sealbus_control::channel_log::{LogRequest, ask};
+use sealbus_control::evidence::{EvidencePages, EvidenceQuestion};
 use sealbus_control::node::{LogPosition, LogText, ask_node};
-use sealbus_control::{Fault, FaultCode};
+use sealbus_control::{Blob, Fault, FaultCode};
 
 /// Size of a piece of a log.
 const LOG_PIECE: u32 = 64 * 1024;
@@ -61,6 +62,21 @@ impl Admin {
         let mut logs: Vec<_> = logs.into_iter().flatten().collect();
         logs.sort_by(|one, two| (&one.channel, &one.node).cmp(&(&two.channel, &two.node)));
         Ok(ChannelLogs { logs, silent })
+    }
+
+    pub(super) async fn evidence(
+        &self,
+        question: EvidenceQuestion,
+    ) -> Result<EvidencePages, Fault> {
+        let request = LogRequest::Evidence { question };
+        let asked = ask_node::ChannelLog { request };
+        let (pages, silent) = self.ask_all_nodes(asked, ask::Evidence::take).await?;
+        let deny_list = self.desk.run(|desk, _| Ok(desk.ca.deny_list_since(0)));
+        Ok(EvidencePages {
+            pages,
+            silent,
+            deny_list: Blob(deny_list.await?),
+        })
     }
 
     pub(super) async fn log(&self, agent: &str, from: LogPosition) -> Result<LogText, Fault> {

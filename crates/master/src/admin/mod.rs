@@ -23,11 +23,12 @@ use super::broker_certificate::certify_broker;
 use super::desk::{Desk, DeskHandle};
 use super::gateways;
 use super::listing::{agents, nodes};
+use super::masters::{Masters, alone, single};
 use super::system::SystemAgents;
 use sealbus_ca::Outlook;
 use sealbus_control::admin::{
     AdminAnswer, AdminRequest, AgentStatus, CertificationEvents, CertifiedBroker, Checkpoint,
-    GatewayState, PlatformStatus,
+    GatewayState, MasterStatus, PlatformStatus,
 };
 use sealbus_control::clock::timestamp;
 use sealbus_control::operators::OperatorKey;
@@ -47,6 +48,8 @@ pub(crate) struct Admin {
     pub(crate) address: std::net::SocketAddr,
     /// The number of the Master's term.
     pub(crate) term: u64,
+    /// All Masters, where there may be several.
+    pub(crate) masters: Option<Arc<Masters>>,
     /// Whether the platform lives in a program of its agents. All connections then only read.
     pub(crate) is_embedded: bool,
     /// Set when the platform must end.
@@ -57,6 +60,10 @@ impl Admin {
     async fn answer(&self, request: AdminRequest) -> Result<AdminAnswer, Fault> {
         Ok(match request {
             AdminRequest::Status => self.status().await?.into(),
+            AdminRequest::Masters => AdminAnswer::Masters {
+                masters: self.masters().await?,
+            },
+            AdminRequest::HandOver => self.hand_over()?.into(),
             AdminRequest::Nodes => self.desk.run(|desk, _| Ok(nodes(desk))).await?.into(),
             AdminRequest::Agents => self.agents().await?.into(),
             AdminRequest::Refusals => {
@@ -78,12 +85,14 @@ impl Admin {
                 wanted,
                 agreed,
                 grace,
+                taken_over,
             } => {
                 let grace = Duration::from_millis(grace);
-                self.apply(wanted, agreed, grace).await?.into()
+                self.apply(wanted, agreed, grace, taken_over).await?.into()
             }
-            AdminRequest::StartAgain { agent } => {
-                self.start_again(local(&agent)).await?;
+            AdminRequest::StartAgain { agent, timeout } => {
+                let timeout = Duration::from_millis(timeout);
+                self.start_again(local(&agent), timeout).await?;
                 self.agents().await?.into()
             }
             AdminRequest::Kill { agent, grace } => {
@@ -93,9 +102,10 @@ impl Admin {
             AdminRequest::Move { agent, node } => self.move_agent(agent, node).await?.into(),
             AdminRequest::Mailbox { agent } => self.mailbox(&agent).await?.into(),
             AdminRequest::ChannelLogs => self.channel_logs().await?.into(),
+            AdminRequest::Evidence { question } => self.evidence(question).await?.into(),
             AdminRequest::Observe { watch } => self.observe(watch).await?.into(),
             // The door narrows the connection.
-            AdminRequest::Narrow => AdminAnswer::Done,
+            AdminRequest::Narrow { .. } => AdminAnswer::Done,
             AdminRequest::Log { agent, from } => self.log(&agent, from).await?.into(),
             AdminRequest::CertificationEvents { from, limit } => {
                 let events = move |desk: &mut Desk, _| {
@@ -192,6 +202,21 @@ impl Admin {
                 AdminAnswer::Done
             }
         })
+    }
+
+    async fn masters(&self) -> Result<Vec<MasterStatus>, Fault> {
+        match &self.masters {
+            Some(masters) => Ok(masters.list(self.term)),
+            None => {
+                let since = self.desk.run(|desk, _| Ok(desk.since)).await?;
+                Ok(vec![single(self.enrolment, self.term, since)])
+            }
+        }
+    }
+
+    fn hand_over(&self) -> Result<(), Fault> {
+        let masters = self.masters.as_ref().ok_or_else(alone)?;
+        masters.hand_over()
     }
 
     async fn gateway(&self, rules: GatewayPolicy) -> Result<GatewayState, Fault> {

@@ -17,8 +17,6 @@ use sealbus_control::{Fault, FaultCode};
 const MOVING: Duration = Duration::from_secs(90);
 /// How long the end of a process is awaited beyond its grace.
 pub(super) const ENDING: Duration = Duration::from_secs(4);
-/// How long an agent may take until it is certified and running.
-const STARTING: Duration = Duration::from_secs(15);
 
 impl Admin {
     pub(super) async fn kill(&self, agent: String, grace: Duration) -> Result<(), Fault> {
@@ -41,7 +39,7 @@ impl Admin {
     ///
     /// # Errors
     /// If it may not be started, or does not run: its process has ended, or has no certificate in time.
-    pub(super) async fn start_again(&self, agent: String) -> Result<(), Fault> {
+    pub(super) async fn start_again(&self, agent: String, timeout: Duration) -> Result<(), Fault> {
         let name = agent.clone();
         self.desk
             .run(move |desk, now| desk.state.start_again(&name, now))
@@ -49,7 +47,7 @@ impl Admin {
         let runs = Arc::new(AtomicBool::new(false));
         let (name, seen) = (agent.clone(), runs.clone());
         self.desk
-            .wait_until(STARTING, move |desk| {
+            .wait_until(timeout, move |desk| {
                 let group = desk.state.group_of(&name).map(|(_, group)| group);
                 let process = group.and_then(|group| group.process.as_ref());
                 let life = process.and_then(|process| process.agents.get(&name));

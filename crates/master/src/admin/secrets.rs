@@ -30,7 +30,11 @@ impl Admin {
         self.desk
             .run(move |desk, now| {
                 let name = node.map(|node| node_name(&node)).transpose()?;
-                let token = Token::new(Purpose::Join, desk.name.clone(), name, vec![address], root)
+                let addresses = match desk.masters.as_slice() {
+                    [] => vec![address],
+                    all => all.to_vec(),
+                };
+                let token = Token::new(Purpose::Join, desk.name.clone(), name, addresses, root)
                     .map_err(|error| internal(&error))?;
                 desk.tokens
                     .enter(&token, lifetime, timestamp(now))

@@ -4,6 +4,7 @@ use sealbus_seal::{CLOCK_SKEW, KeyPair, RootAuthority, Trust, Validity};
 use super::super::state::Patience;
 use super::*;
 use crate::vouching::check_process;
+use sealbus_control::node::NodeRequest;
 use sealbus_control::{ProcessContact, Subject, TransportDescription};
 use sealbus_manifest::isolation::Isolation;
 use sealbus_store::{Fenced, MemoryStore};

@@ -12,8 +12,9 @@ use super::EmbeddedPlatform;
 use crate::admin::Admin;
 use crate::backup::Backups;
 use crate::issuance_log;
+use sealbus_control::local::listen;
 use sealbus_control::operators::{OperatorKey, socket_in};
-use sealbus_control::private::{folder, listen};
+use sealbus_files::folder;
 use sealbus_seal::token::Secret;
 
 /// The door for watchers. It closes when it is dropped.
@@ -71,6 +72,7 @@ impl EmbeddedPlatform {
             enrolment: nowhere,
             address: nowhere,
             term: 1,
+            masters: None,
             is_embedded: true,
             ended,
         };

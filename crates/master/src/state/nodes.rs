@@ -169,6 +169,7 @@ impl MasterState {
             deny_list: None,
             stop,
             register: false,
+            masters: Vec::new(),
         })
     }
 
@@ -196,6 +197,7 @@ impl MasterState {
             deny_list: None,
             stop: Vec::new(),
             register,
+            masters: Vec::new(),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::registry::{Group, Life, Origin, Process};
 use sealbus_control::admin::NodeState;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::node::NodeRequest;
-use sealbus_control::{Fault, FaultCode, UnixMillis};
+use sealbus_control::{EndedProcess, Fault, FaultCode, UnixMillis};
 use sealbus_manifest::{AgentEntry, RestartPolicy};
 
 impl Group {
@@ -45,6 +45,17 @@ impl Group {
     fn is_unused_ticket(&self) -> bool {
         let waits = |process: &Process| process.address.is_none();
         self.origin == Origin::Ticket && self.process.as_ref().is_some_and(waits)
+    }
+
+    /// Whether an agent of a ticket, though not the one that it names first, has ended while its process goes on.
+    fn has_parted_with(&self, agent: &str) -> bool {
+        let is_first = self.agents.first().is_some_and(|first| first == agent);
+        let life = self
+            .process
+            .as_ref()
+            .and_then(|process| process.agents.get(agent));
+        let has_ended = matches!(life, Some(Life::Ended | Life::Failed { .. }));
+        self.origin == Origin::Ticket && !is_first && has_ended
     }
 
     pub(super) fn place(&mut self, process: Process) {
@@ -228,6 +239,26 @@ impl MasterState {
         Ok(id)
     }
 
+    /// Gives up the processes of the Master that led before, on another machine: their certificates are revoked, and all
+    /// others hear that they ended. A Master that still believes that it leads is thereby cut off.
+    pub fn supersede_master(&mut self) {
+        let is_system = |(_, group): &(&String, &Group)| group.origin == Origin::System;
+        let groups: Vec<_> = self.groups.iter().filter(is_system).collect();
+        let names: Vec<_> = groups.iter().map(|(name, _)| (*name).clone()).collect();
+        let processes: Vec<_> = groups
+            .iter()
+            .flat_map(|(_, group)| group.processes())
+            .map(|process| process.id.clone())
+            .collect();
+        for name in names {
+            self.forget(&name);
+        }
+        for process in processes {
+            let node = MASTER_NODE.to_owned();
+            self.directory.ended(EndedProcess { node, process });
+        }
+    }
+
     /// Takes another agent into a process that was adopted before. Nothing happens if the agent is there and alive.
     ///
     /// # Errors
@@ -320,9 +351,14 @@ impl MasterState {
     ) -> Result<(), Fault> {
         // The name of an unused ticket, or of an agent that is gone, is free.
         let mut former = Vec::new();
+        let mut parted = Vec::new();
         for agent in &agents {
             let name = self.agents.get(agent);
             let group = name.and_then(|name| self.groups.get(name));
+            if group.is_some_and(|group| group.wanted && group.has_parted_with(agent)) {
+                parted.extend(name.map(|name| (name.clone(), agent.clone())));
+                continue;
+            }
             let free = group.is_some_and(|group| !group.wanted || group.is_unused_ticket());
             if !free && (self.is_member(agent) || self.agents.contains_key(agent)) {
                 let message = format!("the name {agent} is taken on this platform");
@@ -339,6 +375,9 @@ impl MasterState {
         let id = (self.draw_name)()?;
         for name in former {
             self.forget(&name);
+        }
+        for (name, agent) in parted {
+            self.part(&name, &agent);
         }
         let mut group = Group::new(agents, Origin::Ticket);
         group.place(Process::placed(id.clone(), node, &group.agents, now));
@@ -367,6 +406,19 @@ impl MasterState {
             );
         }
         Ok(())
+    }
+
+    /// Takes an agent that has ended out of its group. Its process is certified for it no more.
+    fn part(&mut self, name: &str, agent: &str) {
+        let Some(group) = self.groups.get_mut(name) else {
+            return;
+        };
+        group.agents.retain(|other| other != agent);
+        if let Some(process) = &mut group.process {
+            process.agents.remove(agent);
+        }
+        self.agents.remove(agent);
+        self.save(name);
     }
 
     /// The processes that hold an agent: its present one, the one it moves away from, and those that leave.

@@ -279,3 +279,50 @@ fn a_ticket_for_several_agents_takes_all_their_names_or_none() {
     assert_eq!(expect(&["jade-2", "usher"]), Ok(Some("jade-2".to_owned())));
     assert!(master.group_of("jade-1").is_none());
 }
+
+#[test]
+fn an_agent_that_ended_gets_another_ticket_while_its_former_process_goes_on() {
+    let mut master = with_nodes(1);
+    let ticket = |master: &mut MasterState, agents: &[&str]| {
+        let secret = sealbus_seal::token::Secret::random().unwrap();
+        let agents = agents.iter().map(ToString::to_string).collect();
+        master
+            .expect(agents, "node-1", secret.hash(), 100, 1)
+            .map_err(|fault| fault.code)
+    };
+    ticket(&mut master, &["jade-1", "usher"]).unwrap();
+    let (_, group) = master.group_of("jade-1").unwrap();
+    let former = group.process.clone().unwrap().id;
+    master.announced(&former, "127.0.0.1:7000".parse().unwrap(), 2);
+    let active = AgentReport::State {
+        state: AgentState::Active,
+    };
+    for agent in ["jade-1", "usher"] {
+        master.reported(&former, agent, active.clone(), 3);
+    }
+    assert_eq!(
+        ticket(&mut master, &["jade-2", "usher"]),
+        Err(FaultCode::NameTaken)
+    );
+    master.reported(&former, "usher", AgentReport::Ended, 4);
+    // The first agent of a ticket goes with its process.
+    assert_eq!(ticket(&mut master, &["jade-1"]), Err(FaultCode::NameTaken));
+    assert_eq!(ticket(&mut master, &["jade-2", "usher"]), Ok(()));
+    let (name, group) = master.group_of("usher").unwrap();
+    assert_eq!(name, "jade-2");
+    let present = group.process.clone().unwrap().id;
+    // The former process goes on without the name.
+    assert_eq!(master.group_of("jade-1").unwrap().1.agents, ["jade-1"]);
+    assert_eq!(master.life("jade-1"), Some(AgentState::Active));
+    master.reported(&former, "usher", active.clone(), 5);
+    assert_eq!(master.life("usher"), Some(AgentState::Initiated));
+    let subject = sealbus_control::Subject::Agent {
+        name: "usher".to_owned(),
+    };
+    let certified = |process: &str| {
+        crate::vouching::check_process(&master, "node-1", process, &subject)
+            .map_err(|fault| fault.code)
+    };
+    assert_eq!(certified(&former), Err(FaultCode::NotPlaced));
+    assert_eq!(certified(&present), Ok(()));
+}

@@ -5,7 +5,10 @@ use std::str;
 use sealbus_bus::RefusalReason;
 use zerocopy::FromBytes;
 
-use super::{FLAG_MORE, Frame, FrameError, GoodbyeReason, HEADER_LENGTH, Header, Hello, Kind, Why};
+use super::{
+    FLAG_MORE, FLAG_SIGNED, Frame, FrameError, GoodbyeReason, HEADER_LENGTH, Header, Hello, Kind,
+    Why,
+};
 
 /// A frame that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +63,7 @@ fn decode(kind: Kind, flags: u8, body: &[u8]) -> Option<Frame<'_>> {
             Frame::Message {
                 sender,
                 target,
+                is_signed: flags & FLAG_SIGNED != 0,
                 payload,
             }
         }
@@ -70,6 +74,7 @@ fn decode(kind: Kind, flags: u8, body: &[u8]) -> Option<Frame<'_>> {
             Frame::Begin {
                 sender,
                 target,
+                is_signed: flags & FLAG_SIGNED != 0,
                 total,
                 piece,
             }

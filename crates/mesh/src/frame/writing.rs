@@ -3,7 +3,7 @@
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{FLAG_MORE, Frame, HEADER_LENGTH, Header, Kind};
+use super::{FLAG_MORE, FLAG_SIGNED, Frame, HEADER_LENGTH, Header, Kind};
 
 /// Texts for people are cut to this.
 const LONGEST_TEXT: usize = 1000;
@@ -28,8 +28,10 @@ impl Frame<'_> {
             Self::Message {
                 sender,
                 target,
+                is_signed,
                 payload,
             } => {
+                flags = mark(*is_signed);
                 put_u32(out, *sender);
                 put_u32(out, *target);
                 out.extend_from_slice(payload);
@@ -37,9 +39,11 @@ impl Frame<'_> {
             Self::Begin {
                 sender,
                 target,
+                is_signed,
                 total,
                 piece,
             } => {
+                flags = mark(*is_signed);
                 put_u32(out, *sender);
                 put_u32(out, *target);
                 put_u32(out, *total);
@@ -107,9 +111,14 @@ pub(crate) fn begin_message(out: &mut Vec<u8>, sender: u32, target: u32) -> usiz
     start
 }
 
+/// The flags of a message.
+fn mark(is_signed: bool) -> u8 {
+    if is_signed { FLAG_SIGNED } else { 0 }
+}
+
 /// Completes a frame begun by [`begin_message`] at `start`.
-pub(crate) fn finish_message(out: &mut [u8], start: usize, sequence: u64) {
-    finish(out, start, Kind::Message, 0, sequence);
+pub(crate) fn finish_message(out: &mut [u8], start: usize, sequence: u64, is_signed: bool) {
+    finish(out, start, Kind::Message, mark(is_signed), sequence);
 }
 
 /// Extends the frame at the beginning of `out` by `by` bytes that are stored elsewhere.

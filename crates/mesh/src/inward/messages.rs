@@ -63,15 +63,16 @@ impl Inward {
         link: &Arc<Link>,
         sender: u32,
         target: u32,
+        is_signed: bool,
         payload: &[u8],
     ) -> Result<(), Broken> {
         let Some(Some(slot)) = self.targets.get_mut(target as usize) else {
             return Err(Broken::Rule("a message to a target that was not opened"));
         };
         slot.allow(payload.len())?;
-        if self.level >= SecurityLevel::Signed {
+        if is_signed || self.level >= SecurityLevel::Signed || !self.line.is_empty() {
             let payload = self.row.keep(payload, self.unproved == 0);
-            self.arrived(link, sender, target, payload);
+            self.arrived(link, sender, target, is_signed, payload);
             return Ok(());
         }
         self.continue_row(link, target);
@@ -81,8 +82,16 @@ impl Inward {
     }
 
     /// A message has arrived whole. If its sender signs, it waits for its proof.
-    pub(super) fn arrived(&mut self, link: &Arc<Link>, sender: u32, target: u32, payload: Bytes) {
-        if let Some(payload) = self.hold(sender, target, payload) {
+    pub(super) fn arrived(
+        &mut self,
+        link: &Arc<Link>,
+        sender: u32,
+        target: u32,
+        is_signed: bool,
+        payload: Bytes,
+    ) {
+        let is_signed = is_signed || self.level >= SecurityLevel::Signed;
+        if let Some(payload) = self.hold(sender, target, is_signed, payload) {
             self.continue_row(link, target);
             self.deliver(link, sender, target, payload, Ok(None));
         }
@@ -133,6 +142,7 @@ impl Inward {
         &mut self,
         sender: u32,
         target: u32,
+        is_signed: bool,
         total: usize,
         piece: &[u8],
     ) -> Result<(), Broken> {
@@ -154,6 +164,7 @@ impl Inward {
         bytes.extend_from_slice(piece);
         slot.partial = Some(Partial {
             sender,
+            is_signed,
             total,
             bytes,
         });

@@ -18,7 +18,7 @@ pub(super) struct Sender {
     pub(super) provenance: Provenance,
     /// The reason why nothing is taken from it.
     pub(super) refused: Option<RefusalReason>,
-    /// Its messages that wait for their proof; `None` at levels without proofs.
+    /// Its messages that wait for their proof; `None` at levels that prove nobody.
     pub(super) unproved: Option<Box<Unproved>>,
 }
 
@@ -92,22 +92,19 @@ impl Inward {
                 }
                 let expiry = verified.not_after();
                 self.next_expiry = Some(self.next_expiry.map_or(expiry, |next| next.min(expiry)));
-                let mut unproved = slot.take().and_then(|sender| sender.unproved);
-                if self.level >= SecurityLevel::Signed {
-                    let author = Author {
-                        verified: verified.clone(),
-                        chain,
-                    };
-                    let platform = trust.platform();
-                    unproved
-                        .get_or_insert_with(|| Box::new(Unproved::new(platform, self.level)))
-                        .add(author);
-                }
+                let unproved = slot.take().and_then(|sender| sender.unproved);
+                let mut unproved = unproved
+                    .unwrap_or_else(|| Box::new(Unproved::new(trust.platform(), self.level)));
+                let author = Author {
+                    verified: verified.clone(),
+                    chain,
+                };
+                unproved.add(author, self.level >= SecurityLevel::Signed);
                 *slot = Some(Sender {
                     name,
                     provenance: Provenance::Proved(verified),
                     refused: None,
-                    unproved,
+                    unproved: Some(unproved),
                 });
             }
             Err(error) => {

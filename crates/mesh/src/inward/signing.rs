@@ -1,5 +1,5 @@
-//! Level `signed`: messages wait for the proof of their author, which comes behind them. Frames for the bus that bring
-//! a message wait, too, and with them the frames behind them.
+//! Level `signed`, of the platform or of one message: messages wait for the proof of their author, which comes behind
+//! them. Frames for the bus that bring a message wait, too, and with them the frames behind them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,11 +27,18 @@ enum Waiting {
     Frame { number: u64, statement: Hash },
 }
 
+/// An author of messages.
+struct Known {
+    author: Author,
+    /// Whether the whole chain was checked, not only the leaf: others may get it.
+    is_whole: bool,
+}
+
 /// The messages of one sender that wait for their proof, and the facts for checking it.
 pub(super) struct Unproved {
     waiting: Vec<Waiting>,
     /// The latest first.
-    authors: VecDeque<Author>,
+    authors: VecDeque<Known>,
     verifier: Verifier,
 }
 
@@ -40,7 +47,7 @@ impl Unproved {
         Self {
             waiting: Vec::new(),
             authors: VecDeque::new(),
-            verifier: Verifier::new(platform.clone(), level),
+            verifier: Verifier::new(platform.clone(), level.max(SecurityLevel::Signed)),
         }
     }
 
@@ -48,33 +55,42 @@ impl Unproved {
         self.waiting.is_empty()
     }
 
-    /// The sender has shown a certificate.
-    pub(super) fn add(&mut self, author: Author) {
+    /// The sender has shown a certificate. `is_whole`: all of its chain was checked.
+    pub(super) fn add(&mut self, author: Author, is_whole: bool) {
         self.authors
-            .retain(|known| known.verified.serial() != author.verified.serial());
+            .retain(|known| known.author.verified.serial() != author.verified.serial());
         self.authors.truncate(CERTIFICATES - 1);
-        self.authors.push_front(author);
+        self.authors.push_front(Known { author, is_whole });
     }
 
     /// The author that this certificate belongs to. The certificate may have ended since, but was not revoked.
     fn author(
-        &self,
+        &mut self,
         serial: Serial,
         trust: Option<&Trust>,
         now: Timestamp,
     ) -> Result<&Author, Refused> {
         let known = self
             .authors
-            .iter()
-            .find(|author| author.verified.serial() == serial);
-        let author = known.ok_or_else(|| not_proved("its author has shown no such certificate"))?;
-        match trust.map_or(Ok(()), |trust| trust.check(&author.verified, now)) {
-            Err(error @ VerifyError::Revoked { .. }) => Err(Refused {
-                reason: RefusalReason::from(&error),
-                explanation: error.to_string(),
-            }),
-            _ => Ok(author),
+            .iter_mut()
+            .find(|known| known.author.verified.serial() == serial);
+        let known = known.ok_or_else(|| not_proved("its author has shown no such certificate"))?;
+        let verified = &known.author.verified;
+        if let Some(trust) = trust {
+            if !known.is_whole {
+                let then = now.min(verified.not_after());
+                let whole = trust.verify_as_of(&known.author.chain, then);
+                whole.map_err(|error| not_proved(&error.to_string()))?;
+                known.is_whole = true;
+            }
+            if let Err(error @ VerifyError::Revoked { .. }) = trust.check(verified, now) {
+                return Err(Refused {
+                    reason: RefusalReason::from(&error),
+                    explanation: error.to_string(),
+                });
+            }
         }
+        Ok(&known.author)
     }
 
     /// Checks the proof of messages that wait.
@@ -110,16 +126,23 @@ fn not_proved(explanation: &str) -> Refused {
 }
 
 impl Inward {
-    /// Lets a message wait for its proof, and a frame also for the frames before it. Returns it if it need not wait:
-    /// its sender is not known and will be refused, or it is a frame that brings no message.
-    pub(super) fn hold(&mut self, sender: u32, target: u32, payload: Bytes) -> Option<Bytes> {
+    /// Lets a message wait for its proof if it `is_signed`, and a frame also for the frames before it. Returns it if it
+    /// need not wait: its sender is not known and will be refused, or it is a frame that brings no message.
+    pub(super) fn hold(
+        &mut self,
+        sender: u32,
+        target: u32,
+        is_signed: bool,
+        payload: Bytes,
+    ) -> Option<Bytes> {
         let Some(Some(slot)) = self.targets.get_mut(target as usize) else {
             return Some(payload);
         };
         let unproved = self.senders.get_mut(sender as usize);
         let unproved = unproved
             .and_then(Option::as_mut)
-            .and_then(|sender| sender.unproved.as_mut());
+            .and_then(|sender| sender.unproved.as_mut())
+            .filter(|_| is_signed);
         // The allowances of the targets bound the waiting messages.
         if *slot.name != *PROCESS_TARGET {
             let Some(unproved) = unproved else {

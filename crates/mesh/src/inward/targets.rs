@@ -35,6 +35,7 @@ pub(super) struct Target {
 /// A message that is arriving in pieces.
 pub(super) struct Partial {
     pub(super) sender: u32,
+    pub(super) is_signed: bool,
     pub(super) total: usize,
     pub(super) bytes: Vec<u8>,
 }

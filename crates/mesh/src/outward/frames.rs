@@ -43,7 +43,7 @@ impl Outward {
             FrameSender::Agent(agent) => self.bind_for(handle, agent)?,
         };
         let has_window = self.session.kept() < self.window;
-        let statement = outgoing.statement.filter(|_| self.signs());
+        let statement = outgoing.statement.filter(|_| self.level.authenticates());
         let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
             return Err(Rejected::Closed);
         };
@@ -65,7 +65,7 @@ impl Outward {
                         out.extend_from_slice(outgoing.body);
                         out.extend_from_slice(outgoing.tail);
                     }
-                    frame::finish_message(&mut out[start..], 0, sequence);
+                    frame::finish_message(&mut out[start..], 0, sequence, statement.is_some());
                 };
                 if is_shared {
                     let shared = Shared {

@@ -32,6 +32,7 @@ impl Outward {
                     sender,
                     target: handle,
                     payload,
+                    ..
                 } = frame
                     && let Some(Some(target)) = self.targets.get(*handle as usize)
                 {

@@ -42,7 +42,11 @@ impl Outward {
         };
         let has_window = self.session.kept() < self.window;
         let largest = self.largest_message;
-        let signs = self.signs();
+        let signs = self.signs() || self.level.authenticates() && outgoing.is_signed();
+        if !signs && !self.to_sign.is_empty() {
+            // The message would overtake those before it, which wait for their proof.
+            self.sign(sender_handle);
+        }
         let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
             return Err(Rejected::Closed);
         };
@@ -74,7 +78,7 @@ impl Outward {
                         let message = &out[start + MESSAGE_START..];
                         statement = Some(statement_of(&target.name, message));
                     }
-                    frame::finish_message(out, start, sequence);
+                    frame::finish_message(out, start, sequence, signs);
                     Ok(())
                 });
                 match appended {
@@ -106,7 +110,10 @@ impl Outward {
         match stop {
             Stop::Long(payload) => {
                 self.sent += 1;
-                let message = Queued::message(sender_handle, payload);
+                let message = Queued {
+                    statement: signs.then(|| statement_of(&target.name, &payload)),
+                    ..Queued::message(sender_handle, payload)
+                };
                 self.line.enqueue(handle, &mut target.credit, message);
                 self.note_queued(sender_handle);
                 self.unbind_departed(sender_handle);

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use super::{Long, Outward, TargetState};
 use crate::flow::{Piece, Queued};
 use crate::frame::Frame;
-use crate::statement::statement_of;
 use crate::wire::Wire;
 
 /// The number of bytes of counted frames put before the writer at a time, so that a long message does not precede
@@ -108,7 +107,6 @@ impl Outward {
 
     /// Moves queued messages into the session. The targets take turns.
     fn pump(&mut self) {
-        let signs = self.signs();
         let mut stalled = 0;
         while self.session.unwritten() < AHEAD
             && self.session.kept() < self.window
@@ -138,20 +136,20 @@ impl Outward {
             stalled = 0;
             match piece {
                 Piece::Whole(message) => {
-                    let (sender, of_frame) = (message.sender, message.statement);
+                    let (sender, statement) = (message.sender, message.statement);
                     // The sender is bound again if the connection is new. If that fails, the receiver refuses and says
                     // so.
                     let _ = self.prove(sender);
                     let payload = &message.into_bytes();
+                    if statement.is_none() && !is_process {
+                        self.sign(sender);
+                    }
                     self.session.append(&Frame::Message {
                         sender,
                         target: handle,
+                        is_signed: statement.is_some(),
                         payload,
                     });
-                    let statement = match is_process {
-                        true => of_frame,
-                        false => signs.then(|| statement_of(&name, payload)),
-                    };
                     if let Some(statement) = statement {
                         self.note_unsigned(sender, statement);
                     }
@@ -159,6 +157,7 @@ impl Outward {
                 }
                 Piece::First {
                     sender,
+                    is_signed,
                     total,
                     piece,
                 } => {
@@ -173,6 +172,7 @@ impl Outward {
                     let begin = Frame::Begin {
                         sender,
                         target: handle,
+                        is_signed,
                         total,
                         piece: &piece.head,
                     };
@@ -180,6 +180,12 @@ impl Outward {
                         .append_shared(piece.shared, |out, sequence| begin.encode(sequence, out));
                 }
                 Piece::Next { piece, complete } => {
+                    if let Some(message) = &complete
+                        && message.statement.is_none()
+                        && !is_process
+                    {
+                        self.sign(message.sender);
+                    }
                     let go_on = Frame::Continue {
                         target: handle,
                         piece: &piece.head,
@@ -194,10 +200,7 @@ impl Outward {
                     {
                         long.end = self.session.next();
                         let sender = message.sender;
-                        let statement = match is_process {
-                            true => message.statement,
-                            false => signs.then(|| statement_of(&name, &message.payload)),
-                        };
+                        let statement = message.statement;
                         long.message = message;
                         if let Some(statement) = statement {
                             self.note_unsigned(sender, statement);

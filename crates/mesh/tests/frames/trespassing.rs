@@ -28,6 +28,7 @@ async fn a_frame_of_an_agent_that_was_never_bound_is_refused() {
     intruder.target(0, PROCESS_TARGET).await;
     intruder
         .send(&Frame::Message {
+            is_signed: false,
             sender: 3,
             target: 0,
             payload: b"as somebody",
@@ -77,6 +78,7 @@ async fn more_than_the_inlet_allows_ends_the_connection() {
     // The process continues when the room is used up. The frames lie in the inlet.
     for _ in 0..100 {
         let frame = Frame::Message {
+            is_signed: false,
             sender: PROCESS_SENDER,
             target: 0,
             payload: &payload,

@@ -240,6 +240,7 @@ impl Intruder {
         let mut payload = Vec::new();
         bitefficient::encode(message, &mut payload).unwrap();
         self.send(&Frame::Message {
+            is_signed: false,
             sender,
             target,
             payload: &payload,

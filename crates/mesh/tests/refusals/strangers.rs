@@ -81,6 +81,7 @@ async fn a_peer_that_breaks_the_rules_is_cut_off_alone() {
         match rule {
             // A message to a target that was never opened.
             0 => Frame::Message {
+                is_signed: false,
                 sender: 0,
                 target: 0,
                 payload: b"x",
@@ -113,6 +114,7 @@ async fn a_peer_that_breaks_the_rules_is_cut_off_alone() {
                 for number in 1..2000 {
                     let payload = vec![0; 60_000];
                     Frame::Message {
+                        is_signed: false,
                         sender: 0,
                         target: 0,
                         payload: &payload,

@@ -10,6 +10,7 @@ use sealbus_channels::{
 use sealbus_fipa::{AclMessage, bitefficient};
 use sealbus_mesh::frame::{Frame, PROCESS_TARGET};
 use sealbus_proof::{Hash, Proof, Statement};
+use sealbus_seal::SecurityLevel;
 
 use super::intruder::scene::{Scene, from, is_returned};
 use super::support::proxy::Proxy;
@@ -34,7 +35,17 @@ fn check_event(authority: &Authority, event: &ReceivedEvent) -> Proof {
 /// Events of several agents, short and long, while subscriptions come and go, over connections that break.
 #[tokio::test]
 async fn every_event_has_evidence_that_others_can_check() {
-    let platform = Platform::new(LEVEL);
+    everything_is_signed(LEVEL, "exactly-once,ordered,priority=7,expiry=1h").await;
+}
+
+/// The same where the platform does not ask for it, and the publisher does.
+#[tokio::test]
+async fn every_event_of_a_signed_channel_has_evidence_that_others_can_check() {
+    everything_is_signed(SecurityLevel::Auth, "priority=7,expiry=1h,level=signed").await;
+}
+
+async fn everything_is_signed(level: SecurityLevel, qos: &str) {
+    let platform = Platform::new(level);
     let here = platform.process("node-1").await;
     let there = platform.process("node-2").await;
     let proxy = Proxy::to(there.endpoint.local_address()).await;
@@ -52,7 +63,7 @@ async fn every_event_has_evidence_that_others_can_check() {
         "/dates/business".parse().unwrap(),
         "/dates/private".parse().unwrap(),
     );
-    let qos: Qos = "exactly-once,ordered,priority=7,expiry=1h".parse().unwrap();
+    let qos: Qos = qos.parse().unwrap();
     let talk = async {
         for number in 0..300 {
             for outbox in [&first, &second] {
@@ -84,6 +95,114 @@ async fn every_event_has_evidence_that_others_can_check() {
     };
     soon(async { tokio::join!(talk, listen) }).await;
     assert_eq!(there.bus.refusals().total(), 0);
+}
+
+/// On a platform at `auth`, some messages of a channel are signed. All keep their order, whoever wrote them.
+#[tokio::test]
+async fn signed_events_keep_their_place_among_others() {
+    let platform = Platform::new(SecurityLevel::Auth);
+    let here = platform.process("node-1").await;
+    let there = platform.process("node-2").await;
+    let (publishing, listening) = (Channels::of(&here.bus), Channels::of(&there.bus));
+    here.bus.process_joined(there.endpoint.process());
+    there.bus.process_joined(here.endpoint.process());
+    let (first, _first_mailbox) = platform.agent(&here, "first@factory");
+    let (second, _second_mailbox) = platform.agent(&here, "second@factory");
+    let (listener, _listener_mailbox) = platform.agent(&there, "listener@factory");
+    let options = SubscriptionOptions::new("/dates".parse().unwrap());
+    let mut subscription = listening.subscribe(&listener, options).unwrap();
+    let channel: ChannelPath = "/dates".parse().unwrap();
+    let (plain, signed): (Qos, Qos) = (Qos::default(), "level=signed".parse().unwrap());
+    let is_signed = |number: u32| number.is_multiple_of(3) || number % 50 > 40;
+    let talk = async {
+        for number in 0..500 {
+            let outbox = [&first, &second][usize::from(number % 7 > 3)];
+            let length = if number % 100 == 45 { 200_000 } else { 10 };
+            let said = inform("anyone@factory", format!("{number} {}", "x".repeat(length)));
+            let qos = [&plain, &signed][usize::from(is_signed(number))];
+            publishing
+                .publish(outbox, &channel, qos, said)
+                .await
+                .unwrap();
+        }
+    };
+    let listen = async {
+        for number in 0..500 {
+            let event = subscription.recv().await.unwrap();
+            let text = event.message.message().content_text().unwrap().into_owned();
+            assert!(
+                text.starts_with(&format!("{number} ")),
+                "{number}: {text:.20}"
+            );
+            match is_signed(number) {
+                true => drop(check_event(&platform.authority, &event)),
+                false => assert_eq!(event.message.provenance().as_str(), "proved"),
+            }
+        }
+    };
+    soon(async { tokio::join!(talk, listen) }).await;
+    assert_eq!(there.bus.refusals().total(), 0);
+}
+
+/// A message that is marked as signed waits for its proof, also where the platform asks for none.
+#[tokio::test]
+async fn a_mark_without_a_proof_gets_nothing_through() {
+    let scene = Scene::at(SecurityLevel::Auth).await;
+    let _channels = Channels::of(&scene.process.bus);
+    let mallory = scene.mallory();
+    let (frame, right) = event("/dates/business", &from("mallory@factory"));
+    let (_, wrong) = event("/dates/private", &from("mallory@factory"));
+    let other = Scene::at(SecurityLevel::Auth).await.mallory();
+    let prove = |credential, statement| {
+        wire(
+            &signer(credential)
+                .sign(vec![statement], milliseconds())
+                .unwrap(),
+            1,
+        )
+    };
+    let mut refused = 0;
+    for proof in [Vec::new(), prove(&mallory, wrong), prove(&other, right)] {
+        let mut intruder = scene.ready(&mallory).await;
+        assert!(intruder.opens_target(1, PROCESS_TARGET).await);
+        let brings = Frame::Message {
+            sender: 0,
+            target: 1,
+            is_signed: true,
+            payload: &frame,
+        };
+        intruder.send(&brings).await.unwrap();
+        let proof = &proof[..];
+        intruder
+            .send(&Frame::Sign { sender: 0, proof })
+            .await
+            .unwrap();
+        intruder.until(is_returned(RefusalReason::NotProved)).await;
+        refused += 1;
+        assert_eq!(scene.count(RefusalReason::NotProved), refused);
+        // A direct message, too.
+        let mut payload = Vec::new();
+        bitefficient::encode(&from("mallory@factory"), &mut payload).unwrap();
+        let says = Frame::Message {
+            sender: 0,
+            target: 0,
+            is_signed: true,
+            payload: &payload,
+        };
+        intruder.send(&says).await.unwrap();
+        intruder
+            .send(&Frame::Sign { sender: 0, proof })
+            .await
+            .unwrap();
+        intruder.until(is_returned(RefusalReason::NotProved)).await;
+        refused += 1;
+        assert_eq!(scene.count(RefusalReason::NotProved), refused);
+        // No proof comes at all.
+        intruder.send(&says).await.unwrap();
+        intruder.send(&Frame::Unbind { handle: 0 }).await.unwrap();
+        intruder.until_end().await;
+    }
+    scene.unharmed().await;
 }
 
 /// The frame of an event, and the hash of what its publisher states.
@@ -127,6 +246,7 @@ async fn an_event_without_its_publishers_proof_is_refused() {
             let payload = &frame[..];
             let (sender, target) = (0, 1);
             let brings = Frame::Message {
+                is_signed: false,
                 sender,
                 target,
                 payload,
@@ -143,6 +263,7 @@ async fn an_event_without_its_publishers_proof_is_refused() {
     let (sender, target) = (0, 1);
     let payload = &frame[..];
     let brings = Frame::Message {
+        is_signed: false,
         sender,
         target,
         payload,

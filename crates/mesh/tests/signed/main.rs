@@ -2,6 +2,7 @@
 //! with a wrong one, is refused by name.
 #![allow(clippy::unwrap_used)]
 
+mod direct;
 mod events;
 #[path = "../intruder/mod.rs"]
 mod intruder;

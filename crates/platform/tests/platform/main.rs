@@ -59,6 +59,7 @@ async fn hear(agent: &mut AgentHandle) -> String {
 /// Puts a platform's first manifest in force.
 fn first(manifest: Manifest) -> ask::Apply {
     ask::Apply {
+        taken_over: false,
         wanted: Box::new(manifest),
         agreed: None,
         grace: 0,

@@ -173,6 +173,8 @@ async fn channels_of_three_processes_go_on_while_the_master_is_away() {
     config.settings.rules = Rules {
         permission: manifest.permission,
         channels: manifest.channels,
+        evidence: manifest.evidence,
+        tap: manifest.tap,
     };
     let (master, operator, _one, _two) = platform_of(config, directory.path()).await;
     let (first, alice) = joined(&operator, "alice", "node-1").await;

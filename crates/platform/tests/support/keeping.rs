@@ -90,6 +90,8 @@ impl KeepingSetting for OfNodes {
             config.settings.rules = Rules {
                 permission: manifest.permission,
                 channels: manifest.channels,
+                evidence: manifest.evidence,
+                tap: manifest.tap,
             };
             let broker = self.on_rabbitmq.then(|| {
                 config.settings.rabbitmq = Some(RabbitSettings {

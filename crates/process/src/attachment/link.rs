@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 use sealbus_seal::tls::ExpectedPeer;
 use sealbus_seal::{Fingerprint, PlatformName};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -12,6 +11,7 @@ use super::{AttachError, PATIENCE, handover};
 use sealbus_control::attachment::{AttachmentNotice, Welcome, ask};
 use sealbus_control::clock::now;
 use sealbus_control::host::Command;
+use sealbus_control::local::Stream;
 use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME};
 use sealbus_control::traffic::{ProcessAnswer, ProcessRequest};
 use sealbus_control::{Fault, FaultCode};
@@ -137,7 +137,7 @@ impl Link {
             AttachmentNotice::DirectoryChanged { changes } => Command::DirectoryChanged(changes),
             AttachmentNotice::ProcessesEnded { processes } => Command::ProcessesEnded(processes),
             AttachmentNotice::ProcessesJoined { processes } => Command::ProcessesJoined(processes),
-            AttachmentNotice::Rules { rules } => Command::Rules(rules),
+            AttachmentNotice::Rules { rules } => Command::Rules(Box::new(rules)),
         };
         // If nobody listens any more, the process is leaving.
         let _ = self.commands.send(command).await;
@@ -156,7 +156,7 @@ impl Link {
                     for missed in [
                         Command::DenyList(welcome.deny_list),
                         Command::ProcessesAre(welcome.processes),
-                        Command::Rules(welcome.rules),
+                        Command::Rules(Box::new(welcome.rules)),
                     ] {
                         let _ = self.commands.send(missed).await;
                     }
@@ -191,7 +191,7 @@ async fn answer_node(
 async fn attach(way: &Way, ticket: String) -> Result<(Open, Box<Welcome>), AttachError> {
     match way {
         Way::Local(path) => {
-            let stream = UnixStream::connect(path)
+            let stream = Stream::connect(path)
                 .await
                 .map_err(|error| AttachError::unreachable(&path.display().to_string(), &error))?;
             introduce(stream, ticket).await

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::SystemTime;
 
-use sealbus_channels::{ChannelPath, ChannelPattern, Channels, Moment, SubscriptionOptions};
+use sealbus_channels::{
+    ChannelPath, ChannelPattern, Channels, DeclaredChannels, Moment, Replay, SubscriptionOptions,
+};
 use sealbus_conformance::schedule::seeds;
 use sealbus_fipa::Expression;
 use sealbus_journal::Retention;
@@ -407,4 +409,31 @@ async fn no_process_uses_up_the_numbers_of_another() {
         panic!("not kept");
     };
     assert_eq!(outcomes, [KeepOutcome::Kept { number: own }]);
+}
+
+/// An event that bears no evidence, as a node gives it that took the evidence away, is not handed out where the
+/// platform declares that its channel is signed.
+#[tokio::test]
+async fn events_of_a_signed_channel_are_not_handed_out_without_evidence() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(folder.path(), 1);
+    let life = Life::begin("anna", &node);
+    life.publish("/contracts", "one").await.unwrap();
+    life.publish("/dates", "two").await.unwrap();
+    let all = |options: &mut SubscriptionOptions| options.replay = Replay::Last(10);
+    let mut subscription = life.subscribe("/*", all);
+    let mut read = HashSet::new();
+    for _ in 0..2 {
+        read.insert(text(&next(&mut subscription).await));
+    }
+    assert_eq!(read, HashSet::from(["one".to_owned(), "two".to_owned()]));
+    let signed = (
+        "/contracts".parse().unwrap(),
+        "level=signed".parse().unwrap(),
+    );
+    Channels::of(&life.bus).declare(DeclaredChannels::new([signed]));
+    let mut subscription = life.subscribe("/*", all);
+    assert_eq!(text(&next(&mut subscription).await), "two");
+    life.publish("/dates", "three").await.unwrap();
+    assert_eq!(text(&next(&mut subscription).await), "three");
 }

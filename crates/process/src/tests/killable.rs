@@ -235,7 +235,12 @@ impl Life {
         });
         let platform = PlatformName::new("factory").unwrap();
         let bus = Bus::new(BusConfig::new(platform), Handle::current());
-        let logs = NodeLogs::start(link.clone(), bus.downgrade(), None);
+        let logs = NodeLogs::start(
+            link.clone(),
+            bus.downgrade(),
+            World::new().trust(),
+            SecurityLevel::Auth,
+        );
         assert!(Channels::of(&bus).set_logs(logs));
         let name = format!("{agent}@factory");
         let (outbox, mailbox) = bus.attach(&name, None, None).unwrap();

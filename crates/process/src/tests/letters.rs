@@ -4,6 +4,9 @@ use sealbus_proof::{Signer, Statement};
 use sealbus_seal::permission::{Messages, Policy, Rule};
 use sealbus_seal::{CertificateChain, Credential, KeyPair, SecurityLevel};
 
+use sealbus_bus::LEVEL_PARAMETER;
+use sealbus_fipa::Expression;
+
 use super::*;
 use sealbus_control::clock::now;
 use sealbus_control::post::{DeliveredLetter, LetterRefusal};
@@ -72,7 +75,7 @@ async fn letters_obey_the_rules_and_revocations_of_the_day_they_are_handed_over(
         permission: policy,
         ..Rules::default()
     };
-    tell.send(Command::Rules(rules)).await.unwrap();
+    tell.send(Command::Rules(Box::new(rules))).await.unwrap();
     host.world.deny("thief").await;
     let (before, after) = (now() - 10_000, now() + 10_000);
     let letters = vec![
@@ -183,4 +186,44 @@ async fn letters_without_evidence_are_refused_where_messages_are_signed() {
     let counts = process.bus().refusals().counts();
     let refused: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
     assert_eq!(refused, [(RefusalReason::NotProved, 5)]);
+}
+
+/// A node takes the evidence away from a message that was signed on a platform at `auth`.
+#[tokio::test]
+async fn a_letter_that_asks_for_a_proof_and_has_none_is_refused() {
+    let (host, tell) = TestHost::new(&World::new(), &[], HOUR, Vec::new());
+    let process = Process::open(host.clone(), None).await.unwrap();
+    let mut bob = process.agent("bob").await.unwrap();
+    let asking = |number: u64| {
+        let mut message = AclMessage::new(Performative::Inform)
+            .with_sender(sealbus_bus::aid_of("alice@factory"))
+            .with_content(number.to_string());
+        let level = Expression::Word("signed".to_owned());
+        message = message.with_user_defined(LEVEL_PARAMETER, level);
+        let mut bytes = Vec::new();
+        sealbus_fipa::bitefficient::encode(&message, &mut bytes).unwrap();
+        let mut letter = letter(number, "alice", now());
+        letter.waiting.message = Blob(bytes);
+        letter
+    };
+    let mut signed = asking(2);
+    signed.waiting.provenance = WaitingProvenance::Signed {
+        identity: "spiffe://factory/agent/alice".to_owned(),
+        evidence: evidence(&host, "alice", "bob@factory", &signed.waiting.message.0),
+    };
+    let agent = "bob".to_owned();
+    let letters = vec![asking(1), signed, letter(3, "alice", now())];
+    tell.send(Command::Letters { agent, letters })
+        .await
+        .unwrap();
+    assert_eq!(read(&mut bob).await, "2");
+    assert_eq!(read(&mut bob).await, "3");
+    let mut found = outcomes(&host, 3).await;
+    found.sort_by_key(|(number, _)| *number);
+    let refused = LetterOutcome::Refused(LetterRefusal::NotProved);
+    let right = [refused, LetterOutcome::Taken, LetterOutcome::Taken];
+    assert_eq!(found, (1..).zip(right).collect::<Vec<_>>());
+    let counts = process.bus().refusals().counts();
+    let refused: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(refused, [(RefusalReason::NotProved, 1)]);
 }

@@ -62,6 +62,11 @@ impl World {
         self.authority.identity().platform()
     }
 
+    fn trust(&self) -> Arc<Trust> {
+        let roots = [self.root.as_slice().into()];
+        Arc::new(Trust::new(self.platform().clone(), &roots, HOUR).unwrap())
+    }
+
     async fn tell(&self, command: impl Fn() -> Command) {
         let processes = self.processes.lock().clone();
         for process in processes {

@@ -18,7 +18,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 pub(crate) struct TestPlatform {
     pub(crate) name: PlatformName,
-    authority: IssuingAuthority,
+    pub(crate) authority: IssuingAuthority,
+    /// The root certificate: DER.
+    pub(crate) root: Vec<u8>,
     pub(crate) trust: Trust,
 }
 
@@ -40,6 +42,7 @@ impl TestPlatform {
         let trust =
             Trust::new(name.clone(), &[root.certificate().clone()], Duration::ZERO).unwrap();
         Self {
+            root: root.certificate().to_vec(),
             authority: root.create_authority("ca", validity).unwrap(),
             trust,
             name,

@@ -17,10 +17,10 @@ pub use last::LastEvents;
 pub use replies::{ChannelAnswers, ChannelReplies};
 pub use sealbus_channels::{
     AddressError, ChannelAddress, ChannelFilter, ChannelHeader, ChannelPath, ChannelPattern,
-    DamagedLog, Ended, EventKey, FilterError, FlowPolicy, LastError, LogPlace, LogRetention,
-    Mechanism, Moment, PathError, Persistence, Priority, PublishError, Qos, QosError, QosOverride,
-    QueueCounters, QueueLimits, Reach, Reliability, Replay, RequestOptions, SubscribeError, Time,
-    UnavailableQos,
+    DamagedLog, Downgrade, Ended, EventKey, FilterError, FlowPolicy, LastError, LogPlace,
+    LogRetention, Mechanism, Moment, PathError, Persistence, Priority, PublishError, Qos, QosError,
+    QosOverride, QueueCounters, QueueLimits, Reach, Reliability, Replay, RequestOptions,
+    SubscribeError, Time, UnavailableQos,
 };
 pub use subscription::{ChannelEvent, ChannelSubscription, Subscribing};
 
@@ -40,6 +40,9 @@ pub enum ChannelError {
     /// The platform's transport cannot provide the QoS.
     #[error(transparent)]
     Unavailable(#[from] UnavailableQos),
+    /// The QoS asks for a level weaker than the platform's or the channel's.
+    #[error(transparent)]
+    Downgrade(#[from] Downgrade),
 }
 
 /// A channel as an agent uses it, made by [`Voice::channel`](crate::Voice::channel).
@@ -111,13 +114,19 @@ impl Channel {
     ///
     /// # Errors
     /// [`ChannelError::Unavailable`], which names everything that the platform's transport cannot provide.
+    /// [`ChannelError::Downgrade`] for a level weaker than the channel's or the platform's.
     pub fn with_qos(mut self, change: QosOverride) -> Result<Self, ChannelError> {
-        self.qos = self.qos.with(&change);
+        self.qos = self.changed(&change)?;
         let transport = self.outbox.bus().transport();
         let name = transport.map_or("in-process", |transport| transport.name());
         self.qos
             .check_against(&self.channels.capabilities(), name)?;
         Ok(self)
+    }
+
+    /// The QoS of a message that differs so.
+    fn changed(&self, change: &QosOverride) -> Result<Qos, Downgrade> {
+        self.qos.raised(change, self.outbox.bus().level())
     }
 
     /// Publishes an event, which reaches every agent that has subscribed to the channel. Waits while a subscription
@@ -141,7 +150,7 @@ impl Channel {
         message: impl Into<Arc<AclMessage>>,
         change: QosOverride,
     ) -> Result<Reach, PublishError> {
-        let qos = self.qos.with(&change);
+        let qos = self.changed(&change)?;
         let (message, _sending) = self.traced("publish", message);
         self.channels
             .publish(&self.outbox, &self.path, &qos, message)
@@ -157,7 +166,7 @@ impl Channel {
         message: impl Into<Arc<AclMessage>>,
         change: QosOverride,
     ) -> Result<Option<Reach>, PublishError> {
-        let qos = self.qos.with(&change);
+        let qos = self.changed(&change)?;
         if qos.acknowledgement.is_some() {
             return Ok(None);
         }
@@ -189,7 +198,7 @@ impl Channel {
         message: impl Into<Arc<AclMessage>>,
         change: QosOverride,
     ) -> Result<Reach, PublishError> {
-        let qos = self.qos.with(&change);
+        let qos = self.changed(&change)?;
         let name = if receiver.contains('@') {
             receiver.to_owned()
         } else {
@@ -229,7 +238,7 @@ impl Channel {
         options: RequestOptions,
         change: QosOverride,
     ) -> Result<ChannelReplies, PublishError> {
-        let qos = self.qos.with(&change);
+        let qos = self.changed(&change)?;
         let (message, _sending) = self.traced("request", message);
         let replies = self
             .channels

@@ -47,6 +47,7 @@ impl Voice {
             request,
             window: AHEAD,
             silence: None,
+            conversation: None,
         })
     }
 }
@@ -59,6 +60,7 @@ pub struct Asking<'a> {
     request: AclMessage,
     window: u64,
     silence: Option<Duration>,
+    conversation: Option<String>,
 }
 
 impl Asking<'_> {
@@ -66,6 +68,20 @@ impl Asking<'_> {
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.request.ontology = Some(name.into().into());
+        self
+    }
+
+    /// Adds a user-defined parameter to the request.
+    #[must_use]
+    pub fn parameter(mut self, name: impl Into<String>, value: impl Into<Expression>) -> Self {
+        self.request = self.request.with_user_defined(name, value);
+        self
+    }
+
+    /// Names the conversation. The agent has no other open conversation of this name.
+    #[must_use]
+    pub fn conversation(mut self, name: impl Into<String>) -> Self {
+        self.conversation = Some(name.into());
         self
     }
 
@@ -91,7 +107,7 @@ impl Asking<'_> {
         let agents = self.to.find(self.voice).await?;
         let agent = agents.into_iter().next().ok_or(ProtocolError::Nobody)?;
         let voice = self.voice.clone();
-        let id = new_conversation_id();
+        let id = self.conversation.unwrap_or_else(new_conversation_id);
         let messages = voice.conversations.open(&id)?;
         messages.expect_reply_to(&id);
         let request = self

@@ -4,7 +4,6 @@
 use std::fs;
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use rcgen::{
 };
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use sealbus_files::Private;
 use time::OffsetDateTime;
 
 use super::settings::{AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE};
@@ -215,15 +215,13 @@ fn params(name: &str, life: Duration) -> CertificateParams {
 }
 
 fn make_folder(path: &Path) -> Result<(), CertifyError> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700);
-    builder.create(path).map_err(file("make", path))
+    sealbus_files::make_folder(path).map_err(file("make", path))
 }
 
 /// Writes a file that only its owner reads.
 fn write(path: &Path, text: &str) -> Result<(), CertifyError> {
     let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
+    options.write(true).create(true).truncate(true).private();
     let written = options
         .open(path)
         .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));

@@ -107,8 +107,17 @@ impl Cluster {
 
     /// Asks one member, once. After a failure the next request goes to another one.
     pub(super) async fn ask<R: Request>(&self, request: &R) -> Result<R::Answer, CallError> {
+        self.ask_within(request, ANSWERING).await
+    }
+
+    /// Like [`ask`](Self::ask), for a member that must answer within `patience`.
+    pub(super) async fn ask_within<R: Request>(
+        &self,
+        request: &R,
+        patience: Duration,
+    ) -> Result<R::Answer, CallError> {
         let (place, client) = self.client().await.map_err(CallError::Away)?;
-        let result = ask(client, request).await;
+        let result = ask(client, request, patience).await;
         if let Err(CallError::Away(_)) = &result {
             let mut state = self.state.lock().await;
             if state.current.as_ref().is_some_and(|(at, _)| *at == place) {
@@ -129,7 +138,7 @@ impl Cluster {
     ) -> Vec<(&Member, Result<R::Answer, CallError>)> {
         let each = self.members.iter().map(async |member| {
             let asked = match self.connect(member).await {
-                Ok(client) => ask(client, request).await,
+                Ok(client) => ask(client, request, ANSWERING).await,
                 Err(why) => Err(CallError::Away(why)),
             };
             (member, asked)
@@ -196,7 +205,11 @@ impl Cluster {
     }
 }
 
-async fn ask<R: Request>(mut client: Grpc<Link>, request: &R) -> Result<R::Answer, CallError> {
+async fn ask<R: Request>(
+    mut client: Grpc<Link>,
+    request: &R,
+    patience: Duration,
+) -> Result<R::Answer, CallError> {
     let asking = async {
         let ready = client.ready().await;
         ready.map_err(|error| CallError::Away(error.to_string()))?;
@@ -207,6 +220,6 @@ async fn ask<R: Request>(mut client: Grpc<Link>, request: &R) -> Result<R::Answe
             .await?;
         Ok(answer.into_inner())
     };
-    let asked = tokio::time::timeout(ANSWERING, asking).await;
-    asked.unwrap_or_else(|_| Err(CallError::Away(format!("no answer within {ANSWERING:?}"))))
+    let asked = tokio::time::timeout(patience, asking).await;
+    asked.unwrap_or_else(|_| Err(CallError::Away(format!("no answer within {patience:?}"))))
 }

@@ -3,12 +3,13 @@
 //! All keys of a platform begin with `/sealbus/PLATFORM/`. Below that, `rows/` holds the store's entries. `commit/` has one
 //! row for each instance that writes, with the mark of its last commit: after an answer that did not come, it tells whether
 //! the commit was made. `staged/` holds changes that are too many for one transaction of etcd, and `pending` the mark of
-//! those that must still be moved to their rows.
+//! those that must still be moved to their rows. `role` and `instance/` say which instance leads and which are there.
 
 mod certify;
 mod check;
 mod cluster;
 mod commit;
+mod role;
 mod settings;
 mod staged;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use wire::{Found, KeyValue, Range};
 
 pub use certify::{CertifyError, EtcdAuthority};
 pub use check::{EtcdCheck, EtcdMember};
+pub use role::{InstanceRow, Lease};
 pub use settings::{AUTHORITY_FILE, CERTIFICATE_FILE, EtcdSettings, EtcdSettingsError, KEY_FILE};
 
 /// Longest value. A request to etcd may have 1.5 MiB.
@@ -80,6 +82,15 @@ impl Keys {
 
     fn pending(&self) -> Vec<u8> {
         format!("{}pending", self.prefix).into_bytes()
+    }
+
+    fn role(&self) -> Vec<u8> {
+        format!("{}role", self.prefix).into_bytes()
+    }
+
+    /// The row of an instance, or, with an empty name, of all.
+    fn of_instance(&self, name: &str) -> Vec<u8> {
+        format!("{}instance/{name}", self.prefix).into_bytes()
     }
 
     /// The changes that wait under a mark, or, with an empty one, all of this instance's.

@@ -1,13 +1,13 @@
 //! Where the members of the cluster are, and the certificates with which they and the platform know each other.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use hyper::Uri;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use sealbus_web::trust::{FileError, certificates, private_key, roots};
 
 /// The file with the certificates (PEM) of the authorities that certify members.
 pub const AUTHORITY_FILE: &str = "ca.pem";
@@ -32,16 +32,8 @@ pub enum EtcdSettingsError {
     #[error("{0} is not the address of a member of etcd: write https://HOST:PORT")]
     Address(String),
     /// A file cannot be read, or holds something else.
-    #[error(
-        "{} cannot be used: {problem}; `sealbus store certify` makes the files for etcd and the Master",
-        path.display()
-    )]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The fault.
-        problem: String,
-    },
+    #[error("{0}; `sealbus store certify` makes the files for etcd and the Master")]
+    File(#[from] FileError),
 }
 
 /// A member of the cluster.
@@ -71,14 +63,8 @@ impl EtcdSettings {
         let at = |name: &str| self.credentials.join(name);
         let (authority, certificate, key) =
             (at(AUTHORITY_FILE), at(CERTIFICATE_FILE), at(KEY_FILE));
-        let mut roots = RootCertStore::empty();
-        for root in certificates(&authority)? {
-            roots
-                .add(root)
-                .map_err(|error| unusable(&authority, &error))?;
-        }
-        let chain = certificates(&certificate)?;
-        let private = PrivateKeyDer::from_pem_file(&key).map_err(|error| unusable(&key, &error))?;
+        let roots = roots(&authority)?;
+        let (chain, private) = (certificates(&certificate)?, private_key(&key)?);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -87,7 +73,7 @@ impl EtcdSettings {
                     .with_root_certificates(roots)
                     .with_client_auth_cert(chain, private)
             })
-            .map_err(|error| unusable(&certificate, &error))?;
+            .map_err(|error| FileError::new(&certificate, &error))?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Arc::new(config))
     }
@@ -112,22 +98,4 @@ pub(super) fn member(text: &str) -> Result<Member, EtcdSettingsError> {
         name,
         origin,
     })
-}
-
-fn unusable(path: &Path, problem: &dyn fmt::Display) -> EtcdSettingsError {
-    EtcdSettingsError::File {
-        path: path.to_owned(),
-        problem: problem.to_string(),
-    }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, EtcdSettingsError> {
-    let found = CertificateDer::pem_file_iter(path).map_err(|error| unusable(path, &error))?;
-    let found: Vec<_> = found
-        .collect::<Result<_, _>>()
-        .map_err(|error| unusable(path, &error))?;
-    if found.is_empty() {
-        return Err(unusable(path, &"it holds no certificate in PEM"));
-    }
-    Ok(found)
 }

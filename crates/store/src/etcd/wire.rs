@@ -54,6 +54,9 @@ pub(super) struct Put {
     pub(super) key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub(super) value: Vec<u8>,
+    /// The lease with which the key goes; 0 if it stays.
+    #[prost(int64, tag = "3")]
+    pub(super) lease: i64,
 }
 
 /// Deletes the keys from `key` up to, but without, `end`; without `end`, `key` alone.
@@ -187,6 +190,39 @@ pub(super) struct Alarm {
     pub(super) kind: i32,
 }
 
+/// Asks for a lease of so many seconds.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Granting {
+    #[prost(int64, tag = "1")]
+    pub(super) seconds: i64,
+}
+
+/// A lease, and the seconds that it lives from now on; 0 if there is no such lease.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Granted {
+    #[prost(int64, tag = "2")]
+    pub(super) lease: i64,
+    #[prost(int64, tag = "3")]
+    pub(super) seconds: i64,
+}
+
+/// Lets a lease live for its whole time again. etcd takes a stream of these; one alone is such a stream.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Renewing {
+    #[prost(int64, tag = "1")]
+    pub(super) lease: i64,
+}
+
+/// Ends a lease, and deletes its keys.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Revoking {
+    #[prost(int64, tag = "1")]
+    pub(super) lease: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Revoked {}
+
 impl Range {
     pub(super) fn one(key: Vec<u8>) -> Self {
         Self {
@@ -216,8 +252,12 @@ impl Operation {
     }
 
     pub(super) fn put(key: Vec<u8>, value: Vec<u8>) -> Self {
+        Self::put_for(0, key, value)
+    }
+
+    pub(super) fn put_for(lease: i64, key: Vec<u8>, value: Vec<u8>) -> Self {
         Self {
-            is: Some(Operations::Put(Put { key, value })),
+            is: Some(Operations::Put(Put { key, value, lease })),
         }
     }
 
@@ -247,6 +287,9 @@ macro_rules! requests {
 requests! {
     Range => "/etcdserverpb.KV/Range", Found;
     Transaction => "/etcdserverpb.KV/Txn", Outcome;
+    Granting => "/etcdserverpb.Lease/LeaseGrant", Granted;
+    Renewing => "/etcdserverpb.Lease/LeaseKeepAlive", Granted;
+    Revoking => "/etcdserverpb.Lease/LeaseRevoke", Revoked;
     StatusQuestion => "/etcdserverpb.Maintenance/Status", Status;
     AlarmQuestion => "/etcdserverpb.Maintenance/Alarm", Alarms;
     MembersQuestion => "/etcdserverpb.Cluster/MemberList", Members;

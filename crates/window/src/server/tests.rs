@@ -196,7 +196,10 @@ async fn nothing_is_changed_unless_the_operator_allowed_it() {
         let directory = nowhere.path().to_owned();
         let source = Source::Platform {
             directory,
-            operates,
+            rights: Rights {
+                operates,
+                ..Rights::default()
+            },
         };
         let window = Window::new(source, Place::loopback(), 7000);
         let key = entered(&window).await;
@@ -207,5 +210,28 @@ async fn nothing_is_changed_unless_the_operator_allowed_it() {
         let other = act.replace("\"confirm\":\"ann\"", "\"confirm\":\"ben\"");
         let refused = post(&window, "/act", &key, &other).await.status();
         assert_eq!(refused, if operates { 400 } else { 403 });
+    }
+}
+
+#[tokio::test]
+async fn bodies_are_for_windows_with_that_right() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let look = r#"{"watch":{"id":1,"bodies":true}}"#;
+    for (bodies, status) in [(false, 403), (true, 200)] {
+        let source = Source::Platform {
+            directory: nowhere.path().to_owned(),
+            rights: Rights {
+                bodies,
+                ..Rights::default()
+            },
+        };
+        let window = Window::new(source, Place::loopback(), 7000);
+        let key = entered(&window).await;
+        let answer = post(&window, "/stream", &key, look).await;
+        assert_eq!(answer.status(), status);
+        if !bodies {
+            let why = said(answer).await["error"].to_string();
+            assert!(why.contains("--bodies"), "{why}");
+        }
     }
 }

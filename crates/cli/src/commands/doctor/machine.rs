@@ -1,25 +1,15 @@
 //! Findings without a running platform.
 
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use rustix::fs::{Access, access, statvfs};
-use rustix::process::{Resource, getrlimit};
 use sealbus_brokers::rabbitmq::{BrokerError, ManagedBroker};
 use sealbus_manifest::Manifest;
 use tokio::process::Command;
 
-use super::super::run;
-use super::{Finding, existing, is_managed};
-use crate::arguments::IsolationArguments;
+use super::{Finding, is_managed};
 use crate::python::Python;
-
-/// Open files that are enough for a node with a few hundred agents.
-const OPEN_FILES: u64 = 4096;
-/// Free bytes below which a disk will soon be full.
-const LITTLE: u64 = 1 << 30;
 
 /// The versions of this program and of the Python package beside it.
 pub(super) async fn version() -> Finding {
@@ -46,70 +36,6 @@ pub(super) async fn version() -> Finding {
             format!("sealbus {own}; {error}"),
             "agents in Python need the package: pip install sealbus",
         ),
-    }
-}
-
-/// The state directory belongs to this user alone.
-pub(super) fn state(directory: &Path) -> Finding {
-    const SUBJECT: &str = "state";
-    let shown = directory.display();
-    let folder = existing(directory);
-    if access(folder, Access::WRITE_OK | Access::EXEC_OK).is_err() {
-        return Finding::problem(
-            SUBJECT,
-            format!("{} may not be written to", folder.display()),
-            "run as its owner, or name another folder: --state DIRECTORY",
-        );
-    }
-    if folder != directory {
-        return Finding::good(SUBJECT, format!("{shown} will be made"));
-    }
-    match directory.metadata() {
-        Ok(metadata) if metadata.mode() & 0o077 != 0 => Finding::problem(
-            SUBJECT,
-            format!("others may open {shown}, which keeps the CA's keys"),
-            format!("chmod 700 {shown}"),
-        ),
-        Ok(metadata) if metadata.uid() != rustix::process::geteuid().as_raw() => Finding::problem(
-            SUBJECT,
-            format!("{shown} belongs to another user"),
-            "run as its owner, or name another folder: --state DIRECTORY",
-        ),
-        Ok(_) => Finding::good(SUBJECT, shown.to_string()),
-        Err(error) => Finding::problem(
-            SUBJECT,
-            format!("{shown}: {error}"),
-            "name another folder: --state DIRECTORY",
-        ),
-    }
-}
-
-/// Room for messages and events that must be kept.
-pub(super) fn disk(directory: &Path) -> Finding {
-    const SUBJECT: &str = "disk";
-    let folder = existing(directory);
-    let disk = match statvfs(folder) {
-        Ok(disk) => disk,
-        Err(error) => {
-            let found = format!("the disk of {}: {error}", folder.display());
-            return Finding::warning(SUBJECT, found, "name another folder: --state DIRECTORY");
-        }
-    };
-    let (free, all) = (
-        disk.f_bavail.saturating_mul(disk.f_frsize),
-        disk.f_blocks.saturating_mul(disk.f_frsize),
-    );
-    let found = format!(
-        "{} MiB of {} MiB are free at {}",
-        free >> 20,
-        all >> 20,
-        folder.display()
-    );
-    let remedy = "free space: a full disk refuses messages and events that must be kept";
-    match free {
-        _ if free < all / 100 => Finding::problem(SUBJECT, found, remedy),
-        _ if free < LITTLE => Finding::warning(SUBJECT, found, remedy),
-        _ => Finding::good(SUBJECT, found),
     }
 }
 
@@ -158,20 +84,6 @@ pub(super) fn broker(manifest: &Manifest) -> Option<Finding> {
     })
 }
 
-/// How many files a process may open.
-pub(super) fn open_files() -> Finding {
-    const SUBJECT: &str = "open files";
-    match getrlimit(Resource::Nofile).current {
-        Some(limit) if limit < OPEN_FILES => Finding::warning(
-            SUBJECT,
-            format!("a process may open {limit}; each link and each waiting stranger takes one"),
-            "raise the limit: `ulimit -n 65536`, or LimitNOFILE=65536 in a systemd unit",
-        ),
-        Some(limit) => Finding::good(SUBJECT, format!("a process may open {limit}")),
-        None => Finding::good(SUBJECT, "a process may open any number"),
-    }
-}
-
 /// Whether something keeps this machine's clock right: certificates live for minutes.
 pub(super) async fn clock() -> Finding {
     const SUBJECT: &str = "clock";
@@ -194,28 +106,5 @@ pub(super) async fn clock() -> Finding {
             "this system does not say whether it is right",
             REMEDY,
         ),
-    }
-}
-
-/// Whether programs can be isolated.
-pub(super) async fn isolation(arguments: &IsolationArguments) -> Finding {
-    const SUBJECT: &str = "isolation";
-    const REMEDY: &str = "run the node as root, allow user namespaces or Landlock, or use --isolation none; \
-                          `sealbus node --check` shows each mode";
-    let probed = match run::isolation(arguments, &[]) {
-        Ok(config) => run::probe(&config).await,
-        Err(error) => Err(error),
-    };
-    let probed = match probed {
-        Ok(probed) => probed,
-        Err(error) => return Finding::problem(SUBJECT, error.to_string(), REMEDY),
-    };
-    let wanted = |mode| arguments.isolation.is_none_or(|only| only == mode);
-    let best = probed
-        .iter()
-        .find(|(mode, outcome)| wanted(*mode) && outcome.is_ok());
-    match best {
-        Some((mode, _)) => Finding::good(SUBJECT, format!("programs are isolated by {mode}")),
-        None => Finding::problem(SUBJECT, "no mode works on this machine", REMEDY),
     }
 }

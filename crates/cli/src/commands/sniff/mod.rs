@@ -12,7 +12,8 @@ use owo_colors::OwoColorize;
 use sealbus_channels::ChannelPattern;
 use sealbus_control::RefusalRecord;
 use sealbus_control::admin::{SilentNode, ask};
-use sealbus_control::traffic::{MOST_PATTERNS, MessageHead, Watch};
+use sealbus_control::text::printable;
+use sealbus_control::traffic::{Body, MOST_PATTERNS, MessageHead, Watch};
 use sealbus_window::{Recorder, Seen, fresh, read};
 
 use super::instant;
@@ -26,13 +27,24 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Most messages of a diagram.
 const MOST_DRAWN: usize = 10_000;
 
+/// A body, on a line of its own.
+fn body(body: &Body) -> String {
+    let text = match body {
+        Body::Shown { text, left_out: 0 } => text.clone(),
+        Body::Shown { text, left_out } => format!("{text} … and {left_out} bytes"),
+        Body::Private => "kept from watchers by [tap] in the manifest".to_owned(),
+        Body::Skipped => "left out: too many came at once".to_owned(),
+    };
+    format!("\n    {}", printable(&text))
+}
+
 /// One line for a message or a refused attempt.
 fn line(seen: &Seen) -> String {
     match seen {
         Seen::Message(head) => {
             let by = head.channel.as_deref();
             format!(
-                "{}  {} → {}{}  {}  {}  {} bytes  {}",
+                "{}  {} → {}{}  {}  {}  {} bytes  {}{}",
                 instant(head.at),
                 head.from,
                 head.to,
@@ -40,7 +52,8 @@ fn line(seen: &Seen) -> String {
                 head.performative.cyan(),
                 head.conversation.as_deref().unwrap_or("-"),
                 head.size,
-                head.provenance
+                head.provenance,
+                head.body.as_ref().map(body).unwrap_or_default()
             )
         }
         Seen::Refused(record) => format!(
@@ -96,6 +109,7 @@ fn watch(sniff: &Sniff) -> Result<Watch, CliError> {
         protocol: sniff.protocol.clone(),
         performatives: sniff.performative.clone(),
         channel: sniff.channel.clone(),
+        bodies: sniff.bodies,
     };
     if watch.is_bounded() {
         return Ok(watch);
@@ -232,7 +246,8 @@ async fn live(
     show: &mut Show<'_>,
 ) -> Result<(), CliError> {
     let mut connection = Connection::open(general).await?;
-    connection.ask(ask::Narrow).await?;
+    let bodies = sniff.bodies;
+    connection.ask(ask::Narrow { bodies }).await?;
     let status = connection.ask(ask::Status).await?;
     let mut known = connection.ask(ask::Refusals).await?;
     let asked = || ask::Observe {

@@ -32,7 +32,7 @@ pub(crate) async fn top(
     top: &Top,
     output: Output,
 ) -> Result<(), CliError> {
-    connection.ask(ask::Narrow).await?;
+    connection.ask(ask::Narrow { bodies: false }).await?;
     let status = connection.ask(ask::Status).await?;
     let interval = top.interval.0.max(SHORTEST);
     let shown = Shown {

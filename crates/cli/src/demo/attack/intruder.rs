@@ -189,6 +189,7 @@ async fn assault(attack: &DemoAttack, disguise: &Disguise) -> Result<(), Failure
         let payload = message(attack, disguise)?;
         connection
             .send(&Frame::Message {
+                is_signed: false,
                 sender: 0,
                 target: 0,
                 payload: &payload,

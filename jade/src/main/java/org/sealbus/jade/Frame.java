@@ -37,6 +37,7 @@ record Frame(int kind, int flags, int sequence, byte[] body) {
     static final int RETURNED = 25;
     static final int UNBIND = 26;
     static final int REFUSED = 27;
+    static final int SIGN = 28;
 
     /** The longest piece of a message in one frame. */
     static final int LONGEST_PIECE = 64 << 10;

@@ -49,6 +49,10 @@ final class Mesh implements AutoCloseable {
         /** Gives a message to an agent. {@code sender} is the whole name that was proved; false: the agent is not here. */
         boolean deliver(String agent, String sender, byte[] message) throws BitEfficient.Malformed, ForgedSender;
 
+        /** The same, with facts about the message. */
+        boolean deliver(String agent, String sender, byte[] message, Map<String, String> facts)
+                throws BitEfficient.Malformed, ForgedSender;
+
         /** Whether the agent keeps up with its messages. */
         boolean hasRoom(String agent);
 
@@ -77,6 +81,7 @@ final class Mesh implements AutoCloseable {
     private final Map<String, Route> routes = new HashMap<>();
     /** Agents here that may get messages, by their local names. */
     private final Set<String> present = new HashSet<>();
+    private final Subscriptions subscriptions = new Subscriptions();
     private final ScheduledExecutorService worker = Executors.newScheduledThreadPool(4, work -> {
         Thread thread = new Thread(work, "sealbus-mesh");
         thread.setDaemon(true);
@@ -132,7 +137,54 @@ final class Mesh implements AutoCloseable {
     /** An agent here is gone. */
     synchronized void left(String agent) {
         present.remove(agent);
+        subscriptions.left(agent).forEach(this::withdraw);
         links.values().forEach(link -> link.left(agent));
+    }
+
+    // ---- channels ----
+
+    /** Subscribes an agent here. The processes that publish are told, and those that will. */
+    synchronized ChannelSubscription subscribe(String agent, String pattern) {
+        ChannelSubscription made = subscriptions.add(number -> new ChannelSubscription(this, number, agent, pattern));
+        links.values().forEach(link -> link.exchange().announce(made));
+        return made;
+    }
+
+    synchronized void unsubscribe(ChannelSubscription subscription) {
+        if (subscriptions.remove(subscription)) {
+            withdraw(subscription);
+        }
+    }
+
+    private void withdraw(ChannelSubscription subscription) {
+        links.values().forEach(link -> link.exchange().withdraw(subscription));
+    }
+
+    List<ChannelSubscription> subscriptions() {
+        return subscriptions.all();
+    }
+
+    ChannelSubscription subscription(int number) {
+        return subscriptions.get(number);
+    }
+
+    /** An agent here gets an event, and the other process wants to know whether it reads it. Returns the event's id. */
+    String unread(String agent, Subscriptions.Outcome outcome) {
+        return subscriptions.unread(agent, outcome);
+    }
+
+    /** An agent here has read an event. Its thread does not wait for the mesh. */
+    void read(String event) {
+        later(() -> {
+            synchronized (this) {
+                subscriptions.read(event);
+            }
+        }, 0);
+    }
+
+    /** Whether an agent has a right on a channel: {@code publish} or {@code subscribe}. */
+    boolean may(String agent, String right, String channel) {
+        return permission.may(agent, right, channel);
     }
 
     synchronized boolean isPresent(String agent) {

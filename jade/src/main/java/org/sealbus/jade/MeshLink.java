@@ -40,7 +40,7 @@ final class MeshLink {
     /** Why a message comes back, beside the reasons for refusals. */
     private static final int NOT_HERE = 1;
     private static final int FIRST_REFUSAL = 2;
-    private static final List<String> REFUSALS = List.of("forged-sender", "not-proved", "unknown-issuer", "revoked", "expired",
+    static final List<String> REFUSALS = List.of("forged-sender", "not-proved", "unknown-issuer", "revoked", "expired",
             "wrong-identity", "level-mismatch", "not-permitted", "too-large", "malformed", "over-limit");
 
     /** A counted frame that was not acknowledged; the message that ends with it, if one does. */
@@ -69,7 +69,7 @@ final class MeshLink {
     boolean isDialling;
     long neededSince;
     private final Mesh mesh;
-    private final Exchange exchange = new Exchange();
+    private final Exchange exchange;
     private MeshConnection connection;
 
     private byte[] session = NONE;
@@ -95,6 +95,7 @@ final class MeshLink {
     MeshLink(Mesh mesh, Identity peer) {
         this.mesh = mesh;
         this.peer = peer;
+        exchange = new Exchange(mesh, this::sendToProcess);
     }
 
     /** A breach of the protocol. The connection ends. */
@@ -253,7 +254,7 @@ final class MeshLink {
         targets.clear();
         exchange.reset();
         for (Counted frame : lost) {
-            if (frame.letter() != null && frame.letter().sender() != null) {
+            if (frame.letter() != null && !frame.letter().receiver().isEmpty()) {
                 mesh.agents.undelivered(frame.letter(), "it was sent and may not have arrived: " + why);
             }
         }
@@ -533,6 +534,8 @@ final class MeshLink {
             }
             case Frame.RETURNED -> returned(body.getInt(), body.getInt(), body.get(), frame.flags() != 0, Frame.rest(body));
             case Frame.UNBIND -> senders.remove(body.getInt());
+            // A proof for third parties. Here the connection proves the author.
+            case Frame.SIGN -> {}
             case Frame.REFUSED -> {
                 body.getInt();
                 body.get();
@@ -578,6 +581,10 @@ final class MeshLink {
         }
         byte[] payload = route.piece.done();
         route.piece.clear();
+        if (route.receiver.isEmpty()) {
+            Mesh.LOG.log(Level.WARNING, "{0} takes no frame for channels of this container", peer);
+            return;
+        }
         if (sender < 0 || sender >= bound.size()) {
             return;
         }
@@ -675,9 +682,8 @@ final class MeshLink {
             return;
         }
         if (target.agent.isEmpty()) {
-            for (byte[] frame : exchange.take(payload)) {
-                sendToProcess(frame);
-            }
+            Sender author = senders.get(senderHandle);
+            exchange.take(payload, author == null ? null : author.peer());
             widen(handle, target);
             return;
         }
@@ -738,8 +744,13 @@ final class MeshLink {
         send(Frame.CREDIT, new Frame.Body().u32(handle).number(8, target.limit));
     }
 
+    /** The subscriptions of agents here have changed. */
+    Exchange exchange() {
+        return exchange;
+    }
+
     /** Sends a frame to the bus of the other process. */
-    private void sendToProcess(byte[] frame) {
+    private void sendToProcess(String author, byte[] frame) {
         Route bus = null;
         for (Route route : routes) {
             if (route != null && route.receiver.isEmpty()) {
@@ -750,7 +761,7 @@ final class MeshLink {
             bus = new Route("");
             mesh.open(bus, this);
         }
-        bus.add(new Letter(null, "", frame));
+        bus.add(new Letter(author, "", frame));
         mesh.pump(bus);
     }
 

@@ -12,6 +12,7 @@ final class Permission {
     private final String platform;
     private final Map<?, ?> groups;
     private final List<?> rules;
+    private final List<?> channelRules;
 
     /** Rules as the node tells them. */
     Permission(String platform, Object rules) {
@@ -19,6 +20,7 @@ final class Permission {
         Object policy = Json.member(rules, "permission");
         groups = policy != null && Json.member(policy, "groups") instanceof Map<?, ?> found ? found : Map.of();
         this.rules = policy != null && Json.member(policy, "rule") instanceof List<?> found ? found : List.of();
+        channelRules = policy != null && Json.member(policy, "channel") instanceof List<?> found ? found : List.of();
     }
 
     /** Whether an agent may write to another one, by their local names. */
@@ -27,6 +29,19 @@ final class Permission {
             Object allow = Json.member(rule, "allow");
             Object messages = allow == null ? Json.member(rule, "deny") : allow;
             if (names(Json.list(messages, "from"), sender) && names(Json.list(messages, "to"), receiver)) {
+                return allow != null;
+            }
+        }
+        return true;
+    }
+
+    /** Whether an agent, by its local name, has a right on a channel. */
+    boolean may(String agent, String right, String channel) {
+        for (Object rule : channelRules) {
+            Object allow = Json.member(rule, "allow");
+            Object uses = allow == null ? Json.member(rule, "deny") : allow;
+            boolean isOn = Json.list(uses, "on").stream().anyMatch(on -> ChannelSubscription.matches((String) on, channel));
+            if (isOn && Json.list(uses, "do").contains(right) && names(Json.list(uses, "agents"), agent)) {
                 return allow != null;
             }
         }

@@ -9,8 +9,8 @@ import jade.util.leap.Iterator;
 import java.time.Duration;
 
 /**
- * The abilities of an agent of JADE with a name on Sealbus beside those that JADE has: its name there, how a sender is known, and
- * messages that are kept for receivers that are away.
+ * The abilities of an agent of JADE with a name on Sealbus beside those that JADE has: its name there, how a sender is known,
+ * messages that are kept for receivers that are away, and subscriptions to channels.
  *
  * <pre>{@code
  * SealbusHelper sealbus = SealbusHelper.of(this);
@@ -23,6 +23,10 @@ import java.time.Duration;
  * <p>Its methods are for the agent's own thread.
  */
 public final class SealbusHelper implements ServiceHelper {
+    /** The parameters of a message that came by a channel: the channel, and a number if its publisher waits until it is read. */
+    static final String CHANNEL = "X-Sealbus-channel";
+    static final String EVENT = "X-Sealbus-event";
+
     private final SealbusService service;
     private final Agent agent;
 
@@ -130,6 +134,29 @@ public final class SealbusHelper implements ServiceHelper {
             return Provenance.JADE;
         }
         return told.equals(SealbusService.PROVED) ? Provenance.PROVED : Provenance.FOREIGN;
+    }
+
+    /** The channel by which a message came that this agent got. Null if it came by none. */
+    public static String channel(ACLMessage message) {
+        return message.getUserDefinedParameter(CHANNEL);
+    }
+
+    /**
+     * Subscribes to channels. Events that agents of Sealbus publish there come as messages of this agent from now on, each with its
+     * {@linkplain #channel channel} and with the publisher that proved itself as its sender. If the agent does not read them,
+     * publishers wait.
+     *
+     * @param pattern a path such as {@code /dates/business}, in which {@code *} stands for any level and a last {@code **} for all
+     *                further ones
+     * @throws IllegalArgumentException if the pattern is none
+     * @throws IllegalStateException    if the agent has no name on Sealbus now, or there are 1,024 subscriptions in this container
+     */
+    public ChannelSubscription subscribe(String pattern) {
+        if (!isNamed()) {
+            throw new IllegalStateException(agent.getName() + " has no name on the Sealbus platform " + platform()
+                    + ": the ticket of its container must name it");
+        }
+        return service.mesh().subscribe(agent.getLocalName(), pattern);
     }
 
     /** Whether a message may have come before, to a process of this agent that ended. Only persistent messages may. */

@@ -46,7 +46,8 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     private static final String GATEWAY = "gateway";
     private static final String AMS = "ams";
     /** Parameters that this service alone writes. */
-    private static final List<String> FACTS = List.of(PROVENANCE, Post.NUMBER, Post.AGAIN);
+    private static final List<String> FACTS = List.of(PROVENANCE, Post.NUMBER, Post.AGAIN,
+            SealbusHelper.CHANNEL, SealbusHelper.EVENT);
     static final String NAME = "org.sealbus.jade.Sealbus";
     /** Messages that an agent may leave unread before its senders wait. */
     private static final int MOST_UNREAD = 1000;
@@ -109,6 +110,10 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
 
     Post post() {
         return post;
+    }
+
+    Mesh mesh() {
+        return mesh;
     }
 
     String level() {
@@ -187,7 +192,12 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
                     return false;
                 }
             } else if (command.getName().equals(NotificationSlice.NOTIFY_RECEIVED)) {
-                post.read(((AID) command.getParam(1)).getLocalName(), (ACLMessage) command.getParam(0));
+                ACLMessage message = (ACLMessage) command.getParam(0);
+                post.read(((AID) command.getParam(1)).getLocalName(), message);
+                String event = message.getUserDefinedParameter(SealbusHelper.EVENT);
+                if (event != null) {
+                    mesh.read(event);
+                }
             }
             return true;
         }

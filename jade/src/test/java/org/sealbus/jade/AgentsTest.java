@@ -119,4 +119,23 @@ class AgentsTest {
             assertTrue(answer.contains("found nomad@"), answer + other.output());
         }
     }
+
+    @Test
+    void anAgentThatMovedAwayTakesItsNameToAContainerWithAnotherTicket() throws Exception {
+        try (Platform factory = new Platform(folder, "")) {
+            int port = Platform.freePort();
+            Platform.Program main = factory.mainContainer("jade-main", port);
+            Platform.Program first = factory.container("jade-1 nomad", port, "-container", "-agents",
+                    "nomad:org.sealbus.jade.Nomad(tents,Main-Container,Container-2)");
+            first.says("nomad is nomad@factory");
+            main.says("nomad is at Main-Container");
+            Platform.await(() -> factory.run("ticket", "jade-2", "nomad").contains("\"ticket\""), "another ticket", main);
+            Platform.Program second = factory.container("jade-2 nomad", port, "-container");
+            second.says("nomad is nomad@factory");
+            String answer = factory.run("send", "nomad", "search tents", "--performative", "request", "--timeout", "120s");
+            assertTrue(answer.contains("found nomad@"), answer + second.output());
+            // The first container goes on, without the name.
+            assertTrue(factory.shows("jade-1", "active"), first::output);
+        }
+    }
 }

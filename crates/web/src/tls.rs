@@ -1,18 +1,28 @@
-//! HTTPS, with the gateway's certificate from this platform or with files.
+//! HTTPS of a gateway, with its certificate from this platform or with files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::ClientConfig;
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
-use rustls_pki_types::PrivateKeyDer;
-use rustls_pki_types::pem::PemObject;
 use sealbus_seal::Credential;
 use sealbus_seal::tls::CertificateSource;
-use sealbus_web::trust::{FileError, certificates, roots, trusted, wide_provider};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::config::TlsConfig;
+use crate::trust::{FileError, certificates, private_key, roots, trusted, wide_provider};
+
+/// HTTPS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TlsConfig {
+    /// The certificate chain in PEM. By default the gateway's own from this platform.
+    pub certificate: Option<PathBuf>,
+    /// The certificate's private key in PEM.
+    pub key: Option<PathBuf>,
+    /// The certificates, in PEM, of authorities whose clients are admitted. Without them clients need no certificate.
+    pub clients: Option<PathBuf>,
+}
 
 /// HTTPS cannot be set up.
 #[derive(Debug, Error)]
@@ -58,9 +68,7 @@ impl Tls {
         let given = match files {
             Some((certificate, key)) => {
                 let chain = certificates(certificate)?;
-                let key = PrivateKeyDer::from_pem_file(key)
-                    .map_err(|error| FileError::new(key, &error))?;
-                Some((chain, key))
+                Some((chain, private_key(key)?))
             }
             None => None,
         };

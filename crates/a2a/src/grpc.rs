@@ -1,0 +1,120 @@
+//! The binding to gRPC (specification, section 10). A request's `tenant` names the agent.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, Response};
+use sealbus_callers::{Answer, text_answer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use tonic::{Code, Status};
+
+use crate::Fault;
+use crate::operations::{Desk, Outcome};
+use crate::proto::Operation;
+use crate::rpc;
+use crate::stream::Form;
+
+/// The path of the service.
+pub(crate) const SERVICE: &str = "/lf.a2a.v1.A2AService/";
+
+/// Before each message: whether it is compressed, and its length.
+const HEAD: usize = 5;
+
+/// A request.
+pub(crate) struct Request {
+    operation: Operation,
+    params: Map<String, Value>,
+}
+
+impl Request {
+    /// Reads a request for a path below the service's.
+    pub(crate) fn read(method: &str, body: &[u8]) -> Result<Self, Fault> {
+        let operation = Operation::named(method).ok_or(Fault::NoMethod)?;
+        let (head, message) = body.split_at_checked(HEAD).ok_or(NO_MESSAGE)?;
+        let [is_compressed, length @ ..] = head else {
+            return Err(NO_MESSAGE);
+        };
+        if *is_compressed != 0 {
+            return Err(Fault::NoRequest("this gateway takes no compressed message"));
+        }
+        let length = length
+            .iter()
+            .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+        if length != message.len() {
+            return Err(NO_MESSAGE);
+        }
+        let params = operation.read(message);
+        let params = params.map_err(|error| Fault::member("", error.to_string()))?;
+        Ok(Self { operation, params })
+    }
+
+    /// The name of the agent, if the request says one.
+    pub(crate) fn agent(&self) -> Option<&str> {
+        let tenant = self.params.get("tenant")?.as_str()?;
+        Some(tenant).filter(|it| !it.is_empty())
+    }
+
+    /// Answers it.
+    pub(crate) async fn answer(self, desk: &Desk<'_>) -> Answer {
+        let Self { operation, params } = self;
+        let done = match rpc::operation(operation.name, params.into()) {
+            Ok(operation) => desk.run(operation).await,
+            Err(fault) => Err(fault),
+        };
+        let mut answer = match done {
+            Ok(Outcome::One(result)) => {
+                let form = Written(operation);
+                let answer = Full::new(form.event(0, &result));
+                let end = form.end().map(Ok);
+                Response::new(answer.with_trailers(std::future::ready(end)).boxed())
+            }
+            Ok(Outcome::Stream(stream)) => stream.answer(Written(operation)),
+            Err(fault) => return refused(&fault),
+        };
+        let grpc = HeaderValue::from_static("application/grpc");
+        answer.headers_mut().insert(CONTENT_TYPE, grpc);
+        answer
+    }
+}
+
+const NO_MESSAGE: Fault = Fault::NoRequest("its body is one message of gRPC");
+
+/// Answers in the form of an operation.
+struct Written(Operation);
+
+impl Form for Written {
+    fn event(&self, _number: u64, told: &RawValue) -> Bytes {
+        let told: Value = serde_json::from_str(told.get()).unwrap_or_default();
+        let message = self.0.write(&told);
+        let mut event = BytesMut::with_capacity(HEAD + message.len());
+        event.put_u8(0);
+        // A task holds some megabytes at most.
+        event.put_u32(message.len() as u32);
+        event.extend_from_slice(&message);
+        event.freeze()
+    }
+
+    fn end(&self) -> Option<HeaderMap> {
+        Some(trailers(&Status::new(Code::Ok, "")))
+    }
+}
+
+/// Where gRPC says what became of a request.
+fn trailers(status: &Status) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    if status.add_header(&mut trailers).is_err() {
+        let unknown = HeaderValue::from_static("2");
+        trailers.insert("grpc-status", unknown);
+    }
+    trailers
+}
+
+/// An answer with an error.
+pub(crate) fn refused(fault: &Fault) -> Answer {
+    let mut answer = text_answer(hyper::StatusCode::OK, Bytes::new());
+    *answer.headers_mut() = trailers(&fault.to_grpc());
+    let grpc = HeaderValue::from_static("application/grpc");
+    answer.headers_mut().insert(CONTENT_TYPE, grpc);
+    answer
+}

@@ -1,0 +1,122 @@
+//! The files of a caller's tasks, one for each.
+//!
+//! A change is in its file before anybody hears of it, so tasks outlive the gateway's process. Nobody waits for the disk: a machine
+//! without power loses the latest changes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sealbus_files::{Private, make_folder, write_private};
+
+use crate::record::{Recorded, read, without_parts};
+
+/// Longest file of a task, in bytes.
+pub(crate) const LONGEST_FILE: usize = 32 << 20;
+const EXTENSION: &str = "task";
+
+/// The folder of one caller's tasks.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    folder: PathBuf,
+}
+
+impl Shelf {
+    /// Opens the folder of a caller, below that of all tasks.
+    pub(crate) fn open(all: &Path, caller: &str) -> io::Result<Self> {
+        let name = utf8_percent_encode(caller, NON_ALPHANUMERIC).to_string();
+        let folder = all.join(name);
+        make_folder(&folder)?;
+        Ok(Self { folder })
+    }
+
+    fn path(&self, id: &str) -> PathBuf {
+        self.folder.join(id).with_extension(EXTENSION)
+    }
+
+    /// Adds a line to the file of a task.
+    pub(crate) fn add(&self, id: &str, line: &[u8]) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .append(true)
+            .create(true)
+            .private()
+            .open(self.path(id))?;
+        file.write_all(line)
+    }
+
+    /// Takes the parts of a task's result out of its file. Returns the length of the rest.
+    pub(crate) fn drop_parts(&self, id: &str) -> io::Result<usize> {
+        let path = self.path(id);
+        let rest = without_parts(&whole(&path)?).map_err(io::Error::other)?;
+        write_private(&path, &rest)?;
+        Ok(rest.len())
+    }
+
+    /// Forgets a task.
+    pub(crate) fn remove(&self, id: &str) {
+        if let Err(error) = fs::remove_file(self.path(id))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(task = id, %error, "the file of a task cannot be removed; remove it by hand");
+        }
+    }
+
+    /// The tasks of earlier runs. A file that cannot be read stays, and the log names it.
+    pub(crate) fn tasks(&self) -> Vec<Recorded> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) => {
+                let folder = self.folder.display();
+                tracing::error!(%folder, %error, "the tasks of a caller cannot be read: make the folder readable and start the gateway again");
+                return Vec::new();
+            }
+        };
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let paths = paths.filter(|path| path.extension().is_some_and(|it| it == EXTENSION));
+        paths.filter_map(|path| self.task(&path)).collect()
+    }
+
+    fn task(&self, path: &Path) -> Option<Recorded> {
+        let file = path.display();
+        let recorded = whole(path).and_then(|bytes| {
+            let recorded = read(&bytes).map_err(io::Error::other)?;
+            let whole = recorded.as_ref().map_or(0, |it| it.whole);
+            if whole < bytes.len() {
+                let file = File::options().write(true).open(path)?;
+                file.set_len(whole as u64)?;
+            }
+            Ok(recorded)
+        });
+        match recorded {
+            Ok(Some(recorded)) if self.path(&recorded.opening.head.id) == path => Some(recorded),
+            Ok(Some(_)) => {
+                tracing::error!(%file, "a task is given up: the file has the name of another one; remove it");
+                None
+            }
+            Ok(None) => {
+                // Nobody heard of the task.
+                let _ = fs::remove_file(path);
+                None
+            }
+            Err(error) => {
+                tracing::error!(%file, %error, "a task is given up: its file cannot be read; put it right and start the gateway again, or remove it");
+                None
+            }
+        }
+    }
+}
+
+/// The content of a file, which is not longer than a task's.
+fn whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let limit = LONGEST_FILE as u64 + 1;
+    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    if bytes.len() > LONGEST_FILE {
+        return Err(io::Error::other(format!(
+            "it has more than {LONGEST_FILE} bytes"
+        )));
+    }
+    Ok(bytes)
+}

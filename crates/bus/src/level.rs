@@ -1,0 +1,67 @@
+//! The security level that a message asks for.
+
+use sealbus_fipa::{AclMessage, AclMessageRef, Expression};
+use sealbus_seal::{SecurityLevel, UnknownSecurityLevel};
+use thiserror::Error;
+
+/// The parameter in which a message states the least security level at which it goes to other processes. The statement
+/// is a part of the message: its author's proof covers it, and it goes along wherever the message waits.
+pub const LEVEL_PARAMETER: &str = "X-Sealbus-Level";
+
+/// Somebody asked for a weaker security level than holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "level={wanted} would be weaker than level={least}, which holds here: leave it out, or ask for more"
+)]
+pub struct Downgrade {
+    /// The level asked for.
+    pub wanted: SecurityLevel,
+    /// The level of the channel or the platform.
+    pub least: SecurityLevel,
+}
+
+impl Downgrade {
+    /// Checks that somebody who asks for a level does not ask for less than holds.
+    ///
+    /// # Errors
+    /// [`Downgrade`].
+    pub fn check(wanted: Option<SecurityLevel>, least: Option<SecurityLevel>) -> Result<(), Self> {
+        match (wanted, least) {
+            (Some(wanted), Some(least)) if wanted < least => Err(Self { wanted, least }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The security level that a message asks for; `None`: the platform's.
+///
+/// # Errors
+/// If it names a level that does not exist.
+pub fn level_of(
+    message: &AclMessageRef<'_>,
+) -> Result<Option<SecurityLevel>, UnknownSecurityLevel> {
+    let mut parameters = message.user_defined();
+    let found = parameters.find(|(name, _)| name.eq_ignore_ascii_case(LEVEL_PARAMETER));
+    let Some((_, value)) = found else {
+        return Ok(None);
+    };
+    value
+        .to_owned()
+        .as_str()
+        .unwrap_or_default()
+        .parse()
+        .map(Some)
+}
+
+/// Whether a message asks for its author's proof.
+pub(crate) fn asks_for_proof(message: &AclMessageRef<'_>) -> bool {
+    matches!(level_of(message), Ok(Some(level)) if level >= SecurityLevel::Signed)
+}
+
+/// Has a message ask for this level.
+pub(crate) fn set_level(message: &mut AclMessage, level: SecurityLevel) {
+    let parameters = &mut message.user_defined;
+    parameters.retain(|(name, _)| !name.eq_ignore_ascii_case(LEVEL_PARAMETER));
+    let value = Expression::Word(level.as_str().to_owned());
+    parameters.push((LEVEL_PARAMETER.to_owned(), value));
+}

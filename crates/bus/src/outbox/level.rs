@@ -1,0 +1,32 @@
+//! The check of the security level that a message asks for.
+
+use sealbus_fipa::AclMessage;
+use sealbus_seal::SecurityLevel;
+
+use crate::bus::Bus;
+use crate::level::{Downgrade, level_of};
+
+/// Checks that a message can go at the level that it asks for.
+pub(super) fn check_level(bus: &Bus, message: &AclMessage) -> Result<(), String> {
+    let wanted = level_of(&message.view()).map_err(|error| error.to_string())?;
+    let Some(wanted) = wanted else { return Ok(()) };
+    let (transport, least, levels) = match bus.transport() {
+        Some(transport) => {
+            let offered = transport.capabilities();
+            (transport.name(), offered.level, offered.levels)
+        }
+        // Between agents of one process nothing is signed.
+        None => (
+            "in-process",
+            SecurityLevel::None,
+            SecurityLevel::Auth.and_weaker(),
+        ),
+    };
+    Downgrade::check(Some(wanted), Some(least)).map_err(|error| error.to_string())?;
+    match levels.contains(&wanted) {
+        true => Ok(()),
+        false => Err(format!(
+            "the transport {transport} cannot give level={wanted}: ask for less, or use another transport"
+        )),
+    }
+}

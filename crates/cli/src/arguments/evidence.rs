@@ -1,0 +1,66 @@
+//! `sealbus evidence`: proofs of messages for others.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use sealbus_bus::Lifetime;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Evidence {
+    /// Write the kept messages that bear their authors' proofs into one file, with everything that others need to check it
+    #[command(
+        after_help = "Example: sealbus evidence export --conversation order-17 order-17.evidence"
+    )]
+    Export(EvidenceExport),
+    /// Check a file of evidence: who said what to whom and when
+    #[command(after_help = "Example: sealbus evidence verify order-17.evidence --root factory.pem")]
+    Verify(EvidenceVerify),
+}
+
+#[derive(Debug, Args)]
+#[group(id = "wanted", required = true, multiple = true, args = ["conversation", "channel", "agent"])]
+pub(crate) struct EvidenceExport {
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Export the messages of this conversation (`:conversation-id`)
+    #[arg(long, value_name = "ID")]
+    pub(crate) conversation: Option<String>,
+    /// Export the events of this persistent channel, or channels: `*` stands for one level, `**` for the rest
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) channel: Option<String>,
+    /// Export the messages that this agent sent or received
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Export only messages that were kept in this last time (1h)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Lifetime>,
+    #[command(flatten)]
+    pub(crate) log: EvidenceLog,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EvidenceVerify {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The platform's root certificate, as `sealbus ca root` prints it. Without it the file is its own witness
+    #[arg(long, value_name = "FILE")]
+    pub(crate) root: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) log: EvidenceLog,
+}
+
+/// The demands on the issuance log in a file.
+#[derive(Debug, Args)]
+pub(crate) struct EvidenceLog {
+    /// A checkpoint that somebody else saw, for instance a node's `witness/ca.checkpoint`; the log must continue it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) against: Vec<PathBuf>,
+    /// A witness outside the platform that must have cosigned, as `name+hint+key`
+    #[arg(long, value_name = "KEY")]
+    pub(crate) witness: Vec<String>,
+    /// How many witnesses must have cosigned
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub(crate) quorum: usize,
+}

@@ -1,0 +1,420 @@
+//! `evidence export`: proofs of messages for others.
+
+pub(crate) mod verify;
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::Write;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use sealbus_control::admin::{SilentNode, ask};
+use sealbus_control::evidence::{EvidenceQuestion, ProvedMessage};
+use sealbus_fipa::{Limits, bitefficient};
+use sealbus_proof::{
+    Base64, CertificateLine, Demands, EarlierLine, Evidence, FILE_VERSION, Head, Line, LogLine,
+    MessageLine, Statement, inspect, write_file,
+};
+use sealbus_seal::{Fingerprint, SecurityLevel};
+use sealbus_transparency::{
+    Audit, Checkpoint, Hash, Note, NoteKey, WholeTree, consistency_proof, inclusion_proof,
+    leaf_hash,
+};
+use serde_json::json;
+
+use super::issuance_log::{Log, read, wrong};
+use super::{instant, now};
+use crate::arguments::{EvidenceExport, EvidenceLog, General, LogSource};
+use crate::connection::Connection;
+use crate::error::CliError;
+use crate::output::{Output, shown};
+
+/// How often the log is read again until it has every certificate, with this pause.
+const LOOKS: u32 = 15;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A message whose proof is good.
+struct Good {
+    certificate: Fingerprint,
+    evidence: Evidence,
+    message: ProvedMessage,
+}
+
+/// A certificate and its place in the log.
+struct Certified {
+    evidence: Evidence,
+    entry: Option<(u64, Vec<u8>)>,
+}
+
+/// `sealbus evidence export FILE`
+pub(crate) async fn export(
+    general: &General,
+    export: &EvidenceExport,
+    output: Output,
+) -> Result<(), CliError> {
+    let mut connection = Connection::open(general).await?;
+    let pem = connection.ask(ask::Root).await?;
+    let root = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(wrong)?;
+    let source = LogSource {
+        folder: None,
+        address: None,
+        root: None,
+        ca: "ca".to_owned(),
+    };
+    let mut log = Log::open(general, &source).await?;
+    let platform = log.trust.platform().to_string();
+    let mut question = EvidenceQuestion {
+        conversation: export.conversation.clone(),
+        channel: export.channel.clone(),
+        agent: export
+            .agent
+            .as_ref()
+            .map(|agent| match agent.contains('@') {
+                true => agent.clone(),
+                false => format!("{agent}@{platform}"),
+            }),
+        since: export.since.map(|since| {
+            let ago = u64::try_from(since.0.as_millis()).unwrap_or(u64::MAX);
+            now().saturating_sub(ago)
+        }),
+        positions: None,
+    };
+    let mut head = Head {
+        version: FILE_VERSION,
+        platform,
+        exported: now(),
+        asked: asked(&question),
+        gaps: Vec::new(),
+    };
+    let waiting = output.waiting("the nodes");
+    let (messages, denied) = gather(&mut connection, &mut question, &log, &mut head).await?;
+    waiting.finish_and_clear();
+    let lines = lines(
+        export,
+        head,
+        &mut log,
+        root.to_vec(),
+        denied,
+        messages,
+        output,
+    )
+    .await?;
+    let file = write_file(&lines).map_err(wrong)?;
+    // Nobody should get a file that proves nothing.
+    let demands = demands(&export.log, Some(root.to_vec()))?;
+    let report = inspect(&file, &demands).map_err(wrong)?;
+    let path = &export.file;
+    let made = File::options().write(true).create_new(true).open(path);
+    let mut out = made.map_err(CliError::file("create", path))?;
+    out.write_all(&file)
+        .and_then(|()| out.sync_all())
+        .map_err(CliError::file("write", path))?;
+    let told = json!({
+        "file": path,
+        "messages": report.messages.len(),
+        "cosignatures": report.log.cosignatures.len(),
+        "gaps": report.exporter.gaps,
+    });
+    output.show(&told, || {
+        let mut text = format!("{} messages in {}", report.messages.len(), path.display());
+        for gap in &report.exporter.gaps {
+            text.push_str(&format!("\nnot there: {}", shown(gap)));
+        }
+        if report.log.cosignatures.is_empty() {
+            text.push_str("\nno witness has cosigned the log yet: --quorum 1 waits for one");
+        }
+        text
+    });
+    Ok(())
+}
+
+fn asked(question: &EvidenceQuestion) -> String {
+    let mut parts = Vec::new();
+    if let Some(id) = &question.conversation {
+        parts.push(format!("conversation {id}"));
+    }
+    if let Some(pattern) = &question.channel {
+        parts.push(format!("channel {pattern}"));
+    }
+    if let Some(agent) = &question.agent {
+        parts.push(format!("agent {agent}"));
+    }
+    if let Some(since) = question.since {
+        parts.push(format!("kept since {}", instant(since)));
+    }
+    parts.join(", ")
+}
+
+/// The messages of all nodes whose proofs are good, by the time of their signatures, and the deny list.
+async fn gather(
+    connection: &mut Connection,
+    question: &mut EvidenceQuestion,
+    log: &Log,
+    head: &mut Head,
+) -> Result<(Vec<Good>, Vec<u8>), CliError> {
+    let (mut good, mut known) = (Vec::new(), HashSet::new());
+    let mut unsigned: BTreeMap<String, u64> = BTreeMap::new();
+    let mut gap = |text: String| {
+        if !head.gaps.contains(&text) {
+            head.gaps.push(text);
+        }
+    };
+    loop {
+        let asked = ask::Evidence {
+            question: question.clone(),
+        };
+        let answer = connection.ask(asked).await?;
+        for SilentNode { node, why } in answer.silent {
+            gap(format!(
+                "everything on {node}, which does not answer: {why}"
+            ));
+        }
+        let mut positions = BTreeMap::new();
+        for page in answer.pages {
+            let node = page.node;
+            *unsigned.entry(node.clone()).or_default() += page.unsigned;
+            for damage in page.damage {
+                gap(format!("a part of the journal of {node}: {damage}"));
+            }
+            for message in page.messages {
+                // A message to an agent that moved is recorded on both nodes.
+                let key = (message.evidence.0.clone(), message.receivers.clone());
+                if !known.insert(key) {
+                    continue;
+                }
+                match checked(message, log) {
+                    Ok(message) => good.push(message),
+                    Err(why) => gap(format!("a record of {node} that proves nothing: {why}")),
+                }
+            }
+            if let Some(next) = page.next {
+                positions.insert(node, next);
+            }
+        }
+        if positions.is_empty() {
+            for (node, count) in unsigned.into_iter().filter(|(_, count)| *count > 0) {
+                gap(format!("{count} messages on {node} that nobody signed"));
+            }
+            good.sort_by_key(|good: &Good| good.evidence.proof().map(|proof| proof.time()).ok());
+            return Ok((good, answer.deny_list.0));
+        }
+        question.positions = Some(positions);
+    }
+}
+
+fn checked(message: ProvedMessage, log: &Log) -> Result<Good, String> {
+    let receivers: Vec<&str> = message.receivers.iter().map(String::as_str).collect();
+    let statement = Statement {
+        channel: message.channel.as_deref(),
+        qos: &message.qos,
+        receivers: &receivers,
+        message: &message.message.0,
+    };
+    let level = SecurityLevel::Signed;
+    let evidence = &message.evidence.0;
+    let evidence = Evidence::decode(evidence, statement.hash(), level, &log.trust, now());
+    let evidence = evidence.map_err(|error| error.to_string())?;
+    let limits = Limits {
+        message_length: message.message.0.len(),
+        ..Limits::default()
+    };
+    let view = bitefficient::decode_ref(&message.message.0, &limits);
+    let view = view.map_err(|error| error.to_string())?;
+    let author = evidence.author().identity().agent_name();
+    match view.sender() {
+        Some(sender) if Some(sender.name()) == author.as_deref() => {}
+        _ => return Err("its author signed it in another's name".to_owned()),
+    }
+    Ok(Good {
+        certificate: Fingerprint::of(evidence.chain().leaf()),
+        evidence,
+        message,
+    })
+}
+
+/// The lines of the file.
+async fn lines(
+    export: &EvidenceExport,
+    mut head: Head,
+    log: &mut Log,
+    root: Vec<u8>,
+    denied: Vec<u8>,
+    messages: Vec<Good>,
+    output: Output,
+) -> Result<Vec<Line>, CliError> {
+    let mut certified: BTreeMap<[u8; 32], Certified> = BTreeMap::new();
+    for good in &messages {
+        certified
+            .entry(*good.certificate.as_bytes())
+            .or_insert(Certified {
+                evidence: good.evidence.clone(),
+                entry: None,
+            });
+    }
+    let bar = output.waiting("the log");
+    let outside = keys(&export.log)?;
+    let (tree, note) = read_log(export, log, &outside, &mut certified).await?;
+    bar.finish_and_clear();
+    let (log_line, size) = log_line(export, log, &outside, &tree, note).await?;
+    let mut numbers = BTreeMap::new();
+    let mut certificates = Vec::new();
+    for (fingerprint, Certified { evidence, entry }) in certified {
+        let Some((index, entry)) = entry else {
+            let author = evidence.author().identity();
+            head.gaps.push(format!(
+                "everything that {author} signed with the certificate {}, which the issuance log lacks",
+                evidence.author().serial()
+            ));
+            continue;
+        };
+        let mut chain = Vec::new();
+        evidence.chain().encode(&mut chain);
+        let proof = inclusion_proof(&tree, size, index).map_err(wrong)?;
+        numbers.insert(fingerprint, certificates.len());
+        certificates.push(Line::Certificate(CertificateLine {
+            chain: Base64(chain),
+            entry: Base64(entry),
+            index,
+            proof: hashes(proof),
+        }));
+    }
+    let mut lines = vec![
+        Line::Evidence(head),
+        Line::Root(Base64(root)),
+        Line::Log(log_line),
+        Line::Denied(Base64(denied)),
+    ];
+    lines.extend(certificates);
+    for Good {
+        certificate,
+        evidence,
+        message,
+    } in messages
+    {
+        let Some(number) = numbers.get(certificate.as_bytes()) else {
+            continue;
+        };
+        let mut proof = Vec::new();
+        evidence.proof().map_err(wrong)?.encode(&mut proof);
+        lines.push(Line::Message(MessageLine {
+            certificate: *number,
+            channel: message.channel,
+            qos: message.qos,
+            receivers: message.receivers,
+            message: Base64(message.message.0),
+            proof: Base64(proof),
+        }));
+    }
+    Ok(lines)
+}
+
+/// Reads the whole log, and finds the certificates in it. A certificate comes into the published log a little after it
+/// was issued, and cosignatures a little after that.
+async fn read_log(
+    export: &EvidenceExport,
+    log: &mut Log,
+    outside: &[NoteKey],
+    certified: &mut BTreeMap<[u8; 32], Certified>,
+) -> Result<(WholeTree, Note), CliError> {
+    let (mut note, checkpoint) = log.checkpoint().await?;
+    let mut audit = Audit::new(checkpoint);
+    let mut leaves: Vec<Hash> = Vec::new();
+    for look in 1.. {
+        let read = log.drive(&mut audit, |entry, record| {
+            leaves.push(leaf_hash(&entry.leaf));
+            if let Some(certified) = certified.get_mut(record.certificate.as_bytes()) {
+                certified.entry = Some((entry.index, entry.leaf));
+            }
+            Ok(())
+        });
+        read.await?;
+        let is_whole = certified.values().all(|it| it.entry.is_some());
+        let witnesses = log.witnesses(&note).await?.len();
+        let witnesses = witnesses
+            + outside
+                .iter()
+                .filter(|key| note.verify(key).is_ok())
+                .count();
+        if look == LOOKS || is_whole && witnesses >= export.log.quorum {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        let (later, checkpoint) = log.checkpoint().await?;
+        note = later;
+        audit.go_on(checkpoint).map_err(wrong)?;
+    }
+    if let Some(alarm) = log.alarms.first() {
+        return Err(wrong(format!(
+            "a witness does not believe this log: {alarm}"
+        )));
+    }
+    Ok((WholeTree::new(leaves), note))
+}
+
+/// The line about the log, and the log's size.
+async fn log_line(
+    export: &EvidenceExport,
+    log: &mut Log,
+    outside: &[NoteKey],
+    tree: &WholeTree,
+    note: Note,
+) -> Result<(LogLine, u64), CliError> {
+    let checkpoint = Checkpoint::open(&note, &log.key).map_err(wrong)?;
+    let witnesses = log.witnesses(&note).await?;
+    let mut earlier = Vec::new();
+    for path in &export.log.against {
+        let seen = note_of(path)?;
+        let of = Checkpoint::open(&seen, &log.key).map_err(wrong)?;
+        let proof = consistency_proof(tree, checkpoint.size, of.size).map_err(wrong)?;
+        earlier.push(EarlierLine {
+            checkpoint: seen.signed_by(&[&log.key]).to_string(),
+            proof: hashes(proof),
+        });
+    }
+    let keys = witnesses.iter().map(|(key, ..)| key).chain(outside);
+    let keys: Vec<&NoteKey> = [&log.key].into_iter().chain(keys).collect();
+    let chains = witnesses.iter().map(|(_, chain, _)| {
+        let mut encoded = Vec::new();
+        chain.encode(&mut encoded);
+        Base64(encoded)
+    });
+    let line = LogLine {
+        authority: Base64(log.authority.clone()),
+        checkpoint: note.signed_by(&keys).to_string(),
+        witnesses: chains.collect(),
+        earlier,
+    };
+    Ok((line, checkpoint.size))
+}
+
+fn hashes(hashes: Vec<Hash>) -> Vec<Base64> {
+    hashes
+        .into_iter()
+        .map(|hash| Base64(hash.to_vec()))
+        .collect()
+}
+
+fn note_of(path: &std::path::Path) -> Result<Note, CliError> {
+    let text = String::from_utf8_lossy(&read(path)?).into_owned();
+    Note::parse(&text).map_err(|error| wrong(format!("{}: {error}", path.display())))
+}
+
+fn keys(log: &EvidenceLog) -> Result<Vec<NoteKey>, CliError> {
+    let keys: Result<Vec<NoteKey>, _> = log.witness.iter().map(|key| key.parse()).collect();
+    keys.map_err(wrong)
+}
+
+fn demands(log: &EvidenceLog, root: Option<Vec<u8>>) -> Result<Demands, CliError> {
+    Ok(Demands {
+        root,
+        witnesses: keys(log)?,
+        quorum: log.quorum,
+        seen: log
+            .against
+            .iter()
+            .map(|path| note_of(path))
+            .collect::<Result<_, _>>()?,
+        now: now(),
+    })
+}

@@ -1,0 +1,131 @@
+//! Files and folders that only this user can open, access at positions, and names that survive a power cut.
+//!
+//! Here the systems differ. On Unix, a private file has rights for its owner alone. On Windows, it has the rights of the
+//! folder in which it lies: those in a user's profile are that user's, the system's and the administrators'.
+
+#![forbid(unsafe_code)]
+
+#[cfg_attr(unix, path = "unix.rs")]
+#[cfg_attr(not(unix), path = "windows.rs")]
+mod system;
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Makes what is created open to this user alone.
+pub trait Private {
+    /// Nobody but this user may open what is created. On Windows, the folder's rights decide.
+    fn private(&mut self) -> &mut Self;
+}
+
+impl Private for OpenOptions {
+    fn private(&mut self) -> &mut Self {
+        system::private_file(self);
+        self
+    }
+}
+
+impl Private for DirBuilder {
+    fn private(&mut self) -> &mut Self {
+        system::private_folder(self);
+        self
+    }
+}
+
+/// Reading and writing at positions. Threads may share the file.
+pub trait Positions {
+    /// Fills `buffer` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// The system's error, or [`io::ErrorKind::UnexpectedEof`] if the file ends before.
+    fn read_exact_from(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `buffer` from `offset` on.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn write_all_from(&self, buffer: &[u8], offset: u64) -> io::Result<()>;
+}
+
+impl Positions for File {
+    fn read_exact_from(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        system::read_exact_from(self, buffer, offset)
+    }
+
+    fn write_all_from(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        system::write_all_from(self, buffer, offset)
+    }
+}
+
+/// Writes a file that only its owner can read. It is written completely or not at all.
+///
+/// # Errors
+/// If the file cannot be written. Then an earlier file of that name is untouched.
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension("draft");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .private()
+        .open(&draft)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    drop(file);
+    fs::rename(&draft, path)
+}
+
+/// Makes a folder, and those above it, for this user alone. A folder that exists stays as it is.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).private().create(path)
+}
+
+/// Makes a folder for this user alone. If the folder exists, the rights of others to it are removed. On Windows it keeps
+/// the rights that it has.
+///
+/// # Errors
+/// If it cannot be made, or belongs to another user, who could replace its contents.
+pub fn folder(path: &Path) -> io::Result<()> {
+    make_folder(path)?;
+    system::close_to_others(path)
+}
+
+/// Waits until the names of the files in a folder are on disk. Windows does this by itself.
+///
+/// # Errors
+/// The system's error.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    system::sync_folder(path)
+}
+
+/// Whether a file can be run as a program.
+pub fn is_program(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|found| found.is_file() && system::may_run(&found))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn positions_do_not_move_each_other() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        write_private(&path, b"0123456789").unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        file.write_all_from(b"abc", 8).unwrap();
+        let mut read = [0; 4];
+        file.read_exact_from(&mut read, 7).unwrap();
+        assert_eq!(&read, b"7abc");
+        let end = file.read_exact_from(&mut read, 8).unwrap_err();
+        assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
+        sync_folder(place.path()).unwrap();
+    }
+}

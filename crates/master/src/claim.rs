@@ -1,0 +1,234 @@
+//! When an instance claims the leadership, without I/O: what to do next, given what came of the last thing and the time.
+//!
+//! An instance stands by while another one holds the role. Once nobody does, it takes the role, and then claims the next
+//! term, if the term is still the one it saw before it took the role. The role hangs on a lease, and only says who tries: an
+//! instance that sleeps between two steps deposes nobody who began to lead meanwhile, and nobody who has kept its lease. One that
+//! loses its lease while it leads goes on leading until another one has claimed a later term.
+
+#[cfg(test)]
+mod simulation;
+
+use sealbus_store::Revision;
+
+/// Milliseconds of a clock that never goes back.
+pub(super) type Moment = u64;
+
+/// How long a lease lives without renewal, in whole seconds, and how often it is renewed.
+pub(super) const LIFE: Moment = 3000;
+const RENEWAL: Moment = 500;
+/// How often a standby looks at the role.
+const LOOK: Moment = 300;
+/// The pause after a failure.
+const PAUSE: Moment = 300;
+/// How long an instance that gave the role back leaves it to others.
+const YIELDING: Moment = 3000;
+
+/// The next thing to do. Each but `Wait`, `Lead` and `Over` has an [`Outcome`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Do nothing until then.
+    Wait(Moment),
+    /// Get a lease.
+    Lease,
+    /// Renew the lease.
+    Renew,
+    /// Read the term, and then the role.
+    Look,
+    /// Take the role, if it is still as it was seen.
+    Take {
+        /// The revision of the role's row.
+        seen: Revision,
+    },
+    /// Claim the next term, if the latest one is still as it was seen.
+    Claim {
+        /// The revision of the term's row.
+        term: Revision,
+    },
+    /// End the lease, and with it the role.
+    GiveBack,
+    /// Begin to lead.
+    Lead,
+    /// The operator has ended the platform.
+    Over,
+}
+
+/// The holder of the role, as read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// No one.
+    Nobody,
+    /// This instance: now, or in an earlier life.
+    Mine(Revision),
+    /// Another instance.
+    Others,
+    /// The operator ended the platform.
+    Ended(Revision),
+}
+
+/// The outcome of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Of `Lease`: whether there is one.
+    Leased(bool),
+    /// Of `Renew`: whether it still lives; none if that is not known.
+    Renewed(Option<bool>),
+    /// Of `Look`.
+    Seen {
+        /// The revision of the term's row.
+        term: Revision,
+        /// The role.
+        role: Role,
+    },
+    /// Of `Look`: the store does not answer.
+    Unseen,
+    /// Of `Take`: whether the role is this instance's. After an unclear answer it looks again.
+    Taken(bool),
+    /// Of `Claim`: whether the term is this instance's. After an unclear answer it looks again.
+    Claimed(bool),
+    /// Of `GiveBack`.
+    GivenBack,
+}
+
+/// The place of an instance among the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Another one leads, or none, or that is not known.
+    Standing,
+    /// The role is free.
+    Free { seen: Revision, term: Revision },
+    /// The role is this instance's, and the term is not claimed yet.
+    Holding { term: Revision },
+    /// It may not claim, and gives the role back.
+    Refused,
+    /// The term was claimed, and nobody knows.
+    Elected,
+    /// It leads. Its lease may have ended meanwhile.
+    Leading { holds: bool },
+    /// It leads, and the role is free.
+    LeadingFree { seen: Revision },
+    /// The platform was ended.
+    Over,
+}
+
+/// One instance's way to the leadership.
+#[derive(Clone, Debug)]
+pub(super) struct Claimant {
+    place: Place,
+    leased: bool,
+    renew_at: Moment,
+    look_at: Moment,
+    /// Until then the role is left to others.
+    yields_until: Moment,
+    stood_by: bool,
+}
+
+impl Claimant {
+    /// An instance that begins. One that has just given the role back `yields`.
+    pub(super) fn new(yields: bool, now: Moment) -> Self {
+        Self {
+            place: Place::Standing,
+            leased: false,
+            renew_at: now,
+            look_at: now,
+            yields_until: if yields { now + YIELDING } else { now },
+            stood_by: false,
+        }
+    }
+
+    /// Whether another instance was seen to hold the role.
+    pub(super) fn stood_by(&self) -> bool {
+        self.stood_by
+    }
+
+    /// The thing to do now.
+    pub(super) fn step(&mut self, now: Moment) -> Step {
+        match self.place {
+            Place::Over => return Step::Over,
+            Place::Elected => {
+                self.place = Place::Leading { holds: true };
+                return Step::Lead;
+            }
+            Place::Refused => return Step::GiveBack,
+            _ => {}
+        }
+        if now >= self.renew_at {
+            return match self.leased {
+                true => Step::Renew,
+                false => Step::Lease,
+            };
+        }
+        if !self.leased {
+            return Step::Wait(self.renew_at);
+        }
+        match self.place {
+            Place::Free { seen, .. } | Place::LeadingFree { seen } => Step::Take { seen },
+            Place::Holding { term } => Step::Claim { term },
+            Place::Leading { holds: true } => Step::Wait(self.renew_at),
+            _ if now >= self.look_at => Step::Look,
+            _ => Step::Wait(self.renew_at.min(self.look_at)),
+        }
+    }
+
+    /// Notes what came of a step.
+    pub(super) fn note(&mut self, outcome: Outcome, now: Moment) {
+        match outcome {
+            Outcome::Leased(leased) => {
+                self.leased = leased;
+                self.renew_at = now + if leased { RENEWAL } else { PAUSE };
+            }
+            Outcome::Renewed(Some(true)) => self.renew_at = now + RENEWAL,
+            Outcome::Renewed(None) => self.renew_at = now + PAUSE,
+            Outcome::Renewed(Some(false)) => {
+                self.leased = false;
+                self.renew_at = now;
+                self.look_again(now);
+            }
+            Outcome::Unseen => self.look_at = now + PAUSE,
+            Outcome::Seen { term, role } => self.saw(term, role, now),
+            Outcome::Taken(taken) => match self.place {
+                Place::Free { term, .. } if taken => self.place = Place::Holding { term },
+                Place::LeadingFree { .. } if taken => self.place = Place::Leading { holds: true },
+                _ => self.look_again(now),
+            },
+            Outcome::Claimed(true) => self.place = Place::Elected,
+            Outcome::Claimed(false) => self.place = Place::Refused,
+            Outcome::GivenBack => {
+                self.leased = false;
+                self.renew_at = now;
+                self.place = Place::Standing;
+                self.look_at = now + PAUSE;
+            }
+        }
+    }
+
+    /// Begins anew with looking, in the same rank.
+    fn look_again(&mut self, now: Moment) {
+        self.place = match self.place {
+            Place::Leading { .. } | Place::LeadingFree { .. } => Place::Leading { holds: false },
+            _ => Place::Standing,
+        };
+        self.look_at = now;
+    }
+
+    fn saw(&mut self, term: Revision, role: Role, now: Moment) {
+        self.look_at = now + LOOK;
+        let leads = matches!(self.place, Place::Leading { .. });
+        let seen = match role {
+            Role::Others => {
+                self.stood_by |= !leads;
+                return;
+            }
+            Role::Ended(_) if self.stood_by && !leads => {
+                self.place = Place::Over;
+                return;
+            }
+            Role::Nobody if now < self.yields_until => return,
+            Role::Nobody => 0,
+            Role::Mine(seen) | Role::Ended(seen) => seen,
+        };
+        self.place = match leads {
+            true => Place::LeadingFree { seen },
+            false => Place::Free { seen, term },
+        };
+    }
+}

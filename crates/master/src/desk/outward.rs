@@ -1,0 +1,37 @@
+//! The effects that leave the desk.
+
+use tokio::sync::oneshot;
+
+use crate::state::About;
+use sealbus_control::AgentState;
+use sealbus_control::node::NodeRequest;
+
+/// An effect of the desk, carried out once it is in the store.
+#[derive(Debug)]
+pub(crate) enum Outward {
+    /// Ask a node.
+    Ask {
+        /// The node.
+        node: String,
+        /// The request.
+        request: Box<NodeRequest>,
+        /// The subject of the request.
+        about: About,
+    },
+    /// Enter or remove an agent in the AMS.
+    WhitePages {
+        /// Local name.
+        agent: String,
+        /// The agent's state.
+        state: Option<AgentState>,
+    },
+    /// Tell the waiting task that the AMS knows of all earlier effects.
+    Followed(oneshot::Sender<()>),
+}
+
+impl Outward {
+    /// Whether the effect does nothing but end a process.
+    pub(super) fn is_an_end(&self) -> bool {
+        matches!(self, Self::Ask { request, .. } if matches!(**request, NodeRequest::Stop { .. }))
+    }
+}

@@ -1,0 +1,114 @@
+//! How a Master comes to lead: at once if the state is in a file, and by the role if it is in etcd.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sealbus_control::local::forbid_inspection;
+use sealbus_files::folder;
+use tokio::net::TcpListener;
+
+use super::config::MasterConfig;
+use super::forwarding::forward;
+use super::kept_ports::{Kept, kept_ports};
+use super::master_error::MasterError;
+use super::masters::Masters;
+use super::standby::{Candidate, Election, bind_again};
+use super::state_store::{Led, State};
+
+/// The right to lead, in a term of one's own.
+pub struct Elected {
+    pub(super) led: Led,
+    pub(super) kept: Kept,
+    pub(super) server: TcpListener,
+    /// The Masters beside this one, where there may be some.
+    pub(super) masters: Option<Arc<Masters>>,
+    waited: bool,
+}
+
+impl Elected {
+    /// Whether another Master was seen to lead before. The platform is in order then, and its manifest in force.
+    pub fn has_waited(&self) -> bool {
+        self.waited
+    }
+}
+
+/// Waits until this Master may lead. `yields` is for one that has just handed over. `waits` is called once with the name
+/// of the instance that leads, if there is one.
+///
+/// # Errors
+/// [`MasterError`].
+pub(super) async fn elect(
+    config: &MasterConfig,
+    yields: bool,
+    mut waits: impl FnMut(&str),
+) -> Result<Elected, MasterError> {
+    if config.address.is_unspecified() {
+        return Err(MasterError::Unspecified(config.address));
+    }
+    let directory = &config.directory;
+    forbid_inspection();
+    folder(directory).map_err(|error| MasterError::Directory {
+        path: directory.clone(),
+        error,
+    })?;
+    // This comes first: the state tells a second Master on this directory that there is one already.
+    let settings = &config.settings;
+    let state = State::open(directory, &settings.name, settings.etcd.as_ref()).await?;
+    let Some(etcd) = state.etcd.clone() else {
+        let led = state.lead().await?;
+        let kept = kept_ports(&led.fenced, None).await?;
+        let (server, _) = listen(config, &kept).await?;
+        return Ok(Elected {
+            led,
+            kept,
+            server,
+            masters: None,
+            waited: false,
+        });
+    };
+    let kept = kept_ports(&*etcd, Some(etcd.instance())).await?;
+    let (server, enrolment) = listen(config, &kept).await?;
+    let mut candidate = Candidate::new(etcd.clone(), enrolment, yields);
+    let leader_at = candidate.leader_at.subscribe();
+    let waiting = candidate.wait(&mut waits, config.settings.rabbitmq.is_none());
+    let election = tokio::select! {
+        election = waiting => election,
+        () = forward(&server, leader_at) => Election::Over,
+    };
+    let fenced = match election {
+        Election::Won(fenced) => fenced,
+        Election::Over => return Err(MasterError::Over),
+        Election::OnBroker(leader) => {
+            candidate.give_back().await;
+            return Err(MasterError::OnBroker { leader });
+        }
+    };
+    Ok(Elected {
+        led: Led {
+            fenced,
+            lock: state.lock,
+        },
+        // The one that led meanwhile may have been another.
+        kept: kept_ports(&*etcd, Some(etcd.instance())).await?,
+        server,
+        waited: candidate.stood_by(),
+        masters: Some(Arc::new(Masters::new(candidate))),
+    })
+}
+
+async fn listen(
+    config: &MasterConfig,
+    kept: &Kept,
+) -> Result<(TcpListener, SocketAddr), MasterError> {
+    let (port, may_change) = kept.choose(config.enrolment_port, kept.ports.enrolment);
+    let address = SocketAddr::new(config.address, port);
+    let failed = |error| MasterError::Listen {
+        what: "nodes that join",
+        address,
+        error,
+    };
+    let server = bind_again(config.address, port, may_change);
+    let server = server.await.map_err(failed)?;
+    let address = server.local_addr().map_err(failed)?;
+    Ok((server, address))
+}

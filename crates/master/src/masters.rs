@@ -1,0 +1,241 @@
+//! The Masters of a platform, as the one that leads knows them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sealbus_control::admin::{MasterRole, MasterStatus};
+use sealbus_control::{Fault, FaultCode, UnixMillis};
+use sealbus_seal::token::MAX_ADDRESSES;
+use sealbus_store::{Batch, Revision, Store, StoreError};
+use tokio::sync::watch;
+
+use super::desk::DeskHandle;
+use super::standby::{About, Candidate, host};
+
+/// The row with the addresses of the Masters, the latest first.
+const MASTERS_ROW: &str = "masters";
+/// How often the leader looks which others are there.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// All Masters. The one that leads keeps its role as long as [`hold`](Self::hold) runs.
+pub(crate) struct Masters {
+    candidate: tokio::sync::Mutex<Candidate>,
+    name: String,
+    known: Mutex<Vec<Known>>,
+    handing_over: watch::Sender<bool>,
+}
+
+/// An instance that is there.
+struct Known {
+    name: String,
+    about: About,
+    /// The revision of its row, and when that was new.
+    revision: Revision,
+    changed: Instant,
+}
+
+/// The fault of a Master that is the only one.
+pub(crate) fn alone() -> Fault {
+    Fault::new(FaultCode::NotPermitted, "no other Master stands by")
+        .advise("start a second one with the same [store] on another machine: docs/operations.md")
+}
+
+/// The status of a Master that cannot have others beside it.
+pub(crate) fn single(enrolment: SocketAddr, term: u64, since: UnixMillis) -> MasterStatus {
+    MasterStatus {
+        host: host(),
+        enrolment,
+        role: MasterRole::Leads,
+        term: Some(term),
+        since,
+        lag: 0,
+    }
+}
+
+impl Masters {
+    pub(super) fn new(candidate: Candidate) -> Self {
+        Self {
+            name: candidate.name().to_owned(),
+            candidate: tokio::sync::Mutex::new(candidate),
+            known: Mutex::default(),
+            handing_over: watch::Sender::new(false),
+        }
+    }
+
+    /// The name of this instance.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Renews the lease, and learns which instances are there.
+    pub(super) async fn hold(self: Arc<Self>) {
+        let mut looked: Option<Instant> = None;
+        loop {
+            let mut candidate = self.candidate.lock().await;
+            let (pause, _) = candidate.go_on().await;
+            if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+                looked = Some(Instant::now());
+                match candidate.instances().await {
+                    Ok(rows) => self.note(rows),
+                    Err(error) => tracing::debug!(%error, "which Masters stand by is not known"),
+                }
+            }
+            drop(candidate);
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Tells the desk, and so the nodes, where Masters are.
+    pub(super) async fn follow(self: Arc<Self>, desk: DeskHandle, store: Arc<dyn Store>) {
+        loop {
+            if let Err(error) = self.tell(&desk, &*store).await {
+                tracing::debug!(%error, "the Masters' addresses could not be kept");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn note(&self, rows: Vec<(String, Revision, About)>) {
+        let mut known = self.known.lock();
+        let before = std::mem::take(&mut *known);
+        for (name, revision, about) in rows {
+            let same = before
+                .iter()
+                .find(|it| it.name == name && it.revision == revision);
+            known.push(Known {
+                changed: same.map_or_else(Instant::now, |same| same.changed),
+                name,
+                about,
+                revision,
+            });
+        }
+    }
+
+    /// Tells nodes the addresses of all instances, with those that were there lately.
+    async fn tell(&self, desk: &DeskHandle, store: &dyn Store) -> Result<(), StoreError> {
+        let present: Vec<_> = {
+            let known = self.known.lock();
+            let present = known.iter().map(|known| known.about.enrolment.to_string());
+            present.collect()
+        };
+        let told = desk.run(|desk, _| Ok(desk.masters.clone())).await;
+        let Ok(told) = told else { return Ok(()) };
+        if present.iter().all(|address| told.contains(address)) {
+            return Ok(());
+        }
+        let all = united(present, told);
+        keep_addresses(store, &all).await?;
+        // An error means that the Master is ending.
+        let telling = desk.run(move |desk, _| {
+            desk.masters = all;
+            Ok(())
+        });
+        let _ = telling.await;
+        Ok(())
+    }
+
+    /// The Masters, the leader first.
+    pub(crate) fn list(&self, term: u64) -> Vec<MasterStatus> {
+        let known = self.known.lock();
+        let mut list: Vec<_> = known
+            .iter()
+            .map(|known| {
+                let leads = known.name == self.name;
+                MasterStatus {
+                    host: known.about.host.clone(),
+                    enrolment: known.about.enrolment,
+                    role: match leads {
+                        true => MasterRole::Leads,
+                        false => MasterRole::StandsBy,
+                    },
+                    term: leads.then_some(term),
+                    since: known.about.since,
+                    lag: known.changed.elapsed().as_millis() as u64,
+                }
+            })
+            .collect();
+        list.sort_by_key(|status| (status.role != MasterRole::Leads, status.enrolment));
+        list
+    }
+
+    /// Whether another instance stands by.
+    pub(crate) fn has_standby(&self) -> bool {
+        self.known
+            .lock()
+            .iter()
+            .any(|known| known.name != self.name)
+    }
+
+    /// Begins to hand over.
+    ///
+    /// # Errors
+    /// [`FaultCode::NotPermitted`] if nobody stands by.
+    pub(crate) fn hand_over(&self) -> Result<(), Fault> {
+        if !self.has_standby() {
+            return Err(alone());
+        }
+        self.handing_over.send_replace(true);
+        Ok(())
+    }
+
+    /// Waits until it is to hand over.
+    pub(super) async fn handing_over(&self) {
+        // The sender is here.
+        let _ = self.handing_over.subscribe().wait_for(|it| *it).await;
+    }
+
+    /// Leaves the role to others.
+    pub(super) async fn give_back(&self) {
+        self.candidate.lock().await.give_back().await;
+    }
+
+    /// Says that the platform was ended.
+    pub(super) async fn end(&self) {
+        self.candidate.lock().await.end().await;
+    }
+}
+
+/// The first addresses with those that are only among the others, as many as a token may have.
+fn united(first: Vec<String>, others: Vec<String>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for address in first.into_iter().chain(others) {
+        if !all.contains(&address) && all.len() < MAX_ADDRESSES {
+            all.push(address);
+        }
+    }
+    all
+}
+
+/// The addresses of the Masters, this one's first.
+pub(super) async fn addresses(
+    store: &dyn Store,
+    own: SocketAddr,
+) -> Result<Vec<String>, StoreError> {
+    let kept = store.get(MASTERS_ROW).await?;
+    let kept = kept.and_then(|entry| serde_json::from_slice::<Vec<String>>(&entry.value).ok());
+    Ok(united(vec![own.to_string()], kept.unwrap_or_default()))
+}
+
+async fn keep_addresses(store: &dyn Store, addresses: &[String]) -> Result<(), StoreError> {
+    let mut batch = Batch::new();
+    batch.put(
+        MASTERS_ROW,
+        serde_json::to_vec(addresses).unwrap_or_default(),
+    );
+    store.commit(batch).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_addresses_stay_and_their_number_is_bounded() {
+        let old = (1..20).map(|it| format!("10.0.0.{it}:1")).collect();
+        let all = united(vec!["10.0.0.3:1".to_owned(), "10.0.1.1:1".to_owned()], old);
+        assert_eq!(all.len(), MAX_ADDRESSES);
+        assert_eq!(all[..3], ["10.0.0.3:1", "10.0.1.1:1", "10.0.0.1:1"]);
+    }
+}

@@ -1,0 +1,284 @@
+//! An instance of the Master on a shared store: it waits until it may lead, and holds the role while it leads.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealbus_brokers::lasting_address;
+use sealbus_control::UnixMillis;
+use sealbus_control::clock::now;
+use sealbus_enrolment::bind;
+use sealbus_store::etcd::{EtcdStore, InstanceRow, Lease};
+use sealbus_store::{Fenced, Revision, StoreError, Term};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::claim::{Claimant, LIFE, Moment, Outcome, Role, Step};
+
+/// The facts that an instance tells about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct About {
+    /// The name of its machine.
+    pub(super) host: String,
+    /// The address at which nodes join once it leads.
+    pub(super) enrolment: SocketAddr,
+    /// Since when it has been there, or has led.
+    pub(super) since: UnixMillis,
+    /// It changes with each renewal, so that others see that the instance is awake.
+    beat: u64,
+}
+
+/// The row of the role, beside the instance's name.
+#[derive(Serialize, Deserialize)]
+struct Holding {
+    /// The operator ended the platform.
+    #[serde(default)]
+    ended: bool,
+}
+
+/// An instance that may lead.
+pub(super) struct Candidate {
+    store: Arc<EtcdStore>,
+    claimant: Claimant,
+    began: Instant,
+    lease: Option<Lease>,
+    about: About,
+    /// The latest term, as seen before the role.
+    latest: (Term, Revision),
+    /// The term that was claimed.
+    claimed: Option<Fenced>,
+    leads: bool,
+    /// The instance that was seen to lead.
+    leader: Option<String>,
+    /// Where nodes join the one that leads.
+    pub(super) leader_at: watch::Sender<Option<SocketAddr>>,
+}
+
+/// How the waiting ended.
+pub(super) enum Election {
+    /// This instance leads.
+    Won(Fenced),
+    /// The operator ended the platform.
+    Over,
+    /// Another instance leads, and this one may not stand by.
+    OnBroker(String),
+}
+
+/// The name of this machine.
+pub(super) fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.unwrap_or_default().trim().to_owned()
+}
+
+fn as_row(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+impl Candidate {
+    /// An instance that stands by from now on, and yields if it has just handed over.
+    pub(super) fn new(store: Arc<EtcdStore>, enrolment: SocketAddr, yields: bool) -> Self {
+        Self {
+            store,
+            claimant: Claimant::new(yields, 0),
+            began: Instant::now(),
+            lease: None,
+            about: About {
+                host: host(),
+                enrolment,
+                since: now(),
+                beat: 0,
+            },
+            latest: (Term::default(), 0),
+            claimed: None,
+            leads: false,
+            leader: None,
+            leader_at: watch::Sender::new(None),
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.began.elapsed().as_millis() as Moment
+    }
+
+    /// Does the next thing. Returns how long nothing is to be done, or what the waiting led to.
+    pub(super) async fn go_on(&mut self) -> (Duration, Option<Election>) {
+        let now = self.now();
+        let outcome = match self.claimant.step(now) {
+            Step::Wait(until) => {
+                return (
+                    Duration::from_millis(until.saturating_sub(now).max(1)),
+                    None,
+                );
+            }
+            Step::Lead => {
+                self.leads = true;
+                self.about.since = sealbus_control::clock::now();
+                return (Duration::ZERO, self.claimed.take().map(Election::Won));
+            }
+            Step::Over => return (Duration::ZERO, Some(Election::Over)),
+            Step::Lease => Outcome::Leased(self.get_lease().await),
+            Step::Renew => Outcome::Renewed(self.renew().await),
+            Step::Look => self.look().await,
+            Step::Take { seen } => {
+                let holding = as_row(&Holding { ended: false });
+                let taken = self.store.take_role(&holding, seen, self.lease).await;
+                Outcome::Taken(self.heard(taken).unwrap_or(false))
+            }
+            Step::Claim { .. } => {
+                let claimed = Fenced::claim_after(self.store.clone(), self.latest).await;
+                self.claimed = self.heard(claimed);
+                Outcome::Claimed(self.claimed.is_some())
+            }
+            Step::GiveBack => {
+                self.give_back().await;
+                Outcome::GivenBack
+            }
+        };
+        self.claimant.note(outcome, self.now());
+        (Duration::ZERO, None)
+    }
+
+    fn heard<T>(&self, result: Result<T, StoreError>) -> Option<T> {
+        result
+            .inspect_err(|error| tracing::debug!(%error, "the role of the Master"))
+            .ok()
+    }
+
+    async fn get_lease(&mut self) -> bool {
+        let lease = self.store.lease(Duration::from_millis(LIFE)).await;
+        self.lease = self.heard(lease);
+        if let Some(lease) = self.lease {
+            self.announce(lease).await;
+        }
+        self.lease.is_some()
+    }
+
+    async fn renew(&mut self) -> Option<bool> {
+        let lease = self.lease?;
+        let lives = self.heard(self.store.renew(lease).await)?;
+        if lives {
+            self.announce(lease).await;
+            self.find_leader().await;
+        }
+        Some(lives)
+    }
+
+    async fn announce(&mut self, lease: Lease) {
+        self.about.beat += 1;
+        self.heard(self.store.announce(&as_row(&self.about), lease).await);
+    }
+
+    /// Learns where the one that leads is, while this one stands by.
+    async fn find_leader(&mut self) {
+        let (false, Some(leader)) = (self.leads, &self.leader) else {
+            return;
+        };
+        if let Some(instances) = self.heard(self.instances().await) {
+            let row = instances.iter().find(|(name, ..)| name == leader);
+            self.leader_at
+                .send_replace(row.map(|(.., about)| about.enrolment));
+        }
+    }
+
+    async fn look(&mut self) -> Outcome {
+        // The term comes first: if another one claims in between, our claim fails.
+        if !self.leads {
+            match self.heard(Term::latest(&*self.store).await) {
+                Some(latest) => self.latest = latest,
+                None => return Outcome::Unseen,
+            }
+        }
+        let Some(row) = self.heard(self.store.role().await) else {
+            return Outcome::Unseen;
+        };
+        let role = match &row {
+            None => Role::Nobody,
+            Some(row) if has_ended(row) => Role::Ended(row.revision),
+            Some(row) if row.instance == self.store.instance() => Role::Mine(row.revision),
+            Some(row) => {
+                self.leader = Some(row.instance.clone());
+                Role::Others
+            }
+        };
+        let (_, term) = self.latest;
+        Outcome::Seen { term, role }
+    }
+
+    /// Ends the lease, so that another instance may lead at once.
+    pub(super) async fn give_back(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            self.heard(self.store.end_lease(lease).await);
+        }
+    }
+
+    /// Tells the instances that stand by that the platform was ended.
+    pub(super) async fn end(&mut self) {
+        if let Some(Some(row)) = self.heard(self.store.role().await)
+            && row.instance == self.store.instance()
+        {
+            let ended = as_row(&Holding { ended: true });
+            self.heard(self.store.take_role(&ended, row.revision, None).await);
+        }
+        self.give_back().await;
+    }
+
+    /// The instances that are there, with what they say.
+    pub(super) async fn instances(&self) -> Result<Vec<(String, Revision, About)>, StoreError> {
+        let rows = self.store.instances().await?.into_iter();
+        let read = |row: InstanceRow| {
+            let about = serde_json::from_slice(&row.value).ok()?;
+            Some((row.instance, row.revision, about))
+        };
+        Ok(rows.filter_map(read).collect())
+    }
+
+    /// Waits until this instance leads or the platform is ended. `waits` is called once if another one leads, if this one
+    /// `may_wait` for that.
+    pub(super) async fn wait(&mut self, mut waits: impl FnMut(&str), may_wait: bool) -> Election {
+        let mut is_told = false;
+        loop {
+            let (pause, election) = self.go_on().await;
+            if let Some(election) = election {
+                return election;
+            }
+            if self.claimant.stood_by() && !is_told {
+                is_told = true;
+                let leader = self.leader.clone().unwrap_or_default();
+                if !may_wait {
+                    return Election::OnBroker(leader);
+                }
+                waits(&leader);
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Whether another instance was seen to lead.
+    pub(super) fn stood_by(&self) -> bool {
+        self.claimant.stood_by()
+    }
+
+    /// The name of this instance.
+    pub(super) fn name(&self) -> &str {
+        self.store.instance()
+    }
+}
+
+fn has_ended(row: &InstanceRow) -> bool {
+    serde_json::from_slice::<Holding>(&row.value).is_ok_and(|holding| holding.ended)
+}
+
+/// Listens on a port of an earlier time, or, if it `may_change` and is in use, on another one.
+pub(super) async fn bind_again(
+    address: IpAddr,
+    port: u16,
+    may_change: bool,
+) -> std::io::Result<TcpListener> {
+    match bind(lasting_address(address, port)).await {
+        Err(error) if may_change && error.kind() == std::io::ErrorKind::AddrInUse => {
+            bind(lasting_address(address, 0)).await
+        }
+        bound => bound,
+    }
+}

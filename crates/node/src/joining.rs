@@ -1,0 +1,116 @@
+//! How a node joins, and comes back.
+
+use std::time::Duration;
+
+use super::{NodeConfig, NodeError};
+use sealbus_control::clock::now;
+use sealbus_control::enrolment::{Joined, ask};
+use sealbus_control::statement::{Returning, Signed};
+use sealbus_control::{Blob, FaultCode, NodeDescription, Term};
+use sealbus_enrolment::{Enrolment, EnrolmentError};
+use sealbus_seal::token::Token;
+use sealbus_seal::{CertificateChain, CertificateError, Credential, KeyPair};
+
+/// How often a node that is still starting reports that it is there.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
+
+fn chain_of(joined: &Joined) -> Result<CertificateChain, CertificateError> {
+    CertificateChain::new(
+        joined
+            .chain
+            .iter()
+            .map(|der| der.0.clone().into())
+            .collect(),
+    )
+}
+
+pub(crate) async fn join(
+    enrolment: &Enrolment,
+    config: &NodeConfig,
+    token: &Token,
+    description: &NodeDescription,
+) -> Result<(Joined, Credential), NodeError> {
+    let key = KeyPair::generate()?;
+    let join = ask::Join {
+        secret: sealbus_process::attachment::secret_text(token.secret()),
+        name: config.name.clone(),
+        now: now(),
+        node: description.clone(),
+        request: Blob(key.signing_request()?),
+    };
+    joined(*enrolment.ask(join).await?, key)
+}
+
+pub(crate) async fn come_back(
+    enrolment: &Enrolment,
+    description: &NodeDescription,
+    credential: &Credential,
+) -> Result<(Joined, Credential), NodeError> {
+    let key = KeyPair::generate()?;
+    let returning = Returning {
+        node: description.clone(),
+        request: Blob(key.signing_request()?),
+        at: now(),
+    };
+    let statement = Signed::sign(&returning, credential)?;
+    joined(*enrolment.ask(ask::Return { statement }).await?, key)
+}
+
+/// Waits for `work`, which may take long on a slow disk. Meanwhile the node comes back to the Master again and again.
+/// Otherwise the Master would give it up while it starts, and place its agents elsewhere.
+pub(crate) async fn while_coming_back<T>(
+    work: impl Future<Output = T>,
+    enrolment: &Enrolment,
+    description: &NodeDescription,
+    credential: &Credential,
+) -> T {
+    let signs = async {
+        loop {
+            tokio::time::sleep(SIGN_OF_LIFE).await;
+            // The Master must hear of the node. The certificate that comes with the answer is not needed.
+            if let Err(error) = come_back(enrolment, description, credential).await {
+                tracing::debug!(%error, "the Master does not hear that the node is being started");
+            }
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        never = signs => never,
+    }
+}
+
+/// Like [`come_back`], repeated as long as no Master answers whose term is at least `term`.
+pub(crate) async fn come_back_patiently(
+    enrolment: &Enrolment,
+    description: &NodeDescription,
+    credential: &Credential,
+    term: Option<Term>,
+) -> Result<(Joined, Credential), NodeError> {
+    let mut told = false;
+    loop {
+        let why = match come_back(enrolment, description, credential).await {
+            Err(NodeError::Enrolment(error @ EnrolmentError::Unreachable { .. })) => {
+                error.to_string()
+            }
+            Err(NodeError::Enrolment(EnrolmentError::Refused(fault)))
+                if fault.code == FaultCode::Unavailable =>
+            {
+                fault.to_string()
+            }
+            Ok((joined, _)) if joined.term.is_some() && joined.term < term => {
+                "a Master answers whose term is over".to_owned()
+            }
+            other => return other,
+        };
+        if !told {
+            tracing::warn!(%why, "waiting for the Master");
+            told = true;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+fn joined(joined: Joined, key: KeyPair) -> Result<(Joined, Credential), NodeError> {
+    let credential = Credential::new(key, chain_of(&joined)?)?;
+    Ok((joined, credential))
+}

@@ -1,0 +1,140 @@
+//! The Masters of the platform, as the node knows them: where they are, and the highest term that it has heard of. It obeys
+//! no lower one.
+
+use parking_lot::{Mutex, RwLock};
+use sealbus_control::{Fault, FaultCode, Term};
+use sealbus_enrolment::Enrolment;
+use sealbus_seal::token::MAX_ADDRESSES;
+
+use super::memory::{Memory, MemoryError};
+
+/// Longest address of a Master.
+const ADDRESS_LENGTH: usize = 300;
+
+/// The node's knowledge of Masters.
+pub(crate) struct Leaders {
+    enrolment: RwLock<Enrolment>,
+    /// The highest term.
+    term: Mutex<Option<Term>>,
+    memory: Memory,
+}
+
+impl Leaders {
+    /// The Masters, with the highest term of earlier times.
+    pub(crate) fn new(enrolment: Enrolment, memory: Memory) -> Result<Self, MemoryError> {
+        Ok(Self {
+            enrolment: RwLock::new(enrolment),
+            term: Mutex::new(memory.term()?),
+            memory,
+        })
+    }
+
+    /// The way to join.
+    pub(crate) fn enrolment(&self) -> Enrolment {
+        self.enrolment.read().clone()
+    }
+
+    /// Whether there is more than one Master.
+    pub(crate) fn are_several(&self) -> bool {
+        self.enrolment.read().addresses.len() > 1
+    }
+
+    /// Notes the addresses of all Masters. Without any there is but the one that is known. Returns whether they are new.
+    pub(crate) fn are_at(&self, addresses: &[String]) -> bool {
+        let mut enrolment = self.enrolment.write();
+        let is_plausible = addresses.len() <= MAX_ADDRESSES
+            && addresses.iter().all(|it| it.len() <= ADDRESS_LENGTH);
+        if addresses.is_empty() || !is_plausible || enrolment.addresses == addresses {
+            return false;
+        }
+        enrolment.addresses = addresses.to_vec();
+        true
+    }
+
+    /// Obeys a Master of this term from now on, unless it has heard of a higher one. The term is on disk before the Master
+    /// is obeyed.
+    ///
+    /// # Errors
+    /// [`FaultCode::NotPermitted`]; [`FaultCode::Storage`].
+    pub(crate) fn obey(&self, term: Option<Term>) -> Result<(), Fault> {
+        let Some(term) = term else {
+            // A platform whose state is in a file has one Master.
+            return Ok(());
+        };
+        let mut highest = self.term.lock();
+        match *highest {
+            Some(known) if term < known => {
+                let message = format!("the term {term} is over: another Master leads in {known}");
+                tracing::warn!(%term, %known, "a Master whose term is over is not obeyed");
+                return Err(Fault::new(FaultCode::NotPermitted, message));
+            }
+            Some(known) if term == known => return Ok(()),
+            _ => {}
+        }
+        self.memory
+            .keep_term(term)
+            .map_err(|error| Fault::new(FaultCode::Storage, error.to_string()))?;
+        tracing::info!(%term, "a Master leads");
+        *highest = Some(term);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaders(folder: &std::path::Path) -> Leaders {
+        let enrolment = Enrolment {
+            platform: "factory".parse().unwrap(),
+            addresses: vec!["10.0.0.1:7000".to_owned()],
+            root: sealbus_seal::Fingerprint::of(b"root"),
+        };
+        Leaders::new(enrolment, Memory::open(folder).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_lower_term_is_refused_also_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let term = |text: &str| Some(text.parse::<Term>().unwrap());
+        let node = leaders(folder.path());
+        assert!(node.obey(None).is_ok());
+        assert!(node.obey(term("0.4")).is_ok());
+        assert_eq!(
+            node.obey(term("0.3")).unwrap_err().code,
+            FaultCode::NotPermitted
+        );
+        let node = leaders(folder.path());
+        assert!(node.obey(term("0.3")).is_err());
+        assert!(node.obey(term("0.4")).is_ok());
+        // After a restore the numbers begin anew, in a later epoch.
+        assert!(node.obey(term("1790000000.1")).is_ok());
+        assert!(node.obey(term("0.5")).is_err());
+    }
+
+    #[test]
+    fn a_term_that_cannot_be_kept_is_not_obeyed() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = leaders(folder.path());
+        std::fs::create_dir(folder.path().join("term.json")).unwrap();
+        let fault = node.obey(Some("0.4".parse().unwrap())).unwrap_err();
+        assert_eq!(fault.code, FaultCode::Storage);
+        std::fs::remove_dir(folder.path().join("term.json")).unwrap();
+        assert!(node.obey(Some("0.3".parse().unwrap())).is_ok());
+    }
+
+    #[test]
+    fn addresses_that_make_no_sense_change_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = leaders(folder.path());
+        let long = vec!["x".repeat(1000)];
+        let many = vec!["10.0.0.2:1".to_owned(); MAX_ADDRESSES + 1];
+        for addresses in [Vec::new(), long, many] {
+            assert!(!node.are_at(&addresses));
+        }
+        assert!(!node.are_several());
+        let both = ["10.0.0.1:7000".to_owned(), "10.0.0.2:7000".to_owned()];
+        assert!(node.are_at(&both) && !node.are_at(&both) && node.are_several());
+        assert_eq!(node.enrolment().addresses, both);
+    }
+}

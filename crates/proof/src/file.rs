@@ -1,0 +1,151 @@
+//! Evidence as a file: messages, their authors' proofs and certificates, and the issuance log's words about these
+//! certificates. A verifier needs the file and the platform's root certificate. docs/evidence.md describes the lines.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+/// The version of the format.
+pub const FILE_VERSION: u32 = 1;
+
+/// One line of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Line {
+    /// The first line: the exporter's word about the file, which nothing proves.
+    Evidence(Head),
+    /// The platform's root certificate: DER.
+    Root(Base64),
+    /// The issuance log.
+    Log(LogLine),
+    /// The CA's signed deny list.
+    Denied(Base64),
+    /// An author's certificate. Messages name it by its number among these lines, from 0.
+    Certificate(CertificateLine),
+    /// A message.
+    Message(MessageLine),
+    /// The last line: SHA-256 of all bytes before it, hexadecimal.
+    Sha256(String),
+}
+
+/// The exporter's word about a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Head {
+    /// [`FILE_VERSION`].
+    pub version: u32,
+    /// The platform.
+    pub platform: String,
+    /// The time of the export, in milliseconds since 1970.
+    pub exported: u64,
+    /// The messages that were asked for, in words.
+    pub asked: String,
+    /// The gaps that the exporter knows of, in words: nodes that did not answer, messages that nobody signed.
+    pub gaps: Vec<String>,
+}
+
+/// The issuance log in a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogLine {
+    /// The certificate of the CA whose log it is: DER.
+    pub authority: Base64,
+    /// The checkpoint: a signed note, with its cosignatures.
+    pub checkpoint: String,
+    /// The certificate chains of the nodes that cosigned it, in their wire form.
+    pub witnesses: Vec<Base64>,
+    /// Checkpoints that somebody saw earlier.
+    pub earlier: Vec<EarlierLine>,
+}
+
+/// An earlier checkpoint, and the proof that the log continues it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EarlierLine {
+    /// The signed note.
+    pub checkpoint: String,
+    /// The consistency proof (RFC 9162 section 2.1.4).
+    pub proof: Vec<Base64>,
+}
+
+/// An author's certificate in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateLine {
+    /// The certificate and its issuers', in their wire form.
+    pub chain: Base64,
+    /// The log's entry of the certificate.
+    pub entry: Base64,
+    /// The entry's place in the log.
+    pub index: u64,
+    /// The inclusion proof (RFC 9162 section 2.1.3).
+    pub proof: Vec<Base64>,
+}
+
+/// A message in a file: its author's statement, and the proof.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MessageLine {
+    /// The number of the author's certificate.
+    pub certificate: usize,
+    /// The channel; null for a direct message.
+    pub channel: Option<String>,
+    /// The quality of service.
+    pub qos: String,
+    /// The receivers.
+    pub receivers: Vec<String>,
+    /// The message in the bit-efficient encoding (FIPA00069).
+    pub message: Base64,
+    /// The proof of this message alone.
+    pub proof: Base64,
+}
+
+/// Bytes in base64, with padding.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Base64(pub Vec<u8>);
+
+impl std::fmt::Debug for Base64 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Base64({} bytes)", self.0.len())
+    }
+}
+
+impl Serialize for Base64 {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Base64 {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let bytes = STANDARD.decode(text.as_bytes());
+        bytes.map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Writes a file of these lines, and its last one.
+///
+/// # Errors
+/// If a line cannot be written as JSON, which none of those here is.
+pub fn write_file(lines: &[Line]) -> Result<Vec<u8>, serde_json::Error> {
+    let mut out = Vec::new();
+    for line in lines {
+        serde_json::to_writer(&mut out, line)?;
+        out.push(b'\n');
+    }
+    let last = Line::Sha256(hexadecimal(&out));
+    serde_json::to_writer(&mut out, &last)?;
+    out.push(b'\n');
+    Ok(out)
+}
+
+/// SHA-256 in hexadecimal.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    let hash = digest(&SHA256, bytes);
+    hash.as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}

@@ -1,0 +1,472 @@
+//! The check of a file of evidence, which trusts nothing but the platform's root certificate.
+
+use std::collections::HashSet;
+use std::thread;
+
+use sealbus_fipa::{AclMessageRef, ExpressionRef, Limits, bitefficient};
+use sealbus_seal::denylist::{Denial, DenyList};
+use sealbus_seal::{
+    CLOCK_SKEW, Certificate, CertificateChain, Fingerprint, IdentityKind, PlatformName, Timestamp,
+    Trust, VerifiedIdentity,
+};
+use sealbus_transparency::{
+    Checkpoint, Hash, IssuanceRecord, KeyKind, Note, NoteKey, leaf_hash, verify_consistency,
+    verify_inclusion,
+};
+use serde::Serialize;
+
+use crate::error::{FileError, NotTrue};
+use crate::file::{
+    Base64, CertificateLine, FILE_VERSION, Head, Line, LogLine, MessageLine, hexadecimal,
+};
+use crate::proof::Proof;
+use crate::statement::Statement;
+use crate::verifier::Verifier;
+
+/// Everything that a file proves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The platform.
+    pub platform: String,
+    /// SHA-256 of the root certificate in the file, hexadecimal.
+    pub root: String,
+    /// The exporter's word about the file. Nothing proves it.
+    pub exporter: Head,
+    /// The issuance log.
+    pub log: LogReport,
+    /// The version of the deny list, which grows with each revocation.
+    pub denied_version: u64,
+    /// The messages, in the file's order.
+    pub messages: Vec<MessageReport>,
+}
+
+/// The issuance log that a file shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LogReport {
+    /// The log's name.
+    pub origin: String,
+    /// The number of certificates.
+    pub size: u64,
+    /// The tree's root, hexadecimal.
+    pub root: String,
+    /// The witnesses whose cosignatures are good.
+    pub cosignatures: Vec<CosignatureReport>,
+    /// The sizes of earlier checkpoints that the log continues.
+    pub continues: Vec<u64>,
+}
+
+/// A good cosignature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CosignatureReport {
+    /// The witness.
+    pub witness: String,
+    /// When it cosigned, in milliseconds since 1970.
+    pub at: u64,
+}
+
+/// A message that its author's proof shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MessageReport {
+    /// The author.
+    pub author: String,
+    /// The serial number of the author's certificate.
+    pub serial: String,
+    /// The place of the certificate in the issuance log.
+    pub entry: u64,
+    /// The message's number under this certificate.
+    pub number: u64,
+    /// When the author signed, by its own clock, in milliseconds since 1970.
+    pub time: u64,
+    /// The level that it was signed for.
+    pub level: String,
+    /// The channel; none for a direct message.
+    pub channel: Option<String>,
+    /// The quality of service that the author states.
+    pub qos: String,
+    /// The receivers that the author states.
+    pub receivers: Vec<String>,
+    /// The performative.
+    pub performative: String,
+    /// `:conversation-id`, if it is text.
+    pub conversation: Option<String>,
+    /// `:in-reply-to`, if it is text.
+    pub in_reply_to: Option<String>,
+    /// The content, if it is text.
+    pub content: Option<String>,
+    /// SHA-256 of the content's bytes, hexadecimal; none without content.
+    pub content_sha256: Option<String>,
+    /// When and why the author's certificate was revoked, if it was when the file was made.
+    pub revoked: Option<Denial>,
+}
+
+/// An author's certificate that was checked.
+struct Author {
+    chain: CertificateChain,
+    leaf: Certificate,
+    entry: u64,
+    revoked: Option<Denial>,
+}
+
+/// The lines before the messages, checked.
+struct Ground {
+    trust: Trust,
+    authors: Vec<Author>,
+}
+
+fn at<T, E: Into<NotTrue>>(line: usize, result: Result<T, E>) -> Result<T, FileError> {
+    result.map_err(|why| FileError {
+        line,
+        why: Box::new(why.into()),
+    })
+}
+
+/// The knowledge with which a verifier comes to a file.
+#[derive(Clone, Debug, Default)]
+pub struct Demands {
+    /// The platform's root certificate: DER. Without it the one in the file is believed, and the caller must compare
+    /// [`Report::root`].
+    pub root: Option<Vec<u8>>,
+    /// The keys of witnesses outside of the platform that must have cosigned.
+    pub witnesses: Vec<NoteKey>,
+    /// How many witnesses must have cosigned.
+    pub quorum: usize,
+    /// Checkpoints that somebody saw: the log in the file must continue them.
+    pub seen: Vec<Note>,
+    /// The time here, in milliseconds since 1970.
+    pub now: u64,
+}
+
+/// Checks a file of evidence.
+///
+/// # Errors
+/// [`FileError`]: the file proves nothing.
+pub fn inspect(file: &[u8], demands: &Demands) -> Result<Report, FileError> {
+    let body = whole(file)?;
+    let lines: Vec<&[u8]> = body.split(|byte| *byte == b'\n').collect();
+    let mut lines = (1..).zip(lines);
+    let mut next = || {
+        let (number, line) = lines.next().unwrap_or_default();
+        Ok((number, at(number, serde_json::from_slice::<Line>(line))?))
+    };
+    let (Line::Evidence(head), number) = swap(next()?) else {
+        return at(1, Err(NotTrue::Form("the file does not begin as evidence")));
+    };
+    if head.version != FILE_VERSION {
+        return at(number, Err(NotTrue::Version(head.version)));
+    }
+    let platform = at(number, PlatformName::new(&head.platform))?;
+    let (Line::Root(Base64(root)), number) = swap(next()?) else {
+        return at(2, Err(NotTrue::Form("it is not the root certificate")));
+    };
+    if demands.root.as_ref().is_some_and(|known| *known != root) {
+        let found = hexadecimal(&root);
+        return at(number, Err(NotTrue::OtherRoot { found }));
+    }
+    let trust = Trust::new(platform.clone(), &[root.clone().into()], CLOCK_SKEW);
+    let trust = at(number, trust)?;
+    let (Line::Log(log), number) = swap(next()?) else {
+        return at(3, Err(NotTrue::Form("it is not the issuance log")));
+    };
+    let (checkpoint, log) = at(number, check_log(&log, &trust, demands))?;
+    let (Line::Denied(Base64(denied)), number) = swap(next()?) else {
+        return at(4, Err(NotTrue::Form("it is not the deny list")));
+    };
+    let denied = at(number, trust.open_kept_deny_list(&denied, None))?;
+    let mut authors = Vec::new();
+    let mut messages = Vec::new();
+    for (number, line) in lines {
+        if line.starts_with(b"{\"message\":") {
+            messages.push((number, line));
+            continue;
+        }
+        match at(number, serde_json::from_slice(line))? {
+            Line::Certificate(line) if messages.is_empty() => {
+                let author = check_certificate(&line, &checkpoint, &trust, &denied);
+                authors.push(at(number, author)?);
+            }
+            _ => return at(number, Err(NotTrue::Form("such a line has no place here"))),
+        }
+    }
+    let ground = Ground { trust, authors };
+    let messages = check_messages(&ground, &messages, demands.now)?;
+    Ok(Report {
+        platform: platform.to_string(),
+        root: hexadecimal(&root),
+        exporter: head,
+        log,
+        denied_version: denied.version(),
+        messages,
+    })
+}
+
+fn swap((number, line): (usize, Line)) -> (Line, usize) {
+    (line, number)
+}
+
+/// The file without its last line, which must fit the others.
+fn whole(file: &[u8]) -> Result<&[u8], FileError> {
+    let last = file
+        .strip_suffix(b"\n")
+        .and_then(|file| file.iter().rposition(|byte| *byte == b'\n'));
+    let Some(end) = last else {
+        return at(1, Err(NotTrue::Form("the file is cut short")));
+    };
+    let (body, last) = (&file[..=end], &file[end + 1..]);
+    let expected = format!("{{\"sha256\":\"{}\"}}\n", hexadecimal(body));
+    match last == expected.as_bytes() {
+        true => Ok(&body[..end]),
+        false => at(
+            1 + body.iter().filter(|byte| **byte == b'\n').count(),
+            Err(NotTrue::Form(
+                "the file was changed or cut short: its last line is not the SHA-256 of the lines before it",
+            )),
+        ),
+    }
+}
+
+fn hashes(proof: &[Base64]) -> Result<Vec<Hash>, NotTrue> {
+    let hash = |Base64(bytes): &Base64| bytes.as_slice().try_into();
+    let hashes = proof.iter().map(hash).collect::<Result<_, _>>();
+    hashes.map_err(|_| NotTrue::Form("a hash does not have 32 bytes"))
+}
+
+fn check_log(
+    line: &LogLine,
+    trust: &Trust,
+    demands: &Demands,
+) -> Result<(Checkpoint, LogReport), NotTrue> {
+    // The certificate may have ended since: it speaks for the log as long as the root has signed it.
+    let last = Certificate::parse(&line.authority.0)?.not_after();
+    let authority = trust.verify_authority(&line.authority.0, last)?;
+    let key = Checkpoint::key_of(authority.identity(), *authority.public_key())?;
+    let note = Note::parse(&line.checkpoint)?;
+    let checkpoint = Checkpoint::open(&note, &key)?;
+    let mut cosignatures = Vec::new();
+    for chain in &line.witnesses {
+        let chain = CertificateChain::decode(&chain.0)?;
+        let node = chain.certificate()?;
+        let name = node.identity().to_string();
+        if node.identity().kind() != IdentityKind::Node {
+            return Err(NotTrue::NotAWitness(name));
+        }
+        let at = note.verify(&NoteKey::new(&name, KeyKind::Witness, *node.public_key())?)?;
+        trust.verify_as_of(&chain, at)?;
+        cosignatures.push(CosignatureReport {
+            witness: name,
+            at: at.as_unix_seconds() * 1000,
+        });
+    }
+    for key in &demands.witnesses {
+        let at = note.verify(key)?;
+        cosignatures.push(CosignatureReport {
+            witness: key.name().to_owned(),
+            at: at.as_unix_seconds() * 1000,
+        });
+    }
+    if cosignatures.len() < demands.quorum {
+        return Err(NotTrue::Witnesses {
+            found: cosignatures.len(),
+            wanted: demands.quorum,
+        });
+    }
+    let mut continues = Vec::new();
+    let mut known = vec![checkpoint.clone()];
+    for earlier in &line.earlier {
+        let seen = Checkpoint::open(&Note::parse(&earlier.checkpoint)?, &key)?;
+        verify_consistency(
+            seen.size,
+            &seen.root,
+            checkpoint.size,
+            &checkpoint.root,
+            &hashes(&earlier.proof)?,
+        )?;
+        continues.push(seen.size);
+        known.push(seen);
+    }
+    for note in &demands.seen {
+        let seen = Checkpoint::open(note, &key)?;
+        if !known.contains(&seen) {
+            return Err(NotTrue::NotContinued(seen.size));
+        }
+    }
+    let root = checkpoint.root.iter();
+    let report = LogReport {
+        origin: checkpoint.origin.clone(),
+        size: checkpoint.size,
+        root: root.map(|byte| format!("{byte:02x}")).collect(),
+        cosignatures,
+        continues,
+    };
+    Ok((checkpoint, report))
+}
+
+fn check_certificate(
+    line: &CertificateLine,
+    checkpoint: &Checkpoint,
+    trust: &Trust,
+    denied: &DenyList,
+) -> Result<Author, NotTrue> {
+    let chain = CertificateChain::decode(&line.chain.0)?;
+    let leaf = chain.certificate()?;
+    // Within its life the certificate was good, whatever came later.
+    trust.verify_as_of(&chain, leaf.not_before())?;
+    let entry = &line.entry.0;
+    let record = IssuanceRecord::from_leaf(entry).map_err(NotTrue::Entry)?;
+    if record.certificate != Fingerprint::of(chain.leaf()) || record.identity != *leaf.identity() {
+        return Err(NotTrue::OtherEntry(leaf.identity().clone()));
+    }
+    verify_inclusion(
+        &leaf_hash(entry),
+        line.index,
+        checkpoint.size,
+        &checkpoint.root,
+        &hashes(&line.proof)?,
+    )?;
+    let revoked = denied.denied(leaf.identity(), leaf.serial(), leaf.not_before());
+    Ok(Author {
+        chain,
+        leaf,
+        entry: line.index,
+        revoked,
+    })
+}
+
+/// Checks the messages on all processors.
+fn check_messages(
+    ground: &Ground,
+    lines: &[(usize, &[u8])],
+    now: u64,
+) -> Result<Vec<MessageReport>, FileError> {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let share = lines.len().div_ceil(workers).max(1);
+    let checked = thread::scope(|scope| {
+        let workers: Vec<_> = lines
+            .chunks(share)
+            .map(|lines| scope.spawn(move || check_share(ground, lines, now)))
+            .collect();
+        let join = |worker: thread::ScopedJoinHandle<'_, Result<Vec<MessageReport>, FileError>>| {
+            // A worker has no reason to panic.
+            worker
+                .join()
+                .unwrap_or_else(|_| at(0, Err(NotTrue::Form("a message could not be checked"))))
+        };
+        workers.into_iter().map(join).collect::<Result<Vec<_>, _>>()
+    })?;
+    let messages: Vec<MessageReport> = checked.into_iter().flatten().collect();
+    let mut known = HashSet::with_capacity(messages.len());
+    for (message, (number, _)) in messages.iter().zip(lines) {
+        if !known.insert((&message.serial, message.number)) {
+            return at(
+                *number,
+                Err(NotTrue::Form("this message stands there twice")),
+            );
+        }
+    }
+    Ok(messages)
+}
+
+fn check_share(
+    ground: &Ground,
+    lines: &[(usize, &[u8])],
+    now: u64,
+) -> Result<Vec<MessageReport>, FileError> {
+    let mut known: Vec<Option<Known>> = Vec::new();
+    known.resize_with(ground.authors.len(), || None);
+    let check = |(number, line): &(usize, &[u8])| {
+        let line = match at(*number, serde_json::from_slice(line))? {
+            Line::Message(line) => line,
+            _ => return at(*number, Err(NotTrue::Form("it is not a message"))),
+        };
+        at(*number, check_message(ground, &mut known, &line, now))
+    };
+    lines.iter().map(check).collect()
+}
+
+/// An author whose messages were checked before.
+struct Known {
+    verified: VerifiedIdentity,
+    verifier: Verifier,
+}
+
+fn check_message(
+    ground: &Ground,
+    known: &mut [Option<Known>],
+    line: &MessageLine,
+    now: u64,
+) -> Result<MessageReport, NotTrue> {
+    let (Some(author), Some(known)) = (
+        ground.authors.get(line.certificate),
+        known.get_mut(line.certificate),
+    ) else {
+        return Err(NotTrue::Form("the file lacks the author's certificate"));
+    };
+    let proof = Proof::decode(&line.proof.0)?;
+    if proof.count() != 1 {
+        return Err(NotTrue::Form("the proof is for several messages"));
+    }
+    let trust = &ground.trust;
+    let known = match known {
+        Some(known) if known.verifier.level() == proof.level() => known,
+        known => {
+            // The verifier compares the time that the proof states with the life of the whole chain.
+            let then = Timestamp::from_unix_seconds(proof.time() / 1_000);
+            known.insert(Known {
+                verified: trust.verify_as_of(&author.chain, then)?,
+                verifier: Verifier::new(trust.platform().clone(), proof.level()),
+            })
+        }
+    };
+    let receivers: Vec<&str> = line.receivers.iter().map(String::as_str).collect();
+    let statement = Statement {
+        channel: line.channel.as_deref(),
+        qos: &line.qos,
+        receivers: &receivers,
+        message: &line.message.0,
+    };
+    let statements = [statement.hash()];
+    known
+        .verifier
+        .verify(&known.verified, &proof, &statements, now)?;
+    let limits = Limits {
+        message_length: line.message.0.len(),
+        ..Limits::default()
+    };
+    let view = bitefficient::decode_ref(&line.message.0, &limits)?;
+    let name = author.leaf.identity().agent_name().unwrap_or_default();
+    if view.sender().is_none_or(|sender| sender.name() != name) {
+        return Err(NotTrue::OtherSender(name));
+    }
+    Ok(report(line, &proof, author, name, &view))
+}
+
+fn report(
+    line: &MessageLine,
+    proof: &Proof,
+    author: &Author,
+    name: String,
+    view: &AclMessageRef<'_>,
+) -> MessageReport {
+    let text = |expression: Option<ExpressionRef<'_>>| match expression? {
+        ExpressionRef::Word(word) => Some(word.to_owned()),
+        ExpressionRef::String(text) => Some(text.into_owned()),
+        _ => None,
+    };
+    let content = view.content_bytes();
+    MessageReport {
+        author: name,
+        serial: proof.serial().to_string(),
+        entry: author.entry,
+        number: proof.head.first + u64::from(proof.start),
+        time: proof.time(),
+        level: proof.level().to_string(),
+        channel: line.channel.clone(),
+        qos: line.qos.clone(),
+        receivers: line.receivers.clone(),
+        performative: view.performative().as_str().to_owned(),
+        conversation: text(view.conversation_id()),
+        in_reply_to: text(view.in_reply_to()),
+        content_sha256: content.as_deref().map(hexadecimal),
+        content: content.and_then(|bytes| String::from_utf8(bytes.into_owned()).ok()),
+        revoked: author.revoked,
+    }
+}

@@ -1,0 +1,328 @@
+//! Files of evidence, and the attempts of forgers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
+use sealbus_proof::{
+    Base64, CertificateLine, Demands, EarlierLine, FILE_VERSION, Hash, Head, Line, LogLine,
+    MessageLine, Report, Statement, inspect, write_file,
+};
+use sealbus_seal::denylist::{Denial, DenyList, Reason};
+use sealbus_seal::{Certificate, KeyPair, Timestamp};
+use sealbus_transparency::{
+    Checkpoint, IssuanceRecord, MerkleLog, Note, WholeTree, consistency_proof, inclusion_proof,
+    leaf_hash,
+};
+use support::{Author, NOW, TestPlatform};
+
+/// A platform, its log, and an author with three messages.
+struct Scene {
+    platform: TestPlatform,
+    author: Author,
+    entries: Vec<Vec<u8>>,
+    deny_list: DenyList,
+}
+
+fn base64(hashes: Vec<Hash>) -> Vec<Base64> {
+    hashes
+        .into_iter()
+        .map(|hash| Base64(hash.to_vec()))
+        .collect()
+}
+
+impl Scene {
+    fn new() -> Self {
+        let platform = TestPlatform::new("factory");
+        let author = platform.author("buyer-1");
+        let others = ["seller-1", "seller-2"].map(|name| platform.author(name));
+        let entry = |author: &Author| {
+            let der = author.credential.chain().leaf();
+            let certificate = Certificate::parse(der).unwrap();
+            let authority = platform.authority.identity();
+            let at = Timestamp::from_unix_seconds(NOW / 1000);
+            let record = IssuanceRecord::of(&certificate, der, None, authority, at);
+            record.to_leaf().unwrap()
+        };
+        Self {
+            entries: vec![entry(&others[0]), entry(&author), entry(&others[1])],
+            deny_list: DenyList::new(platform.authority.identity().clone()),
+            platform,
+            author,
+        }
+    }
+
+    fn tree(&self, size: usize) -> WholeTree {
+        let leaves = self.entries[..size].iter();
+        WholeTree::new(leaves.map(|leaf| leaf_hash(leaf)).collect())
+    }
+
+    /// The checkpoint of the first entries.
+    fn checkpoint(&self, size: usize) -> Note {
+        let leaves = self.entries[..size].iter();
+        let log = MerkleLog::from_leaf_hashes(leaves.map(|leaf| leaf_hash(leaf)));
+        let authority = &self.platform.authority;
+        let checkpoint = Checkpoint::of(authority.identity(), &log);
+        let mut note = checkpoint.sign(authority).unwrap();
+        let witness = KeyPair::generate().unwrap();
+        let at = Timestamp::from_unix_seconds(NOW / 1000);
+        // Somebody unknown cosigned it, too.
+        note.add(checkpoint.cosign("w.example", &witness, at).unwrap());
+        note
+    }
+
+    /// The message with this content, as `sender` writes it.
+    fn message(sender: &str, content: &str) -> Vec<u8> {
+        let message = AclMessage::new(Performative::Inform)
+            .with_sender(Aid::new(sender).unwrap())
+            .with_receiver(Aid::new("seller-1@factory").unwrap())
+            .with_conversation_id("order-17")
+            .with_content(content);
+        let mut bytes = Vec::new();
+        bitefficient::encode(&message, &mut bytes).unwrap();
+        bytes
+    }
+
+    /// A file with the log as it was with `size` entries.
+    fn lines(&self, size: usize, sender: &str) -> Vec<Line> {
+        let authority = &self.platform.authority;
+        let tree = self.tree(size);
+        let mut chain = Vec::new();
+        self.author.credential.chain().encode(&mut chain);
+        let index = 1;
+        let proof = inclusion_proof(&tree, tree.size(), index).unwrap_or_default();
+        let mut lines = vec![
+            Line::Evidence(Head {
+                version: FILE_VERSION,
+                platform: "factory".to_owned(),
+                exported: NOW,
+                asked: "conversation order-17".to_owned(),
+                gaps: Vec::new(),
+            }),
+            Line::Root(Base64(self.platform.root.clone())),
+            Line::Log(LogLine {
+                authority: Base64(authority.chain().leaf().to_vec()),
+                checkpoint: self.checkpoint(size).to_string(),
+                witnesses: Vec::new(),
+                earlier: vec![EarlierLine {
+                    checkpoint: self.checkpoint(1).to_string(),
+                    proof: base64(consistency_proof(&tree, tree.size(), 1).unwrap()),
+                }],
+            }),
+            Line::Denied(Base64(self.deny_list.sign(authority).unwrap().whole())),
+            Line::Certificate(CertificateLine {
+                chain: Base64(chain),
+                entry: Base64(self.entries[1].clone()),
+                index,
+                proof: base64(proof),
+            }),
+        ];
+        let messages: Vec<_> = ["one", "two", "three"]
+            .map(|content| Self::message(sender, content))
+            .into();
+        let statement = |message| Statement::direct("seller-1@factory", message);
+        let said = messages.iter().map(|message| statement(message)).collect();
+        let batch = self.author.signer.sign(said, NOW).unwrap();
+        for (place, message) in messages.into_iter().enumerate() {
+            let mut proof = Vec::new();
+            batch.proof(&(place..place + 1)).unwrap().encode(&mut proof);
+            lines.push(Line::Message(MessageLine {
+                certificate: 0,
+                channel: None,
+                qos: String::new(),
+                receivers: vec!["seller-1@factory".to_owned()],
+                message: Base64(message),
+                proof: Base64(proof),
+            }));
+        }
+        lines
+    }
+
+    fn file(&self) -> Vec<u8> {
+        write_file(&self.lines(3, "buyer-1@factory")).unwrap()
+    }
+
+    fn demands(&self) -> Demands {
+        Demands {
+            root: Some(self.platform.root.clone()),
+            now: NOW,
+            ..Demands::default()
+        }
+    }
+
+    fn judged(&self, file: &[u8]) -> Result<Report, String> {
+        inspect(file, &self.demands()).map_err(|error| error.to_string())
+    }
+}
+
+/// The file with a last line that fits it: what a forger would write.
+fn sealed_again(file: &[u8]) -> Vec<u8> {
+    let body = &file[..file[..file.len() - 1]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .unwrap()
+        + 1];
+    let hash = digest(&SHA256, body);
+    let hash: String = hash
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    [body, format!("{{\"sha256\":\"{hash}\"}}\n").as_bytes()].concat()
+}
+
+#[test]
+fn a_file_says_who_said_what_to_whom_and_when() {
+    let scene = Scene::new();
+    let report = scene.judged(&scene.file()).unwrap();
+    assert_eq!(report.log.size, 3);
+    assert_eq!(report.log.continues, [1]);
+    let contents = report.messages.iter().map(|it| it.content.clone().unwrap());
+    assert_eq!(contents.collect::<Vec<_>>(), ["one", "two", "three"]);
+    for (number, message) in (0..).zip(&report.messages) {
+        assert_eq!(message.author, "buyer-1@factory");
+        assert_eq!(message.receivers, ["seller-1@factory"]);
+        assert_eq!(
+            (message.number, message.entry, message.time),
+            (number, 1, NOW)
+        );
+        assert_eq!(message.conversation.as_deref(), Some("order-17"));
+        assert_eq!(message.revoked, None);
+    }
+}
+
+#[test]
+fn a_changed_bit_anywhere_is_refused() {
+    let scene = Scene::new();
+    let file = scene.file();
+    for bit in 0..file.len() * 8 {
+        let mut changed = file.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        assert!(scene.judged(&changed).is_err(), "bit {bit}");
+    }
+    for length in 0..file.len() {
+        assert!(scene.judged(&file[..length]).is_err());
+    }
+}
+
+#[test]
+fn a_forger_who_mends_the_last_line_changes_nothing_that_is_proved() {
+    let scene = Scene::new();
+    let file = scene.file();
+    let report = scene.judged(&file).unwrap();
+    let mut unproved = 0;
+    for at in 0..file.len() - 80 {
+        let mut changed = file.clone();
+        changed[at] ^= 1 << (at % 7);
+        let Ok(found) = scene.judged(&sealed_again(&changed)) else {
+            continue;
+        };
+        unproved += 1;
+        // Only the exporter's own words can be changed, and cosignatures of unknown witnesses.
+        assert_eq!(found.messages, report.messages, "byte {at}");
+        assert_eq!(found.log, report.log, "byte {at}");
+    }
+    assert!(unproved < 400, "{unproved}");
+}
+
+#[test]
+fn evidence_outlives_certificates_and_tells_of_revocations() {
+    let mut scene = Scene::new();
+    let mut demands = scene.demands();
+    demands.now = NOW + 20 * 365 * 86_400_000;
+    assert_eq!(inspect(&scene.file(), &demands).unwrap().messages.len(), 3);
+    demands.now = NOW - 3_600_000;
+    assert!(inspect(&scene.file(), &demands).is_err());
+    let at = Timestamp::from_unix_seconds(NOW / 1000 + 60);
+    let denial = Denial {
+        at,
+        reason: Reason::ByOperator,
+    };
+    let (serial, ends) = (
+        scene.author.verified.serial(),
+        scene.author.verified.not_after(),
+    );
+    scene.deny_list.deny_serial(serial, ends, denial).unwrap();
+    let report = scene.judged(&scene.file()).unwrap();
+    assert!(report.messages.iter().all(|it| it.revoked == Some(denial)));
+}
+
+#[test]
+fn the_log_must_hold_the_certificate_and_continue_what_was_seen() {
+    let scene = Scene::new();
+    // The log was cut off before the author's certificate.
+    let cut = write_file(&scene.lines(1, "buyer-1@factory")).unwrap();
+    assert!(scene.judged(&cut).unwrap_err().contains("the issuance log"));
+    // The certificate is in no log.
+    let mut lines = scene.lines(3, "buyer-1@factory");
+    let stranger = scene.platform.author("buyer-1");
+    if let Line::Certificate(line) = &mut lines[4] {
+        line.chain.0.clear();
+        stranger.credential.chain().encode(&mut line.chain.0);
+    }
+    let why = scene.judged(&write_file(&lines).unwrap()).unwrap_err();
+    assert!(why.contains("is not that of the certificate"), "{why}");
+    // Somebody saw more of the log, or another log.
+    let mut demands = scene.demands();
+    for (seen, is_shown) in [(1, true), (3, true), (2, false)] {
+        demands.seen = vec![scene.checkpoint(seen)];
+        assert_eq!(inspect(&scene.file(), &demands).is_ok(), is_shown, "{seen}");
+    }
+    demands = scene.demands();
+    demands.quorum = 1;
+    let why = inspect(&scene.file(), &demands).unwrap_err().to_string();
+    assert!(why.contains("0 witnesses cosigned"), "{why}");
+}
+
+#[test]
+fn nothing_else_is_believed() {
+    let scene = Scene::new();
+    let refused = |change: &dyn Fn(&mut Vec<Line>), word: &str| {
+        let mut lines = scene.lines(3, "buyer-1@factory");
+        change(&mut lines);
+        let why = scene.judged(&write_file(&lines).unwrap()).unwrap_err();
+        assert!(why.contains(word), "{why}");
+    };
+    let message = |lines: &mut Vec<Line>, change: &dyn Fn(&mut MessageLine)| match &mut lines[5] {
+        Line::Message(message) => change(message),
+        other => panic!("{other:?}"),
+    };
+    let wrong = "was not made by the key of";
+    refused(
+        &|it| message(it, &|it| it.channel = Some("/a".to_owned())),
+        wrong,
+    );
+    refused(&|it| message(it, &|it| it.receivers.clear()), wrong);
+    refused(
+        &|it| message(it, &|it| it.qos = "priority=7".to_owned()),
+        wrong,
+    );
+    refused(&|it| message(it, &|it| it.message.0[9] ^= 1), wrong);
+    refused(&|it| message(it, &|it| it.proof.0[1] = 4), wrong);
+    refused(
+        &|it| message(it, &|it| it.certificate = 1),
+        "lacks the author's certificate",
+    );
+    refused(&|it| it.push(it[6].clone()), "stands there twice");
+    refused(&|it| it.swap(4, 5), "has no place here");
+    // Its author signed it in another's name.
+    let forged = write_file(&scene.lines(3, "seller-1@factory")).unwrap();
+    assert!(
+        scene
+            .judged(&forged)
+            .unwrap_err()
+            .contains("another sender")
+    );
+    // The same names, and another root.
+    let other = Scene::new();
+    assert!(
+        scene
+            .judged(&other.file())
+            .unwrap_err()
+            .contains("not the one that was given")
+    );
+    let mut lines = other.lines(3, "buyer-1@factory");
+    lines[1] = Line::Root(Base64(scene.platform.root.clone()));
+    assert!(scene.judged(&write_file(&lines).unwrap()).is_err());
+}

@@ -1,0 +1,100 @@
+//! An agent's statement that a key for encryption is its own.
+
+use super::{EncryptionError, EncryptionPublicKey, KEY};
+use crate::certificate::{CertificateChain, Credential, Fingerprint};
+use crate::identity::{Identity, IdentityKind};
+use crate::key::Signature;
+use crate::timestamp::Timestamp;
+use crate::trust::Trust;
+use crate::verify_error::VerifyError;
+
+/// The first bytes of the signed statement. They set it apart from every other kind of statement.
+const CONTEXT: &[u8] = b"sealbus encryption key v1\0";
+
+/// An agent's key for encryption, signed by the agent's certified key. It is good as long as the certificate is: a
+/// statement under a former certificate says nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertifiedEncryptionKey {
+    chain: CertificateChain,
+    key: EncryptionPublicKey,
+    signature: Signature,
+}
+
+fn statement(identity: &Identity, leaf: Fingerprint, key: &EncryptionPublicKey) -> Vec<u8> {
+    let mut statement = CONTEXT.to_vec();
+    statement.extend_from_slice(leaf.as_bytes());
+    statement.extend_from_slice(key.as_bytes());
+    statement.extend_from_slice(identity.to_string().as_bytes());
+    statement
+}
+
+impl CertifiedEncryptionKey {
+    /// Says that `key` is the key of the owner of `credential`.
+    pub fn sign(
+        credential: &Credential,
+        key: &EncryptionPublicKey,
+    ) -> Result<Self, EncryptionError> {
+        let identity = credential.certificate()?;
+        let leaf = Fingerprint::of(credential.chain().leaf());
+        let statement = statement(identity.identity(), leaf, key);
+        Ok(Self {
+            chain: credential.chain().clone(),
+            key: key.clone(),
+            signature: credential.key().sign(&statement)?,
+        })
+    }
+
+    /// The key, if `agent` itself states it, under a certificate that is valid now and not revoked.
+    pub fn verify(
+        &self,
+        agent: &Identity,
+        trust: &Trust,
+        now: Timestamp,
+    ) -> Result<&EncryptionPublicKey, EncryptionError> {
+        let verified = trust.verify(&self.chain, now)?;
+        let identity = verified.identity();
+        if identity.kind() != IdentityKind::Agent {
+            return Err(VerifyError::WrongKind {
+                identity: identity.clone(),
+                expected: &[IdentityKind::Agent],
+            }
+            .into());
+        }
+        if identity != agent {
+            return Err(EncryptionError::AnotherAgent {
+                wanted: agent.clone(),
+                found: identity.clone(),
+            });
+        }
+        let statement = statement(identity, verified.fingerprint(), &self.key);
+        if !verified.public_key().verifies(&statement, &self.signature) {
+            return Err(EncryptionError::NotSigned {
+                identity: identity.clone(),
+            });
+        }
+        Ok(&self.key)
+    }
+
+    /// Appends the wire form: the chain's wire form, the key, and the 64 bytes of the signature.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.chain.encode(out);
+        out.extend_from_slice(self.key.as_bytes());
+        out.extend_from_slice(self.signature.as_bytes());
+    }
+
+    /// Reads a wire form that fills `bytes` exactly.
+    pub fn decode(bytes: &[u8]) -> Result<Self, EncryptionError> {
+        let (chain, rest) = CertificateChain::decode_prefix(bytes)?;
+        let (key, signature) = rest
+            .split_at_checked(KEY)
+            .ok_or(EncryptionError::StatementLength)?;
+        let signature = signature
+            .try_into()
+            .map_err(|_| EncryptionError::StatementLength)?;
+        Ok(Self {
+            chain,
+            key: EncryptionPublicKey::from_bytes(key)?,
+            signature: Signature::from_bytes(signature),
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! The key schedule of HPKE and the messages under one secret (RFC 9180 sections 4, 5.1 and 5.2).
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, Algorithm, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hmac;
+use zeroize::Zeroizing;
+
+use super::{Encapsulation, EncryptionError, EncryptionKey, EncryptionPublicKey, Secret};
+
+/// A nonce's length, for every AEAD of HPKE.
+const NONCE: usize = 12;
+
+/// The algorithms that a context is bound to.
+pub(super) struct Suite {
+    /// The numbers of the KEM, the KDF and the AEAD in the registry of HPKE.
+    pub(super) numbers: [u16; 3],
+    pub(super) aead: &'static Algorithm,
+}
+
+/// X-Wing, HKDF-SHA256, AES-256-GCM.
+const SUITE: Suite = Suite {
+    numbers: [0x647a, 1, 2],
+    aead: &AES_256_GCM,
+};
+
+impl Suite {
+    fn extract(&self, salt: &[u8], label: &[u8], secret: &[u8]) -> Secret {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, salt);
+        let mut hash = hmac::Context::with_key(&key);
+        self.label(&mut hash, label);
+        hash.update(secret);
+        bytes_of(&hash.sign())
+    }
+
+    /// The first 32 bytes of the expansion: no key of HPKE is longer.
+    fn expand(&self, secret: &Secret, label: &[u8], context: &[u8], length: u8) -> Secret {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_slice());
+        let mut hash = hmac::Context::with_key(&key);
+        hash.update(&[0, length]);
+        self.label(&mut hash, label);
+        hash.update(context);
+        hash.update(&[1]);
+        bytes_of(&hash.sign())
+    }
+
+    fn label(&self, hash: &mut hmac::Context, label: &[u8]) {
+        hash.update(b"HPKE-v1HPKE");
+        for number in self.numbers {
+            hash.update(&number.to_be_bytes());
+        }
+        hash.update(label);
+    }
+}
+
+fn bytes_of(tag: &hmac::Tag) -> Secret {
+    let mut bytes = Secret::default();
+    bytes.copy_from_slice(tag.as_ref());
+    bytes
+}
+
+/// The messages under one secret, at either side.
+pub(super) struct Messages {
+    key: LessSafeKey,
+    first_nonce: Zeroizing<[u8; NONCE]>,
+    /// The number of the next message.
+    number: u64,
+}
+
+impl Messages {
+    pub(super) fn new(
+        suite: &Suite,
+        secret: &Secret,
+        info: &[u8],
+    ) -> Result<Self, EncryptionError> {
+        // Mode base: no secret was agreed before.
+        let mut context = vec![0];
+        context.extend_from_slice(suite.extract(&[], b"psk_id_hash", &[]).as_slice());
+        context.extend_from_slice(suite.extract(&[], b"info_hash", info).as_slice());
+        let secret = suite.extract(secret.as_slice(), b"secret", &[]);
+        let length = suite.aead.key_len();
+        let expanded = |label, length| suite.expand(&secret, label, &context, length);
+        let key = expanded(b"key", length as u8);
+        let nonce = expanded(b"base_nonce", NONCE as u8);
+        let mut first_nonce = Zeroizing::new([0; NONCE]);
+        first_nonce.copy_from_slice(&nonce[..NONCE]);
+        Ok(Self {
+            key: UnboundKey::new(suite.aead, &key[..length])
+                .map(LessSafeKey::new)
+                .map_err(|_| EncryptionError::NoKey)?,
+            first_nonce,
+            number: 0,
+        })
+    }
+
+    fn nonce(&self) -> Nonce {
+        let mut nonce = *self.first_nonce;
+        for (byte, of_number) in nonce[4..].iter_mut().zip(self.number.to_be_bytes()) {
+            *byte ^= of_number;
+        }
+        Nonce::assume_unique_for_key(nonce)
+    }
+
+    /// The number of the message after the next one.
+    fn next(&self) -> Result<u64, EncryptionError> {
+        self.number.checked_add(1).ok_or(EncryptionError::Exhausted)
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_number(&mut self, number: u64) {
+        self.number = number;
+    }
+
+    pub(super) fn seal(
+        &mut self,
+        associated: &[u8],
+        message: &mut Vec<u8>,
+    ) -> Result<(), EncryptionError> {
+        let next = self.next()?;
+        self.key
+            .seal_in_place_append_tag(self.nonce(), Aad::from(associated), message)
+            .map_err(|_| EncryptionError::Exhausted)?;
+        self.number = next;
+        Ok(())
+    }
+
+    pub(super) fn open<'a>(
+        &mut self,
+        associated: &[u8],
+        sealed: &'a mut [u8],
+    ) -> Result<&'a [u8], EncryptionError> {
+        let next = self.next()?;
+        let number = self.number;
+        let opened = self
+            .key
+            .open_in_place(self.nonce(), Aad::from(associated), sealed)
+            .map_err(|_| EncryptionError::NotOpened { number })?;
+        self.number = next;
+        Ok(opened)
+    }
+}
+
+/// The sender's side: seals messages to one receiver.
+pub struct Sealing(Messages);
+
+/// The receiver's side: opens the messages of one [`Sealing`], each once and in order.
+pub struct Opening(Messages);
+
+impl Sealing {
+    /// The bytes that sealing adds to a message.
+    pub const ADDED: usize = 16;
+
+    /// Makes a secret that only the owner of `receiver` shares. Both sides must have the same `info`.
+    pub fn begin(
+        receiver: &EncryptionPublicKey,
+        info: &[u8],
+    ) -> Result<(Encapsulation, Self), EncryptionError> {
+        let (encapsulation, secret) = receiver.encapsulate()?;
+        Ok((encapsulation, Self(Messages::new(&SUITE, &secret, info)?)))
+    }
+
+    /// Seals the next message in place. `associated` is not encrypted, and the receiver must have the same.
+    pub fn seal(
+        &mut self,
+        associated: &[u8],
+        message: &mut Vec<u8>,
+    ) -> Result<(), EncryptionError> {
+        self.0.seal(associated, message)
+    }
+}
+
+impl Opening {
+    /// Takes the secret that the sender encapsulated. A false encapsulation may show only when a message does not open.
+    pub fn begin(
+        key: &EncryptionKey,
+        encapsulation: &Encapsulation,
+        info: &[u8],
+    ) -> Result<Self, EncryptionError> {
+        let secret = key.decapsulate(encapsulation)?;
+        Ok(Self(Messages::new(&SUITE, &secret, info)?))
+    }
+
+    /// Opens the next message in place. After an error the same message is still due; `sealed` is then of no use.
+    pub fn open<'a>(
+        &mut self,
+        associated: &[u8],
+        sealed: &'a mut [u8],
+    ) -> Result<&'a [u8], EncryptionError> {
+        self.0.open(associated, sealed)
+    }
+}
+
+impl fmt::Debug for Sealing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sealing(message {})", self.0.number)
+    }
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Opening(message {})", self.0.number)
+    }
+}

@@ -1,0 +1,155 @@
+//! The role of the leader: a row that says which instance leads or is about to, and a row for each instance that is there.
+//! They hang on leases, so they go with an instance that does not renew its lease. They only say who tries to lead: whose
+//! commits are made, the [fence](crate::Fenced) decides.
+
+use std::time::Duration;
+
+use super::cluster::CallError;
+use super::wire::{
+    Compare, Granting, KeyValue, Operation, Range, Renewing, Request, Revoking, Transaction,
+};
+use super::{EtcdStore, PAGE, after};
+use crate::{Revision, StoreError};
+
+/// How long a member may take to answer before another one is asked. A lease must be renewed in time.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A lease of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease(i64);
+
+/// A row that an instance wrote about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceRow {
+    /// The instance.
+    pub instance: String,
+    /// The written value.
+    pub value: Vec<u8>,
+    /// The revision that wrote it.
+    pub revision: Revision,
+}
+
+impl EtcdStore {
+    /// The name under which this instance writes.
+    pub fn instance(&self) -> &str {
+        &self.keys.instance
+    }
+
+    async fn brief<R: Request>(&self, request: &R) -> Result<R::Answer, StoreError> {
+        let asked = self.cluster.ask_within(request, PATIENCE).await;
+        asked.map_err(|error| self.failed(error))
+    }
+
+    /// A lease that ends `life` after its last renewal.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`], [`StoreError::Refused`].
+    pub async fn lease(&self, life: Duration) -> Result<Lease, StoreError> {
+        let seconds = life.as_secs().max(1) as i64;
+        let granted = self.brief(&Granting { seconds }).await?;
+        Ok(Lease(granted.lease))
+    }
+
+    /// Renews a lease. Returns whether it still lives.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`], [`StoreError::Refused`].
+    pub async fn renew(&self, Lease(lease): Lease) -> Result<bool, StoreError> {
+        Ok(self.brief(&Renewing { lease }).await?.seconds > 0)
+    }
+
+    /// Ends a lease. The rows on it go at once.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`]. Then the lease ends by itself.
+    pub async fn end_lease(&self, Lease(lease): Lease) -> Result<(), StoreError> {
+        let asked = self.cluster.ask_within(&Revoking { lease }, PATIENCE).await;
+        match asked {
+            Err(CallError::Refused(status)) if status.code() == tonic::Code::NotFound => Ok(()),
+            asked => asked.map(drop).map_err(|error| self.failed(error)),
+        }
+    }
+
+    /// The row of the role.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`], [`StoreError::Refused`].
+    pub async fn role(&self) -> Result<Option<InstanceRow>, StoreError> {
+        let found = self.brief(&Range::one(self.keys.role())).await?;
+        found.rows.first().map(instance_row).transpose()
+    }
+
+    /// Writes the row of the role in this instance's name, if the revision `seen` still wrote the present one; 0 if there
+    /// is to be none. Without a lease the row stays. Returns whether it was written.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`]: it may have been written nevertheless. [`StoreError::Refused`].
+    pub async fn take_role(
+        &self,
+        value: &[u8],
+        seen: Revision,
+        lease: Option<Lease>,
+    ) -> Result<bool, StoreError> {
+        let row = self.row_of(value);
+        let seen = i64::try_from(seen).unwrap_or(i64::MAX);
+        let transaction = Transaction {
+            compare: vec![Compare::last_write(self.keys.role(), seen)],
+            success: vec![Operation::put_for(
+                lease.map_or(0, |Lease(lease)| lease),
+                self.keys.role(),
+                row,
+            )],
+            failure: Vec::new(),
+        };
+        Ok(self.brief(&transaction).await?.succeeded)
+    }
+
+    /// Writes this instance's own row.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`], [`StoreError::Refused`].
+    pub async fn announce(&self, value: &[u8], Lease(lease): Lease) -> Result<(), StoreError> {
+        let key = self.keys.of_instance(&self.keys.instance);
+        let transaction = Transaction {
+            compare: Vec::new(),
+            success: vec![Operation::put_for(lease, key, self.row_of(value))],
+            failure: Vec::new(),
+        };
+        self.brief(&transaction).await.map(drop)
+    }
+
+    /// The rows of the instances that are there.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`], [`StoreError::Refused`].
+    pub async fn instances(&self) -> Result<Vec<InstanceRow>, StoreError> {
+        let key = self.keys.of_instance("");
+        let range = Range {
+            end: after(&key),
+            key,
+            limit: PAGE as i64,
+            revision: 0,
+        };
+        let found = self.brief(&range).await?;
+        found.rows.iter().map(instance_row).collect()
+    }
+
+    /// A row with the name of its writer before its value.
+    fn row_of(&self, value: &[u8]) -> Vec<u8> {
+        [self.keys.instance.as_bytes(), b"\n", value].concat()
+    }
+}
+
+fn instance_row(row: &KeyValue) -> Result<InstanceRow, StoreError> {
+    let damaged = || StoreError::DamagedRow {
+        key: String::from_utf8_lossy(&row.key).into_owned(),
+        detail: "it names no instance".to_owned(),
+    };
+    let end = row.value.iter().position(|byte| *byte == b'\n');
+    let (instance, value) = row.value.split_at(end.ok_or_else(damaged)?);
+    Ok(InstanceRow {
+        instance: String::from_utf8(instance.to_vec()).map_err(|_| damaged())?,
+        value: value[1..].to_vec(),
+        revision: row.written.unsigned_abs(),
+    })
+}

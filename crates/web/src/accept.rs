@@ -1,0 +1,33 @@
+//! Connections that others open: bounded, and ended with their server.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// Pause after a connection that could not be accepted: the process may have no file handle left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves connections for ever, `most` at a time; further ones are closed. They end with the returned future.
+pub async fn accept<F>(listener: TcpListener, most: usize, serve: impl Fn(TcpStream) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, _)) if connections.len() < most => {
+                // Answers are written whole. A connection that takes no option has already broken.
+                let _ = stream.set_nodelay(true);
+                connections.spawn(serve(stream));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+package org.sealbus.jade;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.IntFunction;
+
+/** The subscriptions of agents here, and the events that agents here have yet to read. The mesh guards it. */
+final class Subscriptions {
+    /** Hears whether an agent has read an event. */
+    interface Outcome {
+        void settle(boolean hasRead);
+    }
+
+    private record Waiting(String agent, Outcome outcome) {}
+
+    private final Map<Integer, ChannelSubscription> subscriptions = new LinkedHashMap<>();
+    private final Map<String, Waiting> unread = new HashMap<>();
+    private int lastNumber;
+    private long lastEvent;
+
+    /** Adds the subscription that is made with a number. */
+    ChannelSubscription add(IntFunction<ChannelSubscription> made) {
+        if (subscriptions.size() >= Event.MOST_TARGETS) {
+            throw new IllegalStateException("agents of this container have " + Event.MOST_TARGETS + " subscriptions: close one first");
+        }
+        lastNumber++;
+        ChannelSubscription subscription = made.apply(lastNumber);
+        subscriptions.put(lastNumber, subscription);
+        return subscription;
+    }
+
+    boolean remove(ChannelSubscription subscription) {
+        return subscriptions.remove(subscription.number(), subscription);
+    }
+
+    List<ChannelSubscription> all() {
+        return List.copyOf(subscriptions.values());
+    }
+
+    ChannelSubscription get(int number) {
+        return subscriptions.get(number);
+    }
+
+    /** An agent gets an event. Returns the event's id. */
+    String unread(String agent, Outcome outcome) {
+        lastEvent++;
+        String id = String.valueOf(lastEvent);
+        unread.put(id, new Waiting(agent, outcome));
+        return id;
+    }
+
+    /** An agent has read an event. */
+    void read(String event) {
+        Waiting waiting = unread.remove(event);
+        if (waiting != null) {
+            waiting.outcome().settle(true);
+        }
+    }
+
+    /** An agent is gone, with its subscriptions, which are returned, and with what it has not read. */
+    List<ChannelSubscription> left(String agent) {
+        List<ChannelSubscription> its = subscriptions.values().stream().filter(one -> one.agent().equals(agent)).toList();
+        its.forEach(this::remove);
+        for (Map.Entry<String, Waiting> entry : new ArrayList<>(unread.entrySet())) {
+            if (entry.getValue().agent().equals(agent)) {
+                unread.remove(entry.getKey());
+                entry.getValue().outcome().settle(false);
+            }
+        }
+        return its;
+    }
+}
