@@ -32,12 +32,15 @@ $(STAMPS)/tools: requirements.txt | $(BIN)/python
 
 comma := ,
 
+# The features of a foreign crate depend on the crates that are built with it. All commands choose the same ones, so nothing is built twice.
+WORKSPACE := --locked --workspace --exclude sealbus-python
+FEATURES  := --features sealbus/protobuf,sealbus/telemetry
+
 # Cargo and maturin decide themselves what is out of date: no stamp.
 .PHONY: binary package
 binary:
 	$(call say,Building the sealbus binary (debug))
-	$(CARGO) build --locked -p sealbus-cli
-	$(CARGO) build --locked -p sealbus --example tool_agent
+	$(CARGO) build $(WORKSPACE) --bin sealbus --example tool_agent
 
 package: $(STAMPS)/tools
 	$(call say,Building the Python package (debug) into $(VENV))
@@ -88,16 +91,13 @@ check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a c
 	$(call say,Structure: layers of crates$(comma) circles of imports$(comma) long files$(comma) sentences)
 	$(BIN)/python tests/structure/check
 	$(call say,Clippy$(comma) pedantic for the examples)
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace $(FEATURES),sealbus-python/command --all-targets -- -D warnings
 	$(call say,FIPA language without the standard library)
 	$(CARGO) clippy --locked -p sealbus-fipa --no-default-features -- -D warnings
-	$(CARGO) clippy --locked -p sealbus --features protobuf,telemetry --all-targets -- -D warnings
-	$(call say,The package with the program in it)
-	$(CARGO) clippy --locked -p sealbus-python --features command -- -D warnings
 	$(call say,Documentation of the code)
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	$(call say,Unit tests)
-	$(CARGO) test --locked --workspace --exclude sealbus-python --lib --bins
+	$(CARGO) test $(WORKSPACE) $(FEATURES) --lib --bins
 	$(call say,Python types)
 	$(BIN)/mypy --config-file python/pyproject.toml python/sealbus tests/python examples bench/python tools
 
@@ -111,8 +111,7 @@ test: test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-
 WORKERS ?= 4
 test-rust:
 	$(call say,Rust tests (debug))
-	RUST_TEST_THREADS=8 $(CARGO) test --locked --workspace --exclude sealbus-python
-	$(CARGO) test --locked -p sealbus --features protobuf,telemetry --lib --test traces -- body trace spans
+	RUST_TEST_THREADS=8 $(CARGO) test $(WORKSPACE) $(FEATURES)
 
 test-python: package
 	$(call say,Python tests)
@@ -216,7 +215,7 @@ $(JAVA25): | $(BIN)/python
 
 test-jade: binary package jade $(JAVA25) $(JADE)/jade-4.3.jar $(JADE)/../../omniorb/.complete ## Agents of a real JADE and of Sealbus find each other and talk
 	$(call say,The gateway: hostile clients$(comma) HTTPS$(comma) IIOP$(comma) what JADE sent)
-	$(CARGO) test --locked --workspace --exclude sealbus-python --test two_platforms --test captured_requests --test hostile_clients --test hostile_identifiers --test https --test iiop --test iiop_callers --test captured_calls
+	$(CARGO) test $(WORKSPACE) $(FEATURES) --test two_platforms --test captured_requests --test hostile_clients --test hostile_identifiers --test https --test iiop --test iiop_callers --test captured_calls
 	$(call say,JADE containers on a real platform)
 	$(MAVEN) test -Dsealbus.java=$(JAVA25)
 	$(call say,JADE tests: a real JADE platform)
@@ -227,7 +226,7 @@ rabbitmq-server: ## Debian's RabbitMQ, for the tests; its own service is not sta
 
 test-rabbitmq: binary package rabbitmq-server ## The platform on a real RabbitMQ, with an attacker of another make
 	$(call say,RabbitMQ: the transport)
-	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq --test rabbitmq_kept_conformance -- --ignored --test-threads=$(WORKERS)
+	$(CARGO) test $(WORKSPACE) $(FEATURES) --test rabbitmq --test rabbitmq_kept_conformance -- --ignored --test-threads=$(WORKERS)
 	$(call say,RabbitMQ: platforms and attacks)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/rabbitmq --ignore tests/rabbitmq/test_operator_cluster.py
 
@@ -241,7 +240,8 @@ etcd-server: ## Debian's etcd, for the tests; its own service is not started
 
 test-masters: binary package etcd-server ## The platform's state in a real etcd, whose members and Masters are killed and stopped
 	$(call say,etcd: the store)
-	SEALBUS_ETCD=1 $(CARGO) test --locked -p sealbus-store --lib -- --include-ignored
+	program=$$($(CARGO) test $(WORKSPACE) $(FEATURES) --lib --no-run 2>&1 | sed -n 's/.*(\(.*sealbus_store-.*\))$$/\1/p') && \
+	  SEALBUS_ETCD=1 "$$program" --include-ignored
 	$(call say,etcd: platforms)
 	$(BIN)/pytest -n $(WORKERS) tests/masters
 
