@@ -25,7 +25,7 @@ def test_the_tutorial(reader):
         reader.read(page)
 
 
-@pytest.mark.parametrize("page", ["index.md", "monitoring.md", "spade.md", *(f"coming-from/{it}.md" for it in ("jade", "spade", "nats", "rabbitmq", "mcp"))])
+@pytest.mark.parametrize("page", ["index.md", "monitoring.md", "spade.md", *(f"coming-from/{it}.md" for it in ("jade", "spade", "nats", "rabbitmq", "mcp", "a2a"))])
 def test_a_page_that_stands_for_itself(page, reader):
     reader.read(DOCS / page)
 
