@@ -9,10 +9,10 @@ use tokio::net::TcpListener;
 
 use super::config::MasterConfig;
 use super::forwarding::forward;
-use super::kept_ports::{Kept, kept_ports};
+use super::kept_ports::{Kept, bind_again, kept_ports};
 use super::master_error::MasterError;
 use super::masters::Masters;
-use super::standby::{Candidate, Election, bind_again};
+use super::standby::{Candidate, Election};
 use super::state_store::{Led, State};
 
 /// The right to lead, in a term of one's own.

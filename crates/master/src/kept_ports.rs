@@ -1,7 +1,16 @@
 //! The ports that a Master chooses once and keeps, in the store.
 
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use sealbus_brokers::lasting_address;
+use sealbus_enrolment::bind;
 use sealbus_store::{Batch, Store, StoreError};
 use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+
+/// How often another port is drawn.
+const DRAWS: usize = 10;
 
 /// The key of the row with the ports of the Master that led last.
 const PORTS_ROW: &str = "ports";
@@ -82,4 +91,90 @@ pub(super) async fn keep_ports(
     }
     batch.put(PORTS_ROW, row);
     store.commit(batch).await.map(|_| ())
+}
+
+/// Listens on a port, or on another one as [`open_at`] says.
+pub(super) async fn bind_again(
+    address: IpAddr,
+    port: u16,
+    may_change: bool,
+) -> io::Result<TcpListener> {
+    let is_in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    open_at(address, port, may_change, is_in_use, bind).await
+}
+
+/// Opens at a port; port 0 stands for any. Where that is in use and `may_change`, or was any, another one is drawn: another
+/// program can take a port between its choice and its use.
+pub(super) async fn open_at<T, E>(
+    address: IpAddr,
+    port: u16,
+    may_change: bool,
+    is_in_use: impl Fn(&E) -> bool,
+    open: impl AsyncFn(SocketAddr) -> Result<T, E>,
+) -> Result<T, E> {
+    let mut at = lasting_address(address, port);
+    for _ in 0..DRAWS {
+        match open(at).await {
+            Err(error) if (may_change || port == 0) && is_in_use(&error) => {
+                at = lasting_address(address, 0);
+            }
+            done => return done,
+        }
+    }
+    open(at).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::io::ErrorKind;
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    /// Opens at a port where others listen the first `taken` times, and returns how it ended and the ports tried.
+    async fn opened(
+        port: u16,
+        may_change: bool,
+        taken: usize,
+    ) -> (Result<u16, ErrorKind>, Vec<u16>) {
+        let tried = RefCell::new(Vec::new());
+        let open = async |at: SocketAddr| {
+            tried.borrow_mut().push(at.port());
+            match tried.borrow().len() > taken {
+                true => Ok(at.port()),
+                false => Err(ErrorKind::AddrInUse),
+            }
+        };
+        let is_in_use = |error: &ErrorKind| *error == ErrorKind::AddrInUse;
+        let ended = open_at(HERE, port, may_change, is_in_use, open).await;
+        (ended, tried.into_inner())
+    }
+
+    #[tokio::test]
+    async fn a_port_that_others_took_is_drawn_again_if_it_may_change() {
+        for (port, may_change) in [(0, false), (7400, true)] {
+            let (ended, tried) = opened(port, may_change, 3).await;
+            assert_eq!(tried.len(), 4);
+            assert_eq!(ended, Ok(tried[3]));
+            assert!(port == 0 || tried[0] == port);
+        }
+        assert_eq!(
+            opened(7400, false, 1).await,
+            (Err(ErrorKind::AddrInUse), vec![7400])
+        );
+        let (ended, tried) = opened(0, false, usize::MAX).await;
+        assert_eq!((ended, tried.len()), (Err(ErrorKind::AddrInUse), DRAWS + 1));
+    }
+
+    #[tokio::test]
+    async fn a_listener_makes_way_for_one_that_came_before() {
+        let other = TcpListener::bind((HERE, 0)).await.unwrap();
+        let taken = other.local_addr().unwrap().port();
+        assert!(bind_again(HERE, taken, false).await.is_err());
+        let bound = bind_again(HERE, taken, true).await.unwrap();
+        assert_ne!(bound.local_addr().unwrap().port(), taken);
+    }
 }

@@ -19,9 +19,8 @@ use super::desk::DeskHandle;
 use super::election::{Elected, elect};
 use super::foundation::Foundation;
 use super::issuance_log::{self, Publisher};
-use super::kept_ports::{Ports, keep_ports};
+use super::kept_ports::{Ports, bind_again, keep_ports, open_at};
 use super::master_error::MasterError;
-use super::standby::bind_again;
 use super::state_store::{Led, keep_root};
 use super::written::Written;
 use super::{
@@ -29,7 +28,6 @@ use super::{
     masters,
 };
 use crate::enrolment;
-use sealbus_brokers::lasting_address;
 use sealbus_control::clock::now;
 use sealbus_control::clock::timestamp;
 use sealbus_control::local::listen;
@@ -138,7 +136,7 @@ impl Master {
             authorities,
             store.clone(),
             Some(&files),
-            agents_at,
+            agents_at.address,
         )
         .await?;
         let root = foundation.root.clone();
@@ -365,22 +363,32 @@ async fn look(store: Arc<Fenced>) {
 async fn start_system(
     foundation: Foundation,
     store: Arc<dyn Store>,
-    at: SocketAddr,
-    control_at: SocketAddr,
+    agents: Place,
+    control: Place,
 ) -> Result<(SystemAgents, SocketAddr), MasterError> {
     let desk = foundation.desk.clone();
     let (is_apart, term) = desk
         .run(|desk, _| Ok((desk.platform.is_control_apart(), desk.term)))
         .await?;
-    let open = async |place: HostedProcess| -> Result<Process, MasterError> {
-        let (host, _) = OwnHost::adopt(desk.clone(), place, foundation.news.clone()).await?;
-        Ok(Process::open(host, None).await?)
+    let open = async |hosted: fn(SocketAddr) -> HostedProcess, at: Place| {
+        let is_in_use = |error: &MasterError| match error {
+            MasterError::Open(error) => error.is_address_in_use(),
+            _ => false,
+        };
+        let (address, port) = (at.address.ip(), at.address.port());
+        let open = async |at| -> Result<Process, MasterError> {
+            let news = foundation.news.clone();
+            let (host, _) = OwnHost::adopt(desk.clone(), hosted(at), news).await?;
+            Ok(Process::open(host, None).await?)
+        };
+        open_at(address, port, at.may_change, is_in_use, open).await
     };
+    let (at, control_at) = (agents.address, control.address);
     let (control, process) = if is_apart {
-        let control = open(HostedProcess::control(control_at)).await?;
-        (control, open(HostedProcess::services(at)).await?)
+        let control = open(HostedProcess::control, control).await?;
+        (control, open(HostedProcess::services, agents).await?)
     } else {
-        let process = open(HostedProcess::system(Some(at))).await?;
+        let process = open(|at| HostedProcess::system(Some(at)), agents).await?;
         (process.clone(), process)
     };
     let contact = |process: &Process, at| ProcessContact {
@@ -402,20 +410,28 @@ async fn start_system(
     ))
 }
 
-/// The address to listen on. It is checked, so that an error names it.
-async fn free_port(
-    address: IpAddr,
-    port: u16,
+/// An address to listen on.
+#[derive(Clone, Copy)]
+struct Place {
+    address: SocketAddr,
+    /// Whether another port will do.
     may_change: bool,
-) -> Result<SocketAddr, MasterError> {
-    let at = lasting_address(address, port);
-    let probe = bind_again(address, at.port(), may_change).await;
+}
+
+/// The address to listen on. It is checked, so that an error names it.
+async fn free_port(address: IpAddr, port: u16, may_change: bool) -> Result<Place, MasterError> {
+    let at = SocketAddr::new(address, port);
+    let probe = bind_again(address, port, may_change).await;
     let failed = |error| MasterError::Listen {
         what: "its agents",
         address: at,
         error,
     };
-    probe.and_then(|probe| probe.local_addr()).map_err(failed)
+    let found = probe.and_then(|probe| probe.local_addr()).map_err(failed)?;
+    Ok(Place {
+        address: found,
+        may_change: may_change || port == 0,
+    })
 }
 
 async fn server_credential(desk: &DeskHandle, address: IpAddr) -> Result<Credential, MasterError> {

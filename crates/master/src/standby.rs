@@ -1,17 +1,14 @@
 //! An instance of the Master on a shared store: it waits until it may lead, and holds the role while it leads.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealbus_brokers::lasting_address;
 use sealbus_control::UnixMillis;
 use sealbus_control::clock::now;
-use sealbus_enrolment::bind;
 use sealbus_store::etcd::{EtcdStore, InstanceRow, Lease};
 use sealbus_store::{Fenced, Revision, StoreError, Term};
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::claim::{Claimant, LIFE, Moment, Outcome, Role, Step};
@@ -267,18 +264,4 @@ impl Candidate {
 
 fn has_ended(row: &InstanceRow) -> bool {
     serde_json::from_slice::<Holding>(&row.value).is_ok_and(|holding| holding.ended)
-}
-
-/// Listens on a port of an earlier time, or, if it `may_change` and is in use, on another one.
-pub(super) async fn bind_again(
-    address: IpAddr,
-    port: u16,
-    may_change: bool,
-) -> std::io::Result<TcpListener> {
-    match bind(lasting_address(address, port)).await {
-        Err(error) if may_change && error.kind() == std::io::ErrorKind::AddrInUse => {
-            bind(lasting_address(address, 0)).await
-        }
-        bound => bound,
-    }
 }

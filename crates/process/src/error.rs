@@ -1,5 +1,7 @@
 //! The reasons why a process or an agent could not start, and why a process ended.
 
+use std::io;
+
 use sealbus_bus::AttachError;
 use sealbus_mesh::BindError;
 use sealbus_seal::SecurityLevel;
@@ -62,6 +64,16 @@ pub enum OpenError {
     /// The host's commands were taken before.
     #[error("this host already has a process")]
     HostInUse,
+}
+
+impl OpenError {
+    /// Whether another program listens at the address of this process.
+    pub fn is_address_in_use(&self) -> bool {
+        let Self::Bind(BindError::Listen { source, .. }) = self else {
+            return false;
+        };
+        source.kind() == io::ErrorKind::AddrInUse
+    }
 }
 
 /// The reason why an agent could not be opened.
