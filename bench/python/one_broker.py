@@ -140,7 +140,7 @@ def middle(times: list[list[int]]) -> float:
 
 
 @contextmanager
-def broker(bench: Path, level: str, log: Path) -> Iterator[dict[str, Any]]:
+def broker(bench: Path, level: str, promise: str, log: Path) -> Iterator[dict[str, Any]]:
     """A broker set up for both, and how it is reached."""
     process = subprocess.Popen(
         [bench, "serve-rabbitmq"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("w"), text=True
@@ -149,7 +149,7 @@ def broker(bench: Path, level: str, log: Path) -> Iterator[dict[str, Any]]:
     try:
         print(json.dumps({"level": level}), file=process.stdin, flush=True)
         access: dict[str, Any] = json.loads(process.stdout.readline())
-        yield {"level": level, **access}
+        yield {"level": level, "promise": promise, **access}
     finally:
         # It ends with its input.
         process.stdin.close()
@@ -182,6 +182,7 @@ def main() -> None:
     words.add_argument("bench", type=Path, help="the program sealbus-bench, release profile")
     words.add_argument("--turns", type=int, default=9)
     words.add_argument("--level", choices=("none", "tls", "auth"), action="append")
+    words.add_argument("--promise", choices=("durable", "transient"), default="durable", help="the broker's")
     words.add_argument("--shape", choices=sorted(SHAPES), action="append")
     asked = words.parse_args()
     bench = asked.bench.resolve()
@@ -192,7 +193,7 @@ def main() -> None:
         except OSError as error:
             print(f"processors may sleep while they wait: {error}")
         for level in asked.level or ("none", "tls", "auth"):
-            with broker(bench, level, Path(logs) / f"{level}.log") as system:
+            with broker(bench, level, asked.promise, Path(logs) / f"{level}.log") as system:
                 for name in asked.shape or SHAPES:
                     print(f"{level}: {compare(bench, SHAPES[name], system, asked.turns)}", flush=True)
 

@@ -18,8 +18,8 @@ fuzz_target!(|bytes: &[u8]| {
             let user = names::user_of(&identity, address).unwrap();
             assert_eq!(names::identity_of_user(&user, &platform), Some((identity, address)));
         }
-        if let Some(owner) = names::owner_of_queue(text) {
-            assert_eq!(names::queue(&owner), text);
+        if let Some(queue) = names::queue_of_name(text) {
+            assert_eq!(names::queue(&queue), text);
         }
     }
     if let Ok(message) = serde_json::from_slice(bytes) {

@@ -214,6 +214,10 @@ def queue_of(agent: str) -> str:
     return f"Agent-{agent}@factory-MessageQueue"
 
 
+def transient_queue_of(agent: str) -> str:
+    return f"Agent-{agent}@factory-TransientMessageQueue"
+
+
 def queue_of_process(process: str) -> str:
     """The queue of a process, by its path."""
     return f"Process-{process.rsplit('/', 1)[1]}-FrameQueue"

@@ -31,9 +31,10 @@ def programs() -> None:
         pytest.exit("rabbitmq-server is missing: run `make rabbitmq-server`", returncode=1)
 
 
-def started(directory: Path, level: str) -> Iterator[Platform]:
+def started(directory: Path, level: str, promise: str = "durable") -> Iterator[Platform]:
     directory.mkdir(parents=True, exist_ok=True)
-    platform = Platform(directory, manifest("managed = true\n", WORKERS, level, REST))
+    broker = f'managed = true\npromise = "{promise}"\n'
+    platform = Platform(directory, manifest(broker, WORKERS, level, REST))
     try:
         # A broker on a busy machine needs its time.
         platform.up(deadline=600)
@@ -49,10 +50,10 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     yield from started(tmp_path_factory.mktemp("auth"), "auth")
 
 
-@pytest.fixture(params=["none", "tls"])
+@pytest.fixture(params=[("none", "durable"), ("tls", "transient")], ids=" ".join)
 def lower(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platform]:
-    """One at each lower level."""
-    yield from started(tmp_path, request.param)
+    """One at each lower level, with each promise of the broker."""
+    yield from started(tmp_path, *request.param)
 
 
 @pytest.fixture

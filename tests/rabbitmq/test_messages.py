@@ -6,7 +6,9 @@ import os
 import signal
 from pathlib import Path
 
-from broker import Broker, queue_of, user_of
+import pytest
+
+from broker import Broker, queue_of, transient_queue_of, user_of
 from harness import Platform, wait_for
 from shops import trade
 from talking import order, talk
@@ -19,9 +21,15 @@ def test_messages_both_ways_where_senders_are_proved(platform: Platform, broker:
     assert queue_of("alice") in broker.queues()
 
 
-def test_messages_and_channels_at_the_lower_levels(lower: Platform, tmp_path: Path) -> None:
+def test_messages_and_channels_at_the_lower_levels(
+    lower: Platform, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     talk(lower)
     trade(lower, tmp_path, "claimed")
+    queues = Broker(lower.state).queues()
+    is_transient = "transient" in request.node.name
+    assert (transient_queue_of("alice") in queues) == is_transient
+    assert (queue_of("alice") in queues) != is_transient
 
 
 def test_a_message_to_nobody_comes_back(platform: Platform) -> None:

@@ -82,7 +82,7 @@ def test_a_message_in_anothers_name_is_not_delivered(
     assert "987654321" not in platform.send("bob", '["heard"]')
 
 
-@pytest.mark.parametrize("what", ["get", "consume", "declare", "delete", "bind own", "default exchange"])
+@pytest.mark.parametrize("what", ["get", "consume", "declare", "mark", "delete", "bind own", "default exchange"])
 def test_what_belongs_to_others_is_refused(broker: Broker, mallory: tuple[Path, Path], what: str) -> None:
     theirs = queue_of("bob")
 
@@ -94,6 +94,9 @@ def test_what_belongs_to_others_is_refused(broker: Broker, mallory: tuple[Path, 
                 channel.basic_consume(theirs, lambda *_: None)
             case "declare":
                 channel.queue_declare(queue_of("somebody"), durable=True)
+            case "mark":
+                # Without word of the broker's end, bob would not publish again what the broker has lost.
+                channel.exchange_declare("Agent-bob@factory-Mark")
             case "delete":
                 channel.queue_delete(theirs)
             case "bind own":

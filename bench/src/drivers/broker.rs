@@ -9,7 +9,8 @@ use sealbus_brokers::rabbitmq::{
     BrokerCertificate, BrokerPorts, BrokerSetup, ManagedBroker, Management, bare, names,
 };
 use sealbus_brokers::{
-    Account, Administration, BrokerConfig, BrokerSecurity, Login, ProcessLogin, Receiver,
+    Account, Administration, BrokerConfig, BrokerPromise, BrokerSecurity, Login, ProcessLogin,
+    Queue, Receiver,
 };
 use sealbus_seal::tls::{CertificateSource, Connector};
 use sealbus_seal::{Credential, Identity, ProcessId, SecurityLevel};
@@ -125,7 +126,7 @@ async fn start(
 }
 
 async fn prepare(access: &Access, level: SecurityLevel) -> Result<(), DriverError> {
-    let mut clients = access.open(level)?;
+    let mut clients = access.open(level, BrokerPromise::default())?;
     let management = clients.management()?;
     let shared = (!level.authenticates()).then_some(&access.agents);
     management.prepare(shared).await.map_err(failed)
@@ -135,17 +136,23 @@ async fn prepare(access: &Access, level: SecurityLevel) -> Result<(), DriverErro
 pub(crate) struct Doorway {
     access: Access,
     level: SecurityLevel,
+    promise: BrokerPromise,
     certificates: Certificates,
     management: Option<Arc<Management>>,
     /// The queues that were made.
-    queues: Vec<Receiver>,
+    queues: Vec<Queue>,
 }
 
 impl Access {
-    pub(crate) fn open(&self, level: SecurityLevel) -> Result<Doorway, DriverError> {
+    pub(crate) fn open(
+        &self,
+        level: SecurityLevel,
+        promise: BrokerPromise,
+    ) -> Result<Doorway, DriverError> {
         Ok(Doorway {
             access: self.clone(),
             level,
+            promise,
             certificates: Certificates::ask(&self.authority)?,
             management: None,
             queues: Vec::new(),
@@ -162,11 +169,18 @@ impl Doorway {
             _ => BrokerSecurity::Auth(self.certificates.trust()?),
         };
         let addresses = vec![self.access.broker.clone()];
-        Ok(BrokerConfig::new(
-            platform().map_err(failed)?,
-            addresses,
-            security,
-        ))
+        let platform = platform().map_err(failed)?;
+        let mut config = BrokerConfig::new(platform, addresses, security);
+        config.promise = self.promise;
+        Ok(config)
+    }
+
+    /// The queue of an agent or a process.
+    pub(crate) fn queue(&self, owner: Receiver) -> Queue {
+        Queue {
+            owner,
+            promise: self.promise,
+        }
     }
 
     fn management(&mut self) -> Result<Arc<Management>, DriverError> {
@@ -197,7 +211,7 @@ impl Doorway {
         agent: &str,
     ) -> Result<Option<Arc<Credential>>, DriverError> {
         let management = self.management()?;
-        let queue = Receiver::Agent(agent.into());
+        let queue = self.queue(Receiver::Agent(agent.into()));
         management.open_queue(&queue).await.map_err(failed)?;
         self.queues.push(queue);
         if !self.level.encrypts() {
@@ -220,7 +234,7 @@ impl Doorway {
             return Err(failed(format!("{identity} is no process")));
         };
         let management = self.management()?;
-        let queue = Receiver::Process(process.to_string().into());
+        let queue = self.queue(Receiver::Process(process.to_string().into()));
         management.open_queue(&queue).await.map_err(failed)?;
         self.queues.push(queue);
         let mut credential = None;
@@ -240,7 +254,8 @@ impl Doorway {
     /// Binds the queue of `agent` so that messages published under `key` reach it too.
     pub(crate) async fn bind(&mut self, agent: &str, key: &str) -> Result<(), DriverError> {
         let management = self.management()?;
-        bare::bind(&management, agent, key).await.map_err(failed)
+        let queue = self.queue(Receiver::Agent(agent.into()));
+        bare::bind(&management, &queue, key).await.map_err(failed)
     }
 
     /// Removes the queues that this process made, so that the next cell finds the broker in the same state.

@@ -16,7 +16,7 @@ use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, Consumer, Result as LapinResult};
 use sealbus_bench_driver::{Kind, Prepare, Role, Shape, monotonic_ns};
 use sealbus_brokers::rabbitmq::{RabbitClient, bare, names};
-use sealbus_brokers::{BrokerConfig, Receiver};
+use sealbus_brokers::{BrokerConfig, BrokerPromise, Queue, Receiver};
 use sealbus_seal::{Credential, SecurityLevel};
 use serde::Deserialize;
 use serde_json::Value;
@@ -30,6 +30,8 @@ const TOGETHER: usize = 64;
 #[derive(Deserialize)]
 struct Settings {
     level: SecurityLevel,
+    #[serde(default)]
+    promise: BrokerPromise,
     #[serde(flatten)]
     access: Access,
 }
@@ -95,7 +97,11 @@ impl Client {
             .map_err(failed)?;
         let consumer = channel
             .basic_consume(
-                names::queue(&Receiver::Agent(self.name.as_str().into())).into(),
+                names::queue(&Queue {
+                    owner: Receiver::Agent(self.name.as_str().into()),
+                    promise: self.config.promise,
+                })
+                .into(),
                 self.name.as_str().into(),
                 BasicConsumeOptions::default(),
                 FieldTable::default(),
@@ -110,7 +116,10 @@ impl Client {
     /// each.
     fn publish(&self, to: &str, content: &[u8]) -> Result<Answer, DriverError> {
         let properties = BasicProperties::default()
-            .with_delivery_mode(2)
+            .with_delivery_mode(match self.config.promise {
+                BrokerPromise::Durable => 2,
+                BrokerPromise::Transient => 1,
+            })
             .with_user_id(self.user.as_str().into())
             .with_reply_to(self.name.as_str().into());
         let options = BasicPublishOptions {
@@ -214,9 +223,12 @@ impl System for Clients {
         order: &Prepare,
         received: Arc<Received>,
     ) -> Result<Prepared<Self>, DriverError> {
-        let Settings { level, access } =
-            serde_json::from_value(order.system.clone()).map_err(failed)?;
-        let mut door = access.open(level)?;
+        let Settings {
+            level,
+            promise,
+            access,
+        } = serde_json::from_value(order.system.clone()).map_err(failed)?;
+        let mut door = access.open(level, promise)?;
         let config = door.config()?;
         let scenario = &order.scenario;
         let name = |role: &str, number: u32| format!("{role}-{}-{number}@bench", order.run);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use sealbus_bench_driver::{Kind, Prepare, Role, Shape, monotonic_ns};
-use sealbus_brokers::BrokerEndpoint;
 use sealbus_brokers::rabbitmq::RabbitClient;
+use sealbus_brokers::{BrokerEndpoint, BrokerPromise};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
     Transport,
@@ -42,6 +42,9 @@ struct Settings {
     /// The mesh's level. Agents of one process have none.
     #[serde(default)]
     level: SecurityLevel,
+    /// The broker's promise, if the agents use one.
+    #[serde(default)]
+    promise: BrokerPromise,
     /// The broker, if the agents use one.
     #[serde(flatten)]
     broker: Option<Access>,
@@ -175,8 +178,11 @@ impl System for Agents {
         order: &Prepare,
         received: Arc<Received>,
     ) -> Result<Prepared<Self>, DriverError> {
-        let Settings { level, broker } =
-            serde_json::from_value(order.system.clone()).map_err(failed)?;
+        let Settings {
+            level,
+            promise,
+            broker,
+        } = serde_json::from_value(order.system.clone()).map_err(failed)?;
         let config = BusConfig::new(platform().map_err(failed)?);
         let bus = Bus::new(config, tokio::runtime::Handle::current());
         let elsewhere = Arc::new(Elsewhere::default());
@@ -193,7 +199,7 @@ impl System for Agents {
             carrier = Some(match &broker {
                 Some(access) => {
                     here.run = format!("-{}", order.run);
-                    let mut door = access.open(level)?;
+                    let mut door = access.open(level, promise)?;
                     let mut config = door.config()?;
                     config.process = Some(door.admit_process(process).await?);
                     let client = Arc::new(RabbitClient::new(&config));

@@ -10,7 +10,8 @@ use tokio::sync::Mutex;
 
 use crate::administration::{Account, Administration};
 use crate::client::BrokerFailure;
-use crate::envelope::Receiver;
+use crate::config::BrokerPromise;
+use crate::envelope::{Queue, Receiver};
 
 /// The places of agents and processes in the platform's directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,8 +40,8 @@ impl Placed {
         }
     }
 
-    fn has_queue(&self, queue: &Receiver) -> bool {
-        match queue {
+    fn has_queue(&self, owner: &Receiver) -> bool {
+        match owner {
             Receiver::Agent(name) => {
                 self.agents.contains_key(&**name) || self.awaited.contains(&**name)
             }
@@ -53,27 +54,31 @@ impl Placed {
 pub struct Accounts {
     administration: Arc<dyn Administration>,
     level: SecurityLevel,
+    promise: BrokerPromise,
     /// How long a queue must stay empty before it is removed. A broker may learn late that a reader died. The reader's
     /// messages are in the queue again only after that.
     settling: Duration,
     /// Held while a login is made or removed, so that an identity admitted meanwhile is not dismissed. Dismissal waits
     /// for nothing else.
     logins: Mutex<()>,
-    /// Held while a queue is opened, emptied or removed. The map holds agents that have ended, and the time since which
-    /// their queues have been empty.
-    emptied: Mutex<HashMap<Arc<str>, Instant>>,
+    /// Held while a queue is opened, emptied or removed. The map holds queues without an owner, and the time since which
+    /// they have been empty.
+    emptied: Mutex<HashMap<Queue, Instant>>,
 }
 
 impl Accounts {
-    /// The accounts of a platform at this level. A queue is removed once it has been empty for `settling`.
+    /// The accounts of a platform at this level, whose queues promise `promise`. A queue is removed once it has been
+    /// empty for `settling`.
     pub fn new(
         administration: Arc<dyn Administration>,
         level: SecurityLevel,
+        promise: BrokerPromise,
         settling: Duration,
     ) -> Self {
         Self {
             administration,
             level,
+            promise,
             settling,
             logins: Mutex::new(()),
             emptied: Mutex::default(),
@@ -86,18 +91,20 @@ impl Accounts {
     /// # Errors
     /// [`BrokerFailure`]: another attempt may help.
     pub async fn admit(&self, identity: &Identity, address: IpAddr) -> Result<(), BrokerFailure> {
-        let queue = match identity {
+        let owner = match identity {
             Identity::Process { process, .. } => Receiver::Process(process.to_string().into()),
             identity => match identity.agent_name() {
                 Some(name) => Receiver::Agent(name.into()),
                 None => return Ok(()),
             },
         };
+        let queue = Queue {
+            owner,
+            promise: self.promise,
+        };
         {
             let mut emptied = self.emptied.lock().await;
-            if let Receiver::Agent(name) = &queue {
-                emptied.remove(name);
-            }
+            emptied.remove(&queue);
             self.administration.open_queue(&queue).await?;
         }
         if self.level.authenticates() {
@@ -134,8 +141,8 @@ impl Accounts {
         Ok(dismissed)
     }
 
-    /// Removes the queues of receivers that are placed nowhere. Unread messages of an agent go to the dead letters
-    /// first, a part at each call. Returns whether there may be more of them.
+    /// Removes the queues of receivers that are placed nowhere, and the queues that a former promise of the platform has
+    /// left. Unread messages of an agent go to the dead letters first, a part at each call. Returns whether there may be more of them.
     ///
     /// # Errors
     /// [`BrokerFailure`]: another attempt may help.
@@ -149,24 +156,26 @@ impl Accounts {
         };
         {
             let names: HashSet<_> = queues.iter().collect();
-            let is_there = |agent: &Arc<str>| names.contains(&Receiver::Agent(agent.clone()));
             let mut emptied = self.emptied.lock().await;
-            emptied.retain(|agent, _| is_there(agent));
+            emptied.retain(|queue, _| names.contains(queue));
         }
+        let is_used = |queue: &Queue, by: &Placed| {
+            queue.promise == self.promise && by.has_queue(&queue.owner)
+        };
         let mut is_more = false;
-        for queue in queues.into_iter().filter(|queue| !seen.has_queue(queue)) {
+        for queue in queues.into_iter().filter(|queue| !is_used(queue, &seen)) {
             // `placed` is asked again while no agent is admitted: the agent may be placed by now.
             let mut emptied = self.emptied.lock().await;
             let Some(placed) = placed().await else {
                 return Ok(false);
             };
-            if placed.has_queue(&queue) {
+            if is_used(&queue, &placed) {
                 continue;
             }
-            match &queue {
-                Receiver::Agent(agent) => {
-                    is_more |= self.close(agent, &queue, &mut emptied).await?
-                }
+            match &queue.owner {
+                Receiver::Agent(_) => is_more |= self.close(&queue, &mut emptied).await?,
+                // A process that has outlived a Master with another promise goes on.
+                Receiver::Process(_) if placed.has_queue(&queue.owner) => {}
                 // The directory reports the end of a process to the processes that wrote to it.
                 Receiver::Process(_) => self.administration.remove_queue(&queue).await?,
             }
@@ -174,30 +183,30 @@ impl Accounts {
         Ok(is_more)
     }
 
-    /// Takes a part of the messages that an ended agent left, or removes its queue. Returns whether it took messages.
+    /// Takes a part of the messages that an agent left in a queue, or removes the queue. Returns whether it took
+    /// messages.
     async fn close(
         &self,
-        agent: &Arc<str>,
-        queue: &Receiver,
-        emptied: &mut HashMap<Arc<str>, Instant>,
+        queue: &Queue,
+        emptied: &mut HashMap<Queue, Instant>,
     ) -> Result<bool, BrokerFailure> {
         if self.administration.is_read(queue).await? {
             return Ok(false);
         }
-        let buried = self.administration.bury(agent).await?;
+        let buried = self.administration.bury(queue).await?;
         // Messages that a dead reader holds count too, until the broker gives them back.
         let depth = self.administration.depth(queue).await?;
         let is_empty = buried == 0 && depth.is_none_or(|messages| messages == 0);
-        let since = emptied.entry(agent.clone()).or_insert_with(Instant::now);
+        let since = emptied.entry(queue.clone()).or_insert_with(Instant::now);
         if !is_empty {
             *since = Instant::now();
         }
         if !is_empty || since.elapsed() < self.settling {
             return Ok(buried > 0);
         }
-        emptied.remove(agent);
+        emptied.remove(queue);
         self.administration.remove_queue(queue).await?;
-        tracing::debug!(agent = &**agent, "has no queue any more");
+        tracing::debug!(owner = %queue.owner, promise = ?queue.promise, "a queue was removed");
         Ok(false)
     }
 }

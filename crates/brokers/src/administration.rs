@@ -8,7 +8,7 @@ use sealbus_seal::Identity;
 
 use crate::client::BrokerFailure;
 use crate::config::Login;
-use crate::envelope::Receiver;
+use crate::envelope::Queue;
 
 /// A login of one agent or process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,8 +80,8 @@ pub trait Administration: Send + Sync + 'static {
     /// login.
     fn prepare<'a>(&'a self, shared: Option<&'a Login>) -> Asked<'a, ()>;
 
-    /// Makes a queue. Messages or frames wait in it from now on.
-    fn open_queue<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, ()>;
+    /// Makes a queue. Messages or frames for its owner wait in it from now on, and in no other queue.
+    fn open_queue<'a>(&'a self, queue: &'a Queue) -> Asked<'a, ()>;
 
     /// Lets an agent or a process log in with its certificate and with nothing else. The account may read its own
     /// queue. An agent may write to all agents, and a process to all processes. No other identity is admitted.
@@ -94,20 +94,20 @@ pub trait Administration: Send + Sync + 'static {
     fn accounts(&self) -> Asked<'_, Vec<Account>>;
 
     /// The queues of agents and processes.
-    fn queues(&self) -> Asked<'_, Vec<Receiver>>;
+    fn queues(&self) -> Asked<'_, Vec<Queue>>;
 
     /// Whether a connection reads a queue. The broker may notice late that a reader died. The reader's messages are in
     /// the queue again only then.
-    fn is_read<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, bool>;
+    fn is_read<'a>(&'a self, queue: &'a Queue) -> Asked<'a, bool>;
 
     /// The number of messages in a queue, including those that a reader holds; `None` if there is no such queue.
-    fn depth<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, Option<u64>>;
+    fn depth<'a>(&'a self, queue: &'a Queue) -> Asked<'a, Option<u64>>;
 
     /// Removes a queue and its messages.
-    fn remove_queue<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, ()>;
+    fn remove_queue<'a>(&'a self, queue: &'a Queue) -> Asked<'a, ()>;
 
-    /// Moves some messages from the queue of an ended agent to the dead letters, and returns their number.
-    fn bury<'a>(&'a self, agent: &'a str) -> Asked<'a, usize>;
+    /// Moves some messages from the queue of an agent to the dead letters, and returns their number.
+    fn bury<'a>(&'a self, queue: &'a Queue) -> Asked<'a, usize>;
 
     /// Takes some of the dead letters that were not taken yet.
     fn take_dead(&self) -> Asked<'_, Vec<DeadLetter>>;

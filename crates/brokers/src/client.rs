@@ -38,8 +38,8 @@ pub trait Client: Send + Sync + 'static {
     /// The broker's name in logs and manifests, such as `rabbitmq`.
     fn name(&self) -> &'static str;
 
-    /// The strength of the answer [`Answer::Taken`].
-    fn acknowledgement(&self) -> Acknowledgement;
+    /// The strength of the answer [`Answer::Taken`]. `None`: the message may be in the broker's memory alone.
+    fn acknowledgement(&self) -> Option<Acknowledgement>;
 
     /// The agent or the process of this platform that a user stands for; `None`: the user is neither.
     fn identity_of(&self, user: &str) -> Option<Identity>;
@@ -83,6 +83,9 @@ pub enum Condition {
 
 /// A connection that publishes. It is dropped once any call has failed.
 pub trait Sending: Send {
+    /// Whether the broker may have lost messages that it confirmed on earlier connections of the same owner.
+    fn may_have_lost(&self) -> bool;
+
     /// Puts an envelope behind those published before, without waiting. `order` identifies the envelope in the answer.
     fn publish(&mut self, order: u64, envelope: Envelope);
 

@@ -24,6 +24,19 @@ impl fmt::Debug for Login {
     }
 }
 
+/// The promise of a broker about a message that it has confirmed, until the receiver has taken the message.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum BrokerPromise {
+    /// A majority of the brokers has the message on disk.
+    #[default]
+    Durable,
+    /// One broker has the message in its memory. The message ends with this broker's process.
+    Transient,
+}
+
 /// How agents log in.
 #[derive(Clone, Debug)]
 pub enum BrokerSecurity {
@@ -75,6 +88,8 @@ pub struct BrokerConfig {
     pub unconfirmed_bytes: usize,
     /// The number of messages that one agent holds and has not taken, before the broker keeps the others.
     pub prefetch: u16,
+    /// The broker's promise about messages and frames.
+    pub promise: BrokerPromise,
     /// How long the broker keeps a message that is not taken; without it, for ever.
     pub message_life: Option<Duration>,
     /// How long a broker may take to answer a new connection.
@@ -100,6 +115,7 @@ impl BrokerConfig {
             unconfirmed_messages: 1024,
             unconfirmed_bytes: 8 << 20,
             prefetch: 512,
+            promise: BrokerPromise::default(),
             message_life: None,
             connect_time: Duration::from_secs(20),
             give_up: Duration::from_secs(60),

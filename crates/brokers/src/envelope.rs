@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sealbus_bus::RefusalReason;
 
+use crate::config::BrokerPromise;
 use crate::stamp::OrderStamp;
 
 /// The owner of a queue.
@@ -27,6 +28,18 @@ impl fmt::Display for Receiver {
     }
 }
 
+/// A queue at the broker.
+///
+/// The queues of one owner for different promises are different queues. A platform that changes its promise therefore
+/// finds no queue of a kind that it does not expect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Queue {
+    /// Its reader.
+    pub owner: Receiver,
+    /// The broker's promise about messages in it.
+    pub promise: BrokerPromise,
+}
+
 /// The kind of a payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -43,7 +56,7 @@ pub enum Kind {
     },
 }
 
-/// A message or a frame on its way to the broker, which keeps it on disk.
+/// A message or a frame on its way to the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// The queue it goes to.

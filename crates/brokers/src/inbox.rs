@@ -22,6 +22,8 @@ use crate::pause::sleep_until;
 use crate::reconnecting::{Broken, Inbox, receive};
 use crate::stamp::OrderStamp;
 
+/// The number of users remembered, so that the name of each is read once.
+const USERS: usize = 4096;
 /// How long a closed mailbox may take to be emptied.
 const LEAVING: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -66,6 +68,8 @@ struct AgentInbox {
     /// Messages in the mailbox, by receipt, and the delivery of each.
     untaken: HashMap<u64, (Key, Tag)>,
     receipts: HashMap<Key, u64>,
+    /// Agents that wrote, by their users.
+    users: HashMap<String, (Arc<str>, Arc<Identity>)>,
 }
 
 /// Receives until the agent leaves.
@@ -80,6 +84,7 @@ pub(crate) async fn run(link: Arc<Link>) {
         next_receipt: 0,
         untaken: HashMap::new(),
         receipts: HashMap::new(),
+        users: HashMap::new(),
         link,
     })
     .await;
@@ -241,14 +246,29 @@ impl AgentInbox {
         }
     }
 
+    /// The agent that a user stands for. Each user is read once.
+    fn agent_of(&mut self, user: &str) -> Option<(Arc<str>, Arc<Identity>)> {
+        if let Some(known) = self.users.get(user) {
+            return Some(known.clone());
+        }
+        let identity = self.link.wire.broker.client.identity_of(user)?;
+        let known = (identity.agent_name()?.into(), Arc::new(identity));
+        if self.users.len() >= USERS {
+            self.users.clear();
+        }
+        self.users.insert(user.to_owned(), known.clone());
+        Some(known)
+    }
+
     /// Makes all checks of a message.
     fn check(
-        &self,
+        &mut self,
         bus: &Bus,
         delivery: Delivery,
     ) -> Result<(Arc<str>, OrderStamp, ReceivedMessage), RefusedDelivery> {
-        let config = self.link.wire.config();
-        let receiver = self.link.agent.name();
+        let link = self.link.clone();
+        let config = link.wire.config();
+        let receiver = link.agent.name();
         let proved = delivery.from;
         let refused = |tried_by: &str, reason, explanation: String| RefusedDelivery {
             tried_by: tried_by.to_owned(),
@@ -285,8 +305,7 @@ impl AgentInbox {
                 let text = "the broker does not say who sent it, so nobody knows who wrote it";
                 refused(&claimed, RefusalReason::NotProved, text.to_owned())
             })?;
-            let identity = self.link.wire.broker.client.identity_of(user);
-            let (sender, identity) = identity.and_then(agent).ok_or_else(|| {
+            let (sender, identity) = self.agent_of(user).ok_or_else(|| {
                 let text = format!("the user {user:?} is not an agent of this platform");
                 refused(&claimed, RefusalReason::WrongIdentity, text)
             })?;
@@ -296,7 +315,7 @@ impl AgentInbox {
                 );
                 return Err(refused(&claimed, RefusalReason::ForgedSender, text));
             }
-            (sender, Provenance::Vouched(Arc::new(identity)))
+            (sender, Provenance::Vouched(identity))
         } else {
             (Arc::from(claimed.as_str()), Provenance::Claimed)
         };
@@ -308,12 +327,6 @@ impl AgentInbox {
         })?;
         Ok((sender, stamp, ReceivedMessage::encoded(message, provenance)))
     }
-}
-
-/// An agent's whole name, and its identity.
-fn agent(identity: Identity) -> Option<(Arc<str>, Identity)> {
-    let name = identity.agent_name()?.into();
-    Some((name, identity))
 }
 
 struct RefusedDelivery {

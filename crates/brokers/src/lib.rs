@@ -12,7 +12,7 @@
 //!
 //! Each broker is a module and a cargo feature of its own. A message is accepted once it waits in this process, and
 //! confirmed once it is at the broker. If a connection breaks before the confirmation, this crate publishes the message
-//! again. The receiver drops repeated messages, restores the order by the [`OrderStamp`], and acknowledges each message
+//! again. If the broker may lose confirmed messages, this crate also publishes those again that were confirmed lately. The receiver drops repeated messages, restores the order by the [`OrderStamp`], and acknowledges each message
 //! that the agent has taken out of its mailbox.
 //!
 //! Each agent has a queue and logs in on connections of its own: one to receive, and one to send from its first message
@@ -43,6 +43,7 @@ mod proofs;
 mod publisher;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
+mod recent;
 mod reconnecting;
 mod site;
 mod stamp;
@@ -52,9 +53,9 @@ mod wire;
 pub use accounts::{Accounts, Placed};
 pub use administration::{Account, Administration, DeadLetter, Death, Member, WaitingCounts};
 pub use client::{Answer, BrokerFailure, Client, Condition, Owner, Receiving, Sending};
-pub use config::{BrokerConfig, BrokerSecurity, Login, ProcessLogin};
+pub use config::{BrokerConfig, BrokerPromise, BrokerSecurity, Login, ProcessLogin};
 pub use endpoint::{BrokerEndpoint, LinkReport, OpenError};
-pub use envelope::{Delivery, Envelope, Kind, Receiver};
+pub use envelope::{Delivery, Envelope, Kind, Queue, Receiver};
 pub use lasting_port::lasting_address;
 pub use site::{BROKER, Found, Program, Site};
 pub use stamp::OrderStamp;

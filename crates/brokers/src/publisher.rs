@@ -36,12 +36,12 @@ pub(crate) async fn run<L: Sends>(link: Arc<L>) {
     let wire = link.wire();
     let mut ending = link.wire().ending.subscribe();
     loop {
-        // Without messages, no connection is needed.
+        // Without messages, no connection is needed, unless the broker may have lost some.
         loop {
             if link.wire().ends_sending() {
                 return;
             }
-            if link.wire().unconfirmed.lock().is_waiting() {
+            if link.wire().unconfirmed.lock().needs_connection() {
                 break;
             }
             tokio::select! {
@@ -57,6 +57,9 @@ pub(crate) async fn run<L: Sends>(link: Arc<L>) {
         let Some(sending) = connecting.await else {
             return;
         };
+        if sending.may_have_lost() {
+            wire.unconfirmed.lock().may_have_lost(Instant::now());
+        }
         let result = serve(&*link, sending).await;
         *link.wire().open.lock() = None;
         let why = match result {
@@ -66,7 +69,11 @@ pub(crate) async fn run<L: Sends>(link: Arc<L>) {
         };
         tracing::debug!(who = %link.owner().name, why, "the connection to the broker for sending broke");
         *link.wire().blocked.lock() = None;
-        link.wire().unconfirmed.lock().disconnected();
+        {
+            let mut unconfirmed = link.wire().unconfirmed.lock();
+            unconfirmed.expire(Instant::now());
+            unconfirmed.disconnected();
+        }
         give_up(&*link, &why);
         // There may be room since the last answers.
         link.open_gate();
@@ -182,13 +189,16 @@ async fn serve<L: Sends>(link: &L, sending: Box<dyn Sending>) -> Result<(), Brok
         tokio::select! {
             answer = publisher.next_answer(), if collect_at.is_none() => publisher.answered(answer?),
             () = sleep_until(collect_at) => publisher.collect_at = None,
-            () = link.wire().news.notified() => {}
+            () = link.wire().news.notified() => publisher.expect_answers(),
             condition = next_condition(link) => note(link, condition?),
             () = sleep_until(again_at) => publisher.try_again(),
-            _ = look.tick() => if !link.wire().is_settled() {
-                give_up_late(link);
-                publisher.look_for_answers();
-            },
+            _ = look.tick() => {
+                link.wire().unconfirmed.lock().expire(Instant::now());
+                if !link.wire().is_settled() {
+                    give_up_late(link);
+                    publisher.look_for_answers();
+                }
+            }
             _ = ending.changed() => {}
             _ = leaving.changed() => {}
         }
@@ -253,6 +263,12 @@ impl<L: Sends> Publisher<'_, L> {
         }
     }
 
+    /// Something was published. Its answer is taken with others, a little later.
+    fn expect_answers(&mut self) {
+        let at = || Instant::now() + COLLECT;
+        self.collect_at.get_or_insert_with(at);
+    }
+
     /// The next answer. Waits for ever if none is expected.
     async fn next_answer(&self) -> Result<(u64, Answer), BrokerFailure> {
         poll_fn(|context| match self.link.wire().open.lock().as_mut() {
@@ -310,7 +326,7 @@ impl<L: Sends> Publisher<'_, L> {
             Answer::Taken => {
                 self.link.wire().sent.fetch_add(1, Ordering::Relaxed);
                 self.link.confirmed(order);
-                unconfirmed.confirmed(order)
+                unconfirmed.confirmed(order, Instant::now())
             }
             Answer::NoQueue => unconfirmed.unroutable(order),
             Answer::NotTaken => {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use sealbus_bus::{Rejected, UndeliverableReason};
 
+use crate::recent::Recent;
 use crate::stamp::OrderStamp;
 
 /// The number of refusals of one message on a connection, before another connection is tried.
@@ -125,6 +126,8 @@ pub(crate) struct Unconfirmed<T> {
     /// The upper bound of the numbers given to forgotten receivers.
     floor: u64,
     bytes: usize,
+    /// Messages that were confirmed lately, if the broker may lose them.
+    recent: Option<Recent<Accepted<T>>>,
 }
 
 impl<T: Clone> Unconfirmed<T> {
@@ -139,7 +142,14 @@ impl<T: Clone> Unconfirmed<T> {
             lines: HashMap::new(),
             floor: 0,
             bytes: 0,
+            recent: None,
         }
+    }
+
+    /// The same for a broker that may lose what it has confirmed. As much is kept as may be unconfirmed.
+    pub(crate) fn at_risk(mut self) -> Self {
+        self.recent = Some(Recent::new(self.room.messages, self.room.bytes));
+        self
     }
 
     /// Whether nothing waits for the broker.
@@ -155,6 +165,12 @@ impl<T: Clone> Unconfirmed<T> {
     /// Whether something can be published.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Whether there is something to publish, or something that the broker may have lost.
+    pub(crate) fn needs_connection(&self) -> bool {
+        let at_risk = self.recent.as_ref();
+        self.is_waiting() || at_risk.is_some_and(|recent| !recent.is_empty())
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -288,10 +304,11 @@ impl<T: Clone> Unconfirmed<T> {
         self.published.contains_key(&order)
     }
 
-    /// The broker has it.
-    pub(crate) fn confirmed(&mut self, order: u64) -> Option<Outcome<T>> {
+    /// The broker has it at `now`.
+    pub(crate) fn confirmed(&mut self, order: u64, now: Instant) -> Option<Outcome<T>> {
         let accepted = self.published.remove(&order)?;
-        self.bytes -= accepted.payload.len();
+        let length = accepted.payload.len();
+        self.bytes -= length;
         if let Some(line) = self.lines.get_mut(&accepted.receiver)
             && !line.has_begun
         {
@@ -299,7 +316,18 @@ impl<T: Clone> Unconfirmed<T> {
             let freed = |_: &u64, held: &mut Accepted<T>| held.receiver == accepted.receiver;
             self.waiting.extend(self.held.extract_if(.., freed));
         }
-        self.settle(&accepted.receiver, accepted.number)
+        let outcome = self.settle(&accepted.receiver, accepted.number);
+        if let Some(recent) = &mut self.recent {
+            recent.confirmed(order, accepted, length, now);
+        }
+        outcome
+    }
+
+    /// Forgets messages that were confirmed long before `now`.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        if let Some(recent) = &mut self.recent {
+            recent.expire(now);
+        }
     }
 
     /// The broker refused the message this time: it is published again. Returns whether that needs a new connection.
@@ -359,6 +387,35 @@ impl<T: Clone> Unconfirmed<T> {
         }
     }
 
+    /// The broker may have lost what it had confirmed before the connection was gone: messages that were confirmed lately
+    /// are published again, from `now` on.
+    pub(crate) fn may_have_lost(&mut self, now: Instant) {
+        let at_risk = self.recent.as_mut().map(Recent::take);
+        let mut receivers = HashSet::new();
+        for (order, mut accepted) in at_risk.into_iter().flatten() {
+            let floor = self.floor;
+            let line = self.lines.entry(accepted.receiver.clone());
+            let line = line.or_insert_with(|| Line::above(floor));
+            // The receiver has no queue any more, and the bus gets its messages back.
+            if line.returned.is_some() {
+                continue;
+            }
+            // The receiver may have had none of them.
+            line.has_begun = false;
+            line.open.insert(accepted.number);
+            self.bytes += accepted.payload.len();
+            accepted.since = now;
+            receivers.insert(accepted.receiver.clone());
+            self.held.insert(order, accepted);
+        }
+        if receivers.is_empty() {
+            return;
+        }
+        let later = |_: &u64, waiting: &mut Accepted<T>| receivers.contains(&waiting.receiver);
+        self.held.extend(self.waiting.extract_if(.., later));
+        self.begin_anew();
+    }
+
     /// The connection is gone. Unconfirmed messages are published again on the next one.
     pub(crate) fn disconnected(&mut self) {
         let mut again = std::mem::take(&mut self.published);
@@ -399,7 +456,7 @@ impl<T: Clone> Unconfirmed<T> {
         outcomes
     }
 
-    /// If a first message was given up, the next one is the first.
+    /// Makes the first of the held messages to each receiver that has no message under way the first one.
     fn begin_anew(&mut self) {
         let under_way = self.waiting.values().chain(self.published.values());
         let mut begun: HashSet<_> = under_way.map(|first| first.receiver.clone()).collect();

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::broker::Broker;
 use crate::client::{BrokerFailure, Client, Owner, Sending};
-use crate::config::BrokerConfig;
+use crate::config::{BrokerConfig, BrokerPromise};
 use crate::envelope::Envelope;
 use crate::unconfirmed::{Outcome, Publication, Room, Unconfirmed};
 
@@ -78,8 +78,13 @@ impl<T: Clone> Wire<T> {
             messages: broker.config.unconfirmed_messages,
             bytes: broker.config.unconfirmed_bytes,
         };
+        let unconfirmed = Unconfirmed::new(epoch, room);
+        let unconfirmed = match broker.config.promise {
+            BrokerPromise::Durable => unconfirmed,
+            BrokerPromise::Transient => unconfirmed.at_risk(),
+        };
         Self {
-            unconfirmed: Mutex::new(Unconfirmed::new(epoch, room)),
+            unconfirmed: Mutex::new(unconfirmed),
             broker,
             news: Notify::new(),
             open: Mutex::new(None),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sealbus_brokers::{Accounts, Administration, Placed, Receiver};
+use sealbus_brokers::{Accounts, Administration, BrokerPromise, Placed, Queue, Receiver};
 use sealbus_seal::{Identity, SecurityLevel};
 use support::memory::MemoryBroker;
 use support::{LOOPBACK, PATIENCE};
@@ -19,12 +19,24 @@ fn agent(name: &str) -> Identity {
 }
 
 fn accounts(broker: &MemoryBroker) -> Arc<Accounts> {
+    accounts_that_promise(broker, BrokerPromise::Durable)
+}
+
+fn accounts_that_promise(broker: &MemoryBroker, promise: BrokerPromise) -> Arc<Accounts> {
     let administration = Arc::new(broker.clone());
     Arc::new(Accounts::new(
         administration,
         SecurityLevel::Auth,
+        promise,
         Duration::ZERO,
     ))
+}
+
+fn queue(agent: &str, promise: BrokerPromise) -> Queue {
+    Queue {
+        owner: Receiver::Agent(agent.into()),
+        promise,
+    }
 }
 
 #[tokio::test]
@@ -68,10 +80,10 @@ async fn only_those_who_are_placed_nowhere_lose_their_queues() {
     placed.awaited.insert("awaited@factory".to_owned());
     let is_more = accounts.close_others(|| ready(Some(placed.clone()))).await;
     assert!(!is_more.unwrap());
-    let queue = |name: &str| Receiver::Agent(name.into());
+    let left = ["awaited@factory", "placed@factory"];
     assert_eq!(
         broker.queues().await.unwrap(),
-        [queue("awaited@factory"), queue("placed@factory")]
+        left.map(|agent| queue(agent, BrokerPromise::Durable))
     );
     // An agent that may not log in now keeps its queue and loses its login.
     let dismissed = accounts.dismiss_others(|| ready(Some(placed))).await;
@@ -81,4 +93,30 @@ async fn only_those_who_are_placed_nowhere_lose_their_queues() {
         .map(|account| account.identity)
         .collect();
     assert_eq!(dismissed, ["awaited@factory", "ended@factory"].map(agent));
+}
+
+#[tokio::test]
+async fn a_platform_with_another_promise_leaves_no_queue_of_the_former_one() {
+    let broker = MemoryBroker::quiet();
+    for (promise, former) in [
+        (BrokerPromise::Durable, None),
+        (BrokerPromise::Transient, Some(BrokerPromise::Durable)),
+        (BrokerPromise::Durable, Some(BrokerPromise::Transient)),
+    ] {
+        let accounts = accounts_that_promise(&broker, promise);
+        let name = "a@factory";
+        let mut placed = Placed::default();
+        placed.admit(name.to_owned(), LOOPBACK);
+        accounts.admit(&agent(name), LOOPBACK).await.unwrap();
+        if let Some(former) = former {
+            let both = broker.queues().await.unwrap();
+            assert!(both.contains(&queue(name, former)), "{both:?}");
+        }
+        while accounts
+            .close_others(|| ready(Some(placed.clone())))
+            .await
+            .unwrap()
+        {}
+        assert_eq!(broker.queues().await.unwrap(), [queue(name, promise)]);
+    }
 }

@@ -5,35 +5,21 @@
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use sealbus_brokers::{Accounts, BrokerConfig, Login};
-use sealbus_bus::{BoxFuture, Location};
+use sealbus_brokers::BrokerPromise;
+use sealbus_bus::Location;
 use sealbus_seal::SecurityLevel;
 use support::memory::MemoryBroker;
-use support::processes::{Connected, Directory, Ground, Process};
-use support::{Authority, message, receive, text, wait_for};
+use support::processes::{Directory, Process};
+use support::{message, receive, text, wait_for};
 
 #[tokio::test]
 async fn messages_held_for_a_receiver_outlive_their_sender_and_fail_nobody_elses() {
     let broker = MemoryBroker::quiet();
-    let ground = Ground {
-        authority: Arc::new(Authority::new()),
-        level: SecurityLevel::Auth,
-        administration: Arc::new(broker.clone()),
-        shared: Login {
-            user: String::new(),
-            password: String::new(),
-        },
-        settling: Duration::ZERO,
-    };
-    let accounts = Accounts::new(ground.administration.clone(), ground.level, ground.settling);
+    let ground = broker.ground(SecurityLevel::Auth, BrokerPromise::Durable);
+    let accounts = ground.accounts();
     let directory = Arc::new(Directory::default());
-    let connect = |mut config: BrokerConfig| -> BoxFuture<'static, Connected> {
-        config.addresses = vec!["memory".to_owned()];
-        let (client, way) = broker.client(&config);
-        Box::pin(std::future::ready((config, client, way)))
-    };
+    let connect = broker.connecting();
     let here = Process::open(&ground, &accounts, &directory, "node-1", &connect).await;
     let there = Process::open(&ground, &accounts, &directory, "node-2", &connect).await;
     let attach = async |process: &Process, name| {

@@ -5,18 +5,16 @@
 
 mod support;
 
-use std::sync::Arc;
-
-use sealbus_brokers::{BrokerConfig, Login};
+use sealbus_brokers::BrokerPromise;
 use sealbus_bus::BoxFuture;
 use sealbus_conformance::{Promise, Setting, Verdict, World};
 use sealbus_seal::SecurityLevel;
-use support::Authority;
 use support::memory::MemoryBroker;
-use support::processes::{Connected, Ground, Processes};
+use support::processes::Processes;
 
 struct Memory {
     level: SecurityLevel,
+    broker: BrokerPromise,
     /// The seed of a hostile broker.
     seed: Option<u64>,
     promise: Promise,
@@ -35,44 +33,26 @@ impl Memory {
     }
 }
 
-/// The platform `factory` on a broker in memory.
-fn ground(broker: &MemoryBroker, level: SecurityLevel) -> Arc<Ground> {
-    Arc::new(Ground {
-        authority: Arc::new(Authority::new()),
-        level,
-        administration: Arc::new(broker.clone()),
-        shared: Login {
-            user: "agents".to_owned(),
-            password: "shared by all".to_owned(),
-        },
-        // This broker knows at once which connections read.
-        settling: std::time::Duration::ZERO,
-    })
-}
-
-/// How processes reach a broker in memory.
-fn connecting(broker: &MemoryBroker) -> impl Fn(BrokerConfig) -> BoxFuture<'static, Connected> {
-    let broker = broker.clone();
-    move |mut config| {
-        config.addresses = vec!["memory".to_owned()];
-        let (client, way) = broker.client(&config);
-        Box::pin(std::future::ready((config, client, way)))
-    }
-}
-
 impl Setting for Memory {
     fn name(&self) -> String {
+        let promise = match self.broker {
+            BrokerPromise::Durable => "durable",
+            BrokerPromise::Transient => "transient",
+        };
         match self.seed {
-            None => format!("memory, {}", self.level),
-            Some(seed) => format!("hostile memory (SEALBUS_SEED={seed}), {}", self.level),
+            None => format!("memory, {}, {promise}", self.level),
+            Some(seed) => format!(
+                "hostile memory (SEALBUS_SEED={seed}), {}, {promise}",
+                self.level
+            ),
         }
     }
 
     fn open(&self, processes: usize) -> BoxFuture<'_, Box<dyn World>> {
         Box::pin(async move {
             let broker = self.broker();
-            let ground = ground(&broker, self.level);
-            let processes = Processes::open(ground, processes, connecting(&broker)).await;
+            let ground = broker.ground(self.level, self.broker);
+            let processes = Processes::open(ground, processes, broker.connecting()).await;
             Box::new(processes) as Box<dyn World>
         })
     }
@@ -109,9 +89,13 @@ macro_rules! suite {
             $(
                 #[tokio::test]
                 async fn $name() {
-                    for level in [SecurityLevel::Auth, SecurityLevel::None] {
+                    for (level, broker) in [
+                        (SecurityLevel::Auth, BrokerPromise::Durable),
+                        (SecurityLevel::None, BrokerPromise::Durable),
+                        (SecurityLevel::Auth, BrokerPromise::Transient),
+                    ] {
                         let promise = Promise::$promise;
-                        keeps(Memory { level, seed: None, promise }).await;
+                        keeps(Memory { level, broker, seed: None, promise }).await;
                     }
                 }
             )*
@@ -123,9 +107,11 @@ macro_rules! suite {
                 #[tokio::test]
                 async fn $name() {
                     for seed in sealbus_conformance::schedule::seeds(2) {
-                        let level = SecurityLevel::Auth;
-                        let promise = Promise::$promise;
-                        keeps(Memory { level, seed: Some(seed), promise }).await;
+                        for broker in [BrokerPromise::Durable, BrokerPromise::Transient] {
+                            let level = SecurityLevel::Auth;
+                            let promise = Promise::$promise;
+                            keeps(Memory { level, broker, seed: Some(seed), promise }).await;
+                        }
                     }
                 }
             )*

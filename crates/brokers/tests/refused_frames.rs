@@ -5,19 +5,18 @@
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sealbus_brokers::{Accounts, BrokerConfig, Login};
+use sealbus_brokers::{BrokerConfig, BrokerPromise};
 use sealbus_bus::{
     ArrivedFrame, BoxFuture, FrameInlet, FrameSender, LostFrame, OutgoingFrame, ProcessEndpoint,
     RefusedFrame, UndeliverableReason,
 };
 use sealbus_seal::{Identity, SecurityLevel};
 use support::memory::MemoryBroker;
-use support::processes::{Connected, Directory, Ground, Process};
-use support::{Authority, wait_for};
+use support::processes::{Connected, Directory, Process};
+use support::wait_for;
 
 /// Keeps the reasons for which frames came back.
 #[derive(Default)]
@@ -41,17 +40,8 @@ impl FrameInlet for Inlet {
 #[tokio::test]
 async fn a_refusal_goes_out_although_its_process_has_no_room_for_messages() {
     let broker = MemoryBroker::hostile(1);
-    let ground = Ground {
-        authority: Arc::new(Authority::new()),
-        level: SecurityLevel::Auth,
-        administration: Arc::new(broker.clone()),
-        shared: Login {
-            user: String::new(),
-            password: String::new(),
-        },
-        settling: Duration::ZERO,
-    };
-    let accounts = Accounts::new(ground.administration.clone(), ground.level, ground.settling);
+    let ground = broker.ground(SecurityLevel::Auth, BrokerPromise::Durable);
+    let accounts = ground.accounts();
     let directory = Arc::new(Directory::default());
     let connect = |room: usize| {
         let broker = broker.clone();

@@ -29,8 +29,8 @@ pub struct Capabilities {
     pub levels: Vec<SecurityLevel>,
     /// The largest message in bytes, encoded.
     pub largest_message: usize,
-    /// The strongest acknowledgement.
-    pub acknowledgement: Acknowledgement,
+    /// The strongest acknowledgement. `None`: an accepted message may be in a broker's memory alone.
+    pub acknowledgement: Option<Acknowledgement>,
     /// Whether messages survive a broken connection.
     pub resumes: bool,
     /// Whether a full mailbox holds back exactly the senders that write to it.

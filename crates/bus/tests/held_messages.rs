@@ -85,7 +85,7 @@ impl Transport for NarrowTransport {
             level: SecurityLevel::None,
             levels: vec![SecurityLevel::None],
             largest_message: 1 << 20,
-            acknowledgement: Acknowledgement::ReceiverProcess,
+            acknowledgement: Some(Acknowledgement::ReceiverProcess),
             resumes: true,
             pushes_back: true,
         }

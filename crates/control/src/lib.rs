@@ -42,7 +42,7 @@ pub use sealbus_bus::text;
 
 use std::net::{IpAddr, SocketAddr};
 
-pub use sealbus_brokers::Login;
+pub use sealbus_brokers::{BrokerPromise, Login};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
@@ -403,6 +403,9 @@ pub struct BrokerDescription {
     /// Seconds after which an untaken message is given up. Without this value, no message is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_life: Option<u64>,
+    /// The broker's promise about messages and frames.
+    #[serde(default)]
+    pub promise: BrokerPromise,
 }
 
 /// The description that a node gives of itself.

@@ -14,9 +14,11 @@ pub(super) const KEYS: &[&str] = &[
     "operator",
     "password-file",
     LIFE,
+    PROMISE,
 ];
-/// The one further key that a managed broker may have.
+/// The keys that a managed broker may have besides.
 const LIFE: &str = "message-life";
+const PROMISE: &str = "promise";
 
 /// `[rabbitmq]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +29,20 @@ pub struct RabbitEntry {
     /// Seconds after which an untaken message becomes a dead letter. Without this value, no message does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_life: Option<u64>,
+    /// The broker's promise about messages between processes.
+    #[serde(default)]
+    pub promise: PromiseEntry,
+}
+
+/// The promise of a platform's broker about the messages that it has confirmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PromiseEntry {
+    /// They are on the disks of most of the brokers.
+    #[default]
+    Durable,
+    /// They are in the memory of a broker, and are lost if it ends.
+    Transient,
 }
 
 /// The RabbitMQ that a platform uses.
@@ -110,7 +126,13 @@ impl<'t> Reader<'t> {
             None => false,
         };
         let message_life = self.duration(table, LIFE);
-        let others = KEYS.iter().skip(1).filter(|key| **key != LIFE);
+        let promises = [
+            ("durable", PromiseEntry::Durable),
+            ("transient", PromiseEntry::Transient),
+        ];
+        let promise = self.choice(table, PROMISE, &promises).unwrap_or_default();
+        let others = KEYS.iter().skip(1);
+        let others = others.filter(|key| ![LIFE, PROMISE].contains(*key));
         let others = others.filter(|key| table.contains_key(**key));
         if managed {
             if let Some(key) = others.map(|key| (*key).to_owned()).next() {
@@ -123,6 +145,7 @@ impl<'t> Reader<'t> {
             return Some(RabbitEntry {
                 broker: BrokerEntry::Managed,
                 message_life,
+                promise,
             });
         }
         let addresses = self.addresses(table, "addresses", &span);
@@ -142,6 +165,7 @@ impl<'t> Reader<'t> {
                 password_file: self.directory.join(password_file?).display().to_string(),
             },
             message_life,
+            promise,
         })
     }
 
@@ -188,5 +212,52 @@ impl<'t> Reader<'t> {
             return None;
         }
         Some(addresses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{BrokerEntry, PromiseEntry, RabbitEntry};
+    use crate::Manifest;
+
+    fn read(rabbitmq: &str) -> Result<Option<RabbitEntry>, String> {
+        let text = format!(
+            "[platform]\nname = \"factory\"\ntransport = \"rabbitmq\"\n[rabbitmq]\n{rabbitmq}"
+        );
+        let manifest = Manifest::parse("platform.toml", &text, Path::new("/"));
+        manifest
+            .map(|manifest| manifest.rabbitmq)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_managed_broker_may_promise_something_else() {
+        for (text, promise) in [
+            ("managed = true", PromiseEntry::Durable),
+            (
+                "managed = true\npromise = \"durable\"",
+                PromiseEntry::Durable,
+            ),
+            (
+                "managed = true\npromise = \"transient\"",
+                PromiseEntry::Transient,
+            ),
+        ] {
+            let entry = read(text).unwrap().unwrap();
+            assert_eq!(entry.broker, BrokerEntry::Managed);
+            assert_eq!(entry.promise, promise);
+        }
+    }
+
+    #[test]
+    fn another_word_is_refused_with_the_right_ones() {
+        let error = read("managed = true\npromise = \"transiant\"").unwrap_err();
+        assert!(
+            error.contains("`promise` cannot be \"transiant\""),
+            "{error}"
+        );
+        assert!(error.contains("transient"), "{error}");
     }
 }

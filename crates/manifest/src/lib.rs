@@ -30,7 +30,7 @@ use callers::CallersEntry;
 use isolation::{Confinement, Isolation};
 use neighbours::NeighbourEntry;
 
-pub use broker::{BrokerEntry, RabbitEntry};
+pub use broker::{BrokerEntry, PromiseEntry, RabbitEntry};
 pub use difference::{ChangedProcess, Difference};
 pub use evidence::EvidenceEntry;
 pub use problem::{ManifestError, ManifestProblem, ReadError};

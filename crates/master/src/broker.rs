@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_brokers::{Accounts, Administration, BrokerFailure, Found, Member, Program};
+use sealbus_brokers::{
+    Accounts, Administration, BrokerFailure, BrokerPromise, Found, Member, Program,
+};
 use sealbus_seal::{Certificate, Identity, PlatformName, SecurityLevel};
 use tokio::sync::Mutex;
 
@@ -36,11 +38,12 @@ impl Broker {
     pub(super) fn new(
         found: Found,
         level: SecurityLevel,
+        promise: BrokerPromise,
         platform: PlatformName,
         address: IpAddr,
     ) -> Self {
         Self {
-            accounts: Accounts::new(found.administration.clone(), level, SETTLING),
+            accounts: Accounts::new(found.administration.clone(), level, promise, SETTLING),
             administration: found.administration,
             level,
             platform,
@@ -80,7 +83,7 @@ impl Broker {
             .map_err(unavailable)
     }
 
-    /// Restarts a program that has died. Messages that the broker had confirmed are on its disk.
+    /// Restarts a program that has died.
     pub(super) async fn keep_running(&self) {
         let mut program = self.program.lock().await;
         let Some(program) = program.as_mut() else {

@@ -74,8 +74,9 @@ impl Broker {
             vhost: found.vhost.clone(),
             login: found.login.clone(),
             message_life: settings.message_life.map(|life| life.as_secs()),
+            promise: settings.promise,
         };
-        let broker = Arc::new(Self::new(found, level, platform, address));
+        let broker = Arc::new(Self::new(found, level, settings.promise, platform, address));
         for agent in SYSTEM_AGENTS {
             if let Err(error) = broker.admit(agent, address).await {
                 broker.stop().await;

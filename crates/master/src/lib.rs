@@ -57,6 +57,7 @@ pub use master_error::MasterError;
 pub(crate) use own_host::{HostedProcess, OwnHost};
 pub use restore::{RestoreError, describe_backup, restore};
 pub use running::Master;
+pub use sealbus_brokers::BrokerPromise;
 pub use sealbus_brokers::rabbitmq::{BrokerChoice, RabbitSettings};
 pub use state_store::StateError;
 pub use stopped::certify_broker_of;

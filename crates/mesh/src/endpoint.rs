@@ -205,7 +205,7 @@ impl Transport for Mesh {
             level,
             levels: most.and_weaker(),
             largest_message: self.0.own.config.largest_message,
-            acknowledgement: Acknowledgement::ReceiverProcess,
+            acknowledgement: Some(Acknowledgement::ReceiverProcess),
             resumes: true,
             pushes_back: true,
         }

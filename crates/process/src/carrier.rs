@@ -106,6 +106,7 @@ fn broker(
         identity: certified.certificate.identity().clone(),
         credential: Some(certified.credential),
     });
+    config.promise = described.promise;
     config.message_life = described.message_life.map(Duration::from_secs);
     Ok(config)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sealbus_seal::PlatformName;
 
-use crate::config::{BrokerConfig, BrokerSecurity};
+use crate::config::{BrokerConfig, BrokerPromise, BrokerSecurity};
 
 /// How a process reaches its RabbitMQ.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct RabbitClient {
     pub security: BrokerSecurity,
     /// The virtual host. By default it is the platform's name.
     pub vhost: String,
+    /// The broker's promise about messages and frames.
+    pub promise: BrokerPromise,
     /// How often both sides say that they are there.
     pub heartbeat: Duration,
 }
@@ -26,6 +28,7 @@ impl RabbitClient {
             vhost: config.platform.to_string(),
             platform: config.platform.clone(),
             security: config.security.clone(),
+            promise: config.promise,
             heartbeat: Duration::from_secs(10),
         }
     }

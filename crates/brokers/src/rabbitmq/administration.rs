@@ -5,12 +5,12 @@ use sealbus_bus::BoxFuture;
 use sealbus_seal::Identity;
 use serde_json::{Value, json};
 
-use super::management::{ALL_QUEUES, DEAD_LETTERS_KEPT, Management, ManagementError, POLICY, read};
-use super::names::{self, escape, exactly};
+use super::management::{DEAD_LETTERS_KEPT, Management, ManagementError, POLICY, read};
+use super::names::{self, ALL_MARKS, ALL_QUEUES, escape, exactly};
 use crate::administration::{Account, Administration, DeadLetter, Member, WaitingCounts};
 use crate::client::BrokerFailure;
-use crate::config::Login;
-use crate::envelope::Receiver;
+use crate::config::{BrokerPromise, Login};
+use crate::envelope::{Queue, Receiver};
 
 /// The number of connections that one agent or process may have, and of channels on them. It needs two of each. It may
 /// have twice as many while it moves between two nodes of one address, and more while the broker has not noticed a dead
@@ -69,7 +69,7 @@ impl Management {
         self.put("make the shared user", &format!("users/{user}"), body)
             .await?;
         let body = json!({
-            "configure": ALL_QUEUES,
+            "configure": format!("{ALL_QUEUES}|{ALL_MARKS}"),
             "write": exactly([names::MESSAGES, names::CHANNELS]),
             "read": ALL_QUEUES,
         });
@@ -78,24 +78,32 @@ impl Management {
             .await
     }
 
-    async fn make_queue_of(&self, owner: &Receiver) -> Result<(), ManagementError> {
-        let queue = names::queue(owner);
-        self.make_queue(&queue, json!({"x-queue-type": "quorum"}))
+    async fn make_queue_of(&self, queue: &Queue) -> Result<(), ManagementError> {
+        // Both kinds outlive the broker's process. A classic queue then has lost its transient messages.
+        let (kind, other) = match queue.promise {
+            BrokerPromise::Durable => ("quorum", BrokerPromise::Transient),
+            BrokerPromise::Transient => ("classic", BrokerPromise::Durable),
+        };
+        let name = names::queue(queue);
+        self.make_queue(&name, json!({"x-queue-type": kind}))
             .await?;
-        match owner {
-            Receiver::Agent(agent) => self.bind(names::MESSAGES, &queue, agent).await,
-            Receiver::Process(number) => {
-                let key = names::key_of_process(number);
-                self.bind(names::CHANNELS, &queue, &key).await
-            }
-        }
+        let (exchange, key) = match &queue.owner {
+            Receiver::Agent(agent) => (names::MESSAGES, agent.to_string()),
+            Receiver::Process(number) => (names::CHANNELS, names::key_of_process(number)),
+        };
+        let former = names::queue(&Queue {
+            owner: queue.owner.clone(),
+            promise: other,
+        });
+        self.unbind(exchange, &former).await?;
+        self.bind(exchange, &name, &key).await
     }
 
     /// Makes the user of an agent or a process. The user may not read the exchange it writes to, so it cannot bind its
     /// queue to receive messages for others.
     async fn make_user(&self, account: &Account) -> Result<(), ManagementError> {
         let Account { identity, address } = account;
-        let (queue, exchange) = match identity {
+        let (owner, exchange) = match identity {
             Identity::Agent { .. } => {
                 let name = identity.agent_name().unwrap_or_default();
                 (Receiver::Agent(name.into()), names::MESSAGES)
@@ -114,11 +122,17 @@ impl Management {
         let body = json!({"password_hash": "", "tags": ""});
         self.put("make a user", &format!("users/{user}"), body)
             .await?;
-        let queue = names::queue(&queue);
+        let of = |promise| {
+            let owner = owner.clone();
+            names::queue(&Queue { owner, promise })
+        };
+        let own = [BrokerPromise::Durable, BrokerPromise::Transient].map(of);
+        let own = own.iter().map(String::as_str);
+        let mark = names::mark(&owner);
         let body = json!({
-            "configure": exactly([queue.as_str()]),
+            "configure": exactly(own.clone().chain([mark.as_str()])),
             "write": exactly([exchange]),
-            "read": exactly([queue.as_str()]),
+            "read": exactly(own),
         });
         let path = format!("permissions/{}/{user}", escape(&self.vhost));
         self.put("set a user's permissions", &path, body).await?;
@@ -143,7 +157,7 @@ impl Management {
 
     /// The broker's report on a queue; `None` if there is none of that name. The broker updates its counts every few
     /// seconds.
-    async fn queue(&self, what: &str, queue: &Receiver) -> Result<Option<Value>, ManagementError> {
+    async fn queue(&self, what: &str, queue: &Queue) -> Result<Option<Value>, ManagementError> {
         let path = format!(
             "queues/{}/{}",
             escape(&self.vhost),
@@ -171,7 +185,7 @@ impl Administration for Management {
         })
     }
 
-    fn open_queue<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, ()> {
+    fn open_queue<'a>(&'a self, queue: &'a Queue) -> Asked<'a, ()> {
         Box::pin(async { Ok(self.make_queue_of(queue).await?) })
     }
 
@@ -194,16 +208,16 @@ impl Administration for Management {
         })
     }
 
-    fn queues(&self) -> Asked<'_, Vec<Receiver>> {
+    fn queues(&self) -> Asked<'_, Vec<Queue>> {
         Box::pin(async {
             let path = format!("queues/{}?columns=name", escape(&self.vhost));
             let queues = self.names("list the queues", &path).await?;
-            let owners = queues.iter().map(|queue| names::owner_of_queue(queue));
-            Ok(owners.flatten().collect())
+            let known = queues.iter().map(|name| names::queue_of_name(name));
+            Ok(known.flatten().collect())
         })
     }
 
-    fn is_read<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, bool> {
+    fn is_read<'a>(&'a self, queue: &'a Queue) -> Asked<'a, bool> {
         Box::pin(async move {
             let queue = self.queue("say who reads a queue", queue).await?;
             let readers = queue.as_ref().map(|queue| &queue["consumer_details"]);
@@ -213,23 +227,26 @@ impl Administration for Management {
         })
     }
 
-    fn depth<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, Option<u64>> {
+    fn depth<'a>(&'a self, queue: &'a Queue) -> Asked<'a, Option<u64>> {
         Box::pin(async move {
             let queue = self.queue("say how many messages wait", queue).await?;
             Ok(queue.map(|queue| queue["messages"].as_u64().unwrap_or_default()))
         })
     }
 
-    fn remove_queue<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, ()> {
+    fn remove_queue<'a>(&'a self, queue: &'a Queue) -> Asked<'a, ()> {
         Box::pin(async move {
-            let queue = names::queue(queue);
-            let path = format!("queues/{}/{}", escape(&self.vhost), escape(&queue));
+            let vhost = escape(&self.vhost);
+            let mark = escape(&names::mark(&queue.owner));
+            self.delete("remove a mark", &format!("exchanges/{vhost}/{mark}"))
+                .await?;
+            let path = format!("queues/{vhost}/{}", escape(&names::queue(queue)));
             Ok(self.delete("remove a queue", &path).await?)
         })
     }
 
-    fn bury<'a>(&'a self, agent: &'a str) -> Asked<'a, usize> {
-        Box::pin(async move { Ok(self.bury_left(agent).await?) })
+    fn bury<'a>(&'a self, queue: &'a Queue) -> Asked<'a, usize> {
+        Box::pin(async move { Ok(self.bury_left(queue).await?) })
     }
 
     fn take_dead(&self) -> Asked<'_, Vec<DeadLetter>> {

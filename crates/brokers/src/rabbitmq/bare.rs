@@ -10,7 +10,7 @@ use super::connect::{Purpose, open};
 use super::management::{Management, ManagementError};
 use super::names;
 use crate::client::Owner;
-use crate::envelope::Receiver;
+use crate::envelope::{Queue, Receiver};
 
 /// Connects to the broker at `address` as the agent of this whole name. Returns the connection, and the user that
 /// logged in.
@@ -34,12 +34,16 @@ pub async fn connect(
     Ok((opened.connection, opened.user))
 }
 
-/// Makes messages published under `key` come to the queue of this agent as well. This is the broker's own broadcast,
+/// Makes messages published under `key` come to this queue as well. This is the broker's own broadcast,
 /// which checks no rights and knows no filters. Agents' users do not have the right to do this.
 ///
 /// # Errors
 /// [`ManagementError`].
-pub async fn bind(management: &Management, agent: &str, key: &str) -> Result<(), ManagementError> {
-    let queue = names::queue(&Receiver::Agent(agent.into()));
+pub async fn bind(
+    management: &Management,
+    queue: &Queue,
+    key: &str,
+) -> Result<(), ManagementError> {
+    let queue = names::queue(queue);
     management.bind(names::MESSAGES, &queue, key).await
 }

@@ -9,7 +9,8 @@ use super::names;
 use super::receiving::Deliveries;
 use super::sending::Publications;
 use crate::client::{BrokerFailure, Client, Owner, Receiving, Sending};
-use crate::envelope::Receiver;
+use crate::config::BrokerPromise;
+use crate::envelope::{Queue, Receiver};
 
 impl From<ConnectError> for BrokerFailure {
     fn from(error: ConnectError) -> Self {
@@ -28,8 +29,11 @@ impl Client for RabbitClient {
         "rabbitmq"
     }
 
-    fn acknowledgement(&self) -> Acknowledgement {
-        Acknowledgement::OnMajority
+    fn acknowledgement(&self) -> Option<Acknowledgement> {
+        match self.promise {
+            BrokerPromise::Durable => Some(Acknowledgement::OnMajority),
+            BrokerPromise::Transient => None,
+        }
     }
 
     fn identity_of(&self, user: &str) -> Option<Identity> {
@@ -43,7 +47,7 @@ impl Client for RabbitClient {
     ) -> BoxFuture<'a, Result<Box<dyn Sending>, BrokerFailure>> {
         Box::pin(async move {
             let opened = open(self, address, owner, Purpose::Sending).await?;
-            let publications = Publications::open(opened).await?;
+            let publications = Publications::open(opened, &owner.queue, self.promise).await?;
             Ok(Box::new(publications) as Box<dyn Sending>)
         })
     }
@@ -60,7 +64,10 @@ impl Client for RabbitClient {
                 Receiver::Agent(name) => name,
                 Receiver::Process(_) => "frames",
             };
-            let queue = names::queue(&owner.queue);
+            let queue = names::queue(&Queue {
+                owner: owner.queue.clone(),
+                promise: self.promise,
+            });
             let deliveries = Deliveries::open(opened, &queue, tag, prefetch).await?;
             Ok(Box::new(deliveries) as Box<dyn Receiving>)
         })

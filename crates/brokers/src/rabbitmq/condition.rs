@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::management::{Management, ManagementError, read};
 use super::names::{self, escape};
 use crate::administration::{Member, WaitingCounts};
-use crate::envelope::Receiver;
+use crate::envelope::{Queue, Receiver};
 
 /// A broker of the cluster, in its own words.
 #[derive(Deserialize)]
@@ -51,7 +51,10 @@ impl Management {
             let messages = queue["messages"].as_u64().unwrap_or_default();
             if name == names::DEAD_LETTERS {
                 waiting.dead_letters = messages;
-            } else if let Some(Receiver::Agent(agent)) = names::owner_of_queue(name)
+            } else if let Some(Queue {
+                owner: Receiver::Agent(agent),
+                ..
+            }) = names::queue_of_name(name)
                 && messages > 0
             {
                 waiting.agents.push((agent.to_string(), messages));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::management::{DEAD_LETTERS_KEPT, Management, ManagementError, read};
 use super::names::{self, escape};
 use crate::administration::{DeadLetter, Death};
-use crate::envelope::Receiver;
+use crate::envelope::{Queue, Receiver};
 
 /// The queue from which the Master learns of undelivered messages.
 const NOTICES: &str = "sealbus.dead-notices";
@@ -56,7 +56,7 @@ pub fn read_dead_letter(message: &Value, operator: &str, platform: &PlatformName
     let queue = latest["queue"].as_str().unwrap_or_default();
     DeadLetter {
         from: user.map(sender),
-        receiver: match names::owner_of_queue(queue) {
+        receiver: match names::queue_of_name(queue).map(|queue| queue.owner) {
             Some(Receiver::Agent(agent)) => Some(agent.to_string()),
             _ => None,
         },
@@ -91,12 +91,15 @@ impl Management {
         Ok(taken.iter().map(read).collect())
     }
 
-    /// Moves messages from the queue of an ended agent to the dead letters, a part at a time. Call it until it returns
+    /// Moves messages from the queue of an agent to the dead letters, a part at a time. Call it until it returns
     /// that none were left.
-    pub(super) async fn bury_left(&self, agent: &str) -> Result<usize, ManagementError> {
-        let queue = names::queue(&Receiver::Agent(agent.into()));
+    pub(super) async fn bury_left(&self, queue: &Queue) -> Result<usize, ManagementError> {
+        let agent = match &queue.owner {
+            Receiver::Agent(name) => &**name,
+            Receiver::Process(_) => return Ok(0),
+        };
         let left = self
-            .fetch(&queue, "hand over what an agent left unread")
+            .fetch(&names::queue(queue), "hand over what an agent left unread")
             .await?;
         for message in &left {
             let mut headers = json!({RECEIVER: agent});

@@ -33,8 +33,6 @@ const AGAIN: Duration = Duration::from_millis(500);
 const LONGEST_ANSWER: usize = 64 << 20;
 /// The policy that sends undelivered messages to [`names::DEAD`].
 pub(super) const POLICY: &str = "sealbus";
-/// The queues of agents and of processes.
-pub(super) const ALL_QUEUES: &str = "^(Agent-.*-MessageQueue|Process-.*-FrameQueue)$";
 /// Dead letters kept; the oldest go first.
 pub(super) const DEAD_LETTERS_KEPT: u32 = 10_000;
 
@@ -138,6 +136,28 @@ impl Management {
         let what = "bind a queue";
         let (status, answer) = self.ask(what, Method::POST, &path, Some(body)).await?;
         done(what, status, &answer)
+    }
+
+    /// Takes away what binds a queue. A queue that is not there has no bindings.
+    pub(super) async fn unbind(&self, from: &str, queue: &str) -> Result<(), ManagementError> {
+        let what = "unbind a queue";
+        let bindings = format!(
+            "bindings/{}/e/{}/q/{}",
+            escape(&self.vhost),
+            escape(from),
+            escape(queue)
+        );
+        let (status, answer) = self.ask(what, Method::GET, &bindings, None).await?;
+        if status == StatusCode::NOT_FOUND {
+            return Ok(());
+        }
+        let bound: Vec<Value> = read(what, status, &answer)?;
+        for binding in bound {
+            let name = binding["properties_key"].as_str().unwrap_or_default();
+            let path = format!("{bindings}/{}", escape(name));
+            self.delete(what, &path).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn put(

@@ -1,8 +1,9 @@
 //! RabbitMQ, by AMQP 0-9-1.
 //!
-//! Each agent has one durable quorum queue, bound to a direct exchange by its AID. At level `auth` its certificate is
-//! its login (SASL EXTERNAL). The property `user-id`, which the broker checks, names the sender of a message. A message
-//! is confirmed when a majority of the brokers has it on disk.
+//! Each agent has one queue, bound to a direct exchange by its AID. At level `auth` its certificate is its login (SASL
+//! EXTERNAL). The property `user-id`, which the broker checks, names the sender of a message. If the platform's promise
+//! is durable, it is a quorum queue, and a message is confirmed when a majority of the brokers has it on disk. If the
+//! promise is transient, it is a classic queue, and a message is confirmed when one broker has it in memory.
 
 mod access;
 mod administration;

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use sealbus_seal::{Identity, PlatformName};
 
-use crate::envelope::Receiver;
+use crate::config::BrokerPromise;
+use crate::envelope::{Queue, Receiver};
 
 /// The direct exchange for all messages. The routing key is the receiver's AID.
 pub const MESSAGES: &str = "sealbus.messages";
@@ -23,23 +23,50 @@ pub(crate) const ACL_MESSAGE: &str = "fipa.acl.rep.bitefficient.std";
 /// The content type of a frame of the bus.
 pub(crate) const FRAME: &str = "application/x-sealbus-frame";
 
-/// The queue of an agent or a process.
-pub fn queue(of: &Receiver) -> String {
-    match of {
-        Receiver::Agent(name) => format!("Agent-{name}-MessageQueue"),
-        Receiver::Process(number) => format!("Process-{number}-FrameQueue"),
+/// The names of all queues of agents and of processes, as a regular expression.
+pub(super) const ALL_QUEUES: &str =
+    "^(Agent-.*-(Transient)?MessageQueue|Process-.*-(Transient)?FrameQueue)$";
+/// The names of all marks, as a regular expression.
+pub(super) const ALL_MARKS: &str = "^(Agent|Process)-.*-Mark$";
+
+/// The mark of an agent or a process: an exchange that ends with the broker's process and that nobody uses. While it is
+/// there, the broker has lost nothing.
+pub(super) fn mark(owner: &Receiver) -> String {
+    match owner {
+        Receiver::Agent(name) => format!("Agent-{name}-Mark"),
+        Receiver::Process(number) => format!("Process-{number}-Mark"),
     }
 }
 
-/// The agent or the process whose queue this is.
-pub fn owner_of_queue(queue: &str) -> Option<Receiver> {
-    let part = |prefix: &str, suffix: &str| {
-        let part = queue.strip_prefix(prefix)?.strip_suffix(suffix)?;
-        Some(Arc::from(part))
+/// The word in a queue's name for its promise.
+fn word(promise: BrokerPromise) -> &'static str {
+    match promise {
+        BrokerPromise::Durable => "",
+        BrokerPromise::Transient => "Transient",
+    }
+}
+
+/// The name of a queue of an agent or a process.
+pub fn queue(queue: &Queue) -> String {
+    let word = word(queue.promise);
+    match &queue.owner {
+        Receiver::Agent(name) => format!("Agent-{name}-{word}MessageQueue"),
+        Receiver::Process(number) => format!("Process-{number}-{word}FrameQueue"),
+    }
+}
+
+/// The queue of an agent or a process that has this name.
+pub fn queue_of_name(name: &str) -> Option<Queue> {
+    let part = |prefix: &str, suffix: &str| name.strip_prefix(prefix)?.strip_suffix(suffix);
+    let of = |promise| {
+        let word = word(promise);
+        let owner = match part("Agent-", &format!("-{word}MessageQueue")) {
+            Some(agent) => Receiver::Agent(agent.into()),
+            None => Receiver::Process(part("Process-", &format!("-{word}FrameQueue"))?.into()),
+        };
+        Some(Queue { owner, promise })
     };
-    part("Agent-", "-MessageQueue")
-        .map(Receiver::Agent)
-        .or_else(|| part("Process-", "-FrameQueue").map(Receiver::Process))
+    of(BrokerPromise::Durable).or_else(|| of(BrokerPromise::Transient))
 }
 
 /// An agent's user on the broker: the subject of its certificate as RFC 4514 prints it.
@@ -115,8 +142,9 @@ pub(crate) fn escape(part: &str) -> String {
 mod tests {
     use sealbus_seal::{Identity, PlatformName, ProcessId};
 
-    use super::{escape, exactly, identity_of_user, owner_of_queue, queue, user, user_of};
-    use crate::envelope::Receiver;
+    use super::{escape, exactly, identity_of_user, queue, queue_of_name, user, user_of};
+    use crate::config::BrokerPromise;
+    use crate::envelope::{Queue, Receiver};
 
     #[test]
     fn names_go_there_and_back() {
@@ -147,7 +175,11 @@ mod tests {
             Receiver::Agent("a@f".into()),
             Receiver::Process("07".into()),
         ] {
-            assert_eq!(owner_of_queue(&queue(&owner)), Some(owner));
+            for promise in [BrokerPromise::Durable, BrokerPromise::Transient] {
+                let owner = owner.clone();
+                let of = Queue { owner, promise };
+                assert_eq!(queue_of_name(&queue(&of)), Some(of));
+            }
         }
         assert_eq!(exactly(["a.b", "c"]), "^(a\\.b|c)$");
         assert_eq!(escape("/a b@c"), "%2Fa%20b%40c");

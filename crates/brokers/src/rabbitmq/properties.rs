@@ -8,11 +8,14 @@ use lapin::types::{AMQPValue, FieldTable};
 use sealbus_bus::RefusalReason;
 
 use super::names;
+use crate::config::BrokerPromise;
 use crate::envelope::{Delivery, Envelope, Kind, Receiver};
 use crate::stamp::OrderStamp;
 
-/// Kept on disk by the broker.
+/// The delivery mode of a message that the broker keeps on disk.
 const PERSISTENT: u8 = 2;
+/// The delivery mode of a message that the broker keeps in memory.
+const TRANSIENT: u8 = 1;
 /// The header that names the agent that wrote a frame. Without it the process wrote the frame.
 const AUTHOR: &str = "author";
 /// The header with the author's proof.
@@ -37,9 +40,12 @@ pub(super) fn address(to: &Receiver) -> (&'static str, String) {
 }
 
 /// The properties of an envelope that `user` publishes.
-pub(super) fn write(envelope: &Envelope, user: &str) -> BasicProperties {
+pub(super) fn write(envelope: &Envelope, user: &str, promise: BrokerPromise) -> BasicProperties {
     let mut properties = BasicProperties::default()
-        .with_delivery_mode(PERSISTENT)
+        .with_delivery_mode(match promise {
+            BrokerPromise::Durable => PERSISTENT,
+            BrokerPromise::Transient => TRANSIENT,
+        })
         .with_user_id(user.into())
         .with_message_id(envelope.stamp.to_string().into());
     if let Some(life) = envelope.life {

@@ -6,14 +6,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::{FutureExt, Stream, StreamExt};
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-use lapin::{Channel, Confirmation, Connection, ErrorKind, Event, Result as LapinResult};
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions};
+use lapin::types::FieldTable;
+use lapin::{
+    Channel, Confirmation, Connection, ErrorKind, Event, ExchangeKind, Result as LapinResult,
+};
 use sealbus_bus::BoxFuture;
 
 use super::connect::Opened;
-use super::properties;
+use super::{names, properties};
 use crate::client::{Answer, BrokerFailure, Condition, Sending};
-use crate::envelope::Envelope;
+use crate::config::BrokerPromise;
+use crate::envelope::{Envelope, Receiver};
 use crate::stamp::OrderStamp;
 
 /// The broker's answer to a message, once it comes. The message stands in the library's line from the first poll on, in
@@ -34,6 +38,8 @@ pub(super) struct Publications {
     channel: Arc<Channel>,
     events: Pin<Box<dyn Stream<Item = Event> + Send>>,
     user: String,
+    promise: BrokerPromise,
+    may_have_lost: bool,
     /// The publications in order. A broker usually confirms in this order.
     published: VecDeque<Published>,
     /// Answers that came together with another answer.
@@ -41,7 +47,11 @@ pub(super) struct Publications {
 }
 
 impl Publications {
-    pub(super) async fn open(opened: Opened) -> LapinResult<Self> {
+    pub(super) async fn open(
+        opened: Opened,
+        owner: &Receiver,
+        promise: BrokerPromise,
+    ) -> LapinResult<Self> {
         let Opened {
             connection,
             events,
@@ -51,11 +61,17 @@ impl Publications {
         channel
             .confirm_select(ConfirmSelectOptions::default())
             .await?;
+        let may_have_lost = match promise {
+            BrokerPromise::Durable => false,
+            BrokerPromise::Transient => !is_marked(&connection, &channel, owner).await?,
+        };
         Ok(Self {
             connection: Arc::new(connection),
             channel: Arc::new(channel),
             events,
             user,
+            promise,
+            may_have_lost,
             published: VecDeque::new(),
             answers: VecDeque::new(),
         })
@@ -99,9 +115,45 @@ fn order_of<'a>(
     found.map(|(order, ..)| order)
 }
 
+/// Whether the owner has marked the broker's present life before. From now on it has, by a command on `channel`.
+async fn is_marked(
+    connection: &Connection,
+    channel: &Channel,
+    owner: &Receiver,
+) -> LapinResult<bool> {
+    let declare = async |channel: &Channel, options| {
+        let (mark, kind) = (names::mark(owner).into(), ExchangeKind::Direct);
+        let declared = channel.exchange_declare(mark, kind, options, FieldTable::default());
+        declared.await
+    };
+    // A mark that is not there breaks the AMQP channel on which it was asked for.
+    let asking = connection.create_channel().await?;
+    let passive = ExchangeDeclareOptions {
+        passive: true,
+        ..ExchangeDeclareOptions::default()
+    };
+    if declare(&asking, passive).await.is_ok() {
+        asking.close(200, "the mark is there".into()).await?;
+        return Ok(true);
+    }
+    // Nothing is awaited after this command: if the mark is made, the caller knows that it was not there.
+    let unanswered = ExchangeDeclareOptions {
+        nowait: true,
+        ..ExchangeDeclareOptions::default()
+    };
+    declare(channel, unanswered)
+        .now_or_never()
+        .unwrap_or(Ok(()))?;
+    Ok(false)
+}
+
 impl Sending for Publications {
+    fn may_have_lost(&self) -> bool {
+        self.may_have_lost
+    }
+
     fn publish(&mut self, order: u64, envelope: Envelope) {
-        let properties = properties::write(&envelope, &self.user);
+        let properties = properties::write(&envelope, &self.user, self.promise);
         let (exchange, key) = properties::address(&envelope.to);
         let key: Arc<str> = key.into();
         let (channel, to, payload) = (self.channel.clone(), key.clone(), envelope.payload);

@@ -19,7 +19,7 @@ use super::managed::{BrokerPorts, ManagedBroker};
 use super::management::Management;
 use crate::administration::Administration;
 use crate::client::BrokerFailure;
-use crate::config::Login;
+use crate::config::{BrokerPromise, Login};
 use crate::site::{Found, Program, Site};
 
 /// The file name of the passwords: the operator's, and the one that all agents share.
@@ -34,6 +34,8 @@ const AGENTS: &str = "sealbus-agents";
 pub struct RabbitSettings {
     /// The choice.
     pub broker: BrokerChoice,
+    /// The broker's promise about messages and frames.
+    pub promise: BrokerPromise,
     /// How long a message that is not taken waits before it goes to the dead letters; without it, for ever.
     pub message_life: Option<Duration>,
 }

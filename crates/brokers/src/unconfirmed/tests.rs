@@ -1,5 +1,6 @@
 //! Tests of the messages that the broker has not confirmed.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,7 @@ fn what_was_not_confirmed_is_published_again_under_the_same_number() {
         unconfirmed.publish().is_none(),
         "the first message goes alone"
     );
-    assert!(unconfirmed.confirmed(first.order).is_none());
+    assert!(unconfirmed.confirmed(first.order, Instant::now()).is_none());
     let second = unconfirmed.publish().unwrap();
     assert_eq!((second.stamp.number, second.stamp.base), (2, 1));
     unconfirmed.disconnected();
@@ -60,7 +61,7 @@ fn what_is_refused_again_and_again_needs_another_connection() {
     }
     let again = unconfirmed.publish().unwrap();
     assert_eq!((again.stamp.number, again.stamp.base), (1, 1));
-    assert!(unconfirmed.confirmed(again.order).is_none());
+    assert!(unconfirmed.confirmed(again.order, Instant::now()).is_none());
     assert!(unconfirmed.is_settled());
 }
 
@@ -72,7 +73,11 @@ fn receivers_that_confirmed_everything_are_forgotten_and_their_numbers_are_not_g
     let mut send = |receiver: &Arc<str>| {
         unconfirmed.accept(receiver, Bytes::from_static(b"x"), (), now);
         let publication = unconfirmed.publish().unwrap();
-        assert!(unconfirmed.confirmed(publication.order).is_none());
+        assert!(
+            unconfirmed
+                .confirmed(publication.order, Instant::now())
+                .is_none()
+        );
         (publication.stamp, unconfirmed.lines.len())
     };
     let first: Arc<str> = "first@f".into();
@@ -98,7 +103,7 @@ fn all_that_came_back_goes_back_in_order() {
     let (mut unconfirmed, receiver) = unconfirmed();
     accept(&mut unconfirmed, &receiver, 5);
     let first = unconfirmed.publish().unwrap();
-    assert!(unconfirmed.confirmed(first.order).is_none());
+    assert!(unconfirmed.confirmed(first.order, Instant::now()).is_none());
     let published: Vec<_> = (0..3).map(|_| unconfirmed.publish().unwrap()).collect();
     assert!(unconfirmed.unroutable(published[1].order).is_none());
     assert!(matches!(unconfirmed.check("b@f"), Err(Rejected::Moving)));
@@ -132,7 +137,7 @@ fn what_follows_a_first_message_that_was_given_up_begins_anew() {
     let first = unconfirmed.publish().unwrap();
     assert_eq!((first.stamp.number, first.stamp.base), (2, 2));
     assert!(unconfirmed.publish().is_none());
-    assert!(unconfirmed.confirmed(first.order).is_none());
+    assert!(unconfirmed.confirmed(first.order, Instant::now()).is_none());
     assert_eq!(unconfirmed.publish().unwrap().stamp.number, 3);
 }
 
@@ -163,7 +168,7 @@ proptest! {
                 continue;
             };
             match answer {
-                0 => { confirmed += 1; count(unconfirmed.confirmed(publication.order).into_iter().collect()) }
+                0 => { confirmed += 1; count(unconfirmed.confirmed(publication.order, Instant::now()).into_iter().collect()) }
                 1 => {
                     let _ = unconfirmed.refused(publication.order);
                 }
@@ -176,6 +181,42 @@ proptest! {
         prop_assert!(unconfirmed.is_settled());
         prop_assert_eq!(unconfirmed.bytes, 0);
         prop_assert_eq!(accepted, ended + confirmed);
+    }
+
+    /// A broker breaks connections, and loses all that it holds at some of these breaks. Its receiver has every message
+    /// once and in order, if the broker held no more of them than the sender keeps.
+    #[test]
+    fn what_a_broker_may_have_lost_is_published_again(strokes in proptest::collection::vec(0u8..8, 1..200)) {
+        let now = Instant::now();
+        let (unconfirmed, receiver) = unconfirmed();
+        let mut unconfirmed = unconfirmed.at_risk();
+        let sender: Arc<str> = "a@f".into();
+        let mut incoming = Incoming::new(Duration::from_secs(10));
+        let (mut taken, mut accepted, mut at_broker) = (Vec::new(), 0, VecDeque::new());
+        for stroke in strokes.into_iter().chain(std::iter::repeat_n([2, 3, 4], 400).flatten()) {
+            match stroke {
+                0 | 1 if unconfirmed.check("b@f").is_ok() && accepted - (taken.len() as u64) < 12 => {
+                    unconfirmed.accept(&receiver, Bytes::from_static(b"x"), (), now);
+                    accepted += 1;
+                }
+                2 | 3 => if let Some(publication) = unconfirmed.publish() {
+                    at_broker.push_back(publication.stamp);
+                    prop_assert!(unconfirmed.confirmed(publication.order, now).is_none());
+                }
+                4 | 5 => if let Some(stamp) = at_broker.pop_front() {
+                    taken.extend(incoming.arrived(&sender, stamp, stamp.number, now).next);
+                }
+                6 => unconfirmed.disconnected(),
+                7 => {
+                    at_broker.clear();
+                    unconfirmed.disconnected();
+                    unconfirmed.may_have_lost(now);
+                }
+                _ => {}
+            }
+        }
+        prop_assert!(unconfirmed.is_settled());
+        prop_assert_eq!(taken, (1..=accepted).collect::<Vec<u64>>());
     }
 
     /// A broker takes, refuses and forgets the answers as it likes. Receivers that hear of the sender for the first
@@ -199,7 +240,7 @@ proptest! {
             taken.extend(arrival.next);
             match stroke {
                 1 => unconfirmed.disconnected(),
-                _ => assert!(unconfirmed.confirmed(publication.order).is_none()),
+                _ => assert!(unconfirmed.confirmed(publication.order, Instant::now()).is_none()),
             }
         };
         for (stroke, is_second) in strokes {

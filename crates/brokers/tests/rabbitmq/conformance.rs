@@ -14,19 +14,24 @@ use crate::support::platform::{Platform, SETTLING, management};
 use crate::support::processes::{Connected, Ground, Processes, Way};
 use crate::support::way::TcpWay;
 use sealbus_brokers::rabbitmq::RabbitClient;
-use sealbus_brokers::{Administration, BrokerConfig, Client};
+use sealbus_brokers::{Administration, BrokerConfig, BrokerPromise, Client};
 use sealbus_bus::BoxFuture;
-use sealbus_conformance::{Column, Promise, Setting, World};
+use sealbus_conformance::{Column, Promise, Setting, Verdict, World};
 use sealbus_seal::SecurityLevel;
 
 struct RabbitMq {
     platform: Arc<Platform>,
-    opened: AtomicU32,
+    promise: BrokerPromise,
+    opened: Arc<AtomicU32>,
 }
 
 impl Setting for RabbitMq {
     fn name(&self) -> String {
-        format!("RabbitMQ, {}", self.platform.level)
+        let level = self.platform.level;
+        match self.promise {
+            BrokerPromise::Durable => format!("RabbitMQ, {level}"),
+            BrokerPromise::Transient => format!("RabbitMQ, {level}, transient"),
+        }
     }
 
     fn open(&self, processes: usize) -> BoxFuture<'_, Box<dyn World>> {
@@ -41,6 +46,7 @@ impl Setting for RabbitMq {
             let ground = Arc::new(Ground {
                 authority: authority.clone(),
                 level: platform.level,
+                promise: self.promise,
                 administration: Arc::new(administration),
                 shared: platform.shared.clone(),
                 settling: SETTLING,
@@ -81,31 +87,56 @@ impl Setting for RabbitMq {
     }
 }
 
-async fn all_promises(level: SecurityLevel) {
+/// The promises that depend on the kind of the queues. In memory, the whole suite is tried with both kinds.
+const OF_QUEUES: [Promise; 7] = [
+    Promise::Order,
+    Promise::Resume,
+    Promise::Crash,
+    Promise::Moving,
+    Promise::ComesBack,
+    Promise::FramesResume,
+    Promise::EventsResume,
+];
+
+/// Tries all promises with durable queues, and `also` with transient ones.
+async fn all_promises(level: SecurityLevel, also: &[Promise]) {
     let platform = Arc::new(Platform::start(level).await);
-    let setting = RabbitMq {
+    let opened = Arc::new(AtomicU32::new(0));
+    let setting = |promise| RabbitMq {
         platform: platform.clone(),
-        opened: AtomicU32::new(0),
+        promise,
+        opened: opened.clone(),
     };
     let columns = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/transports");
     let only = std::env::var("SEALBUS_PROMISE").ok();
     let mut broken = Vec::new();
-    for promise in Promise::ALL {
+    let durable = setting(BrokerPromise::Durable);
+    let transient = setting(BrokerPromise::Transient);
+    let of_durable = Promise::ALL.iter().map(|promise| (&durable, promise));
+    let of_transient = also.iter().map(|promise| (&transient, promise));
+    for (setting, promise) in of_durable.chain(of_transient) {
         if only.as_ref().is_some_and(|only| only != promise.as_str()) {
             continue;
         }
         let start = std::time::Instant::now();
-        match sealbus_conformance::run(&setting, promise).await {
+        match sealbus_conformance::run(setting, *promise).await {
+            // The table shows the promises while the broker runs, which are the same.
+            Ok(Verdict::Kept) if setting.promise == BrokerPromise::Transient => {}
             Ok(verdict) => {
-                if let Err(stale) = Column::of(&setting).check(&columns, promise, &verdict) {
+                if let Err(stale) = Column::of(setting).check(&columns, *promise, &verdict) {
                     broken.push(stale.to_string());
                 }
             }
             Err(failure) => broken.push(failure.to_string()),
         }
-        println!("{promise}: {:?} {:?}", start.elapsed(), broken.last());
+        let took = start.elapsed();
+        println!(
+            "{}, {promise}: {took:?} {:?}",
+            setting.name(),
+            broken.last()
+        );
     }
-    drop(setting);
+    drop((durable, transient));
     if let Ok(platform) = Arc::try_unwrap(platform) {
         platform.stop().await;
     }
@@ -115,17 +146,17 @@ async fn all_promises(level: SecurityLevel) {
 #[tokio::test]
 #[ignore = "needs rabbitmq-server: make test-rabbitmq"]
 async fn auth() {
-    all_promises(SecurityLevel::Auth).await;
+    all_promises(SecurityLevel::Auth, &OF_QUEUES).await;
 }
 
 #[tokio::test]
 #[ignore = "needs rabbitmq-server: make test-rabbitmq"]
 async fn tls() {
-    all_promises(SecurityLevel::Tls).await;
+    all_promises(SecurityLevel::Tls, &[]).await;
 }
 
 #[tokio::test]
 #[ignore = "needs rabbitmq-server: make test-rabbitmq"]
 async fn none() {
-    all_promises(SecurityLevel::None).await;
+    all_promises(SecurityLevel::None, &[]).await;
 }

@@ -1,8 +1,9 @@
 //! The transport on a real RabbitMQ. Run by `make test-rabbitmq`, which installs it.
 
 use crate::support::platform::Platform;
-use crate::support::{PATIENCE, message};
+use crate::support::{LOOPBACK, PATIENCE, message, wait_for};
 use sealbus_brokers::rabbitmq::{RabbitClient, bare};
+use sealbus_brokers::{Administration, BrokerPromise, DeadLetter, Death, Placed, Queue};
 use sealbus_bus::{Provenance, Transport, TrySendError};
 use sealbus_seal::SecurityLevel;
 
@@ -55,7 +56,49 @@ async fn authenticated() {
     logins_are_limited(&platform).await;
     an_alarm_of_the_broker_holds_senders_back(&platform).await;
     the_broker_starts_again(&mut platform).await;
+    another_promise_has_other_queues(&mut platform).await;
+    converse(&platform).await;
+    the_broker_starts_again(&mut platform).await;
     platform.stop().await;
+}
+
+/// The platform has promised durable queues, and promises transient ones from now on.
+async fn another_promise_has_other_queues(platform: &mut Platform) {
+    let l = platform.agent("l").await;
+    let m = platform.agent("m").await;
+    m.bus.detach("m@factory");
+    m.endpoint.shut_down(PATIENCE).await;
+    l.send("m@factory", "for the durable queue").await;
+    l.endpoint.shut_down(PATIENCE).await;
+    platform.promising(BrokerPromise::Transient);
+    let mut m = platform.agent("m").await;
+    let l = platform.agent("l").await;
+    l.send("m@factory", "for the transient queue").await;
+    assert_eq!(m.receive_text().await, "for the transient queue");
+    // Nothing else is bound, so the Master finds only what was there before.
+    let mut placed = Placed::default();
+    for agent in ["l@factory", "m@factory"] {
+        placed.admit(agent.to_owned(), LOOPBACK);
+    }
+    let mut left = Vec::new();
+    wait_for("the durable queues to go", async || {
+        let placed = || std::future::ready(Some(placed.clone()));
+        platform.accounts.close_others(placed).await.unwrap();
+        left.extend(platform.management.take_dead().await.unwrap());
+        let queues = platform.management.queues().await.unwrap();
+        let is_durable = |queue: &Queue| queue.promise == BrokerPromise::Durable;
+        !queues.iter().any(is_durable)
+    })
+    .await;
+    let is_left = |letter: &DeadLetter| {
+        letter.death == Death::Left
+            && letter.from.as_deref() == Some("l@factory")
+            && letter.receiver.as_deref() == Some("m@factory")
+    };
+    assert_eq!(left.iter().filter(|letter| is_left(letter)).count(), 1);
+    assert!(m.mailbox.try_recv().is_none());
+    l.endpoint.shut_down(PATIENCE).await;
+    m.endpoint.shut_down(PATIENCE).await;
 }
 
 async fn a_receiver_that_is_not_there(platform: &Platform) {

@@ -9,7 +9,7 @@ use sealbus_brokers::rabbitmq::{
     BrokerCertificate, BrokerPorts, BrokerSetup, ManagedBroker, Management, RabbitClient, names,
 };
 use sealbus_brokers::{
-    Accounts, Administration, BrokerConfig, BrokerEndpoint, BrokerSecurity, Login,
+    Accounts, Administration, BrokerConfig, BrokerEndpoint, BrokerPromise, BrokerSecurity, Login,
 };
 use sealbus_bus::{Bus, BusConfig};
 use sealbus_seal::tls::{CertificateSource, Connector};
@@ -26,6 +26,8 @@ pub const SETTLING: Duration = Duration::from_secs(15);
 pub struct Platform {
     pub authority: Arc<Authority>,
     pub level: SecurityLevel,
+    /// The promise of its agents' queues.
+    pub promise: BrokerPromise,
     pub management: Arc<Management>,
     pub accounts: Accounts,
     pub broker: Option<ManagedBroker>,
@@ -62,10 +64,12 @@ impl Platform {
         };
         let login = (!level.authenticates()).then_some(&shared);
         management.prepare(login).await.unwrap();
-        let accounts = Accounts::new(management.clone(), level, SETTLING);
+        let promise = BrokerPromise::default();
+        let accounts = Accounts::new(management.clone(), level, promise, SETTLING);
         Self {
             authority,
             level,
+            promise,
             management,
             accounts,
             broker: Some(broker),
@@ -92,7 +96,15 @@ impl Platform {
             .chain(others)
             .map(|ports| format!("127.0.0.1:{}", ports.amqp))
             .collect();
-        BrokerConfig::new(self.authority.name.clone(), addresses, security)
+        let mut config = BrokerConfig::new(self.authority.name.clone(), addresses, security);
+        config.promise = self.promise;
+        config
+    }
+
+    /// Gives agents that start from now on queues with this promise.
+    pub fn promising(&mut self, promise: BrokerPromise) {
+        self.promise = promise;
+        self.accounts = Accounts::new(self.management.clone(), self.level, promise, SETTLING);
     }
 
     /// An agent in a process of its own.

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use sealbus_brokers::{
-    Account, Accounts, Administration, BrokerConfig, BrokerEndpoint, BrokerSecurity, Client, Death,
-    Login, Placed, ProcessLogin, Receiver,
+    Account, Accounts, Administration, BrokerConfig, BrokerEndpoint, BrokerPromise, BrokerSecurity,
+    Client, Death, Login, Placed, ProcessLogin, Queue, Receiver,
 };
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, MailboxLimits, Outbox, ProcessEndpoint,
@@ -39,11 +39,31 @@ pub type Connected = (BrokerConfig, Arc<dyn Client>, Arc<dyn Way>);
 pub struct Ground {
     pub authority: Arc<Authority>,
     pub level: SecurityLevel,
+    pub promise: BrokerPromise,
     pub administration: Arc<dyn Administration>,
     /// The login that all agents share at the levels at which they do not prove their identity.
     pub shared: Login,
     /// How long a queue must be empty before it is removed.
     pub settling: Duration,
+}
+
+impl Ground {
+    pub fn accounts(&self) -> Accounts {
+        Accounts::new(
+            self.administration.clone(),
+            self.level,
+            self.promise,
+            self.settling,
+        )
+    }
+
+    /// The queue of an agent.
+    pub fn queue(&self, agent: &str) -> Queue {
+        Queue {
+            owner: Receiver::Agent(agent.into()),
+            promise: self.promise,
+        }
+    }
 }
 
 /// The locations of agents, as the platform's directory knows them.
@@ -111,6 +131,7 @@ impl Process {
             _ => BrokerSecurity::Auth(trust.clone()),
         };
         let mut config = BrokerConfig::new(authority.name.clone(), Vec::new(), security);
+        config.promise = ground.promise;
         config.redial.0 = Duration::from_millis(5);
         // Few, so that the messages held by a dead connection matter.
         config.prefetch = 64;
@@ -165,11 +186,7 @@ impl Processes {
         count: usize,
         connect: impl Fn(BrokerConfig) -> BoxFuture<'static, Connected>,
     ) -> Self {
-        let accounts = Arc::new(Accounts::new(
-            ground.administration.clone(),
-            ground.level,
-            ground.settling,
-        ));
+        let accounts = Arc::new(ground.accounts());
         let directory = Arc::new(Directory::default());
         let mut processes = Vec::new();
         for number in 1..=count + 1 {
@@ -203,6 +220,7 @@ impl Processes {
             directory: directory.clone(),
             accounts: accounts.clone(),
             administration: ground.administration.clone(),
+            ground: ground.clone(),
             ams,
             _at_ams: at_ams,
             _own: own,
@@ -241,6 +259,7 @@ struct Master {
     directory: Arc<Directory>,
     accounts: Arc<Accounts>,
     administration: Arc<dyn Administration>,
+    ground: Arc<Ground>,
     /// The platform's own agent, which reports the outcomes of messages.
     ams: Outbox,
     _at_ams: Mailbox,
@@ -256,7 +275,7 @@ impl Master {
                 continue;
             }
             for agent in &ended {
-                let queue = Receiver::Agent(agent.as_str().into());
+                let queue = self.ground.queue(agent);
                 if !self.administration.is_read(&queue).await.unwrap() {
                     self.directory.0.lock().remove(agent);
                 }
@@ -270,7 +289,7 @@ impl Master {
                 continue;
             }
             for agent in &ended {
-                let queue = Receiver::Agent(agent.as_str().into());
+                let queue = self.ground.queue(agent);
                 if self.administration.depth(&queue).await.unwrap().is_none() {
                     self.known.lock().agents.remove(agent);
                     for bus in &self.buses {

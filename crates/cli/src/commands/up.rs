@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use sealbus_control::Login;
 use sealbus_control::Rules;
 use sealbus_control::admin::{NodeState, ask};
-use sealbus_manifest::{BrokerEntry, Manifest, RabbitEntry, WitnessEntry};
+use sealbus_manifest::{BrokerEntry, Manifest, PromiseEntry, RabbitEntry, WitnessEntry};
 use sealbus_master::{
-    BrokerChoice, Elected, Master, MasterConfig, MasterError, OutsideWitness, PlatformSettings,
-    RabbitSettings,
+    BrokerChoice, BrokerPromise, Elected, Master, MasterConfig, MasterError, OutsideWitness,
+    PlatformSettings, RabbitSettings,
 };
 use sealbus_seal::{PlatformName, SecurityLevel};
 use serde_json::json;
@@ -294,6 +294,10 @@ fn rabbitmq(entry: &RabbitEntry) -> Result<RabbitSettings, CliError> {
     };
     Ok(RabbitSettings {
         broker,
+        promise: match entry.promise {
+            PromiseEntry::Durable => BrokerPromise::Durable,
+            PromiseEntry::Transient => BrokerPromise::Transient,
+        },
         message_life: entry.message_life.map(Duration::from_secs),
     })
 }

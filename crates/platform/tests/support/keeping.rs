@@ -9,7 +9,7 @@ use sealbus_bus::{BoxFuture, Outbox};
 use sealbus_conformance::{Column, KeepingSetting, KeepingWorld, Promise, run_kept};
 use sealbus_control::Rules;
 use sealbus_manifest::Manifest;
-use sealbus_master::{BrokerChoice, Master, RabbitSettings};
+use sealbus_master::{BrokerChoice, BrokerPromise, Master, RabbitSettings};
 use sealbus_node::Node;
 use sealbus_process::{AgentHandle, Process};
 use sealbus_seal::SecurityLevel;
@@ -96,6 +96,7 @@ impl KeepingSetting for OfNodes {
             let broker = self.on_rabbitmq.then(|| {
                 config.settings.rabbitmq = Some(RabbitSettings {
                     broker: BrokerChoice::Managed,
+                    promise: BrokerPromise::Durable,
                     message_life: None,
                 });
                 OwnBroker(config.directory.join("broker"))

@@ -1,7 +1,7 @@
 //! The administration of the broker in memory.
 
 use sealbus_brokers::{
-    Account, Administration, BrokerFailure, DeadLetter, Death, Login, Member, Receiver,
+    Account, Administration, BrokerFailure, DeadLetter, Death, Login, Member, Queue, Receiver,
     WaitingCounts,
 };
 use sealbus_bus::BoxFuture;
@@ -23,8 +23,10 @@ impl Administration for MemoryBroker {
         answer(())
     }
 
-    fn open_queue<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, ()> {
-        self.state().queues.entry(queue.clone()).or_default();
+    fn open_queue<'a>(&'a self, queue: &'a Queue) -> Asked<'a, ()> {
+        let mut state = self.state();
+        state.queues.entry(queue.clone()).or_default();
+        state.bindings.insert(queue.owner.clone(), queue.clone());
         answer(())
     }
 
@@ -48,17 +50,17 @@ impl Administration for MemoryBroker {
         answer(self.state().accounts.clone())
     }
 
-    fn queues(&self) -> Asked<'_, Vec<Receiver>> {
+    fn queues(&self) -> Asked<'_, Vec<Queue>> {
         let mut queues: Vec<_> = self.state().queues.keys().cloned().collect();
         queues.sort();
         answer(queues)
     }
 
-    fn is_read<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, bool> {
+    fn is_read<'a>(&'a self, queue: &'a Queue) -> Asked<'a, bool> {
         answer(self.readers(queue) > 0)
     }
 
-    fn depth<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, Option<u64>> {
+    fn depth<'a>(&'a self, queue: &'a Queue) -> Asked<'a, Option<u64>> {
         let state = self.state();
         let held: usize = state
             .connections
@@ -72,24 +74,24 @@ impl Administration for MemoryBroker {
         answer(queue.map(|queue| (queue.waiting.len() + held) as u64))
     }
 
-    fn remove_queue<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, ()> {
+    fn remove_queue<'a>(&'a self, queue: &'a Queue) -> Asked<'a, ()> {
         let mut state = self.state();
         state.queues.remove(queue);
+        state.bindings.retain(|_, bound| bound != queue);
         state.cut_where(
             |connection| matches!(&connection.work, Work::Receives(it) if it.queue == *queue),
         );
         answer(())
     }
 
-    fn bury<'a>(&'a self, agent: &'a str) -> Asked<'a, usize> {
+    fn bury<'a>(&'a self, queue: &'a Queue) -> Asked<'a, usize> {
         let mut state = self.state();
-        let receiver = Receiver::Agent(agent.into());
         let mut buried = 0;
         while buried < PART
-            && let Some(queue) = state.queues.get_mut(&receiver)
-            && let Some((_, message)) = queue.waiting.pop_first()
+            && let Some(there) = state.queues.get_mut(queue)
+            && let Some((_, message)) = there.waiting.pop_first()
         {
-            state.bury(message, &receiver, Death::Left);
+            state.bury(message, &queue.owner, Death::Left);
             buried += 1;
         }
         answer(buried)
@@ -113,8 +115,8 @@ impl Administration for MemoryBroker {
     fn waiting(&self) -> Asked<'_, WaitingCounts> {
         let state = self.state();
         let mut agents = Vec::new();
-        for (owner, queue) in &state.queues {
-            if let Receiver::Agent(name) = owner
+        for (of, queue) in &state.queues {
+            if let Receiver::Agent(name) = &of.owner
                 && !queue.waiting.is_empty()
             {
                 agents.push((name.to_string(), queue.waiting.len() as u64));

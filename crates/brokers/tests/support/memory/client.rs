@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use sealbus_brokers::{
-    Answer, BrokerFailure, BrokerSecurity, Client, Condition, Death, Delivery, Envelope, Owner,
-    Receiving, Sending,
+    Answer, BrokerFailure, BrokerPromise, BrokerSecurity, Client, Condition, Death, Delivery,
+    Envelope, Owner, Queue, Receiving, Sending,
 };
 use sealbus_bus::{Acknowledgement, BoxFuture};
 use sealbus_seal::{Identity, Timestamp};
@@ -18,6 +18,7 @@ pub(super) struct MemoryClient {
     pub(super) broker: MemoryBroker,
     pub(super) way: u64,
     pub(super) security: BrokerSecurity,
+    pub(super) promise: BrokerPromise,
 }
 
 impl MemoryClient {
@@ -56,6 +57,7 @@ impl MemoryClient {
         Ok(MemoryConnection {
             broker: self.broker.clone(),
             number,
+            may_have_lost: false,
         })
     }
 }
@@ -65,8 +67,8 @@ impl Client for MemoryClient {
         "memory"
     }
 
-    fn acknowledgement(&self) -> Acknowledgement {
-        Acknowledgement::OnDisk
+    fn acknowledgement(&self) -> Option<Acknowledgement> {
+        (self.promise == BrokerPromise::Durable).then_some(Acknowledgement::OnDisk)
     }
 
     fn identity_of(&self, user: &str) -> Option<Identity> {
@@ -80,7 +82,10 @@ impl Client for MemoryClient {
     ) -> BoxFuture<'a, Result<Box<dyn Sending>, BrokerFailure>> {
         Box::pin(async {
             let work = Work::Publishes(Publications::default());
-            Ok(Box::new(self.open(owner, work)?) as Box<dyn Sending>)
+            let mut connection = self.open(owner, work)?;
+            let is_new = self.broker.state().marks.insert(owner.queue.clone());
+            connection.may_have_lost = is_new && self.promise == BrokerPromise::Transient;
+            Ok(Box::new(connection) as Box<dyn Sending>)
         })
     }
 
@@ -92,7 +97,10 @@ impl Client for MemoryClient {
     ) -> BoxFuture<'a, Result<Box<dyn Receiving>, BrokerFailure>> {
         Box::pin(async move {
             let work = Work::Receives(Deliveries {
-                queue: owner.queue.clone(),
+                queue: Queue {
+                    owner: owner.queue.clone(),
+                    promise: self.promise,
+                },
                 prefetch: prefetch.into(),
                 next: 0,
                 open: BTreeMap::new(),
@@ -105,6 +113,7 @@ impl Client for MemoryClient {
 struct MemoryConnection {
     broker: MemoryBroker,
     number: u64,
+    may_have_lost: bool,
 }
 
 impl Drop for MemoryConnection {
@@ -114,6 +123,10 @@ impl Drop for MemoryConnection {
 }
 
 impl Sending for MemoryConnection {
+    fn may_have_lost(&self) -> bool {
+        self.may_have_lost
+    }
+
     fn publish(&mut self, order: u64, envelope: Envelope) {
         {
             let mut state = self.broker.state();
@@ -207,7 +220,7 @@ impl Receiving for MemoryConnection {
         let mut state = self.broker.state();
         let queue = state.receiver(self.number)?.queue.clone();
         if let Some(message) = state.take(self.number, tag)? {
-            state.bury(message, &queue, Death::Refused);
+            state.bury(message, &queue.owner, Death::Refused);
         }
         Ok(())
     }

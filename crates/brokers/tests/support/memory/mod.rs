@@ -3,21 +3,24 @@
 mod administration;
 mod client;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use sealbus_brokers::{
-    Account, Answer, BrokerConfig, BrokerFailure, Client, DeadLetter, Death, Delivery, Envelope,
-    Receiver,
+    Account, Answer, BrokerConfig, BrokerFailure, BrokerPromise, Client, DeadLetter, Death,
+    Delivery, Envelope, Login, Queue, Receiver,
 };
+use sealbus_bus::BoxFuture;
 use sealbus_conformance::schedule::Random;
-use sealbus_seal::Identity;
+use sealbus_seal::{Identity, SecurityLevel};
 use tokio::runtime::Handle;
 
 use self::client::MemoryClient;
-use super::processes::Way;
+use super::Authority;
+use super::processes::{Connected, Ground, Way};
 
 /// Deliveries handed out together at most.
 const TOGETHER: u64 = 64;
@@ -33,7 +36,7 @@ struct Message {
 }
 
 #[derive(Default)]
-struct Queue {
+struct Waiting {
     next: u64,
     /// By their places.
     waiting: BTreeMap<u64, Message>,
@@ -49,7 +52,7 @@ struct Publications {
 
 /// A connection that receives.
 struct Deliveries {
-    queue: Receiver,
+    queue: Queue,
     prefetch: usize,
     next: u64,
     /// The place in the queue and the message, by tag.
@@ -74,8 +77,12 @@ struct State {
     is_hostile: bool,
     /// Whether the broker breaks connections of its own accord, and takes messages late.
     loses: bool,
-    queues: HashMap<Receiver, Queue>,
+    queues: HashMap<Queue, Waiting>,
+    /// The queue to which messages for each owner go.
+    bindings: HashMap<Receiver, Queue>,
     accounts: Vec<Account>,
+    /// The owners that have published since the broker began.
+    marks: HashSet<Receiver>,
     /// The open connections. A broken one is taken out.
     connections: BTreeMap<u64, Connection>,
     next: u64,
@@ -109,7 +116,7 @@ impl State {
         }
     }
 
-    fn wake_readers(&mut self, queue: &Receiver) {
+    fn wake_readers(&mut self, queue: &Queue) {
         let reads = |work: &Work| matches!(work, Work::Receives(it) if it.queue == *queue);
         for connection in self.connections.values_mut() {
             if reads(&connection.work)
@@ -175,11 +182,12 @@ impl State {
             return true;
         };
         let from = user.clone();
-        let to = envelope.to.clone();
-        let answer = match self.queues.get_mut(&to) {
+        let to = self.bindings.get(&envelope.to).cloned();
+        let bound = to.and_then(|to| Some((self.queues.get_mut(&to)?, to)));
+        let answer = match bound {
             None => Answer::NoQueue,
             Some(_) if refuses => Answer::NotTaken,
-            Some(queue) => {
+            Some((queue, to)) => {
                 queue.waiting.insert(queue.next, Message { from, envelope });
                 queue.next += 1;
                 self.carried += 1;
@@ -310,7 +318,9 @@ impl MemoryBroker {
             is_hostile,
             loses: is_hostile,
             queues: HashMap::new(),
+            bindings: HashMap::new(),
             accounts: Vec::new(),
+            marks: HashSet::new(),
             connections: BTreeMap::new(),
             next: 0,
             dead: VecDeque::new(),
@@ -325,6 +335,32 @@ impl MemoryBroker {
     pub fn losing_nothing(self) -> Self {
         self.state().loses = false;
         self
+    }
+
+    /// The platform `factory` on this broker.
+    pub fn ground(&self, level: SecurityLevel, promise: BrokerPromise) -> Arc<Ground> {
+        Arc::new(Ground {
+            authority: Arc::new(Authority::new()),
+            level,
+            promise,
+            administration: Arc::new(self.clone()),
+            shared: Login {
+                user: "agents".to_owned(),
+                password: "shared by all".to_owned(),
+            },
+            // This broker knows at once which connections read.
+            settling: Duration::ZERO,
+        })
+    }
+
+    /// How processes reach this broker.
+    pub fn connecting(&self) -> impl Fn(BrokerConfig) -> BoxFuture<'static, Connected> + use<> {
+        let broker = self.clone();
+        move |mut config| {
+            config.addresses = vec!["memory".to_owned()];
+            let (client, way) = broker.client(&config);
+            Box::pin(std::future::ready((config, client, way)))
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -342,6 +378,7 @@ impl MemoryBroker {
             broker: self.clone(),
             way,
             security: config.security.clone(),
+            promise: config.promise,
         };
         let way = MemoryWay {
             broker: self.clone(),
@@ -351,11 +388,23 @@ impl MemoryBroker {
     }
 
     /// Connections that read a queue.
-    pub fn readers(&self, queue: &Receiver) -> usize {
+    pub fn readers(&self, queue: &Queue) -> usize {
         let state = self.state();
         let reads = |work: &Work| matches!(work, Work::Receives(it) if it.queue == *queue);
         let connections = state.connections.values();
         connections.filter(|it| reads(&it.work)).count()
+    }
+
+    /// Ends and begins again, as a broker does that was killed: every connection breaks, and transient messages are lost.
+    pub fn restart(&self) {
+        let mut state = self.state();
+        state.cut_where(|_| true);
+        state.marks.clear();
+        for (queue, there) in &mut state.queues {
+            if queue.promise == BrokerPromise::Transient {
+                there.waiting.clear();
+            }
+        }
     }
 
     /// Starts a task that looks at publications, a message at a time.
