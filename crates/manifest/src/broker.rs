@@ -220,16 +220,16 @@ mod tests {
     use std::path::Path;
 
     use super::{BrokerEntry, PromiseEntry, RabbitEntry};
-    use crate::Manifest;
+    use crate::{Manifest, ManifestProblem};
 
-    fn read(rabbitmq: &str) -> Result<Option<RabbitEntry>, String> {
+    fn read(rabbitmq: &str) -> Result<Option<RabbitEntry>, Vec<ManifestProblem>> {
         let text = format!(
             "[platform]\nname = \"factory\"\ntransport = \"rabbitmq\"\n[rabbitmq]\n{rabbitmq}"
         );
         let manifest = Manifest::parse("platform.toml", &text, Path::new("/"));
         manifest
             .map(|manifest| manifest.rabbitmq)
-            .map_err(|error| error.to_string())
+            .map_err(|error| error.problems)
     }
 
     #[test]
@@ -253,11 +253,10 @@ mod tests {
 
     #[test]
     fn another_word_is_refused_with_the_right_ones() {
-        let error = read("managed = true\npromise = \"transiant\"").unwrap_err();
-        assert!(
-            error.contains("`promise` cannot be \"transiant\""),
-            "{error}"
-        );
-        assert!(error.contains("transient"), "{error}");
+        let problems = read("managed = true\npromise = \"transiant\"").unwrap_err();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].message, "`promise` cannot be \"transiant\"");
+        let help = problems[0].help.as_deref().unwrap_or_default();
+        assert!(help.contains("transient"), "{help}");
     }
 }

@@ -88,12 +88,10 @@ impl Setting for RabbitMq {
 }
 
 /// The promises that depend on the kind of the queues. In memory, the whole suite is tried with both kinds.
-const OF_QUEUES: [Promise; 7] = [
+const OF_QUEUES: [Promise; 5] = [
     Promise::Order,
     Promise::Resume,
     Promise::Crash,
-    Promise::Moving,
-    Promise::ComesBack,
     Promise::FramesResume,
     Promise::EventsResume,
 ];
