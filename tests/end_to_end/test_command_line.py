@@ -65,6 +65,9 @@ def test_completion_knows_the_commands_and_the_platforms_names(platform):
     factory.active("worker")
     assert completed("kill", "wor", environment={"SEALBUS_STATE": str(factory.state)}) == ["worker"]
     assert completed("--state", str(factory.state), "move", "worker", "node") == ["node-1"]
+    assert completed("--state", str(factory.state), "ca", "revoke", "wor") == ["worker"]
+    factory.tell("channel", "publish", "/offers/tea", "leaves", "--qos", "persistent")
+    assert completed("--state", str(factory.state), "channel", "tail", "/off") == ["/offers/tea"]
     assert completed("kill", "wor", environment={"SEALBUS_STATE": "/nonexistent"}) == []
 
 

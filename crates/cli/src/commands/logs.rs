@@ -134,9 +134,9 @@ impl Tails {
         });
     }
 
-    /// Adds the logs of all these agents, each log once, under the name of its process.
+    /// Adds the logs of all these agents, also of those that have ended, each log once, under the name of its process.
     pub(super) fn add_all(&mut self, agents: &[AgentStatus]) {
-        for agent in agents.iter().filter(|agent| agent.node.is_some()) {
+        for agent in agents {
             let process = agent.process.rsplit_once('.');
             let name = process.map_or(agent.process.as_str(), |(name, _)| name);
             let local = agent.name.split('@').next().unwrap_or_default();
