@@ -138,7 +138,7 @@ def test_a_command_ends_quietly_when_nobody_reads_it_any_more(platform):
 
 def test_what_is_not_there_exits_with_4_and_names_it(platform):
     factory = platform(PLAIN).up()
-    for arguments in (["start", "nobody"], ["kill", "nobody"], ["restart", "nobody"], ["describe", "agent", "nobody"], ["describe", "node", "nobody"], ["df", "deregister", "nobody"], ["logs", "nobody"], ["move", "nobody", "node-1"], ["ca", "revoke", "nobody"]):
+    for arguments in (["start", "nobody"], ["kill", "nobody"], ["restart", "nobody"], ["describe", "agent", "nobody"], ["describe", "node", "nobody"], ["df", "deregister", "nobody"], ["logs", "nobody"], ["send", "nobody", "hello"], ["move", "nobody", "node-1"], ["ca", "revoke", "nobody"]):
         done = factory.tell(*arguments, expect=4)
         assert "nobody" in done.stderr.decode()
 

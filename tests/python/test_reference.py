@@ -59,6 +59,6 @@ def test_the_page_about_the_environment_lists_every_variable() -> None:
     for path in [*(ROOT / "crates").glob("*/src/**/*.rs"), *(ROOT / "python/sealbus").glob("**/*.py")]:
         if not {"conformance", "tests", "simulation"} & {part.removesuffix(".rs") for part in path.parts}:
             used |= set(re.findall(r'"(SEALBUS_[A-Z_]+)"', path.read_text().split("#[cfg(test)]")[0]))
-    # What a node tells the process that it starts, the shell that completes, and seeds of tests.
+    # A node sets the first two for a process that it starts; shells set the third, tests the fourth.
     within = {"SEALBUS_GATEWAY", "SEALBUS_PROCESSES", "SEALBUS_COMPLETE", "SEALBUS_SEED"}
     assert {each for each in used - within if f"`{each}`" not in page} == set()
