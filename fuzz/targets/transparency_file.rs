@@ -1,21 +1,15 @@
-//! A line with the path of a log's file, and bytes as its contents: no path has two spellings, and no bundle two readings.
+//! A row with a log's file: its path, a line feed and its contents. A row is written as it was read, no path has two
+//! spellings, and no bundle two readings.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sealbus_transparency::{LogFile, read_bundle};
 
-fuzz_target!(|input: &[u8]| {
-    let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+fuzz_target!(|row: &[u8]| {
+    let Some((file, bytes)) = LogFile::from_row(row) else {
         return;
     };
-    let (path, bytes) = (&input[..end], &input[end + 1..]);
-    let Ok(path) = str::from_utf8(path) else {
-        return;
-    };
-    let Ok(file) = path.parse::<LogFile>() else {
-        return;
-    };
-    assert_eq!(file.to_string(), path);
+    assert_eq!(file.to_row(bytes), row);
     if let Ok(entries) = read_bundle(file, bytes) {
         let length: usize = entries.iter().map(|entry| 2 + entry.len()).sum();
         assert_eq!(length, bytes.len());

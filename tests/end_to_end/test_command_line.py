@@ -65,6 +65,9 @@ def test_completion_knows_the_commands_and_the_platforms_names(platform):
     factory.active("worker")
     assert completed("kill", "wor", environment={"SEALBUS_STATE": str(factory.state)}) == ["worker"]
     assert completed("--state", str(factory.state), "move", "worker", "node") == ["node-1"]
+    assert completed("--state", str(factory.state), "ca", "revoke", "wor") == ["worker"]
+    factory.tell("channel", "publish", "/offers/tea", "leaves", "--qos", "persistent")
+    assert completed("--state", str(factory.state), "channel", "tail", "/off") == ["/offers/tea"]
     assert completed("kill", "wor", environment={"SEALBUS_STATE": "/nonexistent"}) == []
 
 
@@ -135,7 +138,7 @@ def test_a_command_ends_quietly_when_nobody_reads_it_any_more(platform):
 
 def test_what_is_not_there_exits_with_4_and_names_it(platform):
     factory = platform(PLAIN).up()
-    for arguments in (["start", "nobody"], ["kill", "nobody"], ["restart", "nobody"], ["describe", "agent", "nobody"], ["describe", "node", "nobody"], ["df", "deregister", "nobody"], ["logs", "nobody"], ["move", "nobody", "node-1"], ["ca", "revoke", "nobody"]):
+    for arguments in (["start", "nobody"], ["kill", "nobody"], ["restart", "nobody"], ["describe", "agent", "nobody"], ["describe", "node", "nobody"], ["df", "deregister", "nobody"], ["logs", "nobody"], ["send", "nobody", "hello"], ["move", "nobody", "node-1"], ["ca", "revoke", "nobody"]):
         done = factory.tell(*arguments, expect=4)
         assert "nobody" in done.stderr.decode()
 

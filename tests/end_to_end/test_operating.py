@@ -39,6 +39,9 @@ def test_a_manifest_with_a_mistake_starts_nothing_in_the_background(platform):
 def test_a_manifest_from_standard_input(tmp_path):
     done = sealbus("up", "-", "--check", "--json", stdin=b'[platform]\nname = "piped"\n')
     assert json.loads(done.stdout)["platform"] == "piped"
+    for command in (["store", "check", "-"], ["broker", "rabbitmq", "-", "--write-config", tmp_path / "broker"]):
+        refused = sealbus(*command, stdin=b'[platform]\nname = "piped"\n', expect=2)
+        assert b"standard input" in refused.stderr, refused.stderr
     refused = sealbus("up", "-", "--detach", "--state", tmp_path, stdin=b'[platform]\nname = "piped"\n', expect=2)
     assert b"standard input" in refused.stderr
 

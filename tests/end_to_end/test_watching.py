@@ -7,7 +7,7 @@ from contextlib import suppress
 from xml.etree import ElementTree
 
 import pytest
-from harness import PROGRAMS, SEALBUS, wait_for
+from harness import PROGRAMS, SEALBUS, sealbus, wait_for
 
 PAIR = "[platform]\nname = \"factory\"\n" + "".join(
     f"""
@@ -88,6 +88,8 @@ def test_sniff_shows_records_and_draws(pair, tmp_path):
 
     again = [json.loads(line) for line in pair.tell("sniff", "--open", record, "ann", "--json").stdout.splitlines()]
     assert again == numbers
+    piped = sealbus("sniff", "--open", "-", "ann", "--json", stdin=record.read_bytes()).stdout
+    assert [json.loads(line) for line in piped.splitlines()] == numbers
     drawn = pair.tell("sniff", "--open", record, "--count", "2", "--mermaid").stdout.decode()
     assert drawn.count("->>") == 2 and "participant p0 as ann@factory" in drawn
     svg = ElementTree.fromstring(pair.tell("sniff", "--open", record, "--svg").stdout)
@@ -176,6 +178,15 @@ def test_logs_of_all_agents_begin_with_their_names(pair):
     assert set(both) <= set(shown("--since", "1d"))
     wait_for(lambda: shown("ann", "ben", "--since", "2s") == [], "what was printed to be older than that")
     assert b"--lines" in pair.tell("logs", "--since", "1d", "--lines", "5", expect=2).stderr
+
+
+def test_logs_of_all_agents_include_those_that_have_ended(pair):
+    pair.tell("stop", "ann", "--timeout", "100s")
+    shown = pair.tell("logs").stdout.decode().splitlines()
+    assert {"ann | ann is set up", "ann | ann leaves", "ben | ben is set up"} <= set(shown)
+    # The steps of certification are shown to those who look for them.
+    assert not [line for line in shown if "step=" in line]
+    assert b"step=" in pair.tell("logs", "--grep", "certification").stdout
 
 
 def test_up_on_a_terminal_shows_what_agents_print_and_what_happens(platform):

@@ -1,15 +1,13 @@
 //! One connection of a caller: HTTP/1.1 or HTTP/2, with limits for what is not yet a request.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use http_body_util::combinators::BoxBody;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -93,7 +91,12 @@ where
         let (answer, open) = (answer(request), asked.clone());
         async move {
             let answer = answer.await;
-            Ok::<_, Infallible>(answer.map(|body| Open { body, _open: open }.boxed()))
+            // The body holds it until the answer is whole.
+            let held = move |never: Infallible| {
+                let _ = &open;
+                never
+            };
+            Ok::<_, Infallible>(answer.map(|body| body.map_err(held).boxed()))
         }
     });
     let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
@@ -122,30 +125,4 @@ where
     served.as_mut().graceful_shutdown();
     let ended = tokio::time::timeout(ALIVE, served).await;
     ended.unwrap_or(Ok(()))
-}
-
-/// An answer that is not yet whole.
-struct Open {
-    body: BoxBody<Bytes, Infallible>,
-    _open: Arc<watch::Sender<()>>,
-}
-
-impl Body for Open {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        waiting: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(waiting)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

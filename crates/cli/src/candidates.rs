@@ -1,5 +1,6 @@
-//! Names that a shell completes: those of the agents and nodes of the platform that runs here.
+//! Names that a shell completes: those of the agents, nodes and channels of the platform that runs here.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -35,6 +36,20 @@ pub(crate) fn nodes() -> Vec<CompletionCandidate> {
         .into_iter()
         .map(|node| CompletionCandidate::new(node.name).help(Some(node.host.into())))
         .collect()
+}
+
+/// The channels that processes use now, and those whose events nodes keep.
+pub(crate) fn channels() -> Vec<CompletionCandidate> {
+    let used = answer(ask::Observe { watch: None });
+    let used = used.into_iter().flat_map(|traffic| traffic.processes);
+    let used = used.flat_map(|process| process.channels);
+    let kept = answer(ask::ChannelLogs);
+    let kept = kept.into_iter().flat_map(|kept| kept.logs);
+    let all: BTreeSet<String> = used
+        .map(|used| used.channel)
+        .chain(kept.map(|kept| kept.channel))
+        .collect();
+    all.into_iter().map(CompletionCandidate::new).collect()
 }
 
 /// The Master's answer. A shell has no place for errors, so there are no candidates instead.

@@ -6,6 +6,7 @@ mod commands;
 mod connection;
 mod demo;
 mod error;
+mod input;
 mod output;
 mod python;
 

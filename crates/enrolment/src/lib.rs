@@ -2,7 +2,6 @@
 //! fingerprint of that certificate. Newcomers join here, and anyone can read the issuance logs.
 
 mod client;
-mod http;
 mod lines;
 mod log_reader;
 mod log_server;
@@ -11,7 +10,6 @@ mod tls;
 
 pub use client::Enrolment;
 pub use client::EnrolmentError;
-pub use http::post;
 pub use log_reader::{LogReader, ReadError};
 pub use log_server::LogServer;
 pub use tls::{WaitingStranger, accept, bind, connect, most_strangers};

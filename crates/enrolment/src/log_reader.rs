@@ -1,20 +1,25 @@
 //! Reads the files of an issuance log from a platform's address.
 
-use hyper::{Method, StatusCode};
-use sealbus_control::names::MASTER_NODE;
-use sealbus_seal::tls::ExpectedPeer;
-use sealbus_seal::{Identity, IdentityError};
-use sealbus_transparency::{LogFile, MAX_BUNDLE_LENGTH};
+use std::time::Duration;
 
-use crate::http::Http;
+use bytes::Bytes;
+use hyper::{Request, StatusCode};
+use sealbus_control::names::MASTER_NODE;
+use sealbus_seal::Identity;
+use sealbus_seal::tls::ExpectedPeer;
+use sealbus_transparency::{LogFile, MAX_BUNDLE_LENGTH};
+use sealbus_web::Client;
+
 use crate::{Enrolment, HTTP, connect};
+
+/// How long one file may take.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Reads files over one connection after another, since the platform ends each after a while.
 pub struct LogReader {
-    at: Enrolment,
-    /// Name of the log's CA.
+    http: Client,
+    /// The log's address: the platform's, and the name of the log's CA.
     log: String,
-    http: Option<Http>,
 }
 
 /// Why a file could not be read.
@@ -31,20 +36,21 @@ pub enum ReadError {
     Refused(StatusCode),
 }
 
-impl From<IdentityError> for ReadError {
-    fn from(error: IdentityError) -> Self {
-        Self::Unreachable(error.to_string())
-    }
-}
-
 impl LogReader {
     /// Reads the log of the CA `log` at this address.
     pub fn new(at: Enrolment, log: &str) -> Self {
-        Self {
-            at,
-            log: log.to_owned(),
-            http: None,
-        }
+        let host = at.addresses.first().map_or("", String::as_str);
+        let log = format!("http://{host}/log/{log}");
+        let http = Client::over(move |_| {
+            let at = at.clone();
+            async move {
+                let master = Identity::node(&at.platform, MASTER_NODE)
+                    .map(ExpectedPeer::Exactly)
+                    .map_err(|error| error.to_string())?;
+                connect(&at.addresses, &at.platform, at.root, master, HTTP).await
+            }
+        });
+        Self { http, log }
     }
 
     /// Reads a file.
@@ -52,45 +58,15 @@ impl LogReader {
     /// # Errors
     /// [`ReadError`].
     pub async fn read(&mut self, file: LogFile) -> Result<Vec<u8>, ReadError> {
-        let path = format!("/log/{}/{file}", self.log);
-        let mut is_new = false;
-        let (status, body) = loop {
-            let mut http = match self.http.take() {
-                Some(http) => http,
-                None => {
-                    is_new = true;
-                    self.open().await?
-                }
-            };
-            let most = MAX_BUNDLE_LENGTH;
-            match http.request(Method::GET, &path, Vec::new(), most).await {
-                Ok(answer) => {
-                    self.http = Some(http);
-                    break answer;
-                }
-                // A connection that was used before may have ended meanwhile.
-                Err(_) if !is_new => {}
-                Err(why) => return Err(ReadError::Unreachable(why)),
-            }
-        };
-        match status {
-            StatusCode::OK => Ok(body.to_vec()),
+        let unreachable = |error: &dyn std::fmt::Display| ReadError::Unreachable(error.to_string());
+        let request = Request::get(format!("{}/{file}", self.log)).body(Bytes::new());
+        let request = request.map_err(|error| unreachable(&error))?;
+        let answer = self.http.fetch(request, MAX_BUNDLE_LENGTH, PATIENCE).await;
+        let answer = answer.map_err(|error| unreachable(&error))?;
+        match answer.status() {
+            StatusCode::OK => Ok(answer.into_body().into()),
             StatusCode::NOT_FOUND => Err(ReadError::Missing(file)),
             status => Err(ReadError::Refused(status)),
         }
-    }
-
-    async fn open(&self) -> Result<Http, ReadError> {
-        let Enrolment {
-            platform,
-            addresses,
-            root,
-        } = &self.at;
-        let master = Identity::node(platform, MASTER_NODE).map(ExpectedPeer::Exactly)?;
-        let stream = connect(addresses, platform, *root, master, HTTP).await;
-        let stream = stream.map_err(ReadError::Unreachable)?;
-        let host = addresses.first().map_or("", String::as_str);
-        let opened = Http::open(stream, host).await;
-        opened.map_err(ReadError::Unreachable)
     }
 }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use sealbus_mesh::{Stranger, Strangers};
 use sealbus_seal::tls::{Acceptor, Connector, ExpectedPeer, explain, server_name};
 use sealbus_seal::{CLOCK_SKEW, Fingerprint, PlatformName};
+use sealbus_web::accept_each;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
@@ -21,8 +22,6 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 const ADMISSION: Duration = Duration::from_secs(30);
 /// Most connections whose other ends are still unknown.
 const NEWCOMERS: usize = 256;
-/// The pause after the system refused to accept, for example for want of file descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens on an address.
 ///
@@ -94,25 +93,14 @@ where
         strangers: Strangers::new(most_strangers()),
         refusals: Mutex::default(),
     });
-    // The connections end with this set.
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-        };
+    accept_each(&listener, |stream, peer, _| {
         let waiting = Arc::new(WaitingStranger {
             door: door.clone(),
             place: door.strangers.came(peer.ip()),
             peer,
         });
         let (acceptor, serve) = (acceptor.clone(), serve.clone());
-        connections.spawn(async move {
+        Some(async move {
             tokio::select! {
                 () = waiting.place.must_go() => {}
                 () = shake_hands(stream, &acceptor, waiting.clone(), serve) => {}
@@ -120,8 +108,9 @@ where
                     waiting.refused("it did not prove in time that it may come in");
                 }
             }
-        });
-    }
+        })
+    })
+    .await;
 }
 
 async fn shake_hands<F, S>(

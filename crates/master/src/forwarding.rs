@@ -4,43 +4,30 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use sealbus_web::accept_each;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 /// Most connections that are handed on at a time. Further ones end at once.
 const MOST: usize = 256;
 /// How long one may be.
 const LONGEST: Duration = Duration::from_secs(40);
-/// The pause after the system refused to accept.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Hands connections on to `leader`. While there is none, they end at once.
 pub(super) async fn forward(listener: &TcpListener, leader: watch::Receiver<Option<SocketAddr>>) {
-    // They end with this set.
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let Ok((mut near, _)) = listener.accept().await else {
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        };
-        let Some(leader) = *leader.borrow() else {
-            continue;
-        };
-        if connections.len() >= MOST {
-            continue;
-        }
-        connections.spawn(async move {
+    accept_each(listener, |mut near, _, open| {
+        let leader = leader.borrow().filter(|_| open < MOST)?;
+        Some(async move {
             let handing = async {
                 let mut far = TcpStream::connect(leader).await?;
                 copy_bidirectional(&mut near, &mut far).await
             };
             // A connection that breaks is tried again from its beginning.
             let _ = tokio::time::timeout(LONGEST, handing).await;
-        });
-    }
+        })
+    })
+    .await;
 }
 
 #[cfg(test)]

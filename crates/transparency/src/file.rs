@@ -76,6 +76,18 @@ impl LogFile {
     pub fn is_final(self) -> bool {
         matches!(self, Self::Tile { width, .. } | Self::Entries { width, .. } if width == TILE_WIDTH)
     }
+
+    /// The file with its contents, as a store of rows keeps it: the path, a line feed, and the contents.
+    pub fn to_row(self, contents: &[u8]) -> Vec<u8> {
+        [format!("{self}\n").as_bytes(), contents].concat()
+    }
+
+    /// The file in a row, and its contents. None if the row names no file of a log.
+    pub fn from_row(row: &[u8]) -> Option<(Self, &[u8])> {
+        let end = row.iter().position(|byte| *byte == b'\n')?;
+        let path = str::from_utf8(&row[..end]).ok()?;
+        Some((path.parse().ok()?, &row[end + 1..]))
+    }
 }
 
 /// The width of the tile at `index` among `count` hashes.

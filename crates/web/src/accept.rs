@@ -1,6 +1,7 @@
 //! Connections that others open: bounded, and ended with their server.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -14,16 +15,31 @@ pub async fn accept<F>(listener: TcpListener, most: usize, serve: impl Fn(TcpStr
 where
     F: Future<Output = ()> + Send + 'static,
 {
+    accept_each(&listener, |stream, _, open| {
+        // Answers are written whole. A connection that takes no option has already broken.
+        let _ = stream.set_nodelay(true);
+        (open < most).then(|| serve(stream))
+    })
+    .await;
+}
+
+/// Accepts connections for ever, each with its origin and the number of those that are open. `admit` returns what serves one,
+/// or none to close it. They end with the returned future.
+pub async fn accept_each<F>(
+    listener: &TcpListener,
+    mut admit: impl FnMut(TcpStream, SocketAddr, usize) -> Option<F>,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
-            Ok((stream, _)) if connections.len() < most => {
-                // Answers are written whole. A connection that takes no option has already broken.
-                let _ = stream.set_nodelay(true);
-                connections.spawn(serve(stream));
+            Ok((stream, from)) => {
+                if let Some(serving) = admit(stream, from, connections.len()) {
+                    connections.spawn(serving);
+                }
             }
-            Ok(_) => {}
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(PAUSE).await;

@@ -1,6 +1,7 @@
-//! A client of servers of others.
+//! The client of HTTP servers.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +9,12 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{HeaderValue, USER_AGENT};
-use hyper::{Request, Response};
+use hyper::{Request, Response, Uri};
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::client::ClientConfig;
 
-use crate::connect::{Connector, MayReach};
+use crate::connect::{Connector, Link, MayReach, Others, Socket};
 use crate::error::{WebError, cause};
 
 /// Connections that wait for further requests: how long, and how many to one server.
@@ -23,43 +24,106 @@ const MOST_IDLE: usize = 16;
 const LONGEST_HEAD: usize = 64 << 10;
 const MOST_HEADERS: usize = 64;
 
-/// Asks servers of others. Clones share their connections.
+/// Asks HTTP servers. Clones share their connections.
 #[derive(Clone)]
 pub struct Client {
-    http: legacy::Client<Connector, Full<Bytes>>,
+    http: Http,
+    /// Opens a connection for each request.
+    fresh: Http,
 }
 
+type Http = legacy::Client<Connector, Full<Bytes>>;
+
 impl Client {
-    /// A client that proves servers with `tls` ([`trust::client`](crate::trust::client)), and connects where `may_reach` lets
-    /// it.
+    /// A client of servers of others. It proves them with `tls` ([`trust::client`](crate::trust::client)), and connects where
+    /// `may_reach` lets it.
     pub fn new(tls: Option<Arc<ClientConfig>>, may_reach: MayReach) -> Self {
-        let http = legacy::Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(MOST_IDLE)
-            .pool_timer(TokioTimer::new())
-            .http1_max_buf_size(LONGEST_HEAD)
-            .http1_max_headers(MOST_HEADERS)
-            .build(Connector { tls, may_reach });
-        Self { http }
+        let others = Others { tls, may_reach };
+        Self::connecting(Connector::new(move |uri| others.clone().open(uri)))
+    }
+
+    /// A client of servers that `open` reaches and proves: it returns a connection to the server of a URL, or why there is
+    /// none. It has to bound its own time. URLs begin with `http`.
+    pub fn over<S, F>(open: impl Fn(Uri) -> F + Send + Sync + 'static) -> Self
+    where
+        S: Socket + 'static,
+        F: Future<Output = Result<S, String>> + Send + 'static,
+    {
+        Self::connecting(Connector::new(move |uri| {
+            let opening = open(uri);
+            async move {
+                let stream = opening.await.map_err(WebError::Unreachable)?;
+                Ok(Link::new(stream, None))
+            }
+        }))
+    }
+
+    fn connecting(connector: Connector) -> Self {
+        let http = |most_idle| {
+            legacy::Client::builder(TokioExecutor::new())
+                .pool_idle_timeout(IDLE)
+                .pool_max_idle_per_host(most_idle)
+                .pool_timer(TokioTimer::new())
+                .http1_max_buf_size(LONGEST_HEAD)
+                .http1_max_headers(MOST_HEADERS)
+                .build(connector.clone())
+        };
+        Self {
+            http: http(MOST_IDLE),
+            fresh: http(0),
+        }
     }
 
     /// Sends a request, and returns the head of the answer with a body to read. A redirection is an answer like any other. The
-    /// answer's extensions hold the [`Server`](crate::Server) that gave it.
+    /// answer's extensions hold the [`Server`](crate::Server) of others that gave it.
     ///
     /// # Errors
     /// [`WebError`]; also if the head does not come within `time`.
     pub async fn ask(
         &self,
-        mut request: Request<Full<Bytes>>,
+        request: Request<Full<Bytes>>,
         time: Duration,
     ) -> Result<Response<Incoming>, WebError> {
-        let agent = concat!("sealbus/", env!("CARGO_PKG_VERSION"));
-        let headers = request.headers_mut();
-        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
-        let asking = tokio::time::timeout(time, self.http.request(request)).await;
-        let answer = asking.map_err(|_| WebError::Slow(time))?;
-        answer.map_err(|error| cause(&error))
+        ask(&self.http, request, time).await
     }
+
+    /// Sends a request, and returns the whole answer, with a body of `most` bytes at most. Head and body have `time` each.
+    ///
+    /// If the connection breaks, the request is sent once more, over a new one: a server may end one that waits. So use this
+    /// only for requests that may come twice.
+    ///
+    /// # Errors
+    /// As [`Self::ask`] and [`whole`].
+    pub async fn fetch(
+        &self,
+        request: Request<impl Into<Bytes>>,
+        most: usize,
+        time: Duration,
+    ) -> Result<Response<Bytes>, WebError> {
+        let request = request.map(|body| Full::new(body.into()));
+        let exchange = async |http, request| {
+            let (head, body) = ask(http, request, time).await?.into_parts();
+            let body = whole(body, most, time).await?;
+            Ok(Response::from_parts(head, body))
+        };
+        match exchange(&self.http, request.clone()).await {
+            Err(WebError::Broken(_)) => exchange(&self.fresh, request).await,
+            done => done,
+        }
+    }
+}
+
+async fn ask(
+    http: &Http,
+    mut request: Request<Full<Bytes>>,
+    time: Duration,
+) -> Result<Response<Incoming>, WebError> {
+    let agent = concat!("sealbus/", env!("CARGO_PKG_VERSION"));
+    let headers = request.headers_mut();
+    headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+    let asking = tokio::time::timeout(time, http.request(request)).await;
+    let answer = asking.map_err(|_| WebError::Slow(time))?;
+    answer.map_err(|error| cause(&error))
 }
 
 impl fmt::Debug for Client {

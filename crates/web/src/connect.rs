@@ -49,32 +49,48 @@ impl fmt::Display for Server {
     }
 }
 
-/// Makes the connections of a client.
+type Opening = Pin<Box<dyn Future<Output = Result<Link, WebError>> + Send>>;
+
+/// Opens the connections of a client.
 #[derive(Clone)]
-pub(crate) struct Connector {
-    pub(crate) tls: Option<Arc<ClientConfig>>,
-    pub(crate) may_reach: MayReach,
+pub(crate) struct Connector(Arc<dyn Fn(Uri) -> Opening + Send + Sync>);
+
+impl Connector {
+    pub(crate) fn new<F>(open: impl Fn(Uri) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Link, WebError>> + Send + 'static,
+    {
+        Self(Arc::new(move |uri| Box::pin(open(uri))))
+    }
 }
 
 impl Service<Uri> for Connector {
     type Response = Link;
     type Error = WebError;
-    type Future = Pin<Box<dyn Future<Output = Result<Link, WebError>> + Send>>;
+    type Future = Opening;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), WebError>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connector = self.clone();
-        Box::pin(async move {
-            let connecting = tokio::time::timeout(CONNECT_TIME, connector.connect(&uri)).await;
-            connecting.unwrap_or(Err(WebError::Slow(CONNECT_TIME)))
-        })
+    fn call(&mut self, uri: Uri) -> Opening {
+        (self.0)(uri)
     }
 }
 
-impl Connector {
+/// The way to servers of others.
+#[derive(Clone)]
+pub(crate) struct Others {
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    pub(crate) may_reach: MayReach,
+}
+
+impl Others {
+    pub(crate) async fn open(self, uri: Uri) -> Result<Link, WebError> {
+        let connecting = tokio::time::timeout(CONNECT_TIME, self.connect(&uri)).await;
+        connecting.unwrap_or(Err(WebError::Slow(CONNECT_TIME)))
+    }
+
     async fn connect(&self, uri: &Uri) -> Result<Link, WebError> {
         let host = uri.host().ok_or(WebError::Address)?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -89,7 +105,7 @@ impl Connector {
                 name: None,
                 certificate: None,
             };
-            return Ok(Link::new(stream, server));
+            return Ok(Link::new(stream, Some(server)));
         }
         let tls = self.tls.clone().ok_or(WebError::NoTrust)?;
         let name = ServerName::try_from(host.to_owned()).map_err(|_| WebError::Address)?;
@@ -104,7 +120,7 @@ impl Connector {
             name: Some(host.to_owned()),
             certificate,
         };
-        Ok(Link::new(stream, server))
+        Ok(Link::new(stream, Some(server)))
     }
 
     /// Connects to the first network address of a host that may be reached and accepts.
@@ -129,18 +145,19 @@ impl Connector {
     }
 }
 
-trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+/// A stream of bytes in both directions.
+pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
 
-/// A connection with what it proved of its server.
+/// A connection, with what it proved of a server of others.
 pub(crate) struct Link {
     io: TokioIo<Box<dyn Socket>>,
-    server: Server,
+    server: Option<Server>,
 }
 
 impl Link {
-    fn new(stream: impl Socket + 'static, server: Server) -> Self {
+    pub(crate) fn new(stream: impl Socket + 'static, server: Option<Server>) -> Self {
         Self {
             io: TokioIo::new(Box::new(stream)),
             server,
@@ -150,7 +167,10 @@ impl Link {
 
 impl Connection for Link {
     fn connected(&self) -> Connected {
-        Connected::new().extra(self.server.clone())
+        match &self.server {
+            Some(server) => Connected::new().extra(server.clone()),
+            None => Connected::new(),
+        }
     }
 }
 

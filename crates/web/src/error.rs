@@ -1,11 +1,11 @@
-//! The errors of requests to servers of others.
+//! The errors of requests to servers.
 
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A server of others did not answer, or not within the limits.
+/// A server did not answer, or not within the limits.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WebError {
@@ -24,6 +24,9 @@ pub enum WebError {
     /// The connection failed.
     #[error("{0}")]
     Io(Arc<io::Error>),
+    /// [`Client::over`](crate::Client::over) got no connection, for this reason.
+    #[error("{0}")]
+    Unreachable(String),
     /// It took too long.
     #[error("no answer within {0:?}")]
     Slow(Duration),

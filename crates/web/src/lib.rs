@@ -1,4 +1,4 @@
-//! HTTP/1.1 and HTTPS with others: requests to their servers, and the connections that they open.
+//! HTTP/1.1 and HTTPS: requests to servers of others and of the platform, and the connections that others open.
 //!
 //! A server of others may be slow, endless or hostile, and its name may lead anywhere. So each connection goes through the
 //! caller's rule for addresses, after the name was resolved; redirections are not followed; each answer has a limit of time
@@ -22,7 +22,7 @@ pub mod reach;
 pub mod tls;
 pub mod trust;
 
-pub use accept::accept;
+pub use accept::{accept, accept_each};
 pub use client::{Client, whole};
-pub use connect::{MayReach, Server};
+pub use connect::{MayReach, Server, Socket};
 pub use error::WebError;

@@ -90,6 +90,67 @@ async fn a_server_without_an_end_is_given_up() {
     assert!(client.ask(get(&none), LONG).await.is_err());
 }
 
+/// A server whose connections each end at their second request, without an answer.
+async fn forgetful() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await;
+                let said = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+                let _ = stream.write_all(said).await;
+                let _ = stream.read(&mut request).await;
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn what_may_come_twice_is_asked_again_when_a_connection_breaks() {
+    let url = format!("http://127.0.0.1:{}/", forgetful().await);
+    let client = Client::new(None, anywhere());
+    // A connection is used again when the client has noticed that its answer ended.
+    loop {
+        match client.ask(get(&url), LONG).await {
+            Ok(answer) => drop(whole(answer.into_body(), 5, LONG).await.unwrap()),
+            Err(WebError::Broken(_)) => break,
+            Err(error) => panic!("{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for _ in 0..20 {
+        let request = Request::get(&url).body("").unwrap();
+        let answer = client.fetch(request, 5, LONG).await.unwrap();
+        assert_eq!(answer.body(), "hello");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let nonsense = format!("http://127.0.0.1:{}/", server("what?", false).await);
+    let request = Request::get(&nonsense).body("").unwrap();
+    assert!(client.fetch(request, 5, LONG).await.is_err());
+}
+
+#[tokio::test]
+async fn a_caller_may_open_the_connections_itself() {
+    let client = Client::over(|url| async move {
+        if url.host() != Some("here") {
+            return Err(format!("no way leads to {url}"));
+        }
+        let (ours, theirs) = tokio::io::duplex(4096);
+        let said = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        tokio::spawn(talk(theirs, said.into(), false));
+        Ok(ours)
+    });
+    let request = |url: &str| Request::post(url).body("body").unwrap();
+    let answer = client.fetch(request("http://here/"), 0, LONG).await;
+    assert_eq!(answer.unwrap().status(), 200);
+    let failed = client.fetch(request("http://there/"), 0, LONG).await;
+    let error = failed.unwrap_err().to_string();
+    assert_eq!(error, "no way leads to http://there/");
+}
+
 #[tokio::test]
 async fn a_name_leads_only_where_it_may() {
     let client = Client::new(None, Arc::new(reach::open_internet));

@@ -29,7 +29,7 @@ mod session;
 
 pub use board::{AgentRow, Board, ChannelRow, Look, ProcessRow, is_agent};
 pub use place::{Place, PlaceError, Proof};
-pub use recording::{Recorder, RecordingError, read, read_from};
+pub use recording::{Recorder, RecordingError, read_from};
 pub use rights::Rights;
 pub use seen::{Seen, fresh};
 pub use server::{Source, Window};

@@ -1,7 +1,7 @@
 //! Files of `sniff --record`: a first line that names the format, then one JSON object a line.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -93,21 +93,10 @@ impl Recorder {
     }
 }
 
-/// Reads a file, line by line.
+/// Reads the contents of a file, line by line. Errors name it by `path`.
 ///
 /// # Errors
 /// If it cannot be read, or does not begin as a recording.
-pub fn read(
-    path: &Path,
-) -> Result<impl Iterator<Item = Result<Seen, RecordingError>>, RecordingError> {
-    let file = File::open(path).map_err(RecordingError::file("read", path))?;
-    read_from(path, BufReader::new(file))
-}
-
-/// As [`read`], from the contents of the file. Errors name it by `path`.
-///
-/// # Errors
-/// As [`read`].
 pub fn read_from<R: BufRead>(
     path: &Path,
     contents: R,
@@ -163,6 +152,10 @@ mod tests {
 
     use super::*;
 
+    fn read(contents: &[u8]) -> Result<Vec<Result<Seen, RecordingError>>, RecordingError> {
+        Ok(read_from(Path::new("it"), contents)?.collect())
+    }
+
     #[test]
     fn what_was_recorded_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
@@ -172,21 +165,18 @@ mod tests {
         for seen in &all {
             recorder.note(seen).unwrap();
         }
-        let found: Vec<_> = read(&path).unwrap().map(Result::unwrap).collect();
+        let found = read(&std::fs::read(&path).unwrap()).unwrap();
+        let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
         assert_eq!(found, all);
-        std::fs::write(&path, "{\"sealbus-sniff\":2}\n").unwrap();
-        assert!(read(&path).is_err());
+        assert!(read(b"{\"sealbus-sniff\":2}\n").is_err());
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_an_error_at_worst(bytes in any::<Vec<u8>>(), has_head in any::<bool>()) {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("run.jsonl");
             let mut file = if has_head { b"{\"sealbus-sniff\":1}\n".to_vec() } else { Vec::new() };
             file.extend(bytes);
-            std::fs::write(&path, file).unwrap();
-            if let Ok(lines) = read(&path) {
+            if let Ok(lines) = read_from(Path::new("it"), &file[..]) {
                 prop_assert!(lines.take_while(Result::is_ok).count() < 10_000);
             }
         }

@@ -1,17 +1,16 @@
 //! The broker's management interface over HTTPS. The Master admits and dismisses agents there.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::{Method, Request, StatusCode};
-use hyper_util::rt::TokioIo;
 use sealbus_seal::PlatformName;
 use sealbus_seal::tls::{Connector, ExpectedPeer, explain, server_name};
+use sealbus_web::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -19,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::names::{self, escape};
 use crate::config::Login;
@@ -73,9 +73,12 @@ pub struct Management {
     pub(super) vhost: String,
     authorization: String,
     pub(super) operator: String,
-    tls: Connector,
     pub(super) platform: PlatformName,
-    open: Mutex<Option<SendRequest<Full<Bytes>>>>,
+    http: Client,
+    /// How long a request may take with the attempts to connect.
+    patience: Duration,
+    /// One request at a time, however many ask.
+    turn: Mutex<()>,
 }
 
 impl Management {
@@ -89,14 +92,24 @@ impl Management {
         platform: PlatformName,
     ) -> Self {
         let secret = BASE64_STANDARD.encode(format!("{}:{}", operator.user, operator.password));
+        let attempts = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+        let brokers = Arc::new(Brokers {
+            addresses: addresses.clone(),
+            tls,
+            platform: platform.clone(),
+        });
         Self {
             addresses,
             vhost: vhost.to_owned(),
             authorization: format!("Basic {secret}"),
             operator: operator.user.clone(),
-            tls,
             platform,
-            open: Mutex::new(None),
+            http: Client::over(move |_| {
+                let brokers = brokers.clone();
+                async move { brokers.connect().await }
+            }),
+            patience: PATIENCE.saturating_mul(attempts.saturating_add(1)),
+            turn: Mutex::new(()),
         }
     }
 
@@ -193,7 +206,7 @@ impl Management {
             .collect())
     }
 
-    /// Asks, on the open connection or on a new one.
+    /// Asks. A request may come twice if the broker has ended its connection meanwhile.
     pub(super) async fn ask(
         &self,
         what: &str,
@@ -201,82 +214,50 @@ impl Management {
         path: &str,
         body: Option<Value>,
     ) -> Result<(StatusCode, Bytes), ManagementError> {
-        let body = body.map(|body| body.to_string()).unwrap_or_default();
-        let mut open = self.open.lock().await;
-        if let Some(mut connection) = open.take()
-            && let Ok(answer) = self.exchange(&mut connection, &method, path, &body).await
-        {
-            *open = Some(connection);
-            return Ok(answer);
-        }
-        // Every request may be repeated if the broker has closed the connection meanwhile.
-        let mut connection = self.connect().await?;
-        let answer = self
-            .exchange(&mut connection, &method, path, &body)
-            .await
-            .map_err(|why| ManagementError::Unreachable {
-                address: self.addresses.join(", "),
-                why: format!("asked to {what}: {why}"),
-            })?;
-        *open = Some(connection);
-        Ok(answer)
-    }
-
-    async fn exchange(
-        &self,
-        connection: &mut SendRequest<Full<Bytes>>,
-        method: &Method,
-        path: &str,
-        body: &str,
-    ) -> Result<(StatusCode, Bytes), String> {
+        let unreachable = |why: &dyn std::fmt::Display| ManagementError::Unreachable {
+            address: self.addresses.join(", "),
+            why: format!("asked to {what}: {why}"),
+        };
         let request = Request::builder()
             .method(method)
-            .uri(format!("/api/{path}"))
-            .header(HOST, "broker")
+            .uri(format!("http://broker/api/{path}"))
             .header(AUTHORIZATION, &self.authorization)
             .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))
-            .map_err(|error| error.to_string())?;
-        let work = async {
-            connection
-                .ready()
-                .await
-                .map_err(|error| error.to_string())?;
-            let response = connection
-                .send_request(request)
-                .await
-                .map_err(|error| error.to_string())?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), LONGEST_ANSWER);
-            let body = body.collect().await.map_err(|error| error.to_string())?;
-            Ok((status, body.to_bytes()))
-        };
-        timeout(PATIENCE, work)
-            .await
-            .unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())))
+            .body(body.map(|body| body.to_string()).unwrap_or_default())
+            .map_err(|error| unreachable(&error))?;
+        let _turn = self.turn.lock().await;
+        let answer = self
+            .http
+            .fetch(request, LONGEST_ANSWER, self.patience)
+            .await;
+        let answer = answer.map_err(|error| unreachable(&error))?;
+        Ok((answer.status(), answer.into_body()))
     }
+}
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, ManagementError> {
-        let mut last = None;
+/// The way to the first broker that lets itself be reached.
+struct Brokers {
+    addresses: Vec<String>,
+    tls: Connector,
+    platform: PlatformName,
+}
+
+impl Brokers {
+    async fn connect(&self) -> Result<TlsStream<TcpStream>, String> {
+        let mut last = "no address is given".to_owned();
         for address in &self.addresses {
             let connecting = timeout(PATIENCE, self.connect_to(address)).await;
             let why = match connecting {
-                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(why)) => why,
-                Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+                Err(_) => format!("no answer within {PATIENCE:?}"),
             };
-            last = Some(ManagementError::Unreachable {
-                address: address.clone(),
-                why,
-            });
+            last = format!("{address}: {why}");
         }
-        Err(last.unwrap_or_else(|| ManagementError::Unreachable {
-            address: "none".to_owned(),
-            why: "no address is given".to_owned(),
-        }))
+        Err(last)
     }
 
-    async fn connect_to(&self, address: &str) -> Result<SendRequest<Full<Bytes>>, String> {
+    async fn connect_to(&self, address: &str) -> Result<TlsStream<TcpStream>, String> {
         let broker = names::broker_identity(&self.platform).ok_or("the platform has no name")?;
         let (config, refusal) = self
             .tls
@@ -286,22 +267,11 @@ impl Management {
             .await
             .map_err(|error| error.to_string())?;
         let _ = tcp.set_nodelay(true);
-        let stream = TlsConnector::from(config)
-            .connect(server_name(), tcp)
-            .await
-            .map_err(|error| {
-                let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-                inner.map_or_else(|| error.to_string(), |inner| explain(inner, &refusal))
-            })?;
-        let (sender, connection) = handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| error.to_string())?;
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection to the broker's management interface ended");
-            }
-        });
-        Ok(sender)
+        let connected = TlsConnector::from(config).connect(server_name(), tcp).await;
+        connected.map_err(|error| {
+            let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+            inner.map_or_else(|| error.to_string(), |inner| explain(inner, &refusal))
+        })
     }
 }
 

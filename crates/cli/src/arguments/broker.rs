@@ -25,7 +25,7 @@ pub(crate) enum Broker {
 
 #[derive(Debug, Args)]
 pub(crate) struct BrokerRabbitMq {
-    /// The manifest, whose [rabbitmq] names the broker in `addresses`
+    /// The manifest, whose [rabbitmq] names the broker in `addresses`, or `-` for standard input
     #[arg(default_value = "platform.toml", value_name = "MANIFEST")]
     pub(crate) manifest: PathBuf,
     /// Folder for the files

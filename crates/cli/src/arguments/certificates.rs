@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 
 use super::listing::Watch;
+use crate::candidates;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ca {
@@ -31,7 +33,7 @@ pub(crate) struct CaLog {
     #[command(subcommand)]
     pub(crate) command: Option<CaLogCommand>,
     /// Show only entries about this agent or node
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) agent: Option<String>,
     /// Show only this many last entries
     #[arg(long, short = 'n', value_name = "COUNT", conflicts_with = "follow")]
@@ -53,7 +55,7 @@ pub(crate) struct CaList {
 #[derive(Debug, Args)]
 pub(crate) struct CaRevoke {
     /// The agent, or a certificate's serial number
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) name: String,
     /// The reason, shown with the revocation
     #[arg(
@@ -117,7 +119,7 @@ pub(crate) struct CaLogVerify {
 #[derive(Debug, Args)]
 pub(crate) struct CaMonitor {
     /// The agent
-    #[arg(value_name = "AGENT")]
+    #[arg(value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) agent: String,
     #[command(flatten)]
     pub(crate) source: LogSource,

@@ -1,8 +1,11 @@
 //! `sealbus channel`: channels of the AgentBus.
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 use sealbus_bus::Lifetime;
 use sealbus_channels::{EventKey, QosOverride};
+
+use crate::candidates;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Channel {
@@ -30,7 +33,7 @@ pub(crate) enum Channel {
 #[derive(Debug, Args)]
 pub(crate) struct ChannelPublish {
     /// The channel: /offers/tea, or an address; one that names an agent sends to that agent alone
-    #[arg(value_name = "CHANNEL")]
+    #[arg(value_name = "CHANNEL", add = ArgValueCandidates::new(candidates::channels))]
     pub(crate) channel: String,
     /// The content; `-` reads it from standard input
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
@@ -45,7 +48,7 @@ pub(crate) struct ChannelPublish {
 #[derive(Debug, Args)]
 pub(crate) struct ChannelTail {
     /// The channel, or channels: `*` stands for one level, `**` for the rest
-    #[arg(value_name = "CHANNEL")]
+    #[arg(value_name = "CHANNEL", add = ArgValueCandidates::new(candidates::channels))]
     pub(crate) channel: String,
     /// Print only events that fulfil this expression (CEL), such as "sender == 'seller-1@factory'"
     #[arg(long, value_name = "EXPR")]
@@ -68,7 +71,7 @@ pub(crate) struct ChannelTail {
 #[derive(Debug, Args)]
 pub(crate) struct ChannelLast {
     /// The channel
-    #[arg(value_name = "CHANNEL")]
+    #[arg(value_name = "CHANNEL", add = ArgValueCandidates::new(candidates::channels))]
     pub(crate) channel: String,
     /// The key: a property, such as properties.sensor, or another name of filters, such as sender
     #[arg(long, default_value = "channel", value_name = "KEY")]
@@ -89,7 +92,7 @@ pub(crate) struct ChannelLast {
 #[derive(Debug, Args)]
 pub(crate) struct ChannelRequest {
     /// The channel
-    #[arg(value_name = "CHANNEL")]
+    #[arg(value_name = "CHANNEL", add = ArgValueCandidates::new(candidates::channels))]
     pub(crate) channel: String,
     /// The question; `-` reads it from standard input
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]

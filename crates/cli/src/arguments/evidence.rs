@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 use sealbus_bus::Lifetime;
+
+use crate::candidates;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Evidence {
@@ -27,10 +30,10 @@ pub(crate) struct EvidenceExport {
     #[arg(long, value_name = "ID")]
     pub(crate) conversation: Option<String>,
     /// Export the events of this persistent channel, or channels: `*` stands for one level, `**` for the rest
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", add = ArgValueCandidates::new(candidates::channels))]
     pub(crate) channel: Option<String>,
     /// Export the messages that this agent sent or received
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) agent: Option<String>,
     /// Export only messages that were kept in this last time (1h)
     #[arg(long, value_name = "TIME")]
@@ -41,7 +44,7 @@ pub(crate) struct EvidenceExport {
 
 #[derive(Debug, Args)]
 pub(crate) struct EvidenceVerify {
-    /// The file
+    /// The file, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// The platform's root certificate, as `sealbus ca root` prints it. Without it the file is its own witness

@@ -1,8 +1,10 @@
 //! `sealbus gateway`: the way to other platforms.
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 
 use super::listing::Listing;
+use crate::candidates;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Gateway {
@@ -39,7 +41,7 @@ pub(crate) struct GatewayAllow {
     #[arg(id = "neighbour", value_name = "PLATFORM")]
     pub(crate) platform: String,
     /// Agents it may write to; a * at the end stands for any rest [default: *]
-    #[arg(long, value_name = "AGENT")]
+    #[arg(long, value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) to: Vec<String>,
     /// Network it must come from and is written to, such as 10.0.0.7 or 10.0.0.0/24
     #[arg(long, value_name = "NETWORK")]

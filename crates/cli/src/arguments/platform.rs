@@ -99,7 +99,7 @@ pub(crate) struct Restore {
     /// The backup
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The manifest, if its [store] names the etcd into which the state is restored
+    /// The manifest, or `-` for standard input, if its [store] names the etcd into which the state is restored
     #[arg(long, value_name = "MANIFEST")]
     pub(crate) manifest: Option<PathBuf>,
 }
@@ -128,7 +128,7 @@ pub(crate) struct Status {
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// The manifest of the platform that is to run here [default: platform.toml if it exists]
+    /// The manifest of the platform that is to run here, or `-` for standard input [default: platform.toml if it exists]
     #[arg(value_name = "MANIFEST")]
     pub(crate) manifest: Option<PathBuf>,
     #[command(flatten)]
@@ -165,6 +165,6 @@ pub(crate) struct DescribeNode {
 #[derive(Debug, Args)]
 pub(crate) struct DescribeChannel {
     /// The channel, such as /offers/tea
-    #[arg(value_name = "CHANNEL")]
+    #[arg(value_name = "CHANNEL", add = ArgValueCandidates::new(candidates::channels))]
     pub(crate) channel: String,
 }

@@ -31,7 +31,7 @@ pub(crate) struct StoreCertify {
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreCheck {
-    /// The manifest, whose [store] names etcd
+    /// The manifest, whose [store] names etcd, or `-` for standard input
     #[arg(default_value = "platform.toml", value_name = "MANIFEST")]
     pub(crate) manifest: PathBuf,
 }

@@ -63,7 +63,7 @@ pub(crate) struct Sniff {
     #[arg(long, value_name = "PERFORMATIVE", value_delimiter = ',')]
     pub(crate) performative: Vec<String>,
     /// Show only events on this channel, or channels: `*` stands for one level, `**` for the rest
-    #[arg(long, value_name = "CHANNEL")]
+    #[arg(long, value_name = "CHANNEL", add = ArgValueCandidates::new(candidates::channels))]
     pub(crate) channel: Option<String>,
     /// Show refused attempts alone
     #[arg(long, conflicts_with_all = ["conversation", "protocol", "performative", "channel"])]
@@ -80,7 +80,7 @@ pub(crate) struct Sniff {
     /// Also write what is shown to this file, which `--open` reads again
     #[arg(long, value_name = "FILE", conflicts_with = "open")]
     pub(crate) record: Option<PathBuf>,
-    /// Read a recorded file in place of a running platform
+    /// Read a recorded file, or `-` for standard input, in place of a running platform
     #[arg(long, value_name = "FILE")]
     pub(crate) open: Option<PathBuf>,
     /// At the end, print a sequence diagram for Mermaid
@@ -93,7 +93,7 @@ pub(crate) struct Sniff {
 
 #[derive(Debug, Args)]
 pub(crate) struct Window {
-    /// Show a file that `sniff --record` or the window wrote, in place of a running platform
+    /// Show a file that `sniff --record` or the window wrote, or `-` for standard input, in place of a running platform
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// The port; 0 means any free one

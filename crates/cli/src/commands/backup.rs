@@ -6,12 +6,11 @@ use std::path::Path;
 
 use sealbus_control::admin::{BackupMade, ask};
 use sealbus_files::Private;
-use sealbus_manifest::Manifest;
 use sealbus_master::{RestoreError, describe_backup, restore};
 use serde_json::json;
 
-use super::instant;
 use super::store::etcd;
+use super::{instant, manifest};
 use crate::arguments::{Backup, General, Restore};
 use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
@@ -81,7 +80,7 @@ pub(crate) async fn run_restore(
     let file: &Path = &arguments.file;
     let platform = describe_backup(file)?.platform;
     let directory = directory_of(general, &platform)?;
-    let manifest = arguments.manifest.as_deref().map(Manifest::read);
+    let manifest = arguments.manifest.as_deref().map(manifest::read);
     let etcd = manifest.transpose()?.as_ref().and_then(etcd);
     let restored = restore(file, &directory, etcd.as_ref()).await?;
     let told = json!({ "platform": platform, "state": directory, "made": restored.made });

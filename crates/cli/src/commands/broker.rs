@@ -9,7 +9,7 @@ use sealbus_brokers::rabbitmq::{BrokerCertificate, BrokerSetup, README};
 use sealbus_control::admin::{BrokerStatus, CertifiedBroker, ask};
 use sealbus_control::{Blob, Login};
 use sealbus_files::Private;
-use sealbus_manifest::{BrokerEntry, Manifest};
+use sealbus_manifest::BrokerEntry;
 use sealbus_master::certify_broker_of;
 use sealbus_seal::{
     CertificateChain, CertificateError, Credential, KeyError, KeyPair, PlatformName, ProcessId,
@@ -18,10 +18,11 @@ use sealbus_store::etcd::EtcdSettings;
 use serde_json::json;
 
 use super::store::etcd;
-use super::{cell, instant};
+use super::{cell, instant, manifest};
 use crate::arguments::{BrokerRabbitMq, General};
 use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
+use crate::input;
 use crate::output::{Output, table};
 
 /// The usual ports of AMQP and of the management interface, both over TLS.
@@ -33,7 +34,7 @@ pub(crate) async fn write_config(
     broker: &BrokerRabbitMq,
     output: Output,
 ) -> Result<(), CliError> {
-    let manifest = Manifest::read(&broker.manifest)?;
+    let manifest = manifest::read(&broker.manifest)?;
     let Some(BrokerEntry::Existing {
         addresses,
         management,
@@ -44,7 +45,7 @@ pub(crate) async fn write_config(
         return Err(CliError::Usage {
             message: format!(
                 "{} does not say which RabbitMQ the platform runs on",
-                broker.manifest.display()
+                input::name(&broker.manifest).display()
             ),
             help: "give [rabbitmq] addresses, management, operator and password-file; a managed one needs no files"
                 .to_owned(),

@@ -19,6 +19,7 @@ use super::{instant, now};
 use crate::arguments::{CaLogVerify, CaMonitor, General, LogSource};
 use crate::connection::Connection;
 use crate::error::CliError;
+use crate::input;
 use crate::output::{self, Output};
 
 /// How often `ca monitor --follow` looks for a new checkpoint.
@@ -68,7 +69,7 @@ pub(super) fn wrong(message: impl ToString) -> CliError {
 }
 
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    std::fs::read(path).map_err(CliError::file("read", path))
+    input::read(path, u64::MAX)
 }
 
 /// The first certificate of a file, PEM or DER.

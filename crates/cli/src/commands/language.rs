@@ -1,8 +1,8 @@
 //! `acl convert`, `acl explain`, `acl validate`: messages on disk and in pipes.
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Read, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::arguments::{AclConvert, AclExplain, AclValidate};
 use crate::error::CliError;
+use crate::input;
 use crate::output::Output;
 
 /// Bytes shown on either side of a mistake.
@@ -24,7 +25,7 @@ const AROUND: usize = 24;
 /// with the bytes as text, or in base64 if they are not text.
 pub(crate) fn convert(convert: &AclConvert, output: Output) -> Result<(), CliError> {
     let (from, to) = (named(&convert.from)?, named(&convert.to)?);
-    let bytes = input(convert.file.as_deref())?;
+    let bytes = bytes_of(convert.file.as_deref())?;
     let message = decode(from, &bytes)?;
     let mut out = Vec::new();
     to.encode(&message, &mut out)
@@ -56,7 +57,7 @@ pub(crate) fn convert(convert: &AclConvert, output: Output) -> Result<(), CliErr
 
 /// `sealbus acl validate`: checks first the encoding, then everything that a strict receiver checks beyond it.
 pub(crate) fn validate(validate: &AclValidate, output: Output) -> Result<(), CliError> {
-    let bytes = input(validate.file.as_deref())?;
+    let bytes = bytes_of(validate.file.as_deref())?;
     let encoding = chosen(validate.from.as_deref(), &bytes)?;
     let message = decode(encoding, &bytes)?;
     let performative = message.performative.to_string();
@@ -155,18 +156,9 @@ fn names() -> String {
 }
 
 /// Reads the file or standard input, up to one byte more than a message may have.
-fn input(file: Option<&Path>) -> Result<Vec<u8>, CliError> {
-    let file = file.filter(|file| *file != Path::new("-"));
-    let path = file.map_or_else(|| PathBuf::from("standard input"), Path::to_owned);
-    let failed = CliError::file("read", path);
-    let source: Box<dyn Read> = match file {
-        Some(path) => Box::new(std::fs::File::open(path).map_err(&failed)?),
-        None => Box::new(std::io::stdin()),
-    };
+fn bytes_of(file: Option<&Path>) -> Result<Vec<u8>, CliError> {
     let most = Limits::DEFAULT.message_length as u64 + 1;
-    let mut bytes = Vec::new();
-    source.take(most).read_to_end(&mut bytes).map_err(&failed)?;
-    Ok(bytes)
+    input::read(file.unwrap_or(Path::new("-")), most)
 }
 
 fn decode(encoding: &dyn Representation, bytes: &[u8]) -> Result<AclMessage, CliError> {
@@ -199,7 +191,7 @@ struct Piece {
 
 /// `sealbus acl explain`: explains the valid part of the message, and then the fault.
 pub(crate) fn explain(explain: &AclExplain, output: Output) -> Result<(), CliError> {
-    let bytes = input(explain.file.as_deref())?;
+    let bytes = bytes_of(explain.file.as_deref())?;
     let encoding = chosen(explain.from.as_deref(), &bytes)?;
     let explanation = encoding.explain(&bytes, &Limits::DEFAULT);
     let pieces: Vec<Piece> = explanation

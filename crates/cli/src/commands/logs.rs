@@ -15,6 +15,8 @@ use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{self, Output, shown};
 
+/// The mark of a certification step in a program's own log.
+pub(super) const STEP: &str = " INFO sealbus::certification: ";
 /// How often `--follow` asks for more.
 pub(super) const FOLLOW: Duration = Duration::from_millis(200);
 /// Most bytes of a line that is not complete yet. A longer one is shown in parts.
@@ -40,7 +42,10 @@ pub(crate) async fn logs(
             tails.add_all(&connection.ask(ask::Agents).await?);
         }
         let lines = tails.more(connection, logs.agent.is_empty()).await?;
-        let is_wanted = |line: &str| logs.grep.as_ref().is_none_or(|grep| grep.is_match(line));
+        let is_wanted = |line: &str| match &logs.grep {
+            Some(grep) => grep.is_match(line),
+            None => !line.contains(STEP),
+        };
         for (name, line) in lines.iter().filter(|(_, line)| is_wanted(line)) {
             let told = json!({ "agent": name, "line": line });
             output.line(&told, || tails.prefixed(name, line));
@@ -134,9 +139,9 @@ impl Tails {
         });
     }
 
-    /// Adds the logs of all these agents, each log once, under the name of its process.
+    /// Adds the logs of all these agents, also of those that have ended, each log once, under the name of its process.
     pub(super) fn add_all(&mut self, agents: &[AgentStatus]) {
-        for agent in agents.iter().filter(|agent| agent.node.is_some()) {
+        for agent in agents {
             let process = agent.process.rsplit_once('.');
             let name = process.map_or(agent.process.as_str(), |(name, _)| name);
             let local = agent.name.split('@').next().unwrap_or_default();

@@ -36,7 +36,8 @@ mod up_attached;
 mod up_detached;
 pub(crate) mod window;
 
-use std::io::{Read, Write};
+use std::io::Write;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory;
@@ -50,6 +51,7 @@ use time::macros::format_description;
 
 use crate::arguments::{Arguments, Completion, Man};
 use crate::error::CliError;
+use crate::input;
 use crate::output::Output;
 
 /// The variable with which a completion script asks this program for candidates.
@@ -115,16 +117,11 @@ pub(crate) fn version(output: Output) {
 
 /// The content of a message as typed. `-` stands for standard input.
 fn content(typed: &str) -> Result<String, CliError> {
-    if typed != "-" {
+    let path = Path::new(typed);
+    if !input::is_standard(path) {
         return Ok(typed.to_owned());
     }
-    let mut text = String::new();
-    let most = Limits::DEFAULT.message_length as u64;
-    std::io::stdin()
-        .take(most)
-        .read_to_string(&mut text)
-        .map_err(CliError::file("read", "standard input"))?;
-    Ok(text)
+    input::read_text(path, Limits::DEFAULT.message_length as u64)
 }
 
 /// A cell of a table: the value, or a dash.

@@ -5,9 +5,10 @@ use sealbus_store::StoreError;
 use sealbus_store::etcd::{CertifyError, EtcdAuthority, EtcdCheck, EtcdSettings};
 use serde_json::json;
 
-use super::cell;
+use super::{cell, manifest};
 use crate::arguments::{StoreCertify, StoreCheck};
 use crate::error::CliError;
+use crate::input;
 use crate::output::{Output, table};
 
 /// The etcd that a manifest names.
@@ -50,10 +51,10 @@ pub(crate) fn certify(certify: &StoreCertify, output: Output) -> Result<(), CliE
 
 /// `sealbus store check MANIFEST`
 pub(crate) async fn check(check: &StoreCheck, output: Output) -> Result<(), CliError> {
-    let manifest = Manifest::read(&check.manifest)?;
+    let manifest = manifest::read(&check.manifest)?;
     let Some(settings) = etcd(&manifest) else {
         return Err(CliError::Usage {
-            message: format!("{} has no [store]", check.manifest.display()),
+            message: format!("{} has no [store]", input::name(&check.manifest).display()),
             help:
                 "without it the state is in a file of the Master's, and there is nothing to check"
                     .to_owned(),

@@ -16,7 +16,7 @@ use sealbus_seal::{PlatformName, SecurityLevel};
 use serde_json::json;
 
 use super::local_node::LocalNodes;
-use super::manifest::{STANDARD_INPUT, manifest};
+use super::manifest::manifest;
 use super::run::{EndSignals, GRACE, log, log_as_text, log_warnings};
 use super::store;
 use super::up_attached;
@@ -25,6 +25,7 @@ use super::window;
 use crate::arguments::{General, Up};
 use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
+use crate::input;
 use crate::output::Output;
 
 /// How long the local nodes may take to join before the agents are started without them.
@@ -45,7 +46,7 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
     }
     let directory = directory_of(general, &manifest.platform.name)?;
     if up.detach {
-        if up.manifest.as_deref() == Some(Path::new(STANDARD_INPUT)) {
+        if up.manifest.as_deref().is_some_and(input::is_standard) {
             return Err(CliError::Usage {
                 message: "a detached platform does not read standard input".to_owned(),
                 help: "write the manifest to a file: `sealbus up platform.toml --detach`"

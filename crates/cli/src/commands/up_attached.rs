@@ -9,13 +9,10 @@ use sealbus_control::node::LogPosition;
 use sealbus_control::{AgentState, RefusalRecord};
 use sealbus_window::fresh;
 
-use super::logs::{FOLLOW, Tails};
+use super::logs::{FOLLOW, STEP, Tails};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::shown;
-
-/// The mark of a certification step in a program's own log. `--log` shows the steps.
-const STEP: &str = " INFO sealbus::certification: ";
 
 /// The state of the platform at the last look.
 #[derive(Default)]
@@ -92,6 +89,7 @@ pub(super) async fn follow(directory: &Path) -> Result<(), CliError> {
             anstream::println!("{}", shown(&line));
         }
         for (name, line) in tails.more(&mut connection, true).await? {
+            // `--log` shows the steps.
             if line.contains(STEP) {
                 continue;
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sealbus_control::admin::ask;
 use sealbus_files::write_private;
-use sealbus_window::{Place, PlaceError, Proof, Rights, Source, read};
+use sealbus_window::{Place, PlaceError, Proof, Rights, Source, read_from};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -15,6 +15,7 @@ use super::run::{EndSignals, log};
 use crate::arguments::{General, Window};
 use crate::connection::{Connection, running};
 use crate::error::CliError;
+use crate::input;
 use crate::output::Output;
 
 /// Most lines of a recording that are shown.
@@ -31,8 +32,13 @@ pub(crate) async fn window(
     }
     let (source, shown) = match &window.file {
         Some(file) => {
-            let seen: Result<Vec<_>, _> = read(file)?.take(MOST).collect();
-            (Source::Recording(seen?.into()), file.display().to_string())
+            let seen: Result<Vec<_>, _> = read_from(&input::name(file), input::open(file)?)?
+                .take(MOST)
+                .collect();
+            (
+                Source::Recording(seen?.into()),
+                input::name(file).display().to_string(),
+            )
         }
         None => {
             let directory = running(general)?;

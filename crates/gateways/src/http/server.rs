@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
@@ -16,6 +15,7 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::server::ServerConfig;
 use sealbus_seal::Fingerprint;
+use sealbus_web::accept_each;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -121,29 +121,29 @@ impl<S: Service> Server<S> {
 
     /// Serves for ever. Connections end with the returned future.
     pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
-        let mut connections = tokio::task::JoinSet::new();
-        loop {
-            while connections.try_join_next().is_some() {}
-            match listener.accept().await {
-                Ok((stream, mut from)) => {
-                    // An IPv4 address stays one, in every form that a socket may give it.
-                    from.set_ip(from.ip().to_canonical());
-                    let Some(place) = self.places.enter(from.ip()) else {
-                        self.service.turned(Turned::TooMany, from.ip(), TOO_MANY);
-                        let places = self.tls.as_ref().map_or(1, |_| TOLD / TOLD_BY_TLS);
-                        if let Ok(told) = self.told.clone().try_acquire_many_owned(places) {
-                            connections.spawn(self.clone().send_away(stream, told));
-                        }
-                        continue;
-                    };
-                    connections.spawn(self.clone().serve(stream, from, place));
+        accept_each(&listener, |stream, mut from, _| {
+            // An IPv4 address stays one, in every form that a socket may give it.
+            from.set_ip(from.ip().to_canonical());
+            let entry = match self.places.enter(from.ip()) {
+                Some(place) => Ok(place),
+                None => Err(self.turn_away(from.ip())?),
+            };
+            let server = self.clone();
+            Some(async move {
+                match entry {
+                    Ok(place) => server.serve(stream, from, place).await,
+                    Err(told) => server.send_away(stream, told).await,
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection from outside could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
+            })
+        })
+        .await;
+    }
+
+    /// Notes a connection beyond the limits. Returns the right to answer it, unless too many get an answer already.
+    fn turn_away(&self, from: IpAddr) -> Option<OwnedSemaphorePermit> {
+        self.service.turned(Turned::TooMany, from, TOO_MANY);
+        let places = self.tls.as_ref().map_or(1, |_| TOLD / TOLD_BY_TLS);
+        self.told.clone().try_acquire_many_owned(places).ok()
     }
 
     /// Answers a connection beyond the limits.

@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sealbus_fipa::Limits;
 use sealbus_giop::{SystemException, Version, close_connection};
+use sealbus_web::accept_each;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -31,26 +32,17 @@ pub(crate) struct Server {
 impl Server {
     /// Serves for ever. Connections end with the returned future.
     pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
-        let mut connections = tokio::task::JoinSet::new();
-        loop {
-            while connections.try_join_next().is_some() {}
-            match listener.accept().await {
-                Ok((stream, mut from)) => {
-                    from.set_ip(from.ip().to_canonical());
-                    let Some(place) = self.places.enter(from.ip()) else {
-                        self.turned(Turned::TooMany, from.ip(), TOO_MANY);
-                        // The answer fits into the socket's buffer, so nothing waits for the client.
-                        let _ = stream.try_write(&close_connection(Version::V1_2));
-                        continue;
-                    };
-                    connections.spawn(self.clone().serve(stream, from, place));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection from outside could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
+        accept_each(&listener, |stream, mut from, _| {
+            from.set_ip(from.ip().to_canonical());
+            let Some(place) = self.places.enter(from.ip()) else {
+                self.turned(Turned::TooMany, from.ip(), TOO_MANY);
+                // The answer fits into the socket's buffer, so nothing waits for the client.
+                let _ = stream.try_write(&close_connection(Version::V1_2));
+                return None;
+            };
+            Some(self.clone().serve(stream, from, place))
+        })
+        .await;
     }
 
     fn turned(&self, what: Turned, from: IpAddr, explanation: &str) {

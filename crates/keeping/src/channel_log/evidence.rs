@@ -120,6 +120,34 @@ impl<'s> Source<'s> {
     }
 }
 
+/// Opens any bytes as a record of each kind of stream. A record of a received message is written as it was read.
+pub fn check_record(key: &[u8], attributes: &[u8], payload: &[u8]) {
+    let record = Record {
+        number: 1,
+        time: std::time::UNIX_EPOCH,
+        key: Bytes::copy_from_slice(key),
+        attributes: Bytes::copy_from_slice(attributes),
+        payload: Bytes::copy_from_slice(payload),
+    };
+    let Ok(platform) = "factory".parse() else {
+        return;
+    };
+    for source in [Source::Channel, Source::Mailbox("agent"), Source::Record] {
+        let Some(kept) = source.open(&record, &platform) else {
+            continue;
+        };
+        assert!(kept.message.len() <= payload.len());
+        if let (Source::Record, Ok(receiver)) = (source, str::from_utf8(key)) {
+            let again = to_record(&RecordedMessage {
+                receiver: receiver.to_owned(),
+                message: Blob(kept.message.to_vec()),
+                evidence: Blob(kept.evidence.to_vec()),
+            });
+            assert_eq!((&again.key[..], &again.payload[..]), (key, payload));
+        }
+    }
+}
+
 /// A question whose parts have been checked.
 struct Wanted<'q> {
     question: &'q EvidenceQuestion,

@@ -16,6 +16,12 @@ mod retention;
 #[cfg(test)]
 mod tests;
 
+/// The reader of kept messages, for the fuzz target.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use super::evidence::check_record;
+}
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

@@ -145,7 +145,10 @@ impl Admin {
                 }
                 .into()
             }
-            AdminRequest::Send { message } => self.system.operator.send(message).await?.into(),
+            AdminRequest::Send { message } => {
+                self.check_receivers(message.receivers.clone()).await?;
+                self.system.operator.send(message).await?.into()
+            }
             AdminRequest::DfSearch {
                 service_type,
                 service_name,
@@ -184,7 +187,9 @@ impl Admin {
                 let broker = self.desk.run(|desk, _| Ok(desk.broker.clone())).await?;
                 let broker = broker.ok_or_else(|| {
                     let message = "the platform runs on the mesh: it has no broker";
-                    Fault::new(FaultCode::Unknown, message.to_owned())
+                    Fault::new(FaultCode::Unknown, message).advise(
+                        "transport = \"rabbitmq\" in the manifest begins a platform on RabbitMQ",
+                    )
                 })?;
                 broker.status().await?.into()
             }
@@ -266,6 +271,22 @@ impl Admin {
                 })
             })
             .await
+    }
+
+    /// Nobody reads the failure that a message to a mistyped name would become.
+    async fn check_receivers(&self, receivers: Vec<String>) -> Result<(), Fault> {
+        let check = move |desk: &mut Desk, _| {
+            let suffix = format!("@{}", desk.name);
+            for receiver in &receivers {
+                let name = receiver.strip_suffix(&suffix).unwrap_or(receiver);
+                if !name.contains('@') && desk.state.group_of(name).is_none() {
+                    let message = format!("there is no agent {name}");
+                    return Err(Fault::new(FaultCode::Unknown, message));
+                }
+            }
+            Ok(())
+        };
+        self.desk.run(check).await
     }
 
     async fn agents(&self) -> Result<Vec<AgentStatus>, Fault> {

@@ -7,8 +7,8 @@ use sealbus_ca::CaService;
 use sealbus_store::{Batch, Store, StoreError, read_all};
 use sealbus_transparency::{Folder, LogFile, LogHead};
 
-/// Prefix of the rows. The name of a full file follows. The value is the name of the file, a line feed, and its contents,
-/// so a partial file is replaced by a fuller one.
+/// Prefix of the rows. The path of a full file follows. The value ([`LogFile::to_row`]) names the file itself, so a partial
+/// file is replaced by a fuller one.
 pub(crate) const LOG_FILE_ROW: &str = "log-file/";
 
 /// The files could not be brought from one place to the other.
@@ -30,14 +30,7 @@ fn row_of(file: LogFile) -> String {
 }
 
 fn put(batch: &mut Batch, file: LogFile, contents: &[u8]) {
-    let value = [format!("{file}\n").as_bytes(), contents].concat();
-    batch.put(row_of(file), value);
-}
-
-fn parse(value: &[u8]) -> Option<(LogFile, &[u8])> {
-    let end = value.iter().position(|byte| *byte == b'\n')?;
-    let name = std::str::from_utf8(&value[..end]).ok()?;
-    Some((name.parse().ok()?, &value[end + 1..]))
+    batch.put(row_of(file), file.to_row(contents));
 }
 
 /// Whether a file is needed to go on with a log of which full bundles are in files. The others are made anew.
@@ -81,7 +74,7 @@ pub(crate) async fn reconcile<F: Iterator<Item = LogFile>>(
     let mut missing: Vec<LogFile> = head.map_or_else(Vec::new, |head| needed(head.size).collect());
     let mut written = Ok(());
     read_all(store, LOG_FILE_ROW, |_, entry| {
-        let Some((file, contents)) = parse(&entry.value) else {
+        let Some((file, contents)) = LogFile::from_row(&entry.value) else {
             return;
         };
         missing.retain(|known| *known != file);
@@ -147,7 +140,7 @@ mod tests {
         keep(&store, &more).await.unwrap();
         let mut rows = Vec::new();
         read_all(&store, LOG_FILE_ROW, |_, entry| {
-            rows.push(parse(&entry.value).unwrap().0)
+            rows.push(LogFile::from_row(&entry.value).unwrap().0)
         })
         .await
         .unwrap();

@@ -3,16 +3,20 @@
 use std::fmt;
 use std::time::Duration;
 
+use hyper::{Request, Uri};
 use sealbus_control::Blob;
 use sealbus_control::clock::{now, timestamp};
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::node::{Cosigning, ask_node};
-use sealbus_enrolment::post;
 use sealbus_seal::{CertificateChain, Identity, Trust};
 use sealbus_transparency::{AddCheckpoint, KeyKind, Note, NoteKey, NoteSignature};
+use sealbus_web::Client;
+use tokio::net::TcpStream;
 
 /// How long a node may take to cosign.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an outside witness may take to accept the connection, and to answer.
+const OUTSIDE_PATIENCE: Duration = Duration::from_secs(20);
 /// Longest answer of an outside witness, in bytes.
 const MAX_ANSWER: usize = 16 * 1024;
 
@@ -113,13 +117,16 @@ async fn ask_node_of(
 }
 
 async fn ask_outside(witness: &OutsideWitness, request: &AddCheckpoint) -> Result<Answer, String> {
-    let path = format!("{}/add-checkpoint", witness.path);
-    let body = request.to_string().into_bytes();
-    let (status, answer) = post(&witness.host, &path, body, MAX_ANSWER).await?;
-    let answer = String::from_utf8_lossy(&answer);
-    match status {
+    let url = format!("http://{}{}/add-checkpoint", witness.host, witness.path);
+    let post = Request::post(url).body(request.to_string());
+    let post = post.map_err(|error| error.to_string())?;
+    let http = Client::over(connect);
+    let asked = http.fetch(post, MAX_ANSWER, OUTSIDE_PATIENCE).await;
+    let answer = asked.map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(answer.body());
+    match answer.status().as_u16() {
         200 => {
-            let signatures = answer.lines();
+            let signatures = text.lines();
             let signature = signatures
                 .filter_map(|line| checked(&request.note, line, &witness.key).ok())
                 .next()
@@ -128,7 +135,7 @@ async fn ask_outside(witness: &OutsideWitness, request: &AddCheckpoint) -> Resul
             Ok(Answer::Cosigned { signature, chain })
         }
         409 => {
-            let size = answer.trim_end_matches('\n').parse();
+            let size = text.trim_end_matches('\n').parse();
             let size = size.map_err(|_| "it did not say which size it saw last")?;
             Ok(Answer::Seen { size })
         }
@@ -137,6 +144,14 @@ async fn ask_outside(witness: &OutsideWitness, request: &AddCheckpoint) -> Resul
         }),
         status => Err(format!("it answered {status}")),
     }
+}
+
+/// Connects to the host and port of a URL.
+async fn connect(url: Uri) -> Result<TcpStream, String> {
+    let host = url.authority().map_or("", |host| host.as_str());
+    TcpStream::connect(host)
+        .await
+        .map_err(|error| error.to_string())
 }
 
 /// Reads a signature, and checks that it is the witness's of this checkpoint.

@@ -153,7 +153,7 @@ impl MasterState {
         if group.process.is_some() {
             return refused(
                 format!("the process of {agent} still runs"),
-                "end it first: sealbus kill",
+                "`sealbus restart` ends it and starts it again",
             );
         }
         group.wanted = true;

@@ -14,12 +14,13 @@ use sealbus_control::RefusalRecord;
 use sealbus_control::admin::{SilentNode, ask};
 use sealbus_control::text::printable;
 use sealbus_control::traffic::{Body, MOST_PATTERNS, MessageHead, Watch};
-use sealbus_window::{Recorder, Seen, fresh, read};
+use sealbus_window::{Recorder, Seen, fresh, read_from};
 
 use super::instant;
 use crate::arguments::{General, Sniff};
 use crate::connection::Connection;
 use crate::error::CliError;
+use crate::input;
 use crate::output::{self, Output};
 
 /// How often the platform is asked for arrived messages.
@@ -190,7 +191,7 @@ impl<'a> Show<'a> {
 
 /// Shows a recorded file.
 fn again(file: &Path, sniff: &Sniff, watch: &Watch, show: &mut Show<'_>) -> Result<(), CliError> {
-    for seen in read(file)? {
+    for seen in read_from(&input::name(file), input::open(file)?)? {
         let seen = seen?;
         let is_wanted = match &seen {
             Seen::Message(head) => !sniff.refused && wants(watch, head),
