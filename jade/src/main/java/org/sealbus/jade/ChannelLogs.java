@@ -23,7 +23,7 @@ final class ChannelLogs {
     private static final long PATIENCE = TimeUnit.SECONDS.toNanos(30);
 
     /**
-     * What a filter says of an event.
+     * The verdict of a filter on an event.
      *
      * @param problem why it is no filter, or cannot be evaluated for the event; null if it can
      */

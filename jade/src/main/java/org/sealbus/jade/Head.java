@@ -5,7 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 
 /**
- * What the frames of channels say of a message (its form: {@code crates/channels/src/frame}).
+ * The head of a message in the frames of channels (its form: {@code crates/channels/src/frame}).
  *
  * @param mechanism  {@link #EVENT}, {@link #MESSAGE}, {@link #QUESTION} or {@link #ANSWER}
  * @param qos        its quality of service

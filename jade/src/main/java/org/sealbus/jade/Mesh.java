@@ -47,6 +47,8 @@ final class Mesh implements AutoCloseable {
     private static final long PAUSE = 200;
     /** The time between two looks at the processes that hear what agents here publish, in milliseconds. */
     private static final long TICK = 200;
+    /** Ticks between two looks at groups and questions. */
+    private static final int CARE = 5;
     /** The node of the platform's own agents, which keeps no logs. */
     private static final String MASTER = "master";
     private static final SecureRandom RANDOM = new SecureRandom();
@@ -106,6 +108,7 @@ final class Mesh implements AutoCloseable {
     private final Map<Identity, String> processes = new HashMap<>();
     /** Agents here publish on channels. */
     private boolean isInterested;
+    private long ticks;
     private Permission permission;
     private volatile boolean isClosed;
 
@@ -185,7 +188,7 @@ final class Mesh implements AutoCloseable {
     synchronized void unsubscribe(ChannelSubscription subscription) {
         if (subscriptions.remove(subscription)) {
             withdraw(subscription);
-            subscriptions.leftGroup(subscription);
+            subscriptions.closed(subscription);
         }
     }
 
@@ -262,8 +265,11 @@ final class Mesh implements AutoCloseable {
             if (!isClosed) {
                 long now = System.nanoTime();
                 exchanges().forEach(exchange -> exchange.tick(now));
-                groups.care(now);
-                questions.tick();
+                ticks++;
+                if (ticks % CARE == 0) {
+                    groups.care(now);
+                    questions.tick();
+                }
                 tickLater();
             }
         }, TICK);

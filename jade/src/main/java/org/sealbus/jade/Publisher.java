@@ -20,7 +20,7 @@ final class Publisher {
     /** How long the first event that may be lost waits for the announcements of other processes, in nanoseconds. */
     private static final long INTRODUCTION = TimeUnit.SECONDS.toNanos(1);
     private static final int MOST_CHANNELS = 65_536;
-    /** What a frame has beside the message, at most. */
+    /** The most bytes of a frame beside the message. */
     private static final int MOST_HEAD = 16 << 10;
 
     /** The receivers of what is published. */
@@ -30,7 +30,7 @@ final class Publisher {
         final List<Group> groups = new ArrayList<>();
     }
 
-    /** What the node has said of filters for one event. */
+    /** The node's verdicts of filters on one event. */
     private static final class Sieve {
         final Map<String, ChannelLogs.Verdict> verdicts = new HashMap<>();
         final Set<String> unjudged = new HashSet<>();
@@ -279,7 +279,7 @@ final class Publisher {
         return ChannelSubscription.matches(pattern, channel) && mesh.may(agent, "subscribe", channel);
     }
 
-    /** Whether nothing is to be waited for. What has made publishers wait for too long is taken out of the receivers. */
+    /** Whether nothing is to be waited for. A receiver that has made publishers wait for too long is taken out. */
     private boolean hasRoom(Publication publication, Chosen chosen) {
         if (publication.isBestEffort()) {
             return true;

@@ -178,7 +178,7 @@ final class Qos {
         return Long.parseLong(value.substring(0, digits)) * unit;
     }
 
-    /** What an agent of JADE cannot have; null if nothing. {@code declared}: the quality of the channel. */
+    /** The part that an agent of JADE cannot have; null if there is none. {@code declared}: the quality of the channel. */
     String obstacle(Qos declared) {
         if (level > AUTH) {
             return "level=" + LEVELS.get(level) + ": agents of JADE sign and seal nothing";

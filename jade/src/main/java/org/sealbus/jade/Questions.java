@@ -15,7 +15,7 @@ import java.util.logging.Level;
 final class Questions {
     private static final int MOST = 65_536;
 
-    /** Who asked an agent here. */
+    /** The agent that asked one here. */
     interface Asker {
         Head question();
 

@@ -1,6 +1,6 @@
 package org.sealbus.jade;
 
-/** What the publisher of a message waits for. The mesh guards it. */
+/** The acknowledgements that the publisher of a message waits for. The mesh guards it. */
 final class Receipt {
     private int missing;
     private String failed;

@@ -11,8 +11,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.logging.Level;
 
 /**
- * What agents here publish, towards one other process: the subscriptions there, the frames that are not acknowledged, and what
- * becomes of them. The mesh guards it.
+ * Agents here publish, to one other process: the subscriptions there, the frames that are not acknowledged, and what becomes of
+ * them. The mesh guards it.
  */
 final class Speaking {
     /** Most frames and bytes that are not acknowledged, before publishers wait; and of events that agents there have not read. */

@@ -5,7 +5,7 @@ import java.time.Instant;
 import java.util.Map;
 
 /**
- * What an agent wants of the channels that it subscribes to.
+ * The wishes of an agent for the channels that it subscribes to.
  *
  * @param filter   a CEL expression over each message (docs/channels.md); empty: everything
  * @param group    the queue group whose events the subscription shares; empty: none

@@ -62,8 +62,8 @@ final class Subscriptions {
         }
     }
 
-    /** Nobody handles the events of a subscription that has ended as the member of a group. */
-    void leftGroup(ChannelSubscription subscription) {
+    /** A subscription was closed. A member of a group handles nothing any more; all other events still wait for their agent. */
+    void closed(ChannelSubscription subscription) {
         if (!subscription.options().group().isEmpty()) {
             settle(one -> one == subscription);
         }
@@ -73,7 +73,10 @@ final class Subscriptions {
         for (Map.Entry<String, Waiting> entry : new ArrayList<>(unread.entrySet())) {
             if (isOver.test(entry.getValue().subscription())) {
                 unread.remove(entry.getKey());
-                entry.getValue().outcome().settle(false);
+                // The publishers of a group hear of its members. They mark what a member had: it has perhaps handled it.
+                if (entry.getValue().subscription().options().group().isEmpty()) {
+                    entry.getValue().outcome().settle(false);
+                }
             }
         }
     }

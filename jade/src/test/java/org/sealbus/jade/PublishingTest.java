@@ -137,7 +137,7 @@ class PublishingTest {
                     | other.output().contains("far heard hold t"), "one event for each member", main);
             other.process().destroyForcibly();
             other.ends();
-            // What far had in hand comes to near, marked, once near has handled its own.
+            // The event that far had in hand comes to near, marked, once near has handled its own.
             does(factory, "near", "handled", "handle");
             Platform.await(() -> main.output().contains("PROVED, again"), "the event of the lost member", main);
             does(factory, "near", "handled", "handle");
