@@ -285,7 +285,7 @@ final class Exchange {
     // ---- numbers ----
 
     /** The session of frames from the process of one epoch to that of another one. */
-    private static long session(long from, long to) {
+    static long session(long from, long to) {
         return mix(mix(from + 0x9e37_79b9_7f4a_7c15L) ^ to);
     }
 

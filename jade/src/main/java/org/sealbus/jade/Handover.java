@@ -3,10 +3,12 @@ package org.sealbus.jade;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** Gives agents here what comes by channels, at once or when it is valid. The mesh guards it. */
+/** Gives agents here what comes by channels from one place, at once or when it is valid. The mesh guards it. */
 final class Handover {
     /** Most bytes of events that are not valid yet. */
     private static final long MOST_HELD = 8 << 20;
+
+    static final String OVER_LIMIT = "over-limit";
 
     /** Hears that bytes are held back, and, below 0, that they are not any more. */
     interface Holding {
@@ -25,7 +27,7 @@ final class Handover {
      *
      * @param sender  the whole name of the publisher, which is proved; null of a kept event, whose proof its node has seen
      * @param unread  hears whether the agent reads it, or handles it as a member of a group; null if nobody wants to know
-     * @param holding null for an event that may be lost
+     * @param holding null if it costs nobody's credit
      * @param asker   of a question; else null
      */
     String hand(Event event, String sender, ChannelSubscription subscription, Subscriptions.Outcome unread, Holding holding,
@@ -34,10 +36,13 @@ final class Handover {
         if (early <= 0) {
             return give(event, sender, subscription, unread, asker);
         }
-        long cost = holding == null ? 0 : Letter.cost(event.body().length);
+        long cost = Letter.cost(event.body().length);
         if (held + cost > MOST_HELD) {
+            if (event.isKept()) {
+                return OVER_LIMIT;
+            }
             lost(unread, asker);
-            return "over-limit";
+            return null;
         }
         held += cost;
         if (holding != null) {
@@ -84,7 +89,12 @@ final class Handover {
             facts.put(isOfGroup ? SealbusHelper.TASK : SealbusHelper.EVENT, mesh.unread(subscription, unread));
         }
         if (asker != null) {
-            facts.put(SealbusHelper.QUESTION, mesh.questions().open(subscription, asker));
+            String question = mesh.questions().open(subscription, asker);
+            if (question == null) {
+                asker.decline();
+                return null;
+            }
+            facts.put(SealbusHelper.QUESTION, question);
         }
         try {
             String author = sender == null ? BitEfficient.sender(event.body()) : sender;
@@ -94,9 +104,18 @@ final class Handover {
             mesh.agents.deliver(agent, author, event.body(), facts);
             return null;
         } catch (Mesh.ForgedSender forged) {
+            forget(agent, facts);
             return "forged-sender";
         } catch (BitEfficient.Malformed malformed) {
+            forget(agent, facts);
             return "malformed";
         }
+    }
+
+    /** The agent has not got it after all. */
+    private void forget(String agent, Map<String, String> facts) {
+        mesh.forgetUnread(facts.get(SealbusHelper.EVENT));
+        mesh.forgetUnread(facts.get(SealbusHelper.TASK));
+        mesh.questions().take(agent, facts.get(SealbusHelper.QUESTION));
     }
 }

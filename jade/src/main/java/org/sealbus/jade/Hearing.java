@@ -27,10 +27,12 @@ final class Hearing {
     private final Mesh mesh;
     private final Exchange exchange;
     private final Map<Integer, Account> accounts = new HashMap<>();
+    private final Handover handover;
 
     Hearing(Mesh mesh, Exchange exchange) {
         this.mesh = mesh;
         this.exchange = exchange;
+        handover = new Handover(mesh);
     }
 
     void forget() {
@@ -205,7 +207,7 @@ final class Hearing {
         };
         Questions.Asker asker = event.head().mechanism() != Head.QUESTION ? null : new Asker(subscription.number(), event.head());
         String proved = author.identity().name() + "@" + mesh.trust.platform();
-        return mesh.handover().hand(event, proved, subscription, unread, event.isKept() ? holding : null, asker);
+        return handover.hand(event, proved, subscription, unread, event.isKept() ? holding : null, asker);
     }
 
     private void decline(int subscription, long question) {

@@ -52,12 +52,14 @@ final class LogFeed {
     /** By node and channel. The mesh guards it, as the following. */
     private final Map<String, Map<String, Place>> places = new HashMap<>();
     private boolean isNoting;
+    private final Handover handover;
 
     LogFeed(Mesh mesh, ChannelLogs logs, ChannelSubscription subscription) {
         this.mesh = mesh;
         this.logs = logs;
         this.subscription = subscription;
         options = subscription.options();
+        handover = new Handover(mesh);
     }
 
     /** Reads until the subscription ends. */
@@ -116,8 +118,12 @@ final class LogFeed {
     private void follow(String node) {
         boolean isFirst = true;
         boolean wasRefused = false;
+        boolean isStalled = false;
         while (true) {
             Map<String, Object> question;
+            if (isStalled) {
+                Door.pause(PAUSE);
+            }
             synchronized (mesh) {
                 if (!isOpen()) {
                     return;
@@ -136,6 +142,7 @@ final class LogFeed {
                     }
                     pieces.forEach(piece -> take(node, piece));
                     noteLater();
+                    isStalled = pieces.stream().anyMatch(piece -> isBehind(node, piece));
                 }
                 isFirst = false;
                 wasRefused = false;
@@ -150,6 +157,11 @@ final class LogFeed {
                 Door.pause(isRefused ? REFUSED : PAUSE);
             }
         }
+    }
+
+    /** Whether not all of a piece was taken. */
+    private boolean isBehind(String node, Object piece) {
+        return places.get(node).get(Json.text(piece, "channel")).next < (Long) Json.member(piece, "next");
     }
 
     private boolean hasRoom(String node) {
@@ -187,7 +199,11 @@ final class LogFeed {
             long number = (Long) Json.member(event, "number");
             if (number >= place.next) {
                 report("kept events were gone before they were read", channel, Json.member(event, "missed"));
-                give(place, number, event);
+                if (!give(place, number, event)) {
+                    // It is read again when there is room.
+                    place.next = number;
+                    return;
+                }
             }
         }
         place.next = Math.max(place.next, (Long) Json.member(piece, "next"));
@@ -205,7 +221,8 @@ final class LogFeed {
         }
     }
 
-    private void give(Place place, long number, Object stored) {
+    /** False: there is no room for an event that is not valid yet. */
+    private boolean give(Place place, long number, Object stored) {
         try {
             ByteBuffer in = ByteBuffer.wrap(Base64.getDecoder().decode(Json.text(stored, "frame"))).order(ByteOrder.LITTLE_ENDIAN);
             boolean isSigned = in.get() == ChannelLogs.KEEP_SIGNED;
@@ -220,7 +237,7 @@ final class LogFeed {
             byte[] body = Frame.rest(in);
             Head known = Boolean.TRUE.equals(Json.member(stored, "again")) ? head.again() : head;
             place.unread.add(number);
-            String refused = mesh.handover().hand(new Event(known, List.of(), body), null, subscription, hasRead -> {
+            String refused = handover.hand(new Event(known, List.of(), body), null, subscription, hasRead -> {
                 if (hasRead || mesh.subscription(subscription.number()) == subscription) {
                     place.unread.remove(number);
                     noteLater();
@@ -228,11 +245,17 @@ final class LogFeed {
             }, null, null);
             if (refused != null) {
                 place.unread.remove(number);
+            }
+            if (Handover.OVER_LIMIT.equals(refused)) {
+                return false;
+            }
+            if (refused != null) {
                 Mesh.LOG.log(Level.WARNING, "a kept event on {0} is refused: {1}", new Object[] {head.channel(), refused});
             }
         } catch (BufferUnderflowException | IllegalArgumentException unfit) {
             Mesh.LOG.log(Level.WARNING, "a kept event cannot be read", unfit);
         }
+        return true;
     }
 
     // ---- what was handled ----

@@ -288,6 +288,11 @@ final class Mesh implements AutoCloseable {
         return subscriptions.unread(subscription, outcome);
     }
 
+    /** An event that was to be read did not come to its agent. */
+    void forgetUnread(String event) {
+        subscriptions.forget(event);
+    }
+
     /** An agent here has read an event, or has handled it. Its thread does not wait for the mesh. */
     void read(String agent, String event) {
         laterGuarded(() -> subscriptions.read(agent, event), 0);
@@ -515,7 +520,8 @@ final class Mesh implements AutoCloseable {
             if (pause == 0) {
                 link.neededSince = System.nanoTime();
             }
-            later(() -> dial(link), pause);
+            // Many processes that cannot be reached hold up no other work.
+            later(() -> Door.start("sealbus-mesh-dial", () -> dial(link)), pause);
         }
     }
 

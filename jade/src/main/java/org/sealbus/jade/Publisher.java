@@ -391,7 +391,10 @@ final class Publisher {
         }
         String refused = mesh.handover().hand(publication.event(), mesh.whole(publication.agent()), one, unread, null, null);
         if (refused != null) {
-            Mesh.LOG.log(Level.WARNING, "an event for {0} is refused: {1}", new Object[] {one.agent(), refused});
+            if (isAwaited) {
+                receipt.fail(one.agent() + " refused it: " + refused);
+            }
+            mesh.failed(publication, one.agent() + " refused it: " + refused);
         }
     }
 

@@ -150,8 +150,11 @@ final class Questions {
 
     // ---- questions to agents here ----
 
-    /** An agent here gets a question. Returns the question's id. */
+    /** An agent here gets a question. Returns the question's id; null if agents here leave too many unanswered. */
     String open(ChannelSubscription subscription, Asker asker) {
+        if (open.size() >= MOST) {
+            return null;
+        }
         opened++;
         String id = String.valueOf(opened);
         open.put(id, new Open(subscription, asker));

@@ -62,6 +62,11 @@ final class Subscriptions {
         }
     }
 
+    /** An event did not come to its agent. */
+    void forget(String event) {
+        unread.remove(event);
+    }
+
     /** A subscription was closed. A member of a group handles nothing any more; all other events still wait for their agent. */
     void closed(ChannelSubscription subscription) {
         if (!subscription.options().group().isEmpty()) {
