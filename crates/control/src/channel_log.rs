@@ -38,6 +38,18 @@ conversation! {
             /// By channel: all events before this number are handled.
             cursors: BTreeMap<String, u64>,
         } -> ();
+        /// Whether an event passes filters, for a process that evaluates none itself. Only the process's own node takes the
+        /// question.
+        Judge {
+            /// Local name of the agent that publishes or subscribes.
+            agent: String,
+            /// The filter expressions.
+            filters: Vec<String>,
+            /// A [`Frame::Keep`](sealbus_channels::frame::Frame::Keep), kept or not. Without it the verdicts say only whether
+            /// the expressions are filters.
+            #[serde(default)]
+            event: Option<Blob>,
+        } -> Vec<FilterVerdict>;
         /// The kept events, for operators.
         List -> Vec<KeptLog>;
         /// Messages that agents of the process received, to be recorded with their proofs. Only the process's own node
@@ -57,6 +69,7 @@ conversation! {
         Kept { outcomes: Vec<KeepOutcome> };
         Since { since: Option<u64> };
         Read { pieces: Vec<LogPiece> };
+        Judged { verdicts: Vec<FilterVerdict> };
         Done;
         List { logs: Vec<KeptLog> };
         Evidence { page: EvidencePage };
@@ -88,6 +101,16 @@ pub enum KeepOutcome {
         /// The reason.
         fault: Fault,
     },
+}
+
+/// The verdict of a filter on an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterVerdict {
+    /// Whether the event passes.
+    pub passes: bool,
+    /// Why the expression is no filter, or cannot be evaluated for the event; then the event does not pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// The position at which a subscription begins in a log that it has not read.

@@ -31,9 +31,9 @@ impl Shared {
                 .iter()
                 .map(|event| &event.publisher)
                 .find(|publisher| !is_placed(publisher)),
-            LogRequest::Since { agent, .. } | LogRequest::Settle { agent, .. } => {
-                Some(agent).filter(|agent| !is_placed(agent))
-            }
+            LogRequest::Since { agent, .. }
+            | LogRequest::Settle { agent, .. }
+            | LogRequest::Judge { agent, .. } => Some(agent).filter(|agent| !is_placed(agent)),
             LogRequest::Read { question } => {
                 Some(&question.agent).filter(|agent| !is_placed(agent))
             }
@@ -55,11 +55,13 @@ impl Shared {
         }
         match request {
             LogRequest::Since { agent, durable } => self.durable_since(agent, durable).await,
-            LogRequest::Keep { .. } | LogRequest::Record { .. } if node != self.name => {
+            LogRequest::Keep { .. } | LogRequest::Record { .. } | LogRequest::Judge { .. }
+                if node != self.name =>
+            {
                 Err(Fault::new(
                     FaultCode::BadRequest,
                     format!(
-                        "what agents of {} publish or receive is kept there",
+                        "what agents of {} publish or receive is kept and judged there",
                         self.name
                     ),
                 ))
@@ -94,7 +96,7 @@ impl Shared {
     ) -> Result<LogAnswer, Fault> {
         let may_ask = match &request {
             LogRequest::List | LogRequest::Evidence { .. } => from == MASTER,
-            LogRequest::Keep { .. } | LogRequest::Record { .. } => false,
+            LogRequest::Keep { .. } | LogRequest::Record { .. } | LogRequest::Judge { .. } => false,
             LogRequest::Since { agent, .. } | LogRequest::Settle { agent, .. } => {
                 self.is_node(from).await? && self.speaks_for(from, agent)?
             }

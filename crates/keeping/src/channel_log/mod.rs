@@ -9,6 +9,7 @@
 //! by process and number, even after the node was killed.
 
 mod evidence;
+mod judging;
 mod keeping;
 mod origins;
 mod reading;
@@ -226,6 +227,13 @@ impl ChannelLogs {
                 let key = durable_key(&agent, &durable)?;
                 self.settle(&key, cursors).await?;
                 Ok(LogAnswer::Done)
+            }
+            LogRequest::Judge { filters, event, .. } => {
+                let judging = tokio::task::spawn_blocking(move || judging::judge(&filters, event));
+                let verdicts = judging
+                    .await
+                    .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))??;
+                Ok(LogAnswer::Judged { verdicts })
             }
             LogRequest::List => Ok(LogAnswer::List { logs: self.list() }),
             LogRequest::Record { messages } => {

@@ -42,6 +42,7 @@ final class BitEfficient {
     private static final int CONVERSATION_ID = 0x0d;
     private static final int END = 0x01;
     private static final int WORD = 0x10;
+    private static final int DECIMAL = 0x12;
     private static final int STRING = 0x14;
     private static final int LIST = 0x60;
     private static final int END_OF_LIST = 0x40;
@@ -51,6 +52,8 @@ final class BitEfficient {
     private static final String DIGITS = "\0" + "0123456789" + "\0" + "+e-.";
     /** Words that every reader takes for words. */
     private static final Pattern PLAIN_WORD = Pattern.compile("[A-Za-z_][A-Za-z0-9_.:/@-]*");
+    /** Numbers that every reader holds as they are. */
+    private static final Pattern NUMBER = Pattern.compile("-?(0|[1-9][0-9]{0,14})(\\.[0-9]{1,6})?");
     private static final DateTimeFormatter MOMENT = DateTimeFormatter.ofPattern("yyyyMMddHHmmssSSS");
 
     private BitEfficient() {}
@@ -68,7 +71,21 @@ final class BitEfficient {
      * @throws IllegalArgumentException if the encoding cannot carry the message
      */
     static byte[] write(ACLMessage message, UnaryOperator<String> rename) {
-        return new Writer(rename).message(message);
+        return new Writer(rename, false).message(message);
+    }
+
+    /** The same of an event. User-defined parameters that look like numbers or truth values are such, for filters. */
+    static byte[] writeEvent(ACLMessage message, UnaryOperator<String> rename) {
+        return new Writer(rename, true).message(message);
+    }
+
+    /** The name of the sender that a message states. */
+    static String sender(byte[] bytes) throws Malformed {
+        AID sender = read(bytes, UnaryOperator.identity()).getSender();
+        if (sender == null) {
+            throw new Malformed("no sender");
+        }
+        return sender.getName();
     }
 
     /** Reads a message. {@code rename} gives each agent's name as it comes in. */
@@ -84,9 +101,11 @@ final class BitEfficient {
     private static final class Writer {
         private final ByteArrayOutputStream out = new ByteArrayOutputStream(512);
         private final UnaryOperator<String> rename;
+        private final boolean hasValues;
 
-        Writer(UnaryOperator<String> rename) {
+        Writer(UnaryOperator<String> rename, boolean hasValues) {
             this.rename = rename;
+            this.hasValues = hasValues;
         }
 
         byte[] message(ACLMessage message) {
@@ -121,7 +140,7 @@ final class BitEfficient {
             for (Map.Entry<Object, Object> more : message.getAllUserDefinedParameters().entrySet()) {
                 out.write(0x00);
                 word((String) more.getKey());
-                string((String) more.getValue());
+                value((String) more.getValue());
             }
             if (message.hasByteSequenceContent()) {
                 out.write(CONTENT);
@@ -186,6 +205,25 @@ final class BitEfficient {
             }
         }
 
+        private void value(String text) {
+            if (hasValues && NUMBER.matcher(text).matches()) {
+                out.write(DECIMAL);
+                digits(text);
+            } else if (hasValues && (text.equals("true") || text.equals("false"))) {
+                word(text);
+            } else {
+                string(text);
+            }
+        }
+
+        /** Two to a byte, up to a zero. */
+        private void digits(String text) {
+            String ended = text + (text.length() % 2 == 0 ? "\0\0" : "\0");
+            for (int i = 0; i < ended.length(); i += 2) {
+                out.write(DIGITS.indexOf(ended.charAt(i)) << 4 | DIGITS.indexOf(ended.charAt(i + 1)));
+            }
+        }
+
         private void content(String text) {
             out.write(CONTENT);
             if (text.indexOf('\0') >= 0) {
@@ -233,10 +271,7 @@ final class BitEfficient {
 
         private void moment(Instant moment) {
             out.write(0x24);
-            String digits = MOMENT.format(moment.atZone(ZoneOffset.UTC)) + "\0";
-            for (int i = 0; i < digits.length(); i += 2) {
-                out.write(DIGITS.indexOf(digits.charAt(i)) << 4 | DIGITS.indexOf(digits.charAt(i + 1)));
-            }
+            digits(MOMENT.format(moment.atZone(ZoneOffset.UTC)));
             out.write('Z');
         }
     }

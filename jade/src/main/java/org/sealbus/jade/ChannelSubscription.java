@@ -15,9 +15,14 @@ public final class ChannelSubscription implements AutoCloseable {
     private final int number;
     private final String agent;
     private final String pattern;
+    private final SubscriptionOptions options;
+    /** Since when publishers here wait for its agent, by {@link System#nanoTime()}; 0 if none does. The mesh guards it. */
+    long stalledSince;
 
-    ChannelSubscription(Mesh mesh, int number, String agent, String pattern) {
+    ChannelSubscription(Mesh mesh, int number, String agent, String pattern, SubscriptionOptions options) {
         check(pattern);
+        options.check();
+        this.options = options;
         this.mesh = mesh;
         this.number = number;
         this.agent = agent;
@@ -27,6 +32,11 @@ public final class ChannelSubscription implements AutoCloseable {
     /** The channels: a path, in which {@code *} stands for any level, and a last {@code **} for all further ones. */
     public String pattern() {
         return pattern;
+    }
+
+    /** The wishes of the agent for them. */
+    public SubscriptionOptions options() {
+        return options;
     }
 
     /** Ends the subscription. No event comes from now on, except those that the agent has not read yet. */
@@ -44,7 +54,7 @@ public final class ChannelSubscription implements AutoCloseable {
     }
 
     /** The rules of {@code crates/channels/src/path.rs}. */
-    private static void check(String pattern) {
+    static void check(String pattern) {
         String[] levels = pattern.split("/", -1);
         boolean isPath = pattern.startsWith("/") && levels.length <= MOST_LEVELS + 1
                 && pattern.getBytes(StandardCharsets.UTF_8).length <= LONGEST_PATTERN;

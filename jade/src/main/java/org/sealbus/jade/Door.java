@@ -51,7 +51,7 @@ final class Door implements AutoCloseable {
             } catch (IOException failed) {
                 if (!server.isClosed()) {
                     LOG.log(Level.WARNING, "a connection could not be accepted", failed);
-                    pause();
+                    pause(100);
                 }
             }
         }
@@ -71,9 +71,10 @@ final class Door implements AutoCloseable {
         }
     }
 
-    private static void pause() {
+    /** Waits, unless the thread is interrupted. */
+    static void pause(long millis) {
         try {
-            Thread.sleep(100);
+            Thread.sleep(millis);
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
         }

@@ -118,6 +118,22 @@ record Frame(int kind, int flags, int sequence, byte[] body) {
             return bytes(text.getBytes(StandardCharsets.UTF_8));
         }
 
+        /** A number of seven bits a byte, the least significant first. */
+        Body leb(long value) {
+            long left = value;
+            while ((left & ~0x7fL) != 0) {
+                number(1, left & 0x7f | 0x80);
+                left >>>= 7;
+            }
+            return number(1, left);
+        }
+
+        /** A text behind its length in bytes. */
+        Body name(String text) {
+            byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+            return leb(bytes.length).bytes(bytes);
+        }
+
         byte[] done() {
             return out.toByteArray();
         }

@@ -15,6 +15,7 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 
@@ -143,6 +144,22 @@ final class Membership implements AutoCloseable {
     /** Asks the node. */
     Object ask(Map<String, Object> request) throws IOException {
         return attachment.ask(request);
+    }
+
+    /** Asks the node, and again if it is away, for so many nanoseconds. The node recognises what it is given twice. */
+    Object askPatiently(Map<String, Object> request, long patience, BooleanSupplier isOver) throws IOException {
+        long end = System.nanoTime() + patience;
+        while (true) {
+            try {
+                return ask(request);
+            } catch (IOException failed) {
+                boolean isFinal = failed instanceof Attachment.Refused refused && !refused.isPassing();
+                if (isFinal || isOver.getAsBoolean() || System.nanoTime() > end) {
+                    throw failed;
+                }
+                Door.pause(REATTACH_PAUSE);
+            }
+        }
     }
 
     /** Has the process itself certified, for connections to other processes. */

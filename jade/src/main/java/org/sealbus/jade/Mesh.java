@@ -1,5 +1,6 @@
 package org.sealbus.jade;
 
+import jade.lang.acl.ACLMessage;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -14,7 +15,9 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
@@ -42,6 +45,12 @@ final class Mesh implements AutoCloseable {
     /** How long a process may not be reached before its messages come back, in nanoseconds. */
     private static final long GIVE_UP = TimeUnit.SECONDS.toNanos(60);
     private static final long PAUSE = 200;
+    /** The time between two looks at the processes that hear what agents here publish, in milliseconds. */
+    private static final long TICK = 200;
+    /** Ticks between two looks at groups and questions. */
+    private static final int CARE = 5;
+    /** The node of the platform's own agents, which keeps no logs. */
+    private static final String MASTER = "master";
     private static final SecureRandom RANDOM = new SecureRandom();
 
     /** The agents of this process. It is called under the mesh's lock, and calls nothing of the mesh. */
@@ -52,6 +61,9 @@ final class Mesh implements AutoCloseable {
         /** The same, with facts about the message. */
         boolean deliver(String agent, String sender, byte[] message, Map<String, String> facts)
                 throws BitEfficient.Malformed, ForgedSender;
+
+        /** A message of an agent that has proved itself, which goes to nobody's queue. */
+        ACLMessage open(String sender, byte[] message, Map<String, String> facts) throws BitEfficient.Malformed, ForgedSender;
 
         /** Whether the agent keeps up with its messages. */
         boolean hasRoom(String agent);
@@ -87,8 +99,18 @@ final class Mesh implements AutoCloseable {
         thread.setDaemon(true);
         return thread;
     });
+    private final Groups groups = new Groups(this);
+    private final Questions questions = new Questions(this);
+    private final Handover handover = new Handover(this);
+    private final ChannelLogs logs;
+    private final Publisher publisher;
+    /** The processes that can be reached, with their addresses. */
+    private final Map<Identity, String> processes = new HashMap<>();
+    /** Agents here publish on channels. */
+    private boolean isInterested;
+    private long ticks;
     private Permission permission;
-    private boolean isClosed;
+    private volatile boolean isClosed;
 
     /** Makes this process one of those that other processes reach. */
     Mesh(Membership membership, Agents agents) throws IOException, GeneralSecurityException {
@@ -106,6 +128,9 @@ final class Mesh implements AutoCloseable {
         String host = server.getInetAddress().getHostAddress();
         address = (host.contains(":") ? "[" + host + "]" : host) + ":" + server.getLocalPort();
         door = new Door(server, "sealbus-mesh-accept", this::serve);
+        logs = new ChannelLogs(membership, () -> isClosed);
+        publisher = new Publisher(this, logs);
+        processesAre(Json.member(welcome, "processes"));
         announce();
     }
 
@@ -137,27 +162,117 @@ final class Mesh implements AutoCloseable {
     /** An agent here is gone. */
     synchronized void left(String agent) {
         present.remove(agent);
-        subscriptions.left(agent).forEach(this::withdraw);
+        List<ChannelSubscription> its = subscriptions.left(agent);
+        its.forEach(this::withdraw);
         links.values().forEach(link -> link.left(agent));
     }
 
     // ---- channels ----
 
     /** Subscribes an agent here. The processes that publish are told, and those that will. */
-    synchronized ChannelSubscription subscribe(String agent, String pattern) {
-        ChannelSubscription made = subscriptions.add(number -> new ChannelSubscription(this, number, agent, pattern));
-        links.values().forEach(link -> link.exchange().announce(made));
+    synchronized ChannelSubscription subscribe(String agent, String pattern, SubscriptionOptions options) {
+        if (!options.durable().isEmpty() && subscriptions.all().stream()
+                .anyMatch(one -> one.agent().equals(agent) && one.options().durable().equals(options.durable()))) {
+            throw new IllegalStateException(agent + " has a subscription with the durable name " + options.durable()
+                    + " already: close it, or take another name");
+        }
+        ChannelSubscription made = subscriptions.add(number -> new ChannelSubscription(this, number, agent, pattern, options));
+        exchanges().forEach(exchange -> exchange.hearing().announce(made));
+        groups.joined(made);
+        if (options.readsLogs()) {
+            new LogFeed(this, logs, made).start();
+        }
         return made;
     }
 
     synchronized void unsubscribe(ChannelSubscription subscription) {
         if (subscriptions.remove(subscription)) {
             withdraw(subscription);
+            subscriptions.closed(subscription);
         }
     }
 
     private void withdraw(ChannelSubscription subscription) {
-        links.values().forEach(link -> link.exchange().withdraw(subscription));
+        groups.left(subscription);
+        questions.left(subscription);
+        exchanges().forEach(exchange -> exchange.hearing().withdraw(subscription));
+    }
+
+    List<Exchange> exchanges() {
+        return links.values().stream().map(MeshLink::exchange).toList();
+    }
+
+    /** The conversations with the processes whose announcements publishers wait for. */
+    List<Exchange> announcers() {
+        return processes.keySet().stream().map(links::get).filter(Objects::nonNull).map(MeshLink::exchange).toList();
+    }
+
+    /** The nodes that keep logs of channels, as far as is known. */
+    Set<String> nodes() {
+        Set<String> nodes = new TreeSet<>(Set.of(logs.node()));
+        processes.keySet().stream().map(Identity::name).filter(node -> !node.equals(MASTER)).forEach(nodes::add);
+        return nodes;
+    }
+
+    Publisher publisher() {
+        return publisher;
+    }
+
+    ChannelLogs logs() {
+        return logs;
+    }
+
+    Groups groups() {
+        return groups;
+    }
+
+    Questions questions() {
+        return questions;
+    }
+
+    Handover handover() {
+        return handover;
+    }
+
+    /** The quality of service of a channel, as the manifest declares it. */
+    Qos qos(String channel) {
+        return permission.qos(channel);
+    }
+
+    /** The same, without the lock. */
+    Qos qosOf(String channel) {
+        synchronized (this) {
+            return qos(channel);
+        }
+    }
+
+    /** Tells an agent here that what it published did not arrive. */
+    void failed(Publication publication, String why) {
+        agents.undelivered(new Letter(publication.agent(), publication.head().channel(), publication.body()), why);
+    }
+
+    /** An agent here publishes: all processes are asked what their agents subscribe to. */
+    void takeInterest() {
+        if (!isInterested) {
+            isInterested = true;
+            processes.forEach((process, where) -> link(process, where).exchange().want());
+            tickLater();
+        }
+    }
+
+    private void tickLater() {
+        laterGuarded(() -> {
+            if (!isClosed) {
+                long now = System.nanoTime();
+                exchanges().forEach(exchange -> exchange.tick(now));
+                ticks++;
+                if (ticks % CARE == 0) {
+                    groups.care(now);
+                    questions.tick();
+                }
+                tickLater();
+            }
+        }, TICK);
     }
 
     List<ChannelSubscription> subscriptions() {
@@ -169,20 +284,21 @@ final class Mesh implements AutoCloseable {
     }
 
     /** An agent here gets an event, and the other process wants to know whether it reads it. Returns the event's id. */
-    String unread(String agent, Subscriptions.Outcome outcome) {
-        return subscriptions.unread(agent, outcome);
+    String unread(ChannelSubscription subscription, Subscriptions.Outcome outcome) {
+        return subscriptions.unread(subscription, outcome);
     }
 
-    /** An agent here has read an event. Its thread does not wait for the mesh. */
-    void read(String event) {
-        later(() -> {
-            synchronized (this) {
-                subscriptions.read(event);
-            }
-        }, 0);
+    /** An event that was to be read did not come to its agent. */
+    void forgetUnread(String event) {
+        subscriptions.forget(event);
     }
 
-    /** Whether an agent has a right on a channel: {@code publish} or {@code subscribe}. */
+    /** An agent here has read an event, or has handled it. Its thread does not wait for the mesh. */
+    void read(String agent, String event) {
+        laterGuarded(() -> subscriptions.read(agent, event), 0);
+    }
+
+    /** Whether an agent has a right on a channel: {@code publish}, {@code subscribe} or {@code answer}. */
     boolean may(String agent, String right, String channel) {
         return permission.may(agent, right, channel);
     }
@@ -199,6 +315,15 @@ final class Mesh implements AutoCloseable {
     String local(String name) {
         String end = "@" + trust.platform();
         return name.endsWith(end) ? name.substring(0, name.length() - end.length()) : null;
+    }
+
+    /** The whole name of an agent of this platform. */
+    String whole(String agent) {
+        return agent + "@" + trust.platform();
+    }
+
+    boolean isClosed() {
+        return isClosed;
     }
 
     /** Sends a message. Waits while too much waits for the receiver. */
@@ -332,6 +457,9 @@ final class Mesh implements AutoCloseable {
     private MeshLink link(Identity process, String address) {
         MeshLink link = links.computeIfAbsent(process, peer -> new MeshLink(this, peer));
         link.address = address;
+        if (isInterested) {
+            link.exchange().want();
+        }
         return link;
     }
 
@@ -392,7 +520,8 @@ final class Mesh implements AutoCloseable {
             if (pause == 0) {
                 link.neededSince = System.nanoTime();
             }
-            later(() -> dial(link), pause);
+            // Many processes that cannot be reached hold up no other work.
+            later(() -> Door.start("sealbus-mesh-dial", () -> dial(link)), pause);
         }
     }
 
@@ -506,11 +635,13 @@ final class Mesh implements AutoCloseable {
         try {
             switch (notice) {
                 case "directory-changed" -> moved(Json.list(body, "changes"));
+                case "processes-joined" -> joined(Json.list(body, "processes"));
                 case "processes-ended" -> ended(Json.list(body, "processes"));
                 case "rules" -> obey(Json.member(body, "rules"));
                 case "attached" -> {
                     announce();
                     obey(Json.member(body, "rules"));
+                    processesAre(Json.member(body, "processes"));
                     agents.attachedAgain();
                 }
                 default -> LOG.log(Level.FINE, "news that does not concern the mesh: {0}", notice);
@@ -539,12 +670,37 @@ final class Mesh implements AutoCloseable {
         }
     }
 
-    private synchronized void ended(List<?> processes) {
-        for (Object process : processes) {
-            MeshLink link = links.remove(processOf(process));
-            if (link != null) {
-                lose(link, "its process has ended");
+    private synchronized void joined(List<?> contacts) {
+        for (Object contact : contacts) {
+            Identity process = processOf(contact);
+            if (!process.equals(own)) {
+                processes.put(process, Json.text(contact, "address"));
+                if (isInterested) {
+                    link(process, Json.text(contact, "address")).exchange().want();
+                }
             }
+        }
+    }
+
+    /** All processes there are; null if the node does not know. */
+    private synchronized void processesAre(Object contacts) {
+        if (contacts instanceof List<?> list) {
+            Set<Identity> present = new HashSet<>();
+            list.forEach(contact -> present.add(processOf(contact)));
+            List.copyOf(processes.keySet()).stream().filter(one -> !present.contains(one)).forEach(this::ended);
+            joined(list);
+        }
+    }
+
+    private synchronized void ended(List<?> gone) {
+        gone.forEach(process -> ended(processOf(process)));
+    }
+
+    private void ended(Identity process) {
+        processes.remove(process);
+        MeshLink link = links.remove(process);
+        if (link != null) {
+            lose(link, "its process has ended");
         }
     }
 
@@ -562,6 +718,15 @@ final class Mesh implements AutoCloseable {
         } catch (RejectedExecutionException closing) {
             LOG.log(Level.FINE, "the container is leaving", closing);
         }
+    }
+
+    /** The same, under the lock. */
+    void laterGuarded(Runnable work, long millis) {
+        later(() -> {
+            synchronized (this) {
+                work.run();
+            }
+        }, millis);
     }
 
     private static void close(Socket socket) {

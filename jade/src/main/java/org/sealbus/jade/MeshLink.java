@@ -95,7 +95,7 @@ final class MeshLink {
     MeshLink(Mesh mesh, Identity peer) {
         this.mesh = mesh;
         this.peer = peer;
-        exchange = new Exchange(mesh, this::sendToProcess);
+        exchange = new Exchange(mesh, peer, this::sendToProcess);
     }
 
     /** A breach of the protocol. The connection ends. */
@@ -252,7 +252,7 @@ final class MeshLink {
         bound.clear();
         senders.clear();
         targets.clear();
-        exchange.reset();
+        exchange.reset(why);
         for (Counted frame : lost) {
             if (frame.letter() != null && !frame.letter().receiver().isEmpty()) {
                 mesh.agents.undelivered(frame.letter(), "it was sent and may not have arrived: " + why);
@@ -582,7 +582,7 @@ final class MeshLink {
         byte[] payload = route.piece.done();
         route.piece.clear();
         if (route.receiver.isEmpty()) {
-            Mesh.LOG.log(Level.WARNING, "{0} takes no frame for channels of this container", peer);
+            exchange.returned(payload, why < FIRST_REFUSAL ? "its process has no bus" : "its process refused it: " + refusal(why));
             return;
         }
         if (sender < 0 || sender >= bound.size()) {
@@ -590,13 +590,16 @@ final class MeshLink {
         }
         Letter letter = new Letter(bound.get(sender), route.receiver, payload);
         if (why >= FIRST_REFUSAL) {
-            int reason = why - FIRST_REFUSAL;
-            mesh.agents.undelivered(letter, "the receiver's process refused it: "
-                    + (reason < REFUSALS.size() ? REFUSALS.get(reason) : "unknown"));
+            mesh.agents.undelivered(letter, "the receiver's process refused it: " + refusal(why));
         } else {
             left(route, why);
             route.returned.add(letter);
         }
+    }
+
+    private static String refusal(int why) {
+        int reason = why - FIRST_REFUSAL;
+        return reason < REFUSALS.size() ? REFUSALS.get(reason) : "unknown";
     }
 
     // ---- agents here ----
@@ -744,7 +747,7 @@ final class MeshLink {
         send(Frame.CREDIT, new Frame.Body().u32(handle).number(8, target.limit));
     }
 
-    /** The subscriptions of agents here have changed. */
+    /** The conversation about channels. */
     Exchange exchange() {
         return exchange;
     }

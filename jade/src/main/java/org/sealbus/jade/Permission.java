@@ -4,7 +4,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
-/** The platform's rules for messages between its agents. The first rule that matches decides; else a message may be sent. */
+/** The platform's rules for messages between its agents, and on channels. The first rule that matches decides; else a message may be sent. */
 final class Permission {
     /** The platform's own agents. A rule means them only if it names them. */
     private static final Set<String> SERVICES = Set.of("master", "ca", "ams", "df", "operator");
@@ -13,6 +13,7 @@ final class Permission {
     private final Map<?, ?> groups;
     private final List<?> rules;
     private final List<?> channelRules;
+    private final List<?> declared;
 
     /** Rules as the node tells them. */
     Permission(String platform, Object rules) {
@@ -20,6 +21,7 @@ final class Permission {
         Object policy = Json.member(rules, "permission");
         groups = policy != null && Json.member(policy, "groups") instanceof Map<?, ?> found ? found : Map.of();
         this.rules = policy != null && Json.member(policy, "rule") instanceof List<?> found ? found : List.of();
+        declared = Json.member(rules, "channels") instanceof List<?> found ? found : List.of();
         channelRules = policy != null && Json.member(policy, "channel") instanceof List<?> found ? found : List.of();
     }
 
@@ -46,6 +48,16 @@ final class Permission {
             }
         }
         return true;
+    }
+
+    /** The quality of service of a channel. The first entry of the manifest that matches applies. */
+    Qos qos(String channel) {
+        for (Object entry : declared) {
+            if (ChannelSubscription.matches(Json.text(entry, "path"), channel)) {
+                return new Qos().with(Json.member(entry, "qos") instanceof String text ? text : "");
+            }
+        }
+        return new Qos();
     }
 
     private boolean names(List<?> entries, String agent) {

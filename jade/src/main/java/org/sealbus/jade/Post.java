@@ -98,28 +98,11 @@ final class Post implements AutoCloseable {
         }
     }
 
-    /** The node recognises a letter that is given to it twice. */
     private Object post(Map<String, Object> letter, String receiver) throws SealbusHelper.NotKept {
-        long end = System.nanoTime() + PATIENCE;
-        while (true) {
-            try {
-                return membership.ask(Map.of("ask", "post", "letters", List.of(letter)));
-            } catch (IOException failed) {
-                boolean isFinal = failed instanceof Attachment.Refused refused && !refused.isPassing();
-                if (isFinal || isClosed || System.nanoTime() > end) {
-                    throw new SealbusHelper.NotKept(receiver + ": the node did not say that it keeps the message: "
-                            + failed.getMessage());
-                }
-                pause();
-            }
-        }
-    }
-
-    private static void pause() {
         try {
-            Thread.sleep(PAUSE);
-        } catch (InterruptedException interrupted) {
-            Thread.currentThread().interrupt();
+            return membership.askPatiently(Map.of("ask", "post", "letters", List.of(letter)), PATIENCE, () -> isClosed);
+        } catch (IOException failed) {
+            throw new SealbusHelper.NotKept(receiver + ": the node did not say that it keeps the message: " + failed.getMessage());
         }
     }
 
@@ -266,7 +249,7 @@ final class Post implements AutoCloseable {
                     LOG.log(Level.WARNING, "the node did not take note of what became of kept messages", failed);
                     return;
                 }
-                pause();
+                Door.pause(PAUSE);
             }
         }
     }

@@ -6,11 +6,13 @@ import jade.core.ServiceException;
 import jade.core.ServiceHelper;
 import jade.lang.acl.ACLMessage;
 import jade.util.leap.Iterator;
+import java.io.IOException;
 import java.time.Duration;
+import java.util.List;
 
 /**
  * The abilities of an agent of JADE with a name on Sealbus beside those that JADE has: its name there, how a sender is known,
- * messages that are kept for receivers that are away, and subscriptions to channels.
+ * messages that are kept for receivers that are away, and channels.
  *
  * <pre>{@code
  * SealbusHelper sealbus = SealbusHelper.of(this);
@@ -26,6 +28,9 @@ public final class SealbusHelper implements ServiceHelper {
     /** The parameters of a message that came by a channel: the channel, and a number if its publisher waits until it is read. */
     static final String CHANNEL = "X-Sealbus-channel";
     static final String EVENT = "X-Sealbus-event";
+    /** The number of an event that the agent handles as the member of a group, and of a question to it. */
+    static final String TASK = "X-Sealbus-task";
+    static final String QUESTION = "X-Sealbus-question";
 
     private final SealbusService service;
     private final Agent agent;
@@ -54,6 +59,31 @@ public final class SealbusHelper implements ServiceHelper {
         /** The receiver has taken the message. */
         AGENT
     }
+
+    /** Nothing was put on a channel, or not all is well with it. The text says what. */
+    public static final class NotPublished extends Exception {
+        NotPublished(String why) {
+            super(why);
+        }
+    }
+
+    /**
+     * Where an event went.
+     *
+     * @param here      subscriptions of agents in this container
+     * @param processes other processes with subscriptions
+     * @param groups    queue groups, of each of which one member gets it
+     * @param kept      the number in the log of this container's node; 0 if the event is not persistent
+     */
+    public record Reach(int here, int processes, int groups, long kept) {}
+
+    /**
+     * The outcome of a question.
+     *
+     * @param answers the answers, in the order in which they came
+     * @param missing whole or local names of the agents that were asked and did not answer
+     */
+    public record Replies(List<ACLMessage> answers, List<String> missing) {}
 
     /** A message is not kept. The text says why. */
     public static final class NotKept extends Exception {
@@ -141,8 +171,18 @@ public final class SealbusHelper implements ServiceHelper {
         return message.getUserDefinedParameter(CHANNEL);
     }
 
+    private void checkNamed() {
+        if (!isNamed()) {
+            throw new IllegalStateException(unnamed());
+        }
+    }
+
+    private String unnamed() {
+        return agent.getName() + " has no name on the Sealbus platform " + platform() + ": the ticket of its container must name it";
+    }
+
     /**
-     * Subscribes to channels. Events that agents of Sealbus publish there come as messages of this agent from now on, each with its
+     * Subscribes to channels. Events that agents publish there come as messages of this agent from now on, each with its
      * {@linkplain #channel channel} and with the publisher that proved itself as its sender. If the agent does not read them,
      * publishers wait.
      *
@@ -152,11 +192,130 @@ public final class SealbusHelper implements ServiceHelper {
      * @throws IllegalStateException    if the agent has no name on Sealbus now, or there are 1,024 subscriptions in this container
      */
     public ChannelSubscription subscribe(String pattern) {
-        if (!isNamed()) {
-            throw new IllegalStateException(agent.getName() + " has no name on the Sealbus platform " + platform()
-                    + ": the ticket of its container must name it");
+        return subscribe(pattern, SubscriptionOptions.EVENTS);
+    }
+
+    /**
+     * The same with a filter, as a member of a group, with questions, or from what is kept on.
+     *
+     * @throws IllegalArgumentException also if the options do not fit each other, or the filter is none; the text has the place
+     * @throws IllegalStateException    also if the node cannot say whether the filter is one
+     */
+    public ChannelSubscription subscribe(String pattern, SubscriptionOptions options) {
+        checkNamed();
+        ChannelSubscription.check(pattern);
+        if (!options.filter().isEmpty()) {
+            try {
+                String problem = service.mesh().logs().judge(agent.getLocalName(), List.of(options.filter()), null, null)
+                        .get(options.filter()).problem();
+                if (problem != null) {
+                    throw new IllegalArgumentException(problem);
+                }
+            } catch (IOException unsaid) {
+                throw new IllegalStateException("the node does not say whether it is a filter: " + unsaid.getMessage(), unsaid);
+            }
         }
-        return service.mesh().subscribe(agent.getLocalName(), pattern);
+        return service.mesh().subscribe(agent.getLocalName(), pattern, options);
+    }
+
+    /**
+     * This agent, as the member of a group, has handled an event: it gets the next one. An event that is not handled when the agent
+     * or its subscription ends goes to another member. Nothing happens with any other message.
+     */
+    public void handled(ACLMessage event) {
+        String task = event.getUserDefinedParameter(TASK);
+        if (task != null) {
+            service.mesh().read(agent.getLocalName(), task);
+        }
+    }
+
+    /** Publishes an event with the channel's quality of service. */
+    public Reach publish(String channel, ACLMessage event) throws NotPublished {
+        return publish(channel, event, "");
+    }
+
+    /**
+     * Publishes an event to all subscriptions whose pattern and filter match, in the name of this agent, which proves itself to each
+     * of their processes. Waits while a subscription that pushes back has no room, and for what {@code ack} says. If the event
+     * does not reach a subscription after all, this agent gets a {@code FAILURE} from its AMS.
+     *
+     * @param channel a path such as {@code /dates/business}
+     * @param qos     how the event differs from the channel's quality of service, such as {@code expiry=1h,ack=agent}
+     *                (docs/channels.md)
+     * @throws IllegalArgumentException if the path or the quality of service is none
+     * @throws NotPublished             if it is not published, or not acknowledged by all; the text says why
+     */
+    public Reach publish(String channel, ACLMessage event, String qos) throws NotPublished {
+        Qos whole = service.mesh().qosOf(channel).with(qos);
+        return service.mesh().publisher().publish(agent.getLocalName(), channel, whole, sign(event));
+    }
+
+    /**
+     * Asks all agents that answer questions on a channel. Returns when each has answered or will not, after the timeout, or after so
+     * many answers.
+     *
+     * @param qos  as for {@link #publish(String, ACLMessage, String)}
+     * @param most the most answers wanted
+     * @throws NotPublished if nobody was asked; the text says why
+     */
+    public Replies request(String channel, ACLMessage question, String qos, Duration timeout, int most) throws NotPublished {
+        Qos whole = service.mesh().qosOf(channel).with(qos);
+        Questions.Asking asked = service.mesh().publisher().ask(agent.getLocalName(), channel, whole, sign(question),
+                timeout.toMillis(), most);
+        synchronized (service.mesh()) {
+            return new Replies(asked.answers(), asked.missing());
+        }
+    }
+
+    /** Whether a message is a question that this agent got by a channel. */
+    public static boolean isQuestion(ACLMessage message) {
+        return message.getUserDefinedParameter(QUESTION) != null;
+    }
+
+    /**
+     * Answers a question that this agent got by a channel, once.
+     *
+     * @return false if nobody waits for the answer any more
+     * @throws NotPublished if the agent may not answer there
+     */
+    public boolean reply(ACLMessage question, ACLMessage answer) throws NotPublished {
+        byte[] body = sign(answer);
+        Mesh mesh = service.mesh();
+        synchronized (mesh) {
+            Questions.Asker asker = mesh.questions().take(agent.getLocalName(), question.getUserDefinedParameter(QUESTION));
+            if (asker == null) {
+                return false;
+            }
+            Head head = asker.question();
+            if (!mesh.may(agent.getLocalName(), "answer", head.channel())) {
+                asker.decline();
+                throw new NotPublished("the policy does not let " + agent.getLocalName() + " answer on " + head.channel());
+            }
+            return asker.answer(agent.getLocalName(), head.answer(System.currentTimeMillis()), body);
+        }
+    }
+
+    /** Does not answer a question. The asker does not wait for this agent any more. */
+    public void decline(ACLMessage question) {
+        synchronized (service.mesh()) {
+            Questions.Asker asker = service.mesh().questions().take(agent.getLocalName(),
+                    question.getUserDefinedParameter(QUESTION));
+            if (asker != null) {
+                asker.decline();
+            }
+        }
+    }
+
+    /** A message of this agent as it goes to Sealbus, in its own name. */
+    private byte[] sign(ACLMessage message) throws NotPublished {
+        checkNamed();
+        if (message.getSender() == null) {
+            message.setSender(agent.getAID());
+        }
+        if (!message.getSender().equals(agent.getAID())) {
+            throw new NotPublished(agent.getName() + " wrote under the name of " + message.getSender().getName());
+        }
+        return service.writeEvent(message);
     }
 
     /** Whether a message may have come before, to a process of this agent that ended. Only persistent messages may. */
@@ -178,8 +337,7 @@ public final class SealbusHelper implements ServiceHelper {
             throw new NotKept(agent.getName() + " wrote under the name of " + message.getSender().getName());
         }
         if (!isNamed()) {
-            throw new NotKept(agent.getName() + " has no name on the Sealbus platform " + platform()
-                    + ": the ticket of its container must name it");
+            throw new NotKept(unnamed());
         }
         for (Iterator receivers = message.getAllReceiver(); receivers.hasNext(); ) {
             service.post().send(agent.getLocalName(), ((AID) receivers.next()).getName(), service.write(message), delivery);

@@ -47,7 +47,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     private static final String AMS = "ams";
     /** Parameters that this service alone writes. */
     private static final List<String> FACTS = List.of(PROVENANCE, Post.NUMBER, Post.AGAIN,
-            SealbusHelper.CHANNEL, SealbusHelper.EVENT);
+            SealbusHelper.CHANNEL, SealbusHelper.EVENT, SealbusHelper.TASK, SealbusHelper.QUESTION);
     static final String NAME = "org.sealbus.jade.Sealbus";
     /** Messages that an agent may leave unread before its senders wait. */
     private static final int MOST_UNREAD = 1000;
@@ -196,7 +196,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
                 post.read(((AID) command.getParam(1)).getLocalName(), message);
                 String event = message.getUserDefinedParameter(SealbusHelper.EVENT);
                 if (event != null) {
-                    mesh.read(event);
+                    mesh.read(((AID) command.getParam(1)).getLocalName(), event);
                 }
             }
             return true;
@@ -354,9 +354,19 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
         return deliver(agent, sender, BitEfficient.read(bytes, this::inside), facts);
     }
 
-    /** {@code sender} is the whole name that was proved; null: the message came from the gateway. */
     private boolean deliver(String agent, String sender, ACLMessage message, Map<String, String> facts)
             throws Mesh.ForgedSender {
+        return hand(check(sender, message, facts), new AID(agent + "@" + jade, AID.ISGUID));
+    }
+
+    @Override
+    public ACLMessage open(String sender, byte[] bytes, Map<String, String> facts)
+            throws BitEfficient.Malformed, Mesh.ForgedSender {
+        return check(sender, BitEfficient.read(bytes, this::inside), facts);
+    }
+
+    /** {@code sender} is the whole name that was proved; null: the message came from the gateway. */
+    private ACLMessage check(String sender, ACLMessage message, Map<String, String> facts) throws Mesh.ForgedSender {
         String claimed = claimed(message);
         if (sender == null ? !isOfOthers(claimed) : !claimed.equals(inside(sender))) {
             throw new Mesh.ForgedSender((sender == null ? "an agent of another platform" : sender)
@@ -366,7 +376,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
         FACTS.forEach(message::removeUserDefinedParameter);
         message.addUserDefinedParameter(PROVENANCE, sender == null ? FOREIGN : PROVED);
         facts.forEach(message::addUserDefinedParameter);
-        return hand(message, new AID(agent + "@" + jade, AID.ISGUID));
+        return message;
     }
 
     private static String claimed(ACLMessage message) {
@@ -381,6 +391,11 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     /** A message as it goes to Sealbus. */
     byte[] write(ACLMessage message) {
         return BitEfficient.write(message, this::outside);
+    }
+
+    /** An event as it goes to Sealbus. */
+    byte[] writeEvent(ACLMessage message) {
+        return BitEfficient.writeEvent(message, this::outside);
     }
 
     /** Answers to what the directory sent in an agent's name are the directory's. */

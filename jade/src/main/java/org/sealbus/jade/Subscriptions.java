@@ -6,6 +6,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.IntFunction;
+import java.util.function.Predicate;
 
 /** The subscriptions of agents here, and the events that agents here have yet to read. The mesh guards it. */
 final class Subscriptions {
@@ -14,7 +15,7 @@ final class Subscriptions {
         void settle(boolean hasRead);
     }
 
-    private record Waiting(String agent, Outcome outcome) {}
+    private record Waiting(ChannelSubscription subscription, Outcome outcome) {}
 
     private final Map<Integer, ChannelSubscription> subscriptions = new LinkedHashMap<>();
     private final Map<String, Waiting> unread = new HashMap<>();
@@ -45,18 +46,43 @@ final class Subscriptions {
     }
 
     /** An agent gets an event. Returns the event's id. */
-    String unread(String agent, Outcome outcome) {
+    String unread(ChannelSubscription subscription, Outcome outcome) {
         lastEvent++;
         String id = String.valueOf(lastEvent);
-        unread.put(id, new Waiting(agent, outcome));
+        unread.put(id, new Waiting(subscription, outcome));
         return id;
     }
 
-    /** An agent has read an event. */
-    void read(String event) {
-        Waiting waiting = unread.remove(event);
-        if (waiting != null) {
+    /** An agent has read an event, or has handled it as a member of a group. */
+    void read(String agent, String event) {
+        Waiting waiting = unread.get(event);
+        if (waiting != null && waiting.subscription().agent().equals(agent)) {
+            unread.remove(event);
             waiting.outcome().settle(true);
+        }
+    }
+
+    /** An event did not come to its agent. */
+    void forget(String event) {
+        unread.remove(event);
+    }
+
+    /** A subscription was closed. A member of a group handles nothing any more; all other events still wait for their agent. */
+    void closed(ChannelSubscription subscription) {
+        if (!subscription.options().group().isEmpty()) {
+            settle(one -> one == subscription);
+        }
+    }
+
+    private void settle(Predicate<ChannelSubscription> isOver) {
+        for (Map.Entry<String, Waiting> entry : new ArrayList<>(unread.entrySet())) {
+            if (isOver.test(entry.getValue().subscription())) {
+                unread.remove(entry.getKey());
+                // The publishers of a group hear of its members. They mark what a member had: it has perhaps handled it.
+                if (entry.getValue().subscription().options().group().isEmpty()) {
+                    entry.getValue().outcome().settle(false);
+                }
+            }
         }
     }
 
@@ -64,12 +90,7 @@ final class Subscriptions {
     List<ChannelSubscription> left(String agent) {
         List<ChannelSubscription> its = subscriptions.values().stream().filter(one -> one.agent().equals(agent)).toList();
         its.forEach(this::remove);
-        for (Map.Entry<String, Waiting> entry : new ArrayList<>(unread.entrySet())) {
-            if (entry.getValue().agent().equals(agent)) {
-                unread.remove(entry.getKey());
-                entry.getValue().outcome().settle(false);
-            }
-        }
+        settle(one -> one.agent().equals(agent));
         return its;
     }
 }

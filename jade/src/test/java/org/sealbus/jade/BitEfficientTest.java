@@ -109,4 +109,17 @@ class BitEfficientTest {
             }
         }
     }
+
+    @Test
+    void parametersOfEventsAreValues() throws Exception {
+        for (String value : new String[] {"7", "-7.25", "0", "123456789012345", "true", "false", "007", "1e5", "1.", "tea", "",
+            "1234567890123456", "12.3456789"}) {
+            ACLMessage message = new ACLMessage(ACLMessage.INFORM);
+            message.addUserDefinedParameter("X-price", value);
+            byte[] event = BitEfficient.writeEvent(message, name -> name);
+            assertEquals(value, BitEfficient.read(event, name -> name).getUserDefinedParameter("X-price"));
+            boolean isValue = value.matches("7|-7.25|0|123456789012345|true|false");
+            assertEquals(isValue, event.length != BitEfficient.write(message, name -> name).length, value);
+        }
+    }
 }

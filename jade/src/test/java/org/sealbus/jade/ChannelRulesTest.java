@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 /** Patterns of channels and rules about them, as the crate {@code channels} has them. */
 class ChannelRulesTest {
     private static ChannelSubscription to(String pattern) {
-        return new ChannelSubscription(null, 1, "ear", pattern);
+        return new ChannelSubscription(null, 1, "ear", pattern, SubscriptionOptions.EVENTS);
     }
 
     @Test

@@ -266,6 +266,61 @@ class MeshPortTest {
         assertFalse(main.output().contains("pong got"), main::output);
     }
 
+    /** The epoch in which the container speaks of channels, after a greeting as from this epoch. */
+    private static long epoch(SSLSocket tls, long own) throws IOException {
+        OutputStream out = tls.getOutputStream();
+        out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("")));
+        out.write(counted(1, Frame.MESSAGE, onChannels(new Frame.Body().number(1, 1).number(8, own).number(8, 0))));
+        tls.setSoTimeout((int) Platform.LIMIT * 1000);
+        while (true) {
+            Frame frame = Frame.read(tls.getInputStream(), Frame.LONGEST_BODY);
+            if (frame.kind() == Frame.TARGET) {
+                out.write(counted(2, Frame.ACCEPT, new Frame.Body().u32(frame.in().getInt()).number(8, 1 << 20)));
+            } else if (frame.kind() == Frame.MESSAGE && frame.body()[8] == 1) {
+                return frame.in().getLong(9);
+            }
+        }
+    }
+
+    /** A frame for channels, written by the process. */
+    private static Frame.Body onChannels(Frame.Body frame) {
+        return new Frame.Body().u32(-1).u32(0).bytes(frame.done());
+    }
+
+    @Test
+    void noiseOnChannelsDoesNoHarm() throws Exception {
+        Random random = new Random(3);
+        int[] kinds = {0x02, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x20, 0x21, 0x22, 0x23, 0x24, 0x30, 0x77};
+        int spoken = 0;
+        try (Membership mallory = member("mallory")) {
+            mallory.enlist();
+            for (int round = 0; round < 30; round++) {
+                try (SSLSocket tls = begun(mallory)) {
+                    long own = System.currentTimeMillis() + round;
+                    long session = Exchange.session(own, epoch(tls, own));
+                    spoken++;
+                    Frame.Body row = new Frame.Body();
+                    for (int number = 1; number < 200; number++) {
+                        byte[] noise = new byte[random.nextInt(60)];
+                        random.nextBytes(noise);
+                        for (int at = 0; at < noise.length && random.nextInt(4) > 0; at++) {
+                            noise[at] &= 0x0f;
+                        }
+                        Frame.Body frame = new Frame.Body().number(1, kinds[random.nextInt(kinds.length)]).number(8, session);
+                        row.bytes(counted(2 + number, Frame.MESSAGE, onChannels(frame.leb(number).bytes(noise))));
+                    }
+                    tls.getOutputStream().write(row.done());
+                    tls.shutdownOutput();
+                    awaitEnd(tls);
+                } catch (IOException ended) {
+                    continue;
+                }
+            }
+        }
+        assertTrue(spoken > 0, main::output);
+        assertFalse(main.output().contains("the mesh failed"), main::output);
+    }
+
     @Test
     void aProcessThatDoesNotReadLosesItsConnection() throws Exception {
         try (Membership mallory = member("mallory")) {

@@ -111,6 +111,14 @@ final class Platform implements AutoCloseable {
         }
     }
 
+    /** A command that goes on, as a program of its own. */
+    Program program(String name, String... arguments) throws IOException {
+        List<String> command = new ArrayList<>(List.of(SEALBUS.toString()));
+        Collections.addAll(command, arguments);
+        Collections.addAll(command, "--state", state());
+        return program(name, Map.of(), command.toArray(String[]::new));
+    }
+
     /** Kills the node. The program that runs the platform starts it again. */
     void killNode() {
         Program up = programs.get(0);

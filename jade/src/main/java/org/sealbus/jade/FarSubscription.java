@@ -1,0 +1,87 @@
+package org.sealbus.jade;
+
+import java.nio.BufferUnderflowException;
+import java.nio.ByteBuffer;
+
+/** A subscription that another process announced. The mesh guards it. */
+final class FarSubscription {
+    private static final int ANSWERS = 1;
+    private static final int TAKES_EVENTS = 2;
+    private static final int READS_LOGS = 4;
+    private static final int PUSH_BACK = 0;
+    private static final int LONGEST_FILTER = 2048;
+    private static final int MOST_PREFETCHED = 1024;
+
+    final int number;
+    final String agent;
+    final String pattern;
+    final String filter;
+    final boolean answers;
+    final boolean takesEvents;
+    final boolean readsLogs;
+    /** The group whose events it shares; empty: none. */
+    final String group;
+    final int prefetch;
+    private final boolean pushesBack;
+    /** Bytes that may be sent to it in all, and were sent. */
+    private long limit;
+    private long sent;
+    /** Since when publishers wait for its credit, by {@link System#nanoTime()}; 0 if none does. */
+    long stalledSince;
+    /** Events that passed it by, and events for which its filter could not be evaluated, of which its process was not told. */
+    long missed;
+    long filterErrors;
+    String filterProblem;
+
+    /** Reads an announcement of an agent. */
+    FarSubscription(String agent, ByteBuffer in) {
+        this.agent = agent;
+        number = (int) Head.number(in);
+        int flags = in.get();
+        answers = (flags & ANSWERS) != 0;
+        takesEvents = (flags & TAKES_EVENTS) != 0;
+        readsLogs = (flags & READS_LOGS) != 0;
+        pattern = Head.text(in);
+        ChannelSubscription.check(pattern);
+        filter = Head.text(in, LONGEST_FILTER);
+        pushesBack = in.get() == PUSH_BACK;
+        limit = Head.number(in);
+        group = Head.text(in);
+        prefetch = group.isEmpty() ? 0 : (int) Head.number(in);
+        if (prefetch < 0 || prefetch > MOST_PREFETCHED) {
+            throw new BufferUnderflowException();
+        }
+    }
+
+    /** The announcement of a subscription here. */
+    static byte[] announce(ChannelSubscription subscription, long limit) {
+        SubscriptionOptions options = subscription.options();
+        int flags = TAKES_EVENTS | (options.answers() ? ANSWERS : 0) | (options.readsLogs() ? READS_LOGS : 0);
+        Frame.Body out = new Frame.Body().leb(subscription.number()).number(1, flags).name(subscription.pattern())
+                .name(options.filter()).number(1, PUSH_BACK).leb(limit).name(options.group());
+        return (options.group().isEmpty() ? out : out.leb(options.prefetch())).done();
+    }
+
+    boolean isInGroup() {
+        return !group.isEmpty();
+    }
+
+    boolean hasCredit() {
+        return !pushesBack || sent < limit;
+    }
+
+    void charge(long cost) {
+        sent += cost;
+    }
+
+    void refund(long cost) {
+        sent = Math.max(0, sent - cost);
+    }
+
+    void raise(long other) {
+        if (other > limit) {
+            limit = other;
+            stalledSince = 0;
+        }
+    }
+}
