@@ -252,9 +252,13 @@ impl Inward {
                 })
             }
         };
-        let refused = match judged {
-            Ok(provenance) => {
-                let received = ReceivedMessage::encoded(message, provenance);
+        let opened = judged.and_then(|provenance| {
+            let opened = self.bus.open(&message.message(), &target.name)?;
+            Ok((provenance, opened))
+        });
+        let refused = match opened {
+            Ok((provenance, opened)) => {
+                let received = ReceivedMessage::encoded(message, provenance).opened(opened);
                 self.row.messages.push(received);
                 self.row.senders.push(sender_handle);
                 return;
