@@ -254,7 +254,13 @@ impl Inward {
         };
         let opened = judged.and_then(|provenance| {
             let opened = self.bus.open(&message.message(), &target.name)?;
-            Ok((provenance, opened))
+            match (&provenance, &opened) {
+                (Provenance::Proved(_), Some(_)) => Err(Refused {
+                    reason: RefusalReason::NotProved,
+                    explanation: "it is sealed, and its author did not sign it".to_owned(),
+                }),
+                _ => Ok((provenance, opened)),
+            }
         });
         let refused = match opened {
             Ok((provenance, opened)) => {
