@@ -170,10 +170,15 @@ class Message(AclMessage, Generic[BodyT_co]):
     """
 
     @property
-    def provenance(self) -> Literal["same-process", "proved", "vouched", "carried", "foreign", "claimed", "platform"]:
+    def provenance(self) -> Literal[
+        "same-process", "proved", "signed", "vouched", "carried", "foreign", "claimed", "platform"
+    ]:
         """How the bus knows the sender: an agent of this process; proved by its certificate on the connection that
         carried the message; an agent of another platform, whose name is only claimed (`foreign`); merely claimed (levels
         `none` and `tls`); or the platform itself."""
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the message was sealed: only its sender and this agent can read it."""
     @property
     def text(self) -> str:
         """The content, which must be text; raises :class:`~sealbus.ContentError` if it is bytes or missing."""

@@ -227,7 +227,7 @@ class Agent(Initiates):
         expiry: float | datetime | None = None,
         valid_from: float | datetime | None = None,
         receipt: Literal["disk", "process", "agent"] | None = None,
-        level: Literal["none", "tls", "auth", "signed"] | None = None,
+        level: Literal["none", "tls", "auth", "signed", "sealed"] | None = None,
     ) -> None:
         """Sends a message to each of its receivers, and waits while a receiver's mailbox is full.
 
@@ -245,8 +245,9 @@ class Agent(Initiates):
         in order and once; other messages may overtake them.
 
         With the ``level`` ``"signed"`` the message bears the agent's proof, also on a platform at ``"auth"``:
-        :attr:`~sealbus.Message.provenance` is ``signed`` in the receiver's process. A level below the platform's, or
-        one that the platform's transport does not reach, is refused.
+        :attr:`~sealbus.Message.provenance` is ``signed`` in the receiver's process. With ``"sealed"`` only the receivers
+        can read it, besides: :attr:`~sealbus.Message.is_sealed`. A receiver that has no key for it is refused by name.
+        A level below the platform's, or one that the platform's transport does not reach, is refused.
         """
         life = self._living
         if level is not None:

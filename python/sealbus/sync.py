@@ -109,7 +109,7 @@ class Platform:
         *,
         persistent: bool = False,
         expiry: float | datetime | None = None,
-        level: Literal["none", "tls", "auth", "signed"] | None = None,
+        level: Literal["none", "tls", "auth", "signed", "sealed"] | None = None,
     ) -> None:
         """Sends a message; see :meth:`sealbus.Agent.send`."""
         self._wait(self._agent.send(message, persistent=persistent, expiry=expiry, level=level))

@@ -16,6 +16,8 @@ pub(crate) struct PyMessage {
     pub(crate) kept: Option<u64>,
     /// Whether the agent, or another one of its group, may have had it before.
     pub(crate) may_be_again: bool,
+    /// Whether only its sender and the agent can read it.
+    is_sealed: bool,
     /// The content as a value, once it was read.
     body: Mutex<Option<Py<PyAny>>>,
 }
@@ -26,6 +28,7 @@ impl PyMessage {
             provenance,
             kept,
             may_be_again,
+            is_sealed: false,
             body: Mutex::new(None),
         }
     }
@@ -34,7 +37,8 @@ impl PyMessage {
         let provenance = received.provenance().clone();
         let cover = received.kept();
         let (kept, may_be_again) = (cover.map(|it| it.number), cover.is_some_and(|it| it.again));
-        let this = Self::new(provenance, kept, may_be_again);
+        let mut this = Self::new(provenance, kept, may_be_again);
+        this.is_sealed = received.is_sealed();
         let message = PyClassInitializer::from(PyAclMessage::received(received));
         Py::new(py, message.add_subclass(this))
     }
@@ -53,6 +57,11 @@ impl PyMessage {
     #[getter]
     fn provenance(&self) -> &'static str {
         self.provenance.as_str()
+    }
+
+    #[getter]
+    fn is_sealed(&self) -> bool {
+        self.is_sealed
     }
 
     #[getter]

@@ -24,6 +24,7 @@ use crate::permission::{MessageRules, Permit};
 use crate::refusal::{Refusal, RefusalLog, RefusalReason, Refused};
 use crate::resolver::{ProcessEndpoint, Resolver};
 use crate::route::Route;
+use crate::sealed::Sealer;
 use crate::tap::Tap;
 use crate::transport::Transport;
 
@@ -86,6 +87,7 @@ pub(crate) struct Inner {
     pub(crate) resolver: OnceLock<Arc<dyn Resolver>>,
     pub(crate) inlet: OnceLock<Arc<dyn FrameInlet>>,
     pub(crate) post: OnceLock<Arc<dyn Post>>,
+    pub(crate) sealer: OnceLock<Arc<dyn Sealer>>,
     /// The other processes of the platform, by their identity.
     pub(crate) processes: Mutex<HashMap<Identity, ProcessEndpoint>>,
     pub(crate) stand_ins: RwLock<Option<Arc<StandIns>>>,
@@ -131,6 +133,7 @@ impl Bus {
                 resolver: OnceLock::new(),
                 inlet: OnceLock::new(),
                 post: OnceLock::new(),
+                sealer: OnceLock::new(),
                 processes: Mutex::default(),
                 stand_ins: RwLock::default(),
                 rules: MessageRules::default(),

@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::agent::NoSigner;
 use crate::letter::NotKept;
 use crate::refusal::{RefusalReason, Refused};
+use crate::sealed::NotSealed;
 
 /// Why an accepted message could not be delivered. The sender finds the reason in a `failure` message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -171,6 +172,16 @@ pub enum SendError {
         sender: Arc<str>,
         /// The level, and why not.
         reason: String,
+    },
+    /// The message is to be sealed, and nothing can be sealed to this receiver.
+    #[error("agent {sender} cannot seal a message to {receiver}: {reason}")]
+    NotSealed {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// The receiver.
+        receiver: String,
+        /// The reason and the remedy.
+        reason: NotSealed,
     },
     /// The message was not signed, and it or the platform is at level `signed`.
     #[error("agent {sender} cannot have a message kept, because it cannot sign it: {reason}")]

@@ -25,12 +25,14 @@ mod lifetime;
 mod mailbox;
 mod message;
 mod moment;
+mod opening;
 mod origin;
 mod outbox;
 mod permission;
 mod refusal;
 mod resolver;
 mod route;
+mod sealed;
 mod search;
 mod tap;
 pub mod text;
@@ -65,6 +67,9 @@ pub use outbox::Outbox;
 pub use permission::Permit;
 pub use refusal::{Refusal, RefusalLog, RefusalReason, Refused};
 pub use resolver::{BoxFuture, Location, ProcessEndpoint, ResolveError, Resolver};
+pub use sealed::{
+    Envelope, NotSealed, Opened, SEALED_OVERHEAD, SealedRow, Sealer, open as open_sealed,
+};
 pub use tap::{Arrival, Tap, Watcher};
 pub use transport::{Capabilities, Destination, LinkCounts, Outgoing, Transport, TransportError};
 pub use ways::Returned;

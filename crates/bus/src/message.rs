@@ -6,10 +6,12 @@ use bytes::Bytes;
 use sealbus_fipa::bitefficient::{self, EncodedMessage};
 use sealbus_fipa::{AclMessage, AclMessageRef, DecodeError, EncodeError, Limits};
 use sealbus_proof::Evidence;
+use sealbus_seal::encryption::Salt;
 use sealbus_seal::{Identity, VerifiedIdentity};
 
 use crate::letter::Kept;
 use crate::origin::{ForeignOrigin, ORIGIN_PARAMETER};
+use crate::sealed::Opened;
 
 /// The bus's knowledge of the sender of a received message.
 #[derive(Clone, Debug)]
@@ -84,6 +86,16 @@ enum Body {
     Encoded(EncodedMessage<Bytes>),
 }
 
+impl Body {
+    #[inline]
+    fn view(&self) -> AclMessageRef<'_> {
+        match self {
+            Self::Shared(message) => AclMessage::view(message),
+            Self::Encoded(message) => message.message(),
+        }
+    }
+}
+
 /// A message as it lies in a mailbox.
 ///
 /// Between agents of one process it is the sender's own message, shared and never encoded. From another process it is
@@ -93,6 +105,15 @@ pub struct ReceivedMessage {
     body: Body,
     provenance: Provenance,
     kept: Option<Box<Kept>>,
+    /// If the message was sealed, the outer message. `body` is then the one inside.
+    sealed: Option<Box<Sealed>>,
+}
+
+/// A sealed message as it travelled.
+#[derive(Clone, Debug)]
+struct Sealed {
+    outer: Body,
+    salt: Salt,
 }
 
 impl ReceivedMessage {
@@ -103,6 +124,7 @@ impl ReceivedMessage {
             body: Body::Shared(message),
             provenance,
             kept: None,
+            sealed: None,
         }
     }
 
@@ -113,7 +135,46 @@ impl ReceivedMessage {
             body: Body::Encoded(message),
             provenance,
             kept: None,
+            sealed: None,
         }
+    }
+
+    /// The same message, which was sealed, with the message inside ([`Bus::open`](crate::Bus::open)).
+    #[must_use]
+    pub fn opened(mut self, opened: Option<Opened>) -> Self {
+        if let Some(Opened { message, salt }) = opened {
+            let outer = std::mem::replace(&mut self.body, Body::Encoded(message));
+            self.sealed = Some(Box::new(Sealed { outer, salt }));
+        }
+        self
+    }
+
+    /// Whether the message was sealed: only its sender and its receiver can read it.
+    #[inline]
+    pub fn is_sealed(&self) -> bool {
+        self.sealed.is_some()
+    }
+
+    /// The salt of a sealed message, and the encoding of the message inside: its author committed to them. With both, the
+    /// outer message ([`to_bytes`](Self::to_bytes)) and its evidence, others can check what the author wrote.
+    pub fn committed(&self) -> Option<(&Salt, &Bytes)> {
+        match (&self.sealed, &self.body) {
+            (Some(sealed), Body::Encoded(inside)) => Some((&sealed.salt, inside.bytes())),
+            _ => None,
+        }
+    }
+
+    /// The message as others see it: of a sealed message, the outer one.
+    pub fn seen(&self) -> AclMessageRef<'_> {
+        self.travelled().view()
+    }
+
+    /// The message as it travelled.
+    #[inline]
+    fn travelled(&self) -> &Body {
+        self.sealed
+            .as_ref()
+            .map_or(&self.body, |sealed| &sealed.outer)
     }
 
     /// A message from its bit-efficient encoding, as [`to_bytes`](Self::to_bytes) gave it.
@@ -147,10 +208,7 @@ impl ReceivedMessage {
 
     /// A borrowed view of the message.
     pub fn message(&self) -> AclMessageRef<'_> {
-        match &self.body {
-            Body::Shared(message) => AclMessage::view(message),
-            Body::Encoded(message) => message.message(),
-        }
+        self.body.view()
     }
 
     /// The message on its own, shared if it is already shared. The gateway's note in a message from outside is removed;
@@ -169,12 +227,13 @@ impl ReceivedMessage {
         message
     }
 
-    /// The bit-efficient encoding, which is kept when the agent's mailbox is carried to another node.
+    /// The bit-efficient encoding, which is kept when the agent's mailbox is carried to another node. A sealed message
+    /// stays sealed.
     ///
     /// # Errors
     /// If a shared message cannot be encoded.
     pub fn to_bytes(&self) -> Result<Bytes, EncodeError> {
-        match &self.body {
+        match self.travelled() {
             Body::Shared(message) => {
                 let mut out = Vec::new();
                 bitefficient::encode(message, &mut out)?;
@@ -193,7 +252,7 @@ impl ReceivedMessage {
     /// The bytes that the message is counted as in a mailbox (payload only).
     #[inline]
     pub fn size(&self) -> usize {
-        match &self.body {
+        match self.travelled() {
             Body::Shared(message) => shared_size(message),
             Body::Encoded(message) => message.bytes().len(),
         }

@@ -1,22 +1,20 @@
 //! The sending end of an agent.
 
 mod answer;
+mod keeping;
 mod level;
 mod row;
+mod sealing;
 
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_fipa::{AclMessage, Aid, Limits};
-use sealbus_proof::{Hash, Statement};
 
 use crate::agent::LocalAgent;
 use crate::bus::Bus;
 use crate::error::{SendError, TrySendError, Unsent};
-use crate::letter::{Delivery, Letter, NotKept};
-use crate::level::{asks_for_proof, set_level};
 use crate::permission::Permit;
 use crate::route::{Bottleneck, Parcel, ParcelMessage, Route, Sent};
 use crate::transport::Outgoing;
@@ -96,77 +94,6 @@ impl Outbox {
         }
     }
 
-    /// Sends `message` to all its receivers as `delivery` says. A persistent message is on a disk of the platform when
-    /// this call returns. Each receiver gets the message once, when that receiver is there, in order among the sender's
-    /// persistent messages. Otherwise a `failure` from the AMS comes at the expiry.
-    ///
-    /// # Errors
-    /// [`SendError`]: neither the receiver named nor those after it accepted the message.
-    pub async fn send_with(
-        &self,
-        message: impl Into<Arc<AclMessage>>,
-        delivery: Delivery,
-    ) -> Result<(), SendError> {
-        let sender = self.agent.name();
-        if let Some(what) = delivery.needs_persistence() {
-            let sender = sender.clone();
-            return Err(SendError::NeedsPersistence { sender, what });
-        }
-        let mut message = message.into();
-        if let Some(level) = delivery.level {
-            set_level(Arc::make_mut(&mut message), level);
-        }
-        if !delivery.persistent {
-            return self.send(message).await;
-        }
-        self.check_process()?;
-        let message = self.signed(message)?;
-        let is_signed = self.bus.signs() || asks_for_proof(&message.view());
-        let mut encoded = Vec::new();
-        if let Err(error) = sealbus_fipa::bitefficient::encode(&message, &mut encoded) {
-            let receiver = &message.receivers[0].name;
-            return Err(self.impossible(receiver, error.into()));
-        }
-        let encoded = Bytes::from(encoded);
-        for receiver in &message.receivers {
-            self.check_permission(&mut Permit::default(), &receiver.name)?;
-            let evidence = match is_signed {
-                true => Some(self.evidence_of(Statement::direct(&receiver.name, &encoded))?),
-                false => None,
-            };
-            let letter = Letter {
-                sender: sender.clone(),
-                receiver: receiver.name.clone(),
-                message: encoded.clone(),
-                delivery,
-                evidence,
-            };
-            let kept = match self.bus.inner.post.get() {
-                Some(post) => post.keep(letter).await,
-                None => Err(NotKept(
-                    "no node of a platform stands behind this bus".to_owned(),
-                )),
-            };
-            kept.map_err(|reason| SendError::NotKept {
-                sender: sender.clone(),
-                receiver: receiver.name.clone(),
-                reason,
-            })?;
-            let _last = self.last.lock();
-            self.agent.count_sent(1);
-        }
-        Ok(())
-    }
-
-    /// The agent signs a statement, whose hash this is, alone.
-    fn evidence_of(&self, statement: Hash) -> Result<Vec<u8>, SendError> {
-        let signed = self.agent.sign_one(statement);
-        signed.map_err(|reason| SendError::NotSigned {
-            sender: self.agent.name().clone(),
-            reason,
-        })
-    }
-
     /// Sends without waiting.
     ///
     /// # Errors
@@ -195,10 +122,19 @@ impl Outbox {
     /// As [`send`](Self::send).
     pub async fn finish(&self, unsent: Unsent) -> Result<(), SendError> {
         let Unsent { message, next } = unsent;
+        let is_to_seal = self.must_seal(&message);
         let outgoing = Outgoing::new(&message);
         let parcel = self.parcel(&message, &outgoing);
         for receiver in message.receivers.iter().skip(next) {
-            self.deliver(&parcel, &receiver.name).await?;
+            let receiver = &receiver.name;
+            if is_to_seal {
+                let sealed = self.sealed(&message, receiver, None).await?;
+                let outgoing = Outgoing::new(&sealed);
+                self.deliver(&self.parcel(&sealed, &outgoing), receiver)
+                    .await?;
+            } else {
+                self.deliver(&parcel, receiver).await?;
+            }
         }
         Ok(())
     }
@@ -311,15 +247,21 @@ impl Outbox {
 
     fn send_rest(&self, unsent: Unsent, is_deferred: bool) -> Result<(), TrySendError> {
         let Unsent { message, next } = unsent;
+        let is_to_seal = self.must_seal(&message);
         let mut stopped_at = None;
         {
             let outgoing = Outgoing::new(&message).deferred(is_deferred);
             let parcel = self.parcel(&message, &outgoing);
             for (index, receiver) in message.receivers.iter().enumerate().skip(next) {
-                match self.attempt(&parcel, &receiver.name, false) {
-                    Ok(()) => {}
+                let receiver = &receiver.name;
+                let attempt = match is_to_seal {
+                    true => self.attempt_sealed(&message, receiver, is_deferred),
+                    false => self.attempt(&parcel, receiver, false).map(|()| true),
+                };
+                match attempt {
+                    Ok(true) => {}
                     Err(Stopped::Failed(error)) => return Err(error.into()),
-                    Err(Stopped::Full(..)) => {
+                    Ok(false) | Err(Stopped::Full(..)) => {
                         stopped_at = Some(index);
                         break;
                     }

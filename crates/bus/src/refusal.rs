@@ -36,11 +36,15 @@ pub enum RefusalReason {
     Malformed,
     /// More connections, agents or bytes than one peer may use.
     OverLimit,
+    /// A message in the clear that says it is sealed, or must be.
+    NotSealed,
+    /// A sealed message that does not open: it was changed, or is sealed to a key that its receiver does not have.
+    NotOpened,
 }
 
 impl RefusalReason {
     /// All reasons, in the order of [`RefusalLog::counts`].
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::ForgedSender,
         Self::NotProved,
         Self::UnknownIssuer,
@@ -52,6 +56,8 @@ impl RefusalReason {
         Self::TooLarge,
         Self::Malformed,
         Self::OverLimit,
+        Self::NotSealed,
+        Self::NotOpened,
     ];
 
     /// The reason as one word of a report, such as `forged-sender`.
@@ -68,6 +74,8 @@ impl RefusalReason {
             Self::TooLarge => "too-large",
             Self::Malformed => "malformed",
             Self::OverLimit => "over-limit",
+            Self::NotSealed => "not-sealed",
+            Self::NotOpened => "not-opened",
         }
     }
 

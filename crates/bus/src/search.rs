@@ -273,6 +273,7 @@ fn send_one(bus: &Bus, message: &HeldMessage, way: &State) -> Result<(), NotSent
             };
             let received = parcel
                 .received(&bus.config().platform)
+                .and_then(|received| bus.opened(received, agent.name()))
                 .map_err(NotSent::Impossible)?;
             // The rules may have changed while it was held.
             if !received.is_notice() {

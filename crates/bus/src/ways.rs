@@ -196,7 +196,8 @@ impl Bus {
                 if !my_turn && agent.mailbox().gate().is_crowded_for(number) {
                     return full(agent);
                 }
-                let received = match parcel.received(&self.inner.config.platform) {
+                let received = parcel.received(&self.inner.config.platform);
+                let received = match received.and_then(|it| self.opened(it, agent.name())) {
                     Ok(received) => received,
                     Err(reason) => return Sent::Impossible(reason),
                 };

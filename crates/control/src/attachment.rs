@@ -8,7 +8,7 @@ use super::channel_log::{LogAnswer, LogRequest};
 use super::post::{DeliveredLetter, LetterOutcome, PostedLetter};
 use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, PlatformDescription,
-    ProcessContact, RefusalRecord, Rules, Subject, UnixMillis,
+    ProcessContact, PublishedKey, RefusalRecord, Rules, SealedKeys, Subject, UnixMillis,
 };
 use crate::ask::conversation;
 
@@ -29,6 +29,18 @@ conversation! {
             /// PKCS#10, DER.
             request: Blob,
         } -> Vec<Blob>;
+        /// An agent of this process states its key for sealed messages.
+        PublishKey {
+            /// Local name.
+            agent: String,
+            /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey).
+            key: Blob,
+        } -> ();
+        /// The key for sealed messages that an agent stated last.
+        EncryptionKey {
+            /// Local name.
+            agent: String,
+        } -> PublishedKey;
         /// The address on which this process listens for links.
         Announce {
             /// The address to which others connect.
@@ -86,6 +98,11 @@ conversation! {
             /// The reason.
             reason: String,
         } -> ();
+        /// The keys with which agents that moved here opened sealed messages. Only this process can read the answer.
+        FormerKeys {
+            /// The stated key of one of these agents, under its certificate in this process.
+            key: Blob,
+        } -> SealedKeys;
         /// The next part of the agents that this process must restore.
         Inherit {
             /// The number of parts received so far.
@@ -96,9 +113,11 @@ conversation! {
     pub enum AttachmentAnswer ("answer") {
         Welcome(Box<Welcome>);
         Certified { chain: Vec<Blob> };
+        EncryptionKey(PublishedKey);
         Location(AgentLocation);
         DenyList { list: Blob };
         Inherited { part: FrozenPart };
+        FormerKeys { keys: SealedKeys };
         Posted { refused: Vec<Option<Fault>> };
         ChannelLog { log: LogAnswer };
         Done;

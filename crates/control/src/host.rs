@@ -1,6 +1,7 @@
 //! The interface of an agent process to its platform.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -14,7 +15,7 @@ use crate::post::DeliveredLetter;
 use crate::traffic::{ProcessTraffic, Watch};
 use crate::{
     Blob, DirectoryChange, EndedProcess, Fault, FaultCode, FrozenAgent, PlatformDescription,
-    ProcessContact, Rules,
+    ProcessContact, Rules, SealedKeys,
 };
 
 /// The facts that a process learned when it joined its platform.
@@ -64,6 +65,13 @@ pub enum Command {
     },
     /// The move failed. Go on as if there had been no [`Command::Freeze`].
     Thaw,
+    /// Seal the frozen agents' keys for sealed messages to the process that restores them.
+    FormerKeys {
+        /// The stated key of one of these agents there.
+        key: Blob,
+        /// The channel for the answer.
+        answer: oneshot::Sender<Result<SealedKeys, Fault>>,
+    },
     /// A newer signed deny list, which must be verified and obeyed at once: its changes since the last one, or the whole
     /// list.
     DenyList(Blob),
@@ -104,6 +112,11 @@ pub trait Host: Send + Sync + 'static {
 
     /// Carries out a request of this process. [`dyn Host::ask`] gives each request its own answer.
     fn answer(&self, request: AttachmentRequest) -> BoxFuture<'_, Result<AttachmentAnswer, Fault>>;
+
+    /// The program's own folder, which stays for its next start; none if it has none.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
 
     /// Whether messages of this process's agents are kept for their receivers.
     fn keeps_letters(&self) -> bool {

@@ -300,6 +300,23 @@ impl WaitingProvenance {
     }
 }
 
+/// The key for sealed messages that an agent stated last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishedKey {
+    /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey); none if the agent stated no key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Blob>,
+}
+
+/// The keys of a process for sealed messages, sealed to the process that takes its agents over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedKeys {
+    /// An [`Encapsulation`](sealbus_seal::encryption::Encapsulation).
+    pub encapsulation: Blob,
+    /// The sealed keys.
+    pub sealed: Blob,
+}
+
 /// One agent on its way: its saved state and its unread messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrozenAgent {

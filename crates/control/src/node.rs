@@ -17,7 +17,7 @@ use super::post::{LetterMark, PostedLetter, Trail, WaitingLetter};
 use super::traffic::{ProcessTraffic, Watch};
 use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, NodeDescription,
-    ProcessContact, RefusalRecord, Rules, Subject, UnixMillis,
+    ProcessContact, PublishedKey, RefusalRecord, Rules, SealedKeys, Subject, UnixMillis,
 };
 use crate::ask::conversation;
 use crate::statement::Signed;
@@ -75,6 +75,20 @@ conversation! {
             /// The certified identity.
             subject: Subject,
         } -> ();
+        /// An agent states its key for sealed messages.
+        KeyPublished {
+            /// The process's name.
+            process: String,
+            /// Local name.
+            agent: String,
+            /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey).
+            key: Blob,
+        } -> ();
+        /// The key for sealed messages that an agent stated last.
+        EncryptionKey {
+            /// Local name.
+            agent: String,
+        } -> PublishedKey;
         /// An event in the life of an agent.
         Reported {
             /// The process's name.
@@ -115,6 +129,7 @@ conversation! {
     /// The Master's answers.
     pub enum MasterAnswer ("answer") {
         Current(Current);
+        EncryptionKey(PublishedKey);
         Location(AgentLocation);
         Done;
     }
@@ -285,6 +300,13 @@ conversation! {
             /// The part, counted from 0.
             index: u32,
         } -> FrozenPart;
+        /// The keys of a frozen process for sealed messages. The destination node asks for the process that restores.
+        FormerKeys {
+            /// The process's name.
+            process: String,
+            /// The stated key of an agent of the new process.
+            key: Blob,
+        } -> SealedKeys;
         /// The move failed, and the process goes on.
         Thaw {
             /// The process's name.
@@ -351,6 +373,7 @@ conversation! {
         Started { pid: u32 };
         Frozen { size: u64 };
         Part { part: FrozenPart };
+        FormerKeys { keys: SealedKeys };
         Log(LogText);
         Posted { refused: Vec<Option<Fault>> };
         Trail { trail: Trail };

@@ -176,6 +176,10 @@ pub enum LetterRefusal {
     Revoked,
     /// The platform is at level `signed`, and no evidence proves that its sender wrote it.
     NotProved,
+    /// It states level `sealed`, and everybody could read it.
+    NotSealed,
+    /// It is sealed to a key that its receiver does not have any more, or was changed.
+    NotOpened,
 }
 
 /// A waiting letter, as shown to people.

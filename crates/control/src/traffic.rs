@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::UnixMillis;
 use crate::admin::SilentNode;
 use crate::ask::conversation;
+use crate::{Blob, SealedKeys};
 
 /// How long a watch lasts after it was asked for the last time.
 pub const LEASE: Duration = Duration::from_secs(10);
@@ -40,10 +41,16 @@ conversation! {
             #[serde(default, skip_serializing_if = "Option::is_none")]
             watch: Option<Watch>,
         } -> ProcessTraffic;
+        /// The frozen process's keys for sealed messages, for the process that restores its agents.
+        FormerKeys {
+            /// The stated key of an agent of that process.
+            key: Blob,
+        } -> SealedKeys;
     }
     /// The answers of a process.
     pub enum ProcessAnswer ("answer") {
         Traffic(ProcessTraffic);
+        FormerKeys(SealedKeys);
     }
 }
 

@@ -2,6 +2,7 @@
 //! after another without waiting. The changes of a job are in the store before anyone hears of them. Jobs that come
 //! while the store writes share the next write.
 
+mod keys;
 mod outward;
 mod refusals;
 mod restored;
@@ -27,6 +28,7 @@ use sealbus_control::node::DirectoryUpdate;
 use sealbus_control::{Fault, FaultCode, PlatformDescription, Term, UnixMillis};
 use sealbus_store::{Batch, Store, StoreError};
 
+pub(crate) use keys::{KEY_ROW, Keys};
 pub(crate) use outward::Outward;
 use refusals::Refusals;
 pub(crate) use tokens::{TOKEN_ROW, Tokens};
@@ -49,6 +51,8 @@ pub(crate) struct Desk {
     pub(crate) ca: CaService,
     /// The tokens that were made.
     pub(crate) tokens: Tokens,
+    /// The keys that agents stated for sealed messages.
+    pub(crate) keys: Keys,
     /// The platform's description for every member.
     pub(crate) platform: PlatformDescription,
     /// The Master's term, where there may be several.
@@ -105,6 +109,8 @@ pub(crate) struct Parts {
     pub(crate) ca: CaService,
     /// The tokens that were made.
     pub(crate) tokens: Tokens,
+    /// The keys that agents stated for sealed messages.
+    pub(crate) keys: Keys,
     /// The platform's description for every member.
     pub(crate) platform: PlatformDescription,
     /// The platform's name.
@@ -126,6 +132,7 @@ pub(crate) fn open(
         state,
         ca,
         tokens,
+        keys,
         platform,
         name,
     } = parts;
@@ -134,6 +141,7 @@ pub(crate) fn open(
         state,
         ca,
         tokens,
+        keys,
         platform,
         term: None,
         masters: Vec::new(),
@@ -331,8 +339,13 @@ impl Work {
         }
         let followers = desk.followers.drain(..).map(Outward::Followed);
         self.held.extend(followers);
-        let tokens = desk.tokens.take_rows();
-        let rows = [desk.state.take_rows(now), desk.ca.take_rows(), tokens].concat();
+        let rows = [
+            desk.state.take_rows(now),
+            desk.ca.take_rows(),
+            desk.tokens.take_rows(),
+            desk.keys.take_rows(),
+        ]
+        .concat();
         let changed = !rows.is_empty();
         self.unwritten.extend(rows);
         changed
@@ -438,12 +451,16 @@ impl Desk {
         for certificate in &revoked {
             let process = certificate.process.as_deref().unwrap_or_default();
             match &certificate.record.identity {
-                Identity::Agent { name, .. } => self.state.bar(process, Some(name.as_str())),
+                Identity::Agent { name, .. } => {
+                    self.keys.forget(name.as_str());
+                    self.state.bar(process, Some(name.as_str()));
+                }
                 Identity::Process { .. } => self.state.bar(process, None),
                 Identity::Node { .. } | Identity::Authority { .. } => {}
             }
         }
         let local = what.split('@').next().unwrap_or(what);
+        self.keys.forget(local);
         for process in self.state.processes_of(local) {
             self.state.bar(&process, Some(local));
         }

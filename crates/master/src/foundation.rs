@@ -10,7 +10,7 @@ use sealbus_seal::{CLOCK_SKEW, PlatformName, ProcessId, SecurityLevel, Trust, Tr
 use tokio::sync::{mpsc, watch};
 
 use super::authorities::{Authorities, AuthoritiesError};
-use super::desk::{DeskHandle, News, Outward, Parts, TOKEN_ROW, Tokens, open};
+use super::desk::{DeskHandle, KEY_ROW, Keys, News, Outward, Parts, TOKEN_ROW, Tokens, open};
 use super::issuance_log::OutsideWitness;
 use super::state::{DamagedRow, DrawName, MasterState, Patience};
 use super::written::Written;
@@ -117,7 +117,7 @@ pub(crate) async fn lay(
     let prefixes = MasterState::ROWS
         .into_iter()
         .chain(CaService::ROWS)
-        .chain([TOKEN_ROW]);
+        .chain([TOKEN_ROW, KEY_ROW]);
     for prefix in prefixes {
         read_all(&*store, prefix, |key, entry| {
             rows.insert(key, entry.value);
@@ -136,6 +136,7 @@ pub(crate) async fn lay(
     let mut state = MasterState::load(view(), revision, settings.patience, draw_name(), now)?;
     state.set_rules(settings.rules.clone());
     let tokens = Tokens::load(view())?;
+    let keys = Keys::load(view());
     let contact = ProcessContact {
         node: MASTER_NODE.to_owned(),
         process: String::new(),
@@ -157,6 +158,7 @@ pub(crate) async fn lay(
             state,
             ca,
             tokens,
+            keys,
             platform,
             name,
         },

@@ -286,6 +286,18 @@ impl OwnHost {
             (AttachmentRequest::Certify { subject, request }, _) => {
                 self.certify(subject, request).await?.into()
             }
+            (AttachmentRequest::PublishKey { agent, key }, _) => {
+                let process = self.membership.process.clone();
+                let work = move |desk: &mut Desk, _| {
+                    check_own_agent(desk, &process, &agent)?;
+                    desk.keys.put(&agent, key, &desk.name)
+                };
+                self.desk.run(work).await?.into()
+            }
+            (AttachmentRequest::EncryptionKey { agent }, _) => {
+                let work = move |desk: &mut Desk, _| Ok(desk.keys.of(&agent));
+                self.desk.run(work).await?.into()
+            }
             (AttachmentRequest::Announce { address }, _) => {
                 let process = self.membership.process.clone();
                 let work = move |desk: &mut Desk, now| {
@@ -329,6 +341,7 @@ impl OwnHost {
                 AttachmentRequest::Attach { .. }
                 | AttachmentRequest::Frozen { .. }
                 | AttachmentRequest::NotFrozen { .. }
+                | AttachmentRequest::FormerKeys { .. }
                 | AttachmentRequest::Inherit { .. },
                 _,
             ) => return Err(not_attached()),

@@ -274,6 +274,20 @@ fn hear(
                 .events()
                 .enter(6, &subject, Some(node), None, what, timestamp(now));
         }
+        MasterRequest::EncryptionKey { agent } => return Ok(desk.keys.of(&agent).into()),
+        MasterRequest::KeyPublished {
+            process,
+            agent,
+            key,
+        } if own(desk, &process) => {
+            let is_its = desk
+                .state
+                .process(&process)
+                .is_some_and(|(_, process)| process.agents.contains_key(&agent));
+            if is_its {
+                desk.keys.put(&agent, key, &desk.name)?;
+            }
+        }
         MasterRequest::Reported {
             process,
             agent,

@@ -9,10 +9,13 @@ use super::processes::Frozen;
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::rpc::Untold;
-use sealbus_control::{Fault, FaultCode};
+use sealbus_control::traffic::ask_process;
+use sealbus_control::{Blob, Fault, FaultCode, SealedKeys};
 
 /// How long a process may take to freeze.
 const FREEZING: Duration = Duration::from_secs(50);
+/// How long a process may take to seal its keys.
+pub(crate) const KEYS: Duration = Duration::from_secs(10);
 /// How long frozen agents are kept for their destination after their process ended.
 const FROZEN_KEPT: Duration = Duration::from_secs(300);
 
@@ -70,6 +73,23 @@ impl Shared {
                 Err(fault)
             }
         }
+    }
+
+    /// The keys of a frozen process for sealed messages, sealed to the process that restores its agents on the node
+    /// `from`.
+    pub(crate) async fn former_keys(
+        &self,
+        from: &str,
+        process: &str,
+        key: Blob,
+    ) -> Result<SealedKeys, Fault> {
+        // Only the node that may fetch the frozen agents gets their keys.
+        self.processes.fetch(from, process, 0)?;
+        let caller = self.processes.with(process, |entry| {
+            entry.connection.as_ref().map(|(_, caller)| caller.clone())
+        })?;
+        let caller = caller.ok_or_else(|| untold(Untold::Closed))?;
+        caller.ask(ask_process::FormerKeys { key }, KEYS).await
     }
 
     /// Forgets frozen agents some time after their process ended.

@@ -57,13 +57,18 @@ impl NodeHost {
                 self.shared.asked.lock().insert(agent.clone());
                 return Ok(self.shared.locate(&agent).await?.into());
             }
+            AttachmentRequest::EncryptionKey { agent } => {
+                return Ok(self.shared.encryption_key(agent).await?.into());
+            }
             AttachmentRequest::DenyList => return Ok(self.shared.deny_list().into()),
             AttachmentRequest::Refusals { records } => {
                 let refusals = MasterRequest::Refusals { records };
                 self.shared.reports.put_of_process(refusals)?;
             }
-            // The heartbeat tells the Master that the node is there.
-            AttachmentRequest::Report { .. } | AttachmentRequest::Letters { .. } => {}
+            // The heartbeat tells the Master that the node is there. Nobody seals messages to it.
+            AttachmentRequest::Report { .. }
+            | AttachmentRequest::Letters { .. }
+            | AttachmentRequest::PublishKey { .. } => {}
             // The platform's own agents keep no messages for others.
             AttachmentRequest::Post { letters } => {
                 return Ok(vec![Some(no_letters()); letters.len()].into());
@@ -72,6 +77,7 @@ impl NodeHost {
             AttachmentRequest::Attach { .. }
             | AttachmentRequest::Frozen { .. }
             | AttachmentRequest::NotFrozen { .. }
+            | AttachmentRequest::FormerKeys { .. }
             | AttachmentRequest::Inherit { .. } => return Err(not_attached()),
         }
         Ok(AttachmentAnswer::Done)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sealbus_seal::Name;
+use sealbus_seal::encryption::CertifiedEncryptionKey;
 use sealbus_seal::token::{Secret, TokenError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
@@ -17,10 +18,10 @@ use sealbus_control::attachment::{
     AgentReport, AttachmentAnswer, AttachmentRequest, FrozenPart, Welcome,
 };
 use sealbus_control::clock::now;
-use sealbus_control::node::{MasterRequest, ask_node};
+use sealbus_control::node::{Inheritance, MasterRequest, ask_node};
 use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
 use sealbus_control::text::excerpt;
-use sealbus_control::{AgentLocation, Fault, FaultCode, RefusalRecord, Subject};
+use sealbus_control::{AgentLocation, Blob, Fault, FaultCode, RefusalRecord, Subject};
 use sealbus_enrolment::{WaitingStranger, most_strangers};
 use sealbus_mesh::{Stranger, Strangers};
 use sealbus_process::attachment::secret_text;
@@ -266,6 +267,13 @@ fn reported_by(by: &str, records: Vec<RefusalRecord>) -> Result<Vec<RefusalRecor
     Ok(records.into_iter().map(passed_on).collect())
 }
 
+/// Checks that a process states a key, before the bytes go on.
+fn check_key(key: &Blob) -> Result<(), Fault> {
+    CertifiedEncryptionKey::decode(&key.0)
+        .map(|_| ())
+        .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))
+}
+
 impl Shared {
     /// Carries out a process's request.
     async fn attend(
@@ -293,6 +301,22 @@ impl Shared {
                 let process = process.to_owned();
                 self.report(MasterRequest::Delivered { process, subject });
                 return Ok(chain.into());
+            }
+            AttachmentRequest::PublishKey { agent, key } => {
+                let launch = self.processes.launch(process)?;
+                if !launch.agents.contains(&agent) {
+                    let message = format!("{agent} is not placed in the process {}", launch.group);
+                    return Err(Fault::new(FaultCode::NotPlaced, message));
+                }
+                check_key(&key)?;
+                self.reports.put_of_process(MasterRequest::KeyPublished {
+                    process: process.to_owned(),
+                    agent,
+                    key,
+                })?;
+            }
+            AttachmentRequest::EncryptionKey { agent } => {
+                return Ok(self.encryption_key(agent).await?.into());
             }
             AttachmentRequest::Announce { address } => {
                 self.processes.announced(process, address);
@@ -344,18 +368,26 @@ impl Shared {
             AttachmentRequest::Inherit { index } => {
                 return Ok(self.inherit(process, index).await?.into());
             }
+            AttachmentRequest::FormerKeys { key } => {
+                let source = self.source_of(process)?;
+                let process = source.process;
+                let asking = ask_node::FormerKeys { process, key };
+                let correspondent = self.correspondent()?;
+                let keys = correspondent.ask(&source.node, asking, FETCHING).await?;
+                return Ok(keys.into());
+            }
         }
         Ok(AttachmentAnswer::Done)
     }
 
+    /// The process whose agents this one restores.
+    fn source_of(&self, process: &str) -> Result<Inheritance, Fault> {
+        let nothing = || Fault::new(FaultCode::BadRequest, "nothing moved to this process");
+        self.processes.launch(process)?.inherits.ok_or_else(nothing)
+    }
+
     async fn inherit(&self, process: &str, index: u32) -> Result<FrozenPart, Fault> {
-        let launch = self.processes.launch(process)?;
-        let Some(source) = launch.inherits else {
-            return Err(Fault::new(
-                FaultCode::BadRequest,
-                "nothing moved to this process",
-            ));
-        };
+        let source = self.source_of(process)?;
         let process = source.process;
         let fetching = ask_node::FetchFrozen { process, index };
         let correspondent = self.correspondent()?;

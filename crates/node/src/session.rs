@@ -406,6 +406,9 @@ async fn carry_out(
         NodeRequest::FetchFrozen { process, index } => {
             return Ok(shared.processes.fetch(from, &process, index)?.into());
         }
+        NodeRequest::FormerKeys { process, key } => {
+            return Ok(shared.former_keys(from, &process, key).await?.into());
+        }
         NodeRequest::Post { letters } => {
             return Ok(shared.carried_here(from, letters).await?.into());
         }

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use sealbus_journal::Journal;
 use sealbus_seal::denylist::DenyListUpdate;
-use sealbus_seal::{Credential, Fingerprint, Timestamp, Trust};
+use sealbus_seal::{Credential, Fingerprint, Name, Timestamp, Trust};
 use tokio::sync::{mpsc, watch};
 
 use super::isolation::Sealing;
@@ -34,7 +34,7 @@ use sealbus_control::rpc::{Caller, Untold};
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::{
     AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FaultCode, NodeDescription,
-    PlatformDescription, ProcessContact, Subject,
+    PlatformDescription, ProcessContact, PublishedKey, Subject,
 };
 use sealbus_keeping::channel_log::ChannelLogs;
 use sealbus_keeping::post::Post;
@@ -196,6 +196,15 @@ impl Shared {
         let agent = agent.to_owned();
         let resolve = ask_master::Resolve { agent };
         self.correspondent()?.ask(MASTER, resolve, RESOLVING).await
+    }
+
+    /// The key for sealed messages that an agent stated last.
+    pub(crate) async fn encryption_key(&self, agent: String) -> Result<PublishedKey, Fault> {
+        if Name::new("agent", &agent).is_err() {
+            return Ok(PublishedKey::default());
+        }
+        let asking = ask_master::EncryptionKey { agent };
+        self.correspondent()?.ask(MASTER, asking, RESOLVING).await
     }
 
     /// The launch of a process. An agent of its ticket that the platform shows in another process by now is not among

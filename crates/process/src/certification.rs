@@ -48,6 +48,7 @@ pub enum CertificationError {
 }
 
 /// A key and its certificate.
+#[derive(Clone)]
 pub(super) struct Certified {
     pub(super) credential: Arc<Credential>,
     pub(super) certificate: Certificate,

@@ -38,6 +38,13 @@ pub(super) struct Resting {
     thaw: oneshot::Sender<(Arc<Outbox>, Mailbox)>,
 }
 
+impl Resting {
+    /// The agent's name.
+    pub(super) fn name(&self) -> &str {
+        &self.entry.aid.name
+    }
+}
+
 /// Brings all agents to rest and collects their state and messages.
 pub(super) async fn freeze_all(shared: &Shared) -> Result<Vec<FrozenAgent>, String> {
     let entries: Vec<Arc<Entry>> = shared.agents.lock().by_number.values().cloned().collect();
@@ -267,8 +274,14 @@ impl Shared {
         mailbox: Vec<WaitingMessage>,
         receiver: &str,
     ) -> Result<Vec<ReceivedMessage>, Unreadable> {
-        let unpack = |waiting| self.unpack(waiting, receiver);
-        mailbox.into_iter().map(unpack).collect()
+        let mut messages = Vec::with_capacity(mailbox.len());
+        for waiting in mailbox {
+            // A sealed message whose key was lost on the way is noted as refused, and holds up no other one.
+            if let Ok(message) = self.opened(self.unpack(waiting, receiver)?, receiver) {
+                messages.push(message);
+            }
+        }
+        Ok(messages)
     }
 
     /// Unpacks a message for an agent of this process, given by its whole name.

@@ -75,6 +75,33 @@ impl Shared {
         Err(refusal)
     }
 
+    /// Opens a message that waited for `receiver`, if it is sealed. A refusal is noted.
+    ///
+    /// # Errors
+    /// The reason why it may not be delivered.
+    pub(super) fn opened(
+        &self,
+        message: ReceivedMessage,
+        receiver: &str,
+    ) -> Result<ReceivedMessage, LetterRefusal> {
+        let opened = self.bus.open(&message.message(), receiver);
+        let refused = match opened {
+            Ok(opened) => return Ok(message.opened(opened)),
+            Err(refused) => refused,
+        };
+        let sender = message.message().sender().map(|it| it.name().to_owned());
+        let sender = sender.unwrap_or_default();
+        let proved = message.provenance().certified();
+        let proved = proved.map(|verified| verified.identity().to_string());
+        let reason = refused.reason;
+        self.bus
+            .refused(&sender, proved, Some(receiver), reason, refused.explanation);
+        Err(match reason {
+            RefusalReason::NotSealed => LetterRefusal::NotSealed,
+            _ => LetterRefusal::NotOpened,
+        })
+    }
+
     /// The revocation by an operator, after `posted`, of the agent that sent a letter then.
     fn revoked_since(&self, sender: &Identity, posted: UnixMillis) -> Option<Denial> {
         let lists = self.trust.deny_lists();

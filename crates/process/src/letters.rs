@@ -263,6 +263,13 @@ impl Inbox {
                 self.settled(agent, number, LetterOutcome::Refused(refusal));
                 continue;
             }
+            let message = match shared.opened(message, &whole) {
+                Ok(message) => message,
+                Err(refusal) => {
+                    self.settled(agent, number, LetterOutcome::Refused(refusal));
+                    continue;
+                }
+            };
             match local.mailbox().push_accepted(message) {
                 Ok(()) => self.say(agent, number, LetterOutcome::Arrived),
                 Err(_) => {

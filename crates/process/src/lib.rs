@@ -21,6 +21,7 @@ mod error;
 mod freeze;
 mod interceptor;
 mod judgement;
+mod keyring;
 mod letters;
 mod neighbours;
 mod node_queue;
@@ -31,6 +32,7 @@ mod reports;
 mod resolver;
 mod rest;
 mod revocation;
+mod sealing;
 mod standing;
 mod traffic;
 mod upkeep;
@@ -84,6 +86,8 @@ struct Shared {
     awaits_deny_list: AtomicBool,
     platform: PlatformName,
     level: SecurityLevel,
+    /// Seals and opens messages; none where messages are not signed.
+    sealing: Option<Arc<sealing::Sealing>>,
     /// Letters that were handed to agents of this process.
     inbox: Arc<letters::Inbox>,
     /// The transport; none on an embedded platform.
@@ -221,8 +225,12 @@ impl Process {
                 agent: whole.clone(),
                 source,
             })?;
-        let (messages, state) = match shared.inherited.lock().remove(name) {
+        // This precedes the moment at which others hear of the agent.
+        shared.publish_key(name, &certified).await;
+        let inherited = shared.inherited.lock().remove(name);
+        let (messages, state) = match inherited {
             Some(frozen) => {
+                shared.take_over_keys(&certified).await;
                 let revived = shared.revive(frozen.mailbox, &whole);
                 let messages = revived.map_err(|what| OpenAgentError::Inheritance {
                     agent: whole.clone(),

@@ -20,6 +20,7 @@ use super::error::OpenError;
 use super::record::Recorder;
 use super::reports::Reports;
 use super::resolver::DirectoryResolver;
+use super::sealing::Sealing;
 use super::{Agents, Process, Shared, THE_PROCESS, carrier, channel_log, letters, upkeep};
 
 impl Process {
@@ -82,6 +83,15 @@ impl Process {
         };
         // An embedded platform shares the bus of its Master, and needs no transport.
         let transport = own.as_ref().and_then(|_| bus.transport().cloned());
+        let sealing = transport.as_ref().and_then(|transport| {
+            let levels = transport.capabilities().levels;
+            levels.contains(&SecurityLevel::Signed).then(|| {
+                let (host, trust) = (host.clone(), trust.clone());
+                let sealing = Sealing::open(host, trust, platform.clone(), bus.downgrade());
+                bus.set_sealer(sealing.clone());
+                sealing
+            })
+        });
         let mut agents = Agents::default();
         if let Some((_, standing)) = &own {
             agents.renewals.insert(standing.due, THE_PROCESS);
@@ -94,6 +104,7 @@ impl Process {
             Channels::of(&bus).set_logs(logs);
         }
         let shared = Arc::new(Shared {
+            sealing,
             inbox: letters::Inbox::start(host.clone()),
             certifier,
             bus,

@@ -38,7 +38,7 @@ struct Watching {
 
 impl Watching {
     fn wants(&self, arrival: &Arrival<'_>) -> bool {
-        let message = arrival.message.message();
+        let message = arrival.message.seen();
         let watch = &self.watch;
         if let Some(pattern) = &self.pattern {
             let path = arrival.channel.map(ChannelPath::new);
@@ -100,7 +100,8 @@ impl Watcher for Watches {
             if watching.heads.len() >= MOST_HEADS {
                 watching.skipped += 1;
             } else if watching.wants(arrival) {
-                let body = watching.body(arrival, concerns(&private.heads, arrival));
+                let is_private = arrival.message.is_sealed() || concerns(&private.heads, arrival);
+                let body = watching.body(arrival, is_private);
                 watching.heads.push_back(MessageHead {
                     body,
                     ..head(arrival)
@@ -111,7 +112,7 @@ impl Watcher for Watches {
 }
 
 fn head(arrival: &Arrival<'_>) -> MessageHead {
-    let message = arrival.message.message();
+    let message = arrival.message.seen();
     let short = |text: &str| excerpt(text, LONGEST_NAME);
     MessageHead {
         at: now(),

@@ -82,6 +82,9 @@ pub(super) async fn run(
                     shared.clock_was_set();
                 }
                 shared.watches.end_overdue(&shared.bus, Instant::now());
+                if let Some(sealing) = &shared.sealing {
+                    sealing.forget();
+                }
                 tell_refusals(&shared).await;
             }
         }
@@ -137,6 +140,10 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
         Command::Thaw => {
             tracing::info!("the move did not come about: the agents go on here");
             shared.thaw();
+        }
+        Command::FormerKeys { key, answer } => {
+            // If nobody waits for the answer any more, nobody misses it.
+            let _ = answer.send(shared.former_keys(&key.0));
         }
         Command::DenyList(list) => shared.obey_deny_list(&list.0).await,
         Command::Letters { agent, letters } => shared.inbox.take_in(shared, &agent, letters),
@@ -242,7 +249,7 @@ async fn renew(shared: Arc<Shared>, number: u64) {
     shared.renewals_changed.notify_one();
 }
 
-async fn renew_agent(shared: &Shared, entry: &Entry) {
+async fn renew_agent(shared: &Arc<Shared>, entry: &Entry) {
     let agent = entry.aid.name.as_str();
     let subject = Subject::Agent {
         name: entry.aid.local_name().to_owned(),
@@ -250,6 +257,7 @@ async fn renew_agent(shared: &Shared, entry: &Entry) {
     let next = match shared.certifier.certify(subject, agent, true).await {
         Ok(certified) => {
             let standing = certified.standing(shared.clock());
+            shared.publish_key(entry.aid.local_name(), &certified).await;
             if let Err(error) = shared.bus.set_credential(agent, certified.credential) {
                 tracing::error!(agent, %error, "a renewed certificate could not be used");
             }

@@ -7,21 +7,26 @@
 //! 2. A sender verifies the statement and begins a [`Sealing`]. The [`Encapsulation`] goes to the receiver, then every
 //!    sealed message, in order.
 //! 3. The receiver begins an [`Opening`] with the encapsulation. It opens each message once and in order, and nothing
-//!    that anybody changed.
+//!    that anybody changed. If a message states its number, the layers below may keep the order instead
+//!    ([`Opening::go_to`]).
 //!
 //! HPKE does not say who sealed a message: the sender proves that by other means. Everybody who gets a key later reads
 //! what was sealed to it, so a key that is forgotten early protects more.
 
 mod certified;
+mod commitment;
 mod context;
 
 pub use certified::CertifiedEncryptionKey;
+use certified::LONGEST_ABSENCE;
+pub use commitment::{Commitment, Salt};
 pub use context::{Opening, Sealing};
 
 use std::fmt;
 
 use aws_lc_rs::agreement::{self, X25519};
 use aws_lc_rs::digest::{Context, SHA3_256};
+use aws_lc_rs::encoding::{AsBigEndian, Curve25519SeedBin};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::kem::{Ciphertext, DecapsulationKey, EncapsulationKey, ML_KEM_768};
 use thiserror::Error;
@@ -32,6 +37,10 @@ use crate::identity::Identity;
 use crate::key::KeyError;
 use crate::verify_error::VerifyError;
 
+/// The length of an ML-KEM-768 key (FIPS 203).
+const LATTICE_SECRET: usize = 2400;
+/// The place of the public half in it (FIPS 203, algorithm 16).
+const LATTICE_PUBLIC_AT: usize = 1152;
 /// The length of the public half of an ML-KEM-768 key (FIPS 203).
 const LATTICE_KEY: usize = 1184;
 /// The length of a secret that ML-KEM-768 encapsulates.
@@ -55,6 +64,9 @@ pub enum EncryptionError {
     /// The bytes have another length than an encapsulated secret.
     #[error("an encapsulated secret has {ENCAPSULATION} bytes, not {0}")]
     EncapsulationLength(usize),
+    /// The bytes are not those of a private key.
+    #[error("these bytes are not a private key for encryption")]
+    NotAKey,
     /// The cryptographic library gave no key.
     #[error("the cryptographic library made no key for encryption")]
     NoKey,
@@ -84,6 +96,15 @@ pub enum EncryptionError {
     /// The key could not sign.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The certificate ended too long ago.
+    #[error(
+        "{identity} has not been seen for more than {} days: its key for encryption is too old",
+        LONGEST_ABSENCE.as_secs() / 86_400
+    )]
+    TooOld {
+        /// The agent that made the statement.
+        identity: Identity,
+    },
     /// The certificate is not trusted.
     #[error(transparent)]
     NotVerified(#[from] VerifyError),
@@ -114,6 +135,10 @@ pub struct EncryptionKey {
 /// The public half of an [`EncryptionKey`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct EncryptionPublicKey(Box<[u8; KEY]>);
+
+/// The beginning of the SHA-256 of a public key: its name among the keys of its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EncryptionKeyId([u8; Self::LENGTH]);
 
 /// A secret for the holder of an [`EncryptionKey`].
 #[derive(Clone, PartialEq, Eq)]
@@ -147,6 +172,38 @@ impl EncryptionKey {
             curve,
             public: EncryptionPublicKey(public),
         })
+    }
+
+    /// The private key's bytes, for a file that only its owner reads.
+    ///
+    /// # Errors
+    /// If the cryptographic library does not give them.
+    pub fn to_bytes(&self) -> Result<Zeroizing<Vec<u8>>, EncryptionError> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(LATTICE_SECRET + CURVE_KEY));
+        let mut write = || {
+            bytes.extend_from_slice(self.lattice.key_bytes()?.as_ref());
+            let curve: Curve25519SeedBin<'_> = self.curve.as_be_bytes()?;
+            bytes.extend_from_slice(curve.as_ref());
+            Ok(())
+        };
+        write().map_err(|_: Unspecified| EncryptionError::NoKey)?;
+        Ok(bytes)
+    }
+
+    /// A private key from the bytes that [`to_bytes`](Self::to_bytes) gave.
+    ///
+    /// # Errors
+    /// If they are not those of a key.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, EncryptionError> {
+        let make = || {
+            let (lattice, curve) = bytes.split_at_checked(LATTICE_SECRET).ok_or(Unspecified)?;
+            let public = &lattice[LATTICE_PUBLIC_AT..][..LATTICE_KEY];
+            let lattice = DecapsulationKey::new(&ML_KEM_768, lattice).map_err(|_| Unspecified)?;
+            let curve =
+                agreement::PrivateKey::from_private_key(&X25519, curve).map_err(|_| Unspecified)?;
+            Self::of(lattice, public, curve)
+        };
+        make().map_err(|_| EncryptionError::NotAKey)
     }
 
     /// The public half.
@@ -189,6 +246,14 @@ impl EncryptionPublicKey {
         self.0.as_slice()
     }
 
+    /// The key's name among the keys of its owner.
+    pub fn id(&self) -> EncryptionKeyId {
+        let hash = crate::sha256(&[self.as_bytes()]);
+        let mut id = [0; EncryptionKeyId::LENGTH];
+        id.copy_from_slice(&hash[..EncryptionKeyId::LENGTH]);
+        EncryptionKeyId(id)
+    }
+
     fn curve(&self) -> &[u8] {
         &self.0[LATTICE_KEY..]
     }
@@ -222,7 +287,32 @@ impl fmt::Debug for EncryptionPublicKey {
     }
 }
 
+impl EncryptionKeyId {
+    /// The length in bytes.
+    pub const LENGTH: usize = 16;
+
+    /// A name from its bytes.
+    pub const fn from_bytes(bytes: [u8; Self::LENGTH]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes.
+    pub const fn as_bytes(&self) -> &[u8; Self::LENGTH] {
+        &self.0
+    }
+}
+
+/// In hexadecimal.
+impl fmt::Display for EncryptionKeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&crate::hexadecimal::encode(&self.0))
+    }
+}
+
 impl Encapsulation {
+    /// The length in bytes.
+    pub const LENGTH: usize = ENCAPSULATION;
+
     /// An encapsulated secret from its bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, EncryptionError> {
         boxed(bytes)

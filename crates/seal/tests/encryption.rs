@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::encryption::{
-    CertifiedEncryptionKey, Encapsulation, EncryptionError, EncryptionKey, EncryptionPublicKey,
-    Opening, Sealing,
+    CertifiedEncryptionKey, Commitment, Encapsulation, EncryptionError, EncryptionKey,
+    EncryptionPublicKey, Opening, Salt, Sealing,
 };
-use sealbus_seal::{Validity, VerifyError};
+use sealbus_seal::{Identity, Validity, VerifyError};
 use support::{HOUR, TestPlatform};
 
 const INFO: &[u8] = b"buyer-1@factory to seller-1@factory";
@@ -162,15 +162,7 @@ fn nodes_and_revoked_agents_state_no_keys() {
     }
     let alice = platform.agent("alice");
     let stated = CertifiedEncryptionKey::sign(&platform.credential(&alice), KEY.public()).unwrap();
-    let mut list = DenyList::new(platform.authority.identity().clone());
-    let denial = Denial {
-        at: platform.now,
-        reason: Reason::Killed,
-    };
-    list.deny_identity(alice.clone(), platform.now.plus(HOUR), denial)
-        .unwrap();
-    let list = list.sign(&platform.authority).unwrap().whole();
-    platform.trust.apply_deny_list(&list, platform.now).unwrap();
+    deny(&platform, &alice, Reason::Killed);
     assert!(matches!(
         stated.verify(&alice, &platform.trust, platform.now.plus(HOUR / 60)),
         Err(EncryptionError::NotVerified(VerifyError::Revoked { .. }))
@@ -321,5 +313,110 @@ proptest! {
         let opened = Opening::begin(&KEY, &changed, INFO)
             .and_then(|mut opening| opening.open(b"", &mut message).map(<[u8]>::to_vec));
         prop_assert!(opened.is_err(), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_key_from_a_file_opens_what_was_sealed_to_it() {
+    let bytes = KEY.to_bytes().unwrap();
+    let read = EncryptionKey::from_bytes(&bytes).unwrap();
+    assert_eq!(read.public(), KEY.public());
+    assert_eq!(read.public().id(), KEY.public().id());
+    let (encapsulation, mut sealing) = Sealing::begin(KEY.public(), INFO).unwrap();
+    let first = sealed(&mut sealing, b"", b"one");
+    assert_eq!(sealing.number(), 1);
+    let second = sealed(&mut sealing, b"", b"two");
+    let mut opening = Opening::begin(&read, &encapsulation, INFO).unwrap();
+    for (number, message, said) in [(1, second, b"two"), (0, first, b"one")] {
+        opening.go_to(number);
+        assert_eq!(opening.open(b"", &mut message.clone()).unwrap(), said);
+    }
+    for length in [0, 32, 2400, bytes.len() - 1, bytes.len() + 1] {
+        let mut cut = bytes.to_vec();
+        cut.resize(length, 0);
+        assert_eq!(
+            EncryptionKey::from_bytes(&cut).map(|_| ()),
+            Err(EncryptionError::NotAKey)
+        );
+    }
+}
+
+#[test]
+fn a_commitment_fits_one_message_and_one_salt() {
+    let (salt, other) = (Salt::random().unwrap(), Salt::random().unwrap());
+    let commitment = Commitment::new(&salt, b"the price is 7");
+    assert_eq!(commitment, Commitment::new(&salt, b"the price is 7"));
+    assert_ne!(commitment, Commitment::new(&salt, b"the price is 8"));
+    assert_ne!(commitment, Commitment::new(&other, b"the price is 7"));
+}
+
+/// Denies the certificates of `agent` for this reason.
+fn deny(platform: &TestPlatform, agent: &Identity, reason: Reason) {
+    let mut list = DenyList::new(platform.authority.identity().clone());
+    let denial = Denial {
+        at: platform.now,
+        reason,
+    };
+    list.deny_identity(agent.clone(), platform.now.plus(HOUR), denial)
+        .unwrap();
+    let list = list.sign(&platform.authority).unwrap().whole();
+    platform.trust.apply_deny_list(&list, platform.now).unwrap();
+}
+
+#[test]
+fn the_latest_key_of_an_absent_agent_is_good_for_messages_that_wait() {
+    const DAY: u64 = 24;
+    let platform = TestPlatform::new("factory");
+    let alice = platform.agent("alice");
+    let credential = platform.credential(&alice);
+    let stated = CertifiedEncryptionKey::sign(&credential, KEY.public()).unwrap();
+    let later = |hours: u64| platform.now.plus(HOUR * u32::try_from(hours).unwrap());
+    let verify = |now| {
+        stated
+            .verify_for_waiting(&alice, &platform.trust, now)
+            .cloned()
+    };
+    assert_eq!(verify(platform.now).unwrap(), *KEY.public());
+    assert!(
+        stated
+            .verify(&alice, &platform.trust, later(3 * DAY))
+            .is_err()
+    );
+    assert_eq!(verify(later(3 * DAY)).unwrap(), *KEY.public());
+    assert_eq!(
+        verify(later(32 * DAY)),
+        Err(EncryptionError::TooOld {
+            identity: alice.clone()
+        })
+    );
+    let other = platform.agent("bob");
+    assert!(matches!(
+        stated.verify_for_waiting(&other, &platform.trust, platform.now),
+        Err(EncryptionError::AnotherAgent { .. })
+    ));
+    let foreign = TestPlatform::new("factory");
+    assert!(matches!(
+        stated.verify_for_waiting(&alice, &foreign.trust, platform.now),
+        Err(EncryptionError::NotVerified(_))
+    ));
+}
+
+#[test]
+fn a_key_of_an_agent_that_left_is_good_for_waiting_messages_and_that_of_a_revoked_one_for_none() {
+    for (reason, is_good) in [
+        (Reason::Ended, true),
+        (Reason::Killed, true),
+        (Reason::Moved, true),
+        (Reason::ByOperator, false),
+    ] {
+        let platform = TestPlatform::new("factory");
+        let alice = platform.agent("alice");
+        let credential = platform.credential(&alice);
+        let stated = CertifiedEncryptionKey::sign(&credential, KEY.public()).unwrap();
+        deny(&platform, &alice, reason);
+        let now = platform.now.plus(HOUR / 60);
+        assert!(stated.verify(&alice, &platform.trust, now).is_err());
+        let verified = stated.verify_for_waiting(&alice, &platform.trust, now);
+        assert_eq!(verified.is_ok(), is_good, "{reason:?}");
     }
 }

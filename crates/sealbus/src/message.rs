@@ -17,6 +17,7 @@ pub struct Message {
     message: Arc<AclMessage>,
     provenance: Provenance,
     kept: Option<(u64, bool)>,
+    is_sealed: bool,
 }
 
 /// The content of a message does not have the requested form.
@@ -47,11 +48,18 @@ impl Message {
     pub fn new(received: ReceivedMessage) -> Message {
         let provenance = received.provenance().clone();
         let kept = received.kept().map(|kept| (kept.number, kept.again));
+        let is_sealed = received.is_sealed();
         Message {
             message: received.into_message(),
             provenance,
             kept,
+            is_sealed,
         }
+    }
+
+    /// Whether the message was sealed: only its sender and this agent can read it.
+    pub fn is_sealed(&self) -> bool {
+        self.is_sealed
     }
 
     /// The bus's knowledge of the sender.

@@ -64,6 +64,14 @@ const fn remedy(reason: RefusalReason) -> &'static str {
         R::TooLarge => {
             "The message is larger than max-message. Send it in parts, or raise the limit in the manifest"
         }
+        R::NotSealed => {
+            "The message said that it was sealed, and everybody could read it. An honest program does not do that: end and \
+             revoke it, or look at the nodes on the way"
+        }
+        R::NotOpened => {
+            "The message was sealed to a key that its receiver no longer has, or was changed on the way. Send it again; a \
+             program keeps its keys when it starts again on the same node"
+        }
         R::Malformed => {
             "It is no message of this platform: a stranger that knocked, or a program of another version"
         }

@@ -7,9 +7,12 @@ It is told what to do in requests whose content is a JSON list.
 ["post", receiver, texts]   sends them persistently
 ["vow", receiver, texts]    sends them at level `signed`
 ["bond", receiver, texts]   sends them persistently at level `signed`
+["seal", receiver, texts]   sends them at level `sealed`, or answers why not
+["will", receiver, texts]   sends them persistently at level `sealed`, or answers why not
 ["publish", texts]          publishes them on /news, and persistently on /records
 ["quote", qos, texts]       publishes them on /quotes with this QoS, or answers why not
-["heard"]                   answers what it heard: [from where, sender, text, provenance]
+["heard"]                   answers what it heard: [from where, sender, text, provenance], with "sealed " before the
+                            provenance of what was sealed
 ==========================  =============================================================
 
 Its notes move with it. While a file named by SLOW exists, the agent `sink` takes its time for each message.
@@ -21,7 +24,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sealbus import AclMessage, Agent, ChannelError, Message, Performative, run
+from sealbus import AclMessage, Agent, ChannelError, Message, Performative, SendError, run
 
 SLOW = Path(os.environ["SLOW"])
 
@@ -48,7 +51,8 @@ class Notary(Agent):
             self.note(channel, event)
 
     def note(self, whence: str, message: Message) -> None:
-        self.heard.append([whence, message.sender_name or "", message.content_text or "", message.provenance])
+        how = ("sealed " if message.is_sealed else "") + message.provenance
+        self.heard.append([whence, message.sender_name or "", message.content_text or "", how])
 
     async def on_message(self, message: Message) -> None:
         if self.aid.local_name == "sink" and SLOW.exists():
@@ -66,6 +70,13 @@ class Notary(Agent):
                 for text in texts:
                     message = AclMessage(Performative.INFORM, receiver, text)
                     await self.send(message, persistent=persistent, level=level)
+            case ("seal" | "will"), receiver, texts:
+                try:
+                    for text in texts:
+                        message = AclMessage(Performative.INFORM, receiver, text)
+                        await self.send(message, persistent=order == "will", level="sealed")
+                except SendError as error:
+                    return str(error)
             case "publish", texts:
                 news = await self.channel("/news")
                 records = await self.channel("/records", qos="persistent,ack=disk")

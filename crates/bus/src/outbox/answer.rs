@@ -72,9 +72,15 @@ impl Outbox {
     /// As [`answer`](Self::answer).
     pub async fn finish_answer(&self, unsent: Unsent) -> Result<(), SendError> {
         let Unsent { message, next } = unsent;
-        let outgoing = Outgoing::new(&message);
-        let parcel = self.parcel(&message, &outgoing);
+        let is_to_seal = self.must_seal(&message);
         for receiver in message.receivers.iter().skip(next) {
+            let sealed = match is_to_seal {
+                true => Some(self.sealed(&message, &receiver.name, None).await?),
+                false => None,
+            };
+            let message = sealed.as_ref().unwrap_or(&message);
+            let outgoing = Outgoing::new(message);
+            let parcel = self.parcel(message, &outgoing);
             match self.attempt(&parcel, &receiver.name, false) {
                 Ok(()) => continue,
                 Err(Stopped::Failed(error)) => return Err(error),

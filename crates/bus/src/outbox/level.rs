@@ -23,7 +23,12 @@ pub(super) fn check_level(bus: &Bus, message: &AclMessage) -> Result<(), String>
         ),
     };
     Downgrade::check(Some(wanted), Some(least)).map_err(|error| error.to_string())?;
-    match levels.contains(&wanted) {
+    // Agents seal their messages above the transport, and sign what they have sealed.
+    let offered = match (wanted, bus.sealer()) {
+        (SecurityLevel::Sealed, Some(_)) => SecurityLevel::Signed,
+        _ => wanted,
+    };
+    match levels.contains(&offered) {
         true => Ok(()),
         false => Err(format!(
             "the transport {transport} cannot give level={wanted}: ask for less, or use another transport"

@@ -94,6 +94,7 @@ impl Outbox {
         }
         let is_for_it = |message: &&mut Arc<AclMessage>| {
             matches!(&*message.receivers, [receiver] if *receiver.name == *route.name)
+                && !self.must_seal(message)
                 && self.check(message).is_ok()
         };
         let length = messages

@@ -154,6 +154,16 @@ pub(super) fn reason_of(refusal: LetterRefusal, receiver: &str) -> Undeliverable
             RefusalReason::NotProved,
             "no evidence proves that its sender wrote it to this receiver".to_owned(),
         ),
+        LetterRefusal::NotSealed => (
+            RefusalReason::NotSealed,
+            "it states level=sealed, and everybody could read it".to_owned(),
+        ),
+        LetterRefusal::NotOpened => (
+            RefusalReason::NotOpened,
+            format!(
+                "{receiver} does not have the key that it is sealed to any more: send it again"
+            ),
+        ),
     };
     UndeliverableReason::Refused {
         reason,

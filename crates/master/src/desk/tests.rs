@@ -28,6 +28,7 @@ fn parts() -> Parts {
         state: MasterState::load([], now(), Patience::default(), draw_name, now()).unwrap(),
         ca: CaService::load(issuing, trust, hour, [], None, time).unwrap(),
         tokens: Tokens::default(),
+        keys: Keys::default(),
         platform: PlatformDescription {
             name: name.to_string(),
             level: "auth".to_owned(),

@@ -252,9 +252,19 @@ impl Inward {
                 })
             }
         };
-        let refused = match judged {
-            Ok(provenance) => {
-                let received = ReceivedMessage::encoded(message, provenance);
+        let opened = judged.and_then(|provenance| {
+            let opened = self.bus.open(&message.message(), &target.name)?;
+            match (&provenance, &opened) {
+                (Provenance::Proved(_), Some(_)) => Err(Refused {
+                    reason: RefusalReason::NotProved,
+                    explanation: "it is sealed, and its author did not sign it".to_owned(),
+                }),
+                _ => Ok((provenance, opened)),
+            }
+        });
+        let refused = match opened {
+            Ok((provenance, opened)) => {
+                let received = ReceivedMessage::encoded(message, provenance).opened(opened);
                 self.row.messages.push(received);
                 self.row.senders.push(sender_handle);
                 return;

@@ -6,6 +6,7 @@ mod direct;
 mod events;
 #[path = "../intruder/mod.rs"]
 mod intruder;
+mod sealed;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -180,12 +180,21 @@ async fn answer_node(
     request: ProcessRequest,
     commands: &mpsc::Sender<Command>,
 ) -> Result<ProcessAnswer, Fault> {
-    let ProcessRequest::Observe { watch } = request;
-    let (answer, seen) = oneshot::channel();
     let leaving = || Fault::new(FaultCode::Unavailable, "the process is leaving");
-    let told = commands.send(Command::Observe { watch, answer }).await;
-    told.map_err(|_| leaving())?;
-    Ok(seen.await.map_err(|_| leaving())?.into())
+    match request {
+        ProcessRequest::Observe { watch } => {
+            let (answer, seen) = oneshot::channel();
+            let told = commands.send(Command::Observe { watch, answer }).await;
+            told.map_err(|_| leaving())?;
+            Ok(seen.await.map_err(|_| leaving())?.into())
+        }
+        ProcessRequest::FormerKeys { key } => {
+            let (answer, sealed) = oneshot::channel();
+            let told = commands.send(Command::FormerKeys { key, answer }).await;
+            told.map_err(|_| leaving())?;
+            Ok(sealed.await.map_err(|_| leaving())??.into())
+        }
+    }
 }
 
 async fn attach(way: &Way, ticket: String) -> Result<(Open, Box<Welcome>), AttachError> {

@@ -4,6 +4,7 @@ mod handover;
 mod link;
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,25 +58,32 @@ pub enum AttachError {
 /// The platform as an attached process sees it.
 pub struct Attachment {
     membership: Membership,
+    folder: Option<PathBuf>,
     caller: watch::Receiver<Option<Caller>>,
     commands: Mutex<Option<mpsc::Receiver<Command>>>,
 }
 
 impl Attachment {
     /// Attaches to the node that started this process. `address` and `ticket` come from the environment variables
-    /// SEALBUS_ATTACH and SEALBUS_TICKET. The address is the path of the node's socket, or [`TLS`]: then the ticket says
+    /// SEALBUS_ATTACH and SEALBUS_TICKET, the program's folder from SEALBUS_FOLDER. The address is the path of the node's socket, or [`TLS`]: then the ticket says
     /// where the node is, as in [`join`](Self::join).
     ///
     /// # Errors
     /// [`AttachError`].
     pub async fn attach(address: &str, ticket: &str) -> Result<Self, AttachError> {
-        if address == TLS {
-            return Self::join(ticket).await;
-        }
-        let path = address
-            .strip_prefix("unix:")
-            .ok_or_else(|| AttachError::NoAddress(address.to_owned()))?;
-        Self::open(Way::Local(path.into()), ticket.to_owned()).await
+        let attached = match address.strip_prefix("unix:") {
+            _ if address == TLS => Self::join(ticket).await?,
+            Some(path) => Self::open(Way::Local(path.into()), ticket.to_owned()).await?,
+            None => return Err(AttachError::NoAddress(address.to_owned())),
+        };
+        Ok(attached.in_folder(std::env::var_os("SEALBUS_FOLDER").map(PathBuf::from)))
+    }
+
+    /// The program has this folder, which stays for its next start.
+    #[must_use]
+    pub fn in_folder(mut self, folder: Option<PathBuf>) -> Self {
+        self.folder = folder;
+        self
     }
 
     /// Joins with a ticket, as a program that the platform did not start.
@@ -122,6 +130,7 @@ impl Attachment {
                 inherits,
                 reachable: true,
             },
+            folder: None,
             caller,
             commands: Mutex::new(Some(received)),
         })
@@ -162,6 +171,10 @@ impl Host for Attachment {
 
     fn answer(&self, request: AttachmentRequest) -> BoxFuture<'_, Result<AttachmentAnswer, Fault>> {
         async move { self.ask(&request).await }.boxed()
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     fn commands(&self) -> Option<mpsc::Receiver<Command>> {

@@ -6,6 +6,7 @@ mod kept_events;
 mod killable;
 mod letters;
 mod meshed;
+mod sealed;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,7 +29,7 @@ use sealbus_control::host::{Command, no_letters, no_logs};
 use sealbus_control::post::LetterOutcome;
 use sealbus_control::{
     AgentLocation, Blob, DirectoryChange, Fault, FaultCode, PlatformDescription, ProcessContact,
-    Rules, TransportDescription,
+    PublishedKey, Rules, TransportDescription,
 };
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -40,6 +41,10 @@ struct World {
     authority: IssuingAuthority,
     deny_list: Mutex<DenyList>,
     directory: Mutex<HashMap<String, AgentLocation>>,
+    /// The keys for sealed messages that agents stated.
+    keys: Mutex<HashMap<String, Blob>>,
+    /// The process that agents move away from.
+    source: Mutex<Option<mpsc::Sender<Command>>>,
     processes: Mutex<Vec<mpsc::Sender<Command>>>,
 }
 
@@ -54,6 +59,8 @@ impl World {
             deny_list: Mutex::new(DenyList::new(authority.identity().clone())),
             authority,
             directory: Mutex::default(),
+            keys: Mutex::default(),
+            source: Mutex::default(),
             processes: Mutex::default(),
         })
     }
@@ -252,6 +259,13 @@ impl Host for TestHost {
                     let location = self.world.directory.lock().get(&agent).cloned();
                     return Ok(location.unwrap_or(AgentLocation::Unknown).into());
                 }
+                AttachmentRequest::PublishKey { agent, key } => {
+                    self.world.keys.lock().insert(agent, key);
+                }
+                AttachmentRequest::EncryptionKey { agent } => {
+                    let key = self.world.keys.lock().get(&agent).cloned();
+                    return Ok(PublishedKey { key }.into());
+                }
                 AttachmentRequest::DenyList => {
                     let list = self.world.deny_list.lock();
                     let signed = list.sign(&self.world.authority).unwrap();
@@ -265,6 +279,15 @@ impl Host for TestHost {
                 }
                 AttachmentRequest::Letters { outcomes, .. } => self.settled.lock().extend(outcomes),
                 AttachmentRequest::ChannelLog { .. } => return Err(no_logs()),
+                AttachmentRequest::FormerKeys { key } => {
+                    let source = self.world.source.lock().clone();
+                    let gone = || Fault::new(FaultCode::Unavailable, "it has ended");
+                    let source = source.ok_or_else(gone)?;
+                    let (answer, keys) = oneshot::channel();
+                    let asking = Command::FormerKeys { key, answer };
+                    source.send(asking).await.map_err(|_| gone())?;
+                    return Ok(keys.await.map_err(|_| gone())??.into());
+                }
                 AttachmentRequest::Inherit { index } => {
                     let bytes = serde_json::to_vec(&self.inheritance).unwrap();
                     return Ok(part_of(&bytes, index).unwrap().into());

@@ -1,18 +1,25 @@
 //! An agent's statement that a key for encryption is its own.
 
+use std::time::Duration;
+
 use super::{EncryptionError, EncryptionPublicKey, KEY};
-use crate::certificate::{CertificateChain, Credential, Fingerprint};
+use crate::certificate::{Certificate, CertificateChain, Credential, Fingerprint};
+use crate::denylist::Reason;
 use crate::identity::{Identity, IdentityKind};
 use crate::key::Signature;
 use crate::timestamp::Timestamp;
 use crate::trust::Trust;
+use crate::verified::VerifiedIdentity;
 use crate::verify_error::VerifyError;
 
 /// The first bytes of the signed statement. They set it apart from every other kind of statement.
 const CONTEXT: &[u8] = b"sealbus encryption key v1\0";
 
+/// How long ago the certificate of an absent agent may have ended. No message waits longer for its receiver.
+pub(super) const LONGEST_ABSENCE: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// An agent's key for encryption, signed by the agent's certified key. It is good as long as the certificate is: a
-/// statement under a former certificate says nothing.
+/// statement under a former certificate says nothing, unless its agent is absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertifiedEncryptionKey {
     chain: CertificateChain,
@@ -45,13 +52,68 @@ impl CertifiedEncryptionKey {
     }
 
     /// The key, if `agent` itself states it, under a certificate that is valid now and not revoked.
+    ///
+    /// # Errors
+    /// Why the key is not believed.
     pub fn verify(
         &self,
         agent: &Identity,
         trust: &Trust,
         now: Timestamp,
     ) -> Result<&EncryptionPublicKey, EncryptionError> {
-        let verified = trust.verify(&self.chain, now)?;
+        self.stated_by(agent, &trust.verify(&self.chain, now)?)
+    }
+
+    /// The same for a message that waits until `agent` is there. The certificate of an absent agent has ended, at most 30
+    /// days ago, or is denied because the agent left, was killed or moved. A certificate that an operator revoked is not
+    /// believed.
+    ///
+    /// # Errors
+    /// Why the key is not believed.
+    pub fn verify_for_waiting(
+        &self,
+        agent: &Identity,
+        trust: &Trust,
+        now: Timestamp,
+    ) -> Result<&EncryptionPublicKey, EncryptionError> {
+        let leaf = Certificate::parse(self.chain.leaf()).map_err(VerifyError::from)?;
+        let then = now.min(leaf.not_after());
+        let verified = trust.verify_as_of(&self.chain, then)?;
+        let key = self.stated_by(agent, &verified)?;
+        if now.since(then) > LONGEST_ABSENCE {
+            return Err(EncryptionError::TooOld {
+                identity: agent.clone(),
+            });
+        }
+        let lists = trust.deny_lists();
+        let by_operator = lists.iter().find_map(|list| {
+            let denial = list.denied_identity(agent)?;
+            let is_meant = list.denied_before(agent)? > leaf.not_before();
+            (is_meant && denial.reason == Reason::ByOperator).then_some(denial)
+        });
+        match (by_operator, trust.check(&verified, then)) {
+            (Some(denial), _) => Err(VerifyError::Revoked {
+                identity: agent.clone(),
+                serial: verified.serial(),
+                denial,
+            }
+            .into()),
+            (
+                None,
+                Err(VerifyError::Revoked {
+                    identity, denial, ..
+                }),
+            ) if identity == *agent && denial.reason != Reason::ByOperator => Ok(key),
+            (None, checked) => checked.map(|()| key).map_err(Into::into),
+        }
+    }
+
+    /// The key, if the owner of this certificate is `agent` and states it.
+    fn stated_by(
+        &self,
+        agent: &Identity,
+        verified: &VerifiedIdentity,
+    ) -> Result<&EncryptionPublicKey, EncryptionError> {
         let identity = verified.identity();
         if identity.kind() != IdentityKind::Agent {
             return Err(VerifyError::WrongKind {
@@ -73,6 +135,11 @@ impl CertifiedEncryptionKey {
             });
         }
         Ok(&self.key)
+    }
+
+    /// The certificates under which the statement was made.
+    pub fn chain(&self) -> &CertificateChain {
+        &self.chain
     }
 
     /// Appends the wire form: the chain's wire form, the key, and the 64 bytes of the signature.

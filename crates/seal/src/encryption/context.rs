@@ -106,7 +106,6 @@ impl Messages {
         self.number.checked_add(1).ok_or(EncryptionError::Exhausted)
     }
 
-    #[cfg(test)]
     pub(super) fn set_number(&mut self, number: u64) {
         self.number = number;
     }
@@ -159,6 +158,11 @@ impl Sealing {
         Ok((encapsulation, Self(Messages::new(&SUITE, &secret, info)?)))
     }
 
+    /// The number of the next message, from 0.
+    pub fn number(&self) -> u64 {
+        self.0.number
+    }
+
     /// Seals the next message in place. `associated` is not encrypted, and the receiver must have the same.
     pub fn seal(
         &mut self,
@@ -178,6 +182,12 @@ impl Opening {
     ) -> Result<Self, EncryptionError> {
         let secret = key.decapsulate(encapsulation)?;
         Ok(Self(Messages::new(&SUITE, &secret, info)?))
+    }
+
+    /// The message with this number is due. It may have been opened before: whoever calls this must know whether a message
+    /// was repeated.
+    pub fn go_to(&mut self, number: u64) {
+        self.0.set_number(number);
     }
 
     /// Opens the next message in place. After an error the same message is still due; `sealed` is then of no use.

@@ -41,7 +41,8 @@ final class MeshLink {
     private static final int NOT_HERE = 1;
     private static final int FIRST_REFUSAL = 2;
     static final List<String> REFUSALS = List.of("forged-sender", "not-proved", "unknown-issuer", "revoked", "expired",
-            "wrong-identity", "level-mismatch", "not-permitted", "too-large", "malformed", "over-limit");
+            "wrong-identity", "level-mismatch", "not-permitted", "too-large", "malformed", "over-limit",
+            "not-sealed", "not-opened");
 
     /** A counted frame that was not acknowledged; the message that ends with it, if one does. */
     private record Counted(long sequence, byte[] bytes, Letter letter) {}

@@ -1,0 +1,86 @@
+//! Sealed messages are opened where they come to their receiver's process.
+
+use std::sync::Arc;
+
+use sealbus_fipa::AclMessageRef;
+
+use crate::bus::Bus;
+use crate::error::UndeliverableReason;
+use crate::message::ReceivedMessage;
+use crate::refusal::{RefusalReason, Refused};
+use crate::sealed::{Opened, Sealer, asks_for_sealing, is_sealed};
+
+impl Bus {
+    /// Sets the service that seals and opens messages. Returns false if a service was set before.
+    pub fn set_sealer(&self, sealer: Arc<dyn Sealer>) -> bool {
+        self.inner.sealer.set(sealer).is_ok()
+    }
+
+    /// The service that seals and opens messages, if there is one.
+    pub(crate) fn sealer(&self) -> Option<&Arc<dyn Sealer>> {
+        self.inner.sealer.get()
+    }
+
+    /// For transports: opens a message that has arrived for an agent of this process, if it is sealed. Give the result to
+    /// [`ReceivedMessage::opened`](crate::ReceivedMessage::opened).
+    ///
+    /// # Errors
+    /// [`Refused`], if it does not open, or is not sealed although it says so. The caller, which knows the proved
+    /// identity, must [note](Bus::refused) it.
+    #[inline]
+    pub fn open(
+        &self,
+        message: &AclMessageRef<'_>,
+        receiver: &str,
+    ) -> Result<Option<Opened>, Refused> {
+        match message.user_defined().next() {
+            None => Ok(None),
+            Some(_) => self.open_sealed(message, receiver),
+        }
+    }
+
+    /// The same for a message between agents of this process.
+    pub(crate) fn opened(
+        &self,
+        message: ReceivedMessage,
+        receiver: &str,
+    ) -> Result<ReceivedMessage, UndeliverableReason> {
+        match self.open(&message.message(), receiver) {
+            Ok(opened) => Ok(message.opened(opened)),
+            Err(refused) => {
+                let sender = message.message().sender().map(|it| it.name().to_owned());
+                let sender = sender.unwrap_or_default();
+                let Refused {
+                    reason,
+                    explanation,
+                } = refused.clone();
+                self.refused(&sender, None, Some(receiver), reason, explanation);
+                Err(refused.into())
+            }
+        }
+    }
+
+    fn open_sealed(
+        &self,
+        message: &AclMessageRef<'_>,
+        receiver: &str,
+    ) -> Result<Option<Opened>, Refused> {
+        if !asks_for_sealing(message) {
+            return Ok(None);
+        }
+        if !is_sealed(message) {
+            return Err(Refused {
+                reason: RefusalReason::NotSealed,
+                explanation: "it states level=sealed, and everybody could read it".to_owned(),
+            });
+        }
+        let opened = match self.sealer() {
+            Some(sealer) => sealer.open(message, receiver),
+            None => Err("this process has no keys".to_owned()),
+        };
+        opened.map(Some).map_err(|why| Refused {
+            reason: RefusalReason::NotOpened,
+            explanation: format!("the sealed message does not open: {why}"),
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! Messages that their sender seals, for each receiver alone.
+
+use std::sync::Arc;
+
+use sealbus_fipa::AclMessage;
+
+use super::{Outbox, Stopped};
+use crate::error::SendError;
+use crate::moment::Moment;
+use crate::sealed::{NotSealed, asks_for_sealing};
+use crate::transport::Outgoing;
+
+impl Outbox {
+    /// Whether a message must be sealed.
+    #[inline]
+    pub(super) fn must_seal(&self, message: &AclMessage) -> bool {
+        !message.user_defined.is_empty() && asks_for_sealing(&message.view())
+    }
+
+    /// The message, sealed to `receiver`. `kept`: as for [`Sealer::seal`](crate::Sealer::seal).
+    pub(super) async fn sealed(
+        &self,
+        message: &AclMessage,
+        receiver: &str,
+        kept: Option<Option<Moment>>,
+    ) -> Result<Arc<AclMessage>, SendError> {
+        let sealed = match self.bus.sealer() {
+            Some(sealer) => sealer.seal(message, receiver, kept).await,
+            None => Err(no_keys()),
+        };
+        sealed
+            .map(Arc::new)
+            .map_err(|reason| self.not_sealed(receiver, reason))
+    }
+
+    /// Sends a message to one receiver, sealed, without waiting. `false`: the receiver's key must be looked up.
+    pub(super) fn attempt_sealed(
+        &self,
+        message: &AclMessage,
+        receiver: &str,
+        is_deferred: bool,
+    ) -> Result<bool, Stopped> {
+        let sealed = match self.bus.sealer() {
+            Some(sealer) => sealer.try_seal(message, receiver),
+            None => Err(no_keys()),
+        };
+        let sealed = sealed.map_err(|reason| Stopped::Failed(self.not_sealed(receiver, reason)))?;
+        let Some(sealed) = sealed.map(Arc::new) else {
+            return Ok(false);
+        };
+        let outgoing = Outgoing::new(&sealed).deferred(is_deferred);
+        let parcel = self.parcel(&sealed, &outgoing);
+        self.attempt(&parcel, receiver, false)?;
+        Ok(true)
+    }
+
+    fn not_sealed(&self, receiver: &str, reason: NotSealed) -> SendError {
+        SendError::NotSealed {
+            sender: self.agent.name().clone(),
+            receiver: receiver.to_owned(),
+            reason,
+        }
+    }
+}
+
+fn no_keys() -> NotSealed {
+    NotSealed("this process has no keys".to_owned())
+}

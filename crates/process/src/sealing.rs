@@ -1,0 +1,494 @@
+//! Sealed messages: the keys of this process, and those of the agents that it writes to.
+
+mod moving;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sealbus_bus::{BoxFuture, Envelope, Moment, NotSealed, Opened, SealedRow, Sealer, WeakBus};
+use sealbus_fipa::{AclMessage, AclMessageRef};
+use sealbus_seal::encryption::{
+    CertifiedEncryptionKey, EncryptionError, EncryptionKey, EncryptionKeyId, EncryptionPublicKey,
+    Opening,
+};
+use sealbus_seal::{Certificate, Identity, PlatformName, Trust, VerifiedIdentity, VerifyError};
+
+use super::certification::Certified;
+use super::keyring::{KEPT, Keyring};
+use super::{Shared, now};
+use sealbus_control::attachment::ask;
+use sealbus_control::host::Host;
+use sealbus_control::{AgentLocation, Blob, Fault, FaultCode};
+
+/// The file of the keys, in the program's own folder.
+const FILE: &str = "encryption-keys";
+/// Most messages under one secret, and how long it is used.
+const ROW: (u64, Duration) = (1024, Duration::from_secs(60));
+/// Most agents whose keys are known, and most secrets of others.
+const MOST: usize = 4096;
+/// A secret of another sender that was not used for that long is taken anew when it is needed.
+const UNUSED: Duration = Duration::from_secs(300);
+/// How long a message waits for the key of an agent that is about to run.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The pause before a key is looked up, or stated, again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The [`Sealer`] of a process.
+pub(super) struct Sealing {
+    host: Arc<dyn Host>,
+    trust: Arc<Trust>,
+    platform: PlatformName,
+    bus: WeakBus,
+    keyring: Mutex<Keyring>,
+    /// Where the keys lie, if the program has a folder.
+    file: Option<PathBuf>,
+    peers: Mutex<HashMap<String, Peer>>,
+    openings: Mutex<Openings>,
+}
+
+/// The latest secret of each sender for each receiver.
+type Openings = HashMap<(String, String), Secret>;
+
+/// A secret of a sender, with the key and the encapsulation that it came from, and when it was used last.
+struct Secret {
+    key: EncryptionKeyId,
+    encapsulation: Vec<u8>,
+    opening: Opening,
+    used: Instant,
+}
+
+/// An agent that messages are sealed to.
+pub(super) struct Peer {
+    key: EncryptionPublicKey,
+    /// Under which certificate the key was stated; none for an agent of this process.
+    stated: Option<VerifiedIdentity>,
+    /// The secret of each sender.
+    rows: HashMap<String, (SealedRow, Instant)>,
+}
+
+/// Why there is no key of an agent.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoKey {
+    /// It has not stated one that is good now.
+    #[error(transparent)]
+    ForNow(NotSealed),
+    /// There will be none, or the one that is offered is not to be believed.
+    #[error(transparent)]
+    Refused(NotSealed),
+}
+
+impl From<EncryptionError> for NoKey {
+    fn from(error: EncryptionError) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+impl From<NotSealed> for NoKey {
+    fn from(refused: NotSealed) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl Sealing {
+    /// The keys of the program's former life are read from its folder, if it has one.
+    pub(super) fn open(
+        host: Arc<dyn Host>,
+        trust: Arc<Trust>,
+        platform: PlatformName,
+        bus: WeakBus,
+    ) -> Arc<Self> {
+        let file = host.folder().map(|folder| folder.join(FILE));
+        let mut keyring = Keyring::default();
+        if let Some(file) = &file {
+            match read(file) {
+                Ok(former) => keyring.take_over(former, now()),
+                Err(error) => tracing::error!(file = %file.display(), %error,
+                    "the keys for sealed messages cannot be read: messages that were sealed to them go back"),
+            }
+        }
+        Arc::new(Self {
+            host,
+            trust,
+            platform,
+            bus,
+            keyring: Mutex::new(keyring),
+            file,
+            peers: Mutex::default(),
+            openings: Mutex::default(),
+        })
+    }
+
+    /// States the process's key as that of an agent, and tells the platform.
+    async fn publish(&self, agent: &str, certified: &Certified) -> Result<(), Fault> {
+        let internal =
+            |error: &dyn std::fmt::Display| Fault::new(FaultCode::Internal, error.to_string());
+        let key = self
+            .key_for(&certified.certificate, certified.lifetime)
+            .map_err(|error| internal(&error))?;
+        let stated = CertifiedEncryptionKey::sign(&certified.credential, key.public())
+            .map_err(|error| internal(&error))?;
+        let mut bytes = Vec::new();
+        stated.encode(&mut bytes);
+        let publish = ask::PublishKey {
+            agent: agent.to_owned(),
+            key: Blob(bytes),
+        };
+        self.host.ask(publish).await
+    }
+
+    /// The key to be stated under this certificate. It is on disk before it is stated.
+    fn key_for(
+        &self,
+        certificate: &Certificate,
+        lifetime: Duration,
+    ) -> Result<Arc<EncryptionKey>, EncryptionError> {
+        let mut keyring = self.keyring.lock();
+        let until = certificate.not_after();
+        let (key, is_new) = keyring.for_certificate(until, lifetime, now())?;
+        if is_new {
+            self.write(&keyring);
+        }
+        Ok(key)
+    }
+
+    fn write(&self, keyring: &Keyring) {
+        let Some(file) = &self.file else { return };
+        let written = match keyring.to_bytes() {
+            Ok(bytes) => sealbus_files::write_private(file, &bytes),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        };
+        if let Err(error) = written {
+            tracing::error!(file = %file.display(), %error,
+                "the keys for sealed messages cannot be written: messages that wait for this program will go back when it starts again");
+        }
+    }
+
+    /// Forgets the keys and secrets that are over.
+    pub(super) fn forget(&self) {
+        for peer in self.peers.lock().values_mut() {
+            peer.rows.retain(|_, row| !is_over(row));
+        }
+        let is_in_use = |secret: &mut Secret| secret.used.elapsed() < UNUSED;
+        self.openings.lock().retain(|_, secret| is_in_use(secret));
+        let mut keyring = self.keyring.lock();
+        if keyring.forget(now()) {
+            self.write(&keyring);
+        }
+    }
+
+    /// The latest key of this process.
+    fn own_key(&self) -> Result<EncryptionPublicKey, NotSealed> {
+        let keyring = self.keyring.lock();
+        let latest = keyring.latest().map(|key| key.public().clone());
+        latest.ok_or_else(|| NotSealed("it has no key for sealed messages yet".to_owned()))
+    }
+
+    fn is_here(&self, agent: &str) -> bool {
+        self.bus
+            .upgrade()
+            .is_some_and(|bus| bus.agent(agent).is_some())
+    }
+
+    /// Seals a message with a key that is known and good.
+    fn seal_now(
+        &self,
+        message: &AclMessage,
+        receiver: &str,
+    ) -> Result<Option<AclMessage>, NotSealed> {
+        let sender = message.sender.as_ref().map_or("", |sender| &sender.name);
+        let mut peers = self.peers.lock();
+        let is_here = self.is_here(receiver);
+        if is_here {
+            let key = self.own_key()?;
+            let known = peers.get(receiver);
+            if known.is_none_or(|known| known.key != key || known.stated.is_some()) {
+                let stated = None;
+                note(&mut peers, receiver, Peer::new(key, stated));
+            }
+        }
+        let Some(peer) = peers.get_mut(receiver) else {
+            return Ok(None);
+        };
+        let is_good = match &peer.stated {
+            Some(stated) => self.trust.check(stated, now()).is_ok(),
+            None => is_here,
+        };
+        if !is_good {
+            return Ok(None);
+        }
+        peer.seal(message, sender, receiver).map(Some)
+    }
+
+    /// Looks up the key of an agent. `kept`: the message waits for its receiver, which may be absent.
+    pub(super) async fn look_up(&self, receiver: &str, kept: bool) -> Result<Peer, NoKey> {
+        let not_sealed = |why: String| NoKey::ForNow(NotSealed(why));
+        let identity = Identity::from_agent_name(receiver)
+            .ok()
+            .filter(|identity| *identity.platform() == self.platform);
+        let local = receiver.rsplit_once('@').map(|(local, _)| local);
+        let (Some(identity), Some(local)) = (identity, local) else {
+            let why = format!(
+                "it is an agent of another platform, and only agents of {} open sealed messages",
+                self.platform
+            );
+            return Err(NoKey::Refused(NotSealed(why)));
+        };
+        let asking = ask::EncryptionKey {
+            agent: local.to_owned(),
+        };
+        let published = self.host.ask(asking).await;
+        let published = published.map_err(|fault| NoKey::Refused(NotSealed(fault.to_string())))?;
+        let Some(key) = published.key else {
+            return Err(not_sealed(
+                "it has stated no key for sealed messages: it has never run, or its program cannot open them"
+                    .to_owned(),
+            ));
+        };
+        let stated = CertifiedEncryptionKey::decode(&key.0)?;
+        let now = now();
+        match stated.verify(&identity, &self.trust, now) {
+            Ok(key) => {
+                let key = key.clone();
+                let verified = self.trust.verify(stated.chain(), now);
+                let verified = verified.map_err(EncryptionError::from)?;
+                self.check_age(receiver, &verified)?;
+                Ok(Peer::new(key, Some(verified)))
+            }
+            Err(_) if kept => {
+                let key = stated.verify_for_waiting(&identity, &self.trust, now)?;
+                Ok(Peer::new(key.clone(), None))
+            }
+            Err(EncryptionError::NotVerified(
+                error @ (VerifyError::Expired { .. } | VerifyError::Revoked { .. }),
+            )) => Err(not_sealed(format!(
+                "{error}. Is the agent running? A persistent message waits for it"
+            ))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same, with patience for an agent that is about to run: the platform may not know its key yet.
+    async fn look_up_patiently(&self, receiver: &str, kept: bool) -> Result<Peer, NotSealed> {
+        let begun = Instant::now();
+        loop {
+            let missing = match self.look_up(receiver, kept).await {
+                Ok(peer) => return Ok(peer),
+                Err(NoKey::Refused(refused)) => return Err(refused),
+                Err(NoKey::ForNow(missing)) => missing,
+            };
+            if begun.elapsed() > PATIENCE || !self.is_expected(receiver).await {
+                return Err(missing);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Whether the platform knows where the agent is, or that it is about to run.
+    async fn is_expected(&self, receiver: &str) -> bool {
+        let local = receiver
+            .rsplit_once('@')
+            .map_or(receiver, |(local, _)| local);
+        let agent = local.to_owned();
+        let location = self.host.ask(ask::Resolve { agent }).await;
+        location.is_ok_and(|location| location != AgentLocation::Unknown)
+    }
+
+    /// Refuses a key that is older than the one known so far.
+    fn check_age(&self, receiver: &str, verified: &VerifiedIdentity) -> Result<(), NotSealed> {
+        let peers = self.peers.lock();
+        let known = peers.get(receiver).and_then(|peer| peer.stated.as_ref());
+        match known {
+            Some(known) if verified.not_before() < known.not_before() => Err(NotSealed(format!(
+                "the platform offers a key that {receiver} stated before the one that is known: its directory is not up to date, or dishonest"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn seal(
+        &self,
+        message: &AclMessage,
+        receiver: &str,
+        kept: Option<Option<Moment>>,
+    ) -> Result<AclMessage, NotSealed> {
+        if let Some(Some(from)) = kept {
+            let latest = now().plus(KEPT).as_unix_seconds();
+            if from.unix_ms() / 1000 > latest {
+                return Err(NotSealed(format!(
+                    "a sealed message can be valid from a moment within {} hours: its receiver forgets the key after that",
+                    KEPT.as_secs() / 3600
+                )));
+            }
+        }
+        if let Some(sealed) = self.seal_now(message, receiver)? {
+            return Ok(sealed);
+        }
+        let mut peer = self.look_up_patiently(receiver, kept.is_some()).await?;
+        let sender = message.sender.as_ref().map_or("", |sender| &sender.name);
+        let sealed = peer.seal(message, sender, receiver)?;
+        // The key of an absent agent is looked up for each message: the agent may come back.
+        if peer.stated.is_some() {
+            note(&mut self.peers.lock(), receiver, peer);
+        }
+        Ok(sealed)
+    }
+}
+
+/// Whether a secret is used for no further messages.
+fn is_over((row, since): &(SealedRow, Instant)) -> bool {
+    row.length() >= ROW.0 || since.elapsed() > ROW.1
+}
+
+/// Enters a peer. If there are too many, all others are looked up again.
+fn note(peers: &mut HashMap<String, Peer>, name: &str, peer: Peer) {
+    if peers.len() >= MOST {
+        peers.clear();
+    }
+    peers.insert(name.to_owned(), peer);
+}
+
+impl Peer {
+    fn new(key: EncryptionPublicKey, stated: Option<VerifiedIdentity>) -> Self {
+        Self {
+            key,
+            stated,
+            rows: HashMap::new(),
+        }
+    }
+
+    fn seal(
+        &mut self,
+        message: &AclMessage,
+        sender: &str,
+        receiver: &str,
+    ) -> Result<AclMessage, NotSealed> {
+        if self.rows.get(sender).is_none_or(is_over) {
+            self.rows.retain(|_, row| !is_over(row));
+            if self.rows.len() >= MOST {
+                self.rows.clear();
+            }
+            let row = SealedRow::begin(&self.key, sender, receiver)?;
+            self.rows.insert(sender.to_owned(), (row, Instant::now()));
+        }
+        match self.rows.get_mut(sender) {
+            Some((row, _)) => row.seal(message),
+            None => Err(NotSealed("its secret is lost".to_owned())),
+        }
+    }
+}
+
+impl Sealer for Sealing {
+    fn seal<'a>(
+        &'a self,
+        message: &'a AclMessage,
+        receiver: &'a str,
+        kept: Option<Option<Moment>>,
+    ) -> BoxFuture<'a, Result<AclMessage, NotSealed>> {
+        Box::pin(self.seal(message, receiver, kept))
+    }
+
+    fn try_seal(
+        &self,
+        message: &AclMessage,
+        receiver: &str,
+    ) -> Result<Option<AclMessage>, NotSealed> {
+        self.seal_now(message, receiver)
+    }
+
+    fn open(&self, outer: &AclMessageRef<'_>, receiver: &str) -> Result<Opened, String> {
+        let mut openings = self.openings.lock();
+        let mut found = None;
+        let secret = |envelope: &Envelope<'_>, sender: &str| {
+            let names = (sender.to_owned(), receiver.to_owned());
+            let known = openings.remove(&names);
+            found = Some((names, envelope.key, envelope.encapsulation.to_vec()));
+            if let Some(known) = known
+                && known.key == envelope.key
+                && known.encapsulation == envelope.encapsulation
+            {
+                return Ok(known.opening);
+            }
+            let key = self.keyring.lock().find(envelope.key).ok_or_else(|| {
+                format!("{receiver} does not have the key {} any more", envelope.key)
+            })?;
+            envelope
+                .opening(&key, sender, receiver)
+                .map_err(|error| error.to_string())
+        };
+        let (opened, opening) = sealbus_bus::open_sealed(outer, secret)?;
+        if let Some((names, key, encapsulation)) = found {
+            if openings.len() >= MOST {
+                openings.clear();
+            }
+            let secret = Secret {
+                key,
+                encapsulation,
+                opening,
+                used: Instant::now(),
+            };
+            openings.insert(names, secret);
+        }
+        Ok(opened)
+    }
+}
+
+/// The keys of a file; none if there is no file.
+fn read(file: &Path) -> Result<Keyring, String> {
+    match fs::read(file) {
+        Ok(bytes) => {
+            let bytes = zeroize::Zeroizing::new(bytes);
+            Keyring::from_bytes(&bytes).map_err(|error| error.to_string())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Keyring::default()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn unusable(error: impl std::fmt::Display) -> Fault {
+    Fault::new(FaultCode::BadRequest, error.to_string())
+}
+
+/// The statement that `key` is the key of this agent.
+fn stated(key: &EncryptionKey, certified: &Certified) -> Result<Vec<u8>, EncryptionError> {
+    let mut bytes = Vec::new();
+    CertifiedEncryptionKey::sign(&certified.credential, key.public())?.encode(&mut bytes);
+    Ok(bytes)
+}
+
+impl Shared {
+    /// States the key of an agent under a new certificate. While the platform does not take it, it is stated again and
+    /// again, as long as the process is there. Meanwhile others use the key that they know.
+    pub(super) async fn publish_key(self: &Arc<Self>, agent: &str, certified: &Certified) {
+        let Some(sealing) = self.sealing.clone() else {
+            return;
+        };
+        if sealing.publish(agent, certified).await.is_ok() {
+            return;
+        }
+        let certified = certified.clone();
+        let (shared, agent) = (Arc::downgrade(self), agent.to_owned());
+        tokio::spawn(async move {
+            let is_over = |shared: &Weak<Self>| {
+                shared
+                    .upgrade()
+                    .is_none_or(|shared| shared.ended.borrow().is_some())
+            };
+            while let Err(fault) = sealing.publish(&agent, &certified).await {
+                let may_pass = matches!(
+                    fault.code,
+                    FaultCode::Unavailable | FaultCode::Storage | FaultCode::Full
+                );
+                if !may_pass || is_over(&shared) || certified.certificate.not_after() < now() {
+                    tracing::warn!(agent, %fault, "the agent's key for sealed messages is not known to others");
+                    return;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+    }
+}

@@ -1,0 +1,85 @@
+//! Keys that move with their agents: the former process seals them to the new one, which proves to be the same agent.
+
+use sealbus_seal::encryption::{CertifiedEncryptionKey, Encapsulation, Opening, Sealing as Sealed};
+use sealbus_seal::{Certificate, Identity};
+use zeroize::Zeroizing;
+
+use super::{Sealing, stated, unusable};
+use crate::certification::Certified;
+use crate::freeze::Resting;
+use crate::keyring::Keyring;
+use crate::{Shared, now};
+use sealbus_control::attachment::ask;
+use sealbus_control::{Blob, Fault, FaultCode, SealedKeys};
+
+/// What the keys of a moving process are bound to: the agent that states the key that they are sealed to.
+fn context_of_keys(agent: &str) -> Vec<u8> {
+    [b"sealbus former keys v1\0", agent.as_bytes()].concat()
+}
+
+impl Sealing {
+    /// Seals the keys of this process to the key that `agent`, which moves, states in its new process.
+    fn hand_over(&self, stated: &[u8], agent: &Identity) -> Result<SealedKeys, Fault> {
+        let stated = CertifiedEncryptionKey::decode(stated).map_err(unusable)?;
+        let key = stated.verify(agent, &self.trust, now()).map_err(unusable)?;
+        let info = context_of_keys(&agent.to_string());
+        let (encapsulation, mut sealing) = Sealed::begin(key, &info).map_err(unusable)?;
+        let mut keys = self.keyring.lock().to_bytes().map_err(unusable)?.to_vec();
+        sealing.seal(&[], &mut keys).map_err(unusable)?;
+        Ok(SealedKeys {
+            encapsulation: Blob(encapsulation.as_bytes().to_vec()),
+            sealed: Blob(keys),
+        })
+    }
+
+    /// Takes over the keys of the process that an agent moved from. They were sealed to the key that the agent states
+    /// here.
+    async fn take_over(&self, agent: &Identity, certified: &Certified) -> Result<(), Fault> {
+        let key = self
+            .key_for(&certified.certificate, certified.lifetime)
+            .map_err(unusable)?;
+        let asking = ask::FormerKeys {
+            key: Blob(stated(&key, certified).map_err(unusable)?),
+        };
+        let SealedKeys {
+            encapsulation,
+            sealed,
+        } = self.host.ask(asking).await?;
+        let encapsulation = Encapsulation::from_bytes(&encapsulation.0).map_err(unusable)?;
+        let info = context_of_keys(&agent.to_string());
+        let mut opening = Opening::begin(&key, &encapsulation, &info).map_err(unusable)?;
+        let mut keys = Zeroizing::new(sealed.0);
+        let former = opening.open(&[], &mut keys).map_err(unusable)?;
+        let former = Keyring::from_bytes(former).map_err(unusable)?;
+        let mut keyring = self.keyring.lock();
+        keyring.take_over(former, now());
+        self.write(&keyring);
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Hands the keys for sealed messages over to the process that goes on with the agents at rest.
+    pub(crate) fn former_keys(&self, stated: &[u8]) -> Result<SealedKeys, Fault> {
+        let resting = self.resting.lock();
+        let is_none = || Fault::new(FaultCode::NotPermitted, "no agent of this process moves");
+        let sealing = self.sealing.as_ref().ok_or_else(is_none)?;
+        let owner = CertifiedEncryptionKey::decode(stated).map_err(unusable)?;
+        let owner = Certificate::parse(owner.chain().leaf()).map_err(unusable)?;
+        let is_moving = |resting: &Resting| owner.identity().is_agent_named(resting.name());
+        match resting.iter().any(is_moving) {
+            true => sealing.hand_over(stated, owner.identity()),
+            false => Err(is_none()),
+        }
+    }
+
+    /// An agent moved here: its former keys open the messages that it brings along.
+    pub(crate) async fn take_over_keys(&self, certified: &Certified) {
+        let Some(sealing) = &self.sealing else { return };
+        let agent = certified.certificate.identity();
+        if let Err(fault) = sealing.take_over(agent, certified).await {
+            tracing::warn!(%agent, %fault,
+                "its former process did not hand over its keys: sealed messages that were on their way go back");
+        }
+    }
+}

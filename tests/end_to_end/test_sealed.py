@@ -1,0 +1,97 @@
+"""Messages at level `sealed`: their receiver alone reads them, wherever they wait."""
+
+import base64
+import os
+import signal
+
+import pytest
+from harness import wait_for
+from test_signed import made
+
+MARKER = "nobody-but-the-sink-may-read-this"
+TEXTS = [f"{MARKER} {number}" for number in range(20)]
+
+
+def forms(text):
+    """The ways in which the platform writes a text to disk: as it is, and in base64 at any place of a longer one."""
+    whole = text.encode()
+    yield whole
+    for skipped in range(3):
+        middle = whole[skipped:]
+        yield base64.b64encode(middle[: len(middle) // 3 * 3])
+
+
+def files(scene):
+    return [path for path in scene.factory.state.rglob("*") if path.is_file()]
+
+
+def hidden(scene):
+    """No file of the Master and the nodes shows a sealed text."""
+    for path in files(scene):
+        contents = path.read_bytes()
+        assert not any(form in contents for form in forms(MARKER)), path
+
+
+@pytest.mark.parametrize("level", ["auth", "signed"])
+def test_sealed_messages_are_read_by_their_receiver_alone(platform, tmp_path, level):
+    scene = made(platform, tmp_path, level, '[evidence]\n            agents = ["sink"]')
+    assert scene.ask("source", "seal", "sink", TEXTS) is None
+    scene.hears("direct", TEXTS, "sealed signed")
+    assert scene.ask("source", "will", "sink", TEXTS) is None
+    scene.hears("kept", TEXTS, "sealed signed")
+    # What is not sealed is on disk, so that the search would find what is sealed.
+    scene.ask("source", "bond", "sink", ["everybody may read this"])
+    plain = list(forms("everybody may read this"))
+
+    def recorded():
+        return any(form in path.read_bytes() for path in files(scene) for form in plain)
+
+    wait_for(recorded, "the record of a plain message", also=scene.factory.logs)
+    hidden(scene)
+    exported = tmp_path / "sink.evidence"
+
+    def in_the_record():
+        scene.factory.tell("evidence", "export", "--agent", "sink", exported)
+        return exported.read_bytes().count(b'"message":') > 2 * len(TEXTS)
+
+    wait_for(in_the_record, "the record", also=scene.factory.logs)
+    assert not any(form in exported.read_bytes() for form in forms(MARKER))
+    assert not scene.factory.refusals()
+
+
+def test_unread_sealed_messages_move_with_their_receiver(platform, tmp_path):
+    scene = made(platform, tmp_path, "auth")
+    scene.slow.touch()
+    scene.ask("source", "seal", "sink", TEXTS)
+    scene.ask("source", "will", "sink", TEXTS)
+    goal = next(node for node in ("node-2", "node-3") if node != scene.factory.agents()["sink"]["node"])
+    scene.factory.ask("move", "sink", goal)
+    scene.factory.active("sink")
+    hidden(scene)
+    scene.slow.unlink()
+    scene.hears("direct", TEXTS, "sealed signed")
+    scene.hears("kept", TEXTS, "sealed signed")
+    assert not scene.factory.refusals()
+
+
+def test_a_killed_program_reads_what_waited_for_it(platform, tmp_path):
+    scene = made(platform, tmp_path, "auth")
+    scene.slow.touch()
+    scene.ask("source", "will", "sink", TEXTS)
+    before = scene.factory.agents()["sink"]["pid"]
+    os.kill(before, signal.SIGKILL)
+    wait_for(lambda: scene.factory.agents()["sink"]["pid"] not in (None, before), "another life", also=scene.factory.logs)
+    scene.factory.active("sink")
+    scene.slow.unlink()
+    wait_for(lambda: TEXTS[-1] in [text for text, _ in scene.heard("kept")], "the letters", also=scene.factory.logs)
+    assert {how for _, how in scene.heard("kept")} == {"sealed signed"}
+    assert not scene.factory.refusals()
+
+
+def test_who_has_no_key_is_named(platform, tmp_path):
+    scene = made(platform, tmp_path, "auth")
+    for order in ("seal", "will"):
+        said = scene.ask("source", order, "nobody", ["x"])
+        assert "nobody@factory" in said and "has stated no key" in said, said
+        said = scene.ask("source", order, "b@elsewhere", ["x"])
+        assert "b@elsewhere" in said and "another platform" in said, said
