@@ -33,13 +33,29 @@ impl Client {
     /// A client that proves servers with `tls` ([`trust::client`](crate::trust::client)), and connects where `may_reach` lets
     /// it.
     pub fn new(tls: Option<Arc<ClientConfig>>, may_reach: MayReach) -> Self {
+        Self::speaking(false, Connector { tls, may_reach })
+    }
+
+    /// As [`new`](Self::new), in HTTP/2, which gRPC needs. Without TLS, servers are expected to know that.
+    pub fn http2(tls: Option<Arc<ClientConfig>>, may_reach: MayReach) -> Self {
+        let tls = tls.map(|tls| {
+            let mut tls = (*tls).clone();
+            tls.alpn_protocols = vec![b"h2".to_vec()];
+            Arc::new(tls)
+        });
+        Self::speaking(true, Connector { tls, may_reach })
+    }
+
+    fn speaking(is_http2: bool, connector: Connector) -> Self {
         let http = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(MOST_IDLE)
             .pool_timer(TokioTimer::new())
             .http1_max_buf_size(LONGEST_HEAD)
             .http1_max_headers(MOST_HEADERS)
-            .build(Connector { tls, may_reach });
+            .http2_only(is_http2)
+            .http2_max_header_list_size(LONGEST_HEAD as u32)
+            .build(connector);
         Self { http }
     }
 
