@@ -13,8 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 from a2a.types import CancelTaskRequest, TaskState
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from conftest import PROGRAMS, Door, say
 from harness import Platform, wait_for
@@ -22,6 +24,7 @@ from test_client import heard, outcome, result, why
 from test_hostile import memory
 
 STATE = TaskState.Name
+KINDS = ["probe", "rest", "whole", "grpc"]
 OFFICIAL = {"probe": [], "rest": ["--binding", "HTTP+JSON"], "whole": ["--whole"], "locked": ["--key", "sesame"]}
 BAD_CARDS = {
     "huge": "more than 1048576 bytes",
@@ -31,6 +34,19 @@ BAD_CARDS = {
     "deep": "cannot be read",
     "copied": "leads to 127.0.0.1:1, which is not where the card is",
     "later": "names no interface of A2A 1",
+}
+UNSIGNED = {
+    "forged": "it is not the key's signature of this text",
+    "none": "its algorithm is not that of the key",
+    "far": "cannot be checked: name its `signer`",
+    "endless": "more than 262144 bytes",
+}
+"""Cards that are not signed as they say. An entry that demands a signature refuses each, and any other says what is wrong."""
+OVER_GRPC = {
+    "huge": "a message has more than 8388608 bytes",
+    "garbage": "its answer cannot be read",
+    "foreign": "it told of another task",
+    "refusing": "it answered error 7: not  you",
 }
 BAD_ANSWERS = {
     "line": "an event of its stream has more than 8388608 bytes",
@@ -64,8 +80,9 @@ class Server:
     """A server of others, in a process of its own."""
 
     def __init__(self, stack: ExitStack, log: Path, program: str, *arguments: str) -> None:
-        self.port, self.log = free_port(), log
-        command = [sys.executable, str(PROGRAMS / program), str(self.port), *arguments]
+        self.port, self.grpc, self.log = free_port(), free_port(), log
+        places = [it.replace("GRPC", str(self.grpc)) for it in arguments]
+        command = [sys.executable, str(PROGRAMS / program), str(self.port), *places]
         output = stack.enter_context(log.open("w"))
         self.process = stack.enter_context(subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT))
         stack.callback(self.process.terminate)
@@ -88,6 +105,14 @@ class Neighbourhood:
         return int(self.door.factory.agents()["probe"]["pid"])
 
 
+def new_key(folder: Path, name: str, number: str) -> None:
+    """A private key, and the public half as a file of keys."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    for file, half in ((name, key), (f"{name}.keys", key.public_key())):
+        told: dict[str, Any] = jwt.algorithms.ECAlgorithm.to_jwk(half, as_dict=True)  # type: ignore[arg-type]
+        (folder / file).write_text(json.dumps(told | {"kid": number}))
+
+
 @pytest.fixture(scope="module")
 def hood(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbourhood]:
     directory = tmp_path_factory.mktemp("factory")
@@ -95,10 +120,32 @@ def hood(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbourhood]:
         servers = {name: Server(stack, directory / f"{name}.log", "probe.py", *more) for name, more in OFFICIAL.items()}
         servers["hostile"] = Server(stack, directory / "hostile.log", "hostile.py")
         (directory / "key").write_text("sesame\n")
+        new_key(directory, "signing", "probe-1")
+        new_key(directory, "other", "probe-1")
+        servers["signed"] = Server(stack, directory / "signed.log", "probe.py", "--sign", str(directory / "signing"))
+        servers["grpc"] = Server(stack, directory / "grpc.log", "probe.py", "--grpc", "GRPC")
+        servers["hostile-grpc"] = Server(stack, directory / "hostile-grpc.log", "hostile_grpc.py", "GRPC")
         manifest = MANIFEST.replace("CUSTOMER", str(PROGRAMS / "customer.py"))
         for name in OFFICIAL:
             manifest += f'\n    [gateway.neighbours.{name}]\n    url = "http://127.0.0.1:{servers[name].port}"\n'
         manifest += '    key-file = "key"\n'
+
+        def neighbour(name: str, server: str, path: str = "", more: str = "") -> str:
+            url = f"http://127.0.0.1:{servers[server].port}{path}"
+            return f'\n    [gateway.neighbours.{name}]\n    url = "{url}"\n    {more}\n'
+
+        manifest += neighbour("grpc", "grpc", more=f'hosts = ["127.0.0.1:{servers["grpc"].grpc}"]')
+        for name in OVER_GRPC:
+            there = f'hosts = ["127.0.0.1:{servers["hostile-grpc"].grpc}"]'
+            manifest += neighbour(f"grpc-{name}", "hostile-grpc", f"/{name}", there)
+        manifest += neighbour("published", "signed", more="signed = true")
+        manifest += neighbour("pinned", "signed", more='signer = "signing.keys"')
+        manifest += neighbour("mistaken", "signed", more='signer = "other.keys"')
+        manifest += neighbour("unsigned", "probe", more="signed = true")
+        manifest += neighbour("true", "hostile", "/true", "signed = true")
+        for name in UNSIGNED:
+            manifest += neighbour(name, "hostile", f"/{name}", "signed = true")
+            manifest += neighbour(f"lenient-{name}", "hostile", f"/lenient-{name}")
         for name in (*BAD_CARDS, *BAD_ANSWERS, "silent", "cut"):
             manifest += f'\n    [gateway.neighbours.{name}]\n    url = "http://127.0.0.1:{servers["hostile"].port}/{name}"\n'
         factory = Platform(directory, manifest).up()
@@ -112,7 +159,8 @@ def hood(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbourhood]:
         hood = Neighbourhood(Door(factory, url, {}, directory), servers)
 
         def are_offered() -> bool:
-            agents = (*OFFICIAL, *BAD_ANSWERS, "silent", "cut", "customer")
+            signed = ("published", "pinned", "true", *(f"lenient-{it}" for it in UNSIGNED))
+            agents = (*OFFICIAL, *BAD_ANSWERS, "silent", "cut", "customer", "grpc", *(f"grpc-{it}" for it in OVER_GRPC), *signed)
             places = (f"/agents/{it}/.well-known/agent-card.json" for it in agents)
             return all(hood.door.send("GET", place, caller=None)[0] == 200 for place in places)
 
@@ -129,7 +177,7 @@ async def told(hood: Neighbourhood, tool: str, *wish: str) -> Any:
         return found[0] if len(found) == 1 else found
 
 
-@pytest.mark.parametrize("name", ["probe", "rest", "whole"])
+@pytest.mark.parametrize("name", KINDS)
 async def test_a_request_becomes_a_task(hood: Neighbourhood, name: str) -> None:
     for text, act, said in [
         ("echo good day ½", "inform", "good day ½"),
@@ -143,12 +191,13 @@ async def test_a_request_becomes_a_task(hood: Neighbourhood, name: str) -> None:
         heard = await told(hood, "request-of", name, text)
         assert (heard["act"], heard["text"]) == (act, said), text
         assert (heard["sender"], heard["provenance"]) == (f"{name}@factory", "proved")
-        port = hood.servers[name].port
-        assert heard["neighbour"].startswith(f"A2A http://127.0.0.1:{port}/"), heard
-        assert heard["neighbour"].endswith(f"; no TLS, 127.0.0.1:{port}; card not signed")
+        server = hood.servers[name]
+        port = server.grpc if name == "grpc" else server.port
+        assert heard["neighbour"].startswith(f"A2A http://127.0.0.1:{port}"), heard
+        assert heard["neighbour"].endswith(f"; no TLS, 127.0.0.1:{server.port}; card not signed")
 
 
-@pytest.mark.parametrize("name", ["probe", "rest", "whole"])
+@pytest.mark.parametrize("name", KINDS)
 async def test_parts_come_as_they_are_made(hood: Neighbourhood, name: str) -> None:
     assert await told(hood, "parts-of", name, "slow 4") == ["0 ", "1 ", "2 ", "3 "]
 
@@ -181,7 +230,7 @@ async def outcome_of(client: Any, task: str) -> Any:
     return await client.get_task(GetTaskRequest(id=task))
 
 
-@pytest.mark.parametrize("name", ["probe", "rest", "whole"])
+@pytest.mark.parametrize("name", KINDS)
 async def test_cancelling_reaches_the_neighbour(hood: Neighbourhood, name: str) -> None:
     server = hood.servers[name]
     before = server.said().count("cancelled")
@@ -222,6 +271,51 @@ async def test_cards_that_are_not_believed(hood: Neighbourhood) -> None:
         assert problem in heard["text"]
     assert (await told(hood, "request-of", "probe", "echo still here"))["text"] == "still here"
     assert hood.pid() == pid and memory(pid) - before <= 64
+
+
+async def test_a_signed_card_is_verified(hood: Neighbourhood) -> None:
+    for name, proof in [
+        ("published", "card signed by the key probe-1, which its server publishes"),
+        ("pinned", "card signed by the key probe-1"),
+    ]:
+        heard = await told(hood, "request-of", name, "echo signed")
+        assert heard["text"] == "signed" and heard["neighbour"].endswith(f"; {proof}"), heard
+        assert hood.status()[name]["proof"].endswith(f"; {proof}")
+    assert hood.status()["true"]["proof"].endswith("; card signed by the key k, which its server publishes")
+
+
+async def test_a_card_that_is_not_signed_as_demanded_is_refused(hood: Neighbourhood) -> None:
+    pid, before = hood.pid(), memory(hood.pid())
+    wrong = UNSIGNED | {"mistaken": UNSIGNED["forged"], "unsigned": "its card is not signed; the entry in the manifest demands"}
+    for name, problem in wrong.items():
+
+        def is_known(name: str = name, problem: str = problem) -> bool:
+            return problem in (hood.status()[name]["trouble"] or "")
+
+        await asyncio.to_thread(wait_for, is_known, f"{name}: {problem}", also=lambda: str(hood.status()))
+        heard = await told(hood, "request-of", name, "hello")
+        assert heard["act"] in ("refuse", "failure") and problem in heard["text"], heard
+    log = hood.door.factory.tell("logs", "neighbours").stdout.decode()
+    assert all(re.search(rf'neighbour="?{name}\b.*{re.escape(problem)}', log) for name, problem in wrong.items()), log
+    # Where nobody demands a signature, the proof says what is wrong with it.
+    for name, problem in UNSIGNED.items():
+        proof = hood.status()[f"lenient-{name}"]["proof"]
+        assert "; card signed, but not verified: " in proof and problem in proof, proof
+    # Keys of another server are not fetched.
+    said = hood.servers["hostile"].said()
+    assert "forged keys" in said and "far keys" not in said
+    assert hood.pid() == pid and memory(pid) - before <= 64
+
+
+async def test_answers_over_grpc_that_are_none(hood: Neighbourhood) -> None:
+    pid, before = hood.pid(), memory(hood.pid())
+    for name, problem in OVER_GRPC.items():
+        heard = await told(hood, "request-of", f"grpc-{name}", "hello")
+        assert heard["act"] == "failure" and problem in heard["text"], (name, heard)
+    server = hood.servers["hostile-grpc"]
+    await asyncio.to_thread(wait_for, lambda: "foreign CancelTask" in server.said(), "the task to be ended there")
+    assert (await told(hood, "request-of", "grpc", "echo still here"))["text"] == "still here"
+    assert hood.pid() == pid and memory(pid) - before <= 96
 
 
 async def test_answers_that_are_none(hood: Neighbourhood) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from conftest import PROGRAMS, Door, listening
 from harness import Platform, wait_for
+from test_webhooks import Hooks, hooks  # noqa: F401
 
 MANIFEST = """
     [platform]
@@ -21,6 +22,7 @@ MANIFEST = """
     [gateway.a2a]
     listen = "127.0.0.1:0"
     anonymous = "guest"
+    webhooks = { allow = ["127.0.0.1"] }
 
     [[agent]]
     name = "studio"
@@ -131,8 +133,8 @@ def test_a_task_outlives_a_kill_in_the_middle_of_its_work(door: Door, killed: st
     before = until(door, "painter", over, "COMPLETED")
     id = begin(door, "painter", killed, f"paint-{killed}")
     first = begun(door, id)
-    if killed == "painter":
-        kill(door, "painter")
+    if killed.endswith("painter"):
+        kill(door, "painter", politely=killed == "polite-painter")
     else:
         kill_gateway(door, politely=killed == "polite-gateway")
 
@@ -143,7 +145,7 @@ def test_a_task_outlives_a_kill_in_the_middle_of_its_work(door: Door, killed: st
     # The agent begins anew: only the parts of its last attempt count.
     wait_for(lambda: is_asked_again(door, "painter", id), "the agent to be asked again", also=door.factory.logs)
     again = begun(door, id)
-    assert (again == first) == (killed != "painter")
+    assert (again == first) == killed.endswith("gateway")
     (door.notes / killed).touch()
     done = until(door, "painter", id, "COMPLETED")
     assert parts(done) == [again, "done"]
@@ -170,6 +172,58 @@ def test_a_question_is_put_again_after_a_restart(door: Door) -> None:
     assert "result" in call(door, "adviser", "SendMessage", message("blue", "answer", id))
     done = until(door, "adviser", id, "COMPLETED")
     assert parts(done) == ["blue, attempt 2"]
+
+
+def test_webhooks_outlive_the_gateway(door: Door, hooks: Hooks) -> None:  # noqa: F811
+    url, hook = hooks.new("outliving")
+    late, late_hook = hooks.new("late", 503)
+    rude, rude_hook = hooks.new("rude-for-ever", 403)
+    request = message("posted", "posted")
+    request["configuration"]["taskPushNotificationConfig"] = {"url": rude, "id": "rude"}
+    wait_for(lambda: offers(door, "painter"), "the card of the painter", also=door.factory.logs)
+    id = str(call(door, "painter", "SendMessage", request)["result"]["task"]["id"])
+    first = begun(door, id)
+    secret = {"authentication": {"scheme": "Bearer", "credentials": "let-me-in"}, "token": "known"}
+    for number, config in (("one", {"url": url} | secret), ("late", {"url": late}), ("gone", {"url": url})):
+        made = call(door, "painter", "CreateTaskPushNotificationConfig", {"taskId": id, "id": number} | config)
+        assert made["result"]["id"] == number
+    call(door, "painter", "DeleteTaskPushNotificationConfig", {"taskId": id, "id": "gone"})
+
+    def log() -> str:
+        return door.factory.tell("logs", "a2a").stdout.decode()
+
+    wait_for(lambda: "403 Forbidden" in log(), "the rude one to be given up", also=door.factory.logs)
+    (file,) = door.factory.directory.rglob(f"{id}.task")
+    assert file.stat().st_mode & 0o077 == 0
+    kill_gateway(door)
+    # What could not be told before is told now, and in its order.
+    late_hook.status[:] = [200]
+    listed = call(door, "painter", "ListTaskPushNotificationConfigs", {"taskId": id})["result"]["configs"]
+    assert {it["id"] for it in listed} == {"one", "late", "rude"}
+    wait_for(lambda: is_asked_again(door, "painter", id), "the agent to be asked again", also=door.factory.logs)
+    again = begun(door, id)
+    assert again == first
+    (door.notes / "posted").touch()
+    until(door, "painter", id, "COMPLETED")
+    for each in (hook, late_hook):
+        states: list[str] = []
+        told: list[str] = []
+        while "TASK_STATE_COMPLETED" not in states:
+            headers, event = each.next()
+            if "statusUpdate" in event:
+                states.append(event["statusUpdate"]["status"]["state"])
+            else:
+                told += [it["text"] for it in event["artifactUpdate"]["artifact"]["parts"]]
+            if each is hook:
+                assert headers["authorization"] == "Bearer let-me-in" and headers["x-a2a-notification-token"] == "known"
+        assert told == [again, "done"]
+    # One that is given up stays so, and what was taken is not told again after the end.
+    counts = (hook.count, rude_hook.count)
+    kill_gateway(door)
+    assert state(door, "painter", id) == "COMPLETED"
+    over = begin(door, "painter", "posted", "posted-after")
+    until(door, "painter", over, "COMPLETED")
+    assert (hook.count, rude_hook.count) == counts and counts[1] == 1
 
 
 def test_a_cancelled_task_stays_cancelled(door: Door) -> None:

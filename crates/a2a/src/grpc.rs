@@ -1,6 +1,6 @@
 //! The binding to gRPC (specification, section 10). A request's `tenant` names the agent.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Response};
@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use tonic::{Code, Status};
 
 use crate::Fault;
+use crate::frames::{FrameError, first, framed};
 use crate::operations::{Desk, Outcome};
 use crate::proto::Operation;
 use crate::rpc;
@@ -17,9 +18,6 @@ use crate::stream::Form;
 
 /// The path of the service.
 pub(crate) const SERVICE: &str = "/lf.a2a.v1.A2AService/";
-
-/// Before each message: whether it is compressed, and its length.
-const HEAD: usize = 5;
 
 /// A request.
 pub(crate) struct Request {
@@ -31,19 +29,13 @@ impl Request {
     /// Reads a request for a path below the service's.
     pub(crate) fn read(method: &str, body: &[u8]) -> Result<Self, Fault> {
         let operation = Operation::named(method).ok_or(Fault::NoMethod)?;
-        let (head, message) = body.split_at_checked(HEAD).ok_or(NO_MESSAGE)?;
-        let [is_compressed, length @ ..] = head else {
-            return Err(NO_MESSAGE);
+        let message = match first(body, usize::MAX) {
+            Ok(Some((message, []))) => message,
+            Err(FrameError::Compressed) => {
+                return Err(Fault::NoRequest("this gateway takes no compressed message"));
+            }
+            _ => return Err(NO_MESSAGE),
         };
-        if *is_compressed != 0 {
-            return Err(Fault::NoRequest("this gateway takes no compressed message"));
-        }
-        let length = length
-            .iter()
-            .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
-        if length != message.len() {
-            return Err(NO_MESSAGE);
-        }
         let params = operation.read(message);
         let params = params.map_err(|error| Fault::member("", error.to_string()))?;
         Ok(Self { operation, params })
@@ -86,13 +78,8 @@ struct Written(Operation);
 impl Form for Written {
     fn event(&self, _number: u64, told: &RawValue) -> Bytes {
         let told: Value = serde_json::from_str(told.get()).unwrap_or_default();
-        let message = self.0.write(&told);
-        let mut event = BytesMut::with_capacity(HEAD + message.len());
-        event.put_u8(0);
         // A task holds some megabytes at most.
-        event.put_u32(message.len() as u32);
-        event.extend_from_slice(&message);
-        event.freeze()
+        framed(&self.0.write(&told))
     }
 
     fn end(&self) -> Option<HeaderMap> {

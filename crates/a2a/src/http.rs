@@ -28,7 +28,7 @@ use crate::shelf::Shelf;
 use crate::signature::{KEYS, Signer};
 use crate::tasks::{Task, Tasks};
 use crate::work::Work;
-use crate::{grpc, rest, rpc};
+use crate::{grpc, rest, rpc, webhook};
 
 /// The version of the protocol.
 const VERSION: &str = "1.0";
@@ -162,7 +162,13 @@ impl Service for Http {
             let failed = |error| tracing::error!(caller = name, %error, folder = %folder.display(), "tasks are not kept: make the folder writable and start the gateway again");
             Shelf::open(folder, name).map_err(failed).ok()
         });
-        let tasks = Arc::new(Tasks::new(caller, shelf));
+        let (tasks, webhooks) = Tasks::new(caller, shelf);
+        let tasks = Arc::new(tasks);
+        for (task, kept) in webhooks {
+            if let Some(web) = &self.web {
+                webhook::begin(&tasks, &task, kept, web.clone());
+            }
+        }
         for task in tasks.at_work() {
             Work::wait(&tasks, &task);
         }

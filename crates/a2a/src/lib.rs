@@ -6,18 +6,20 @@
 //!
 //! | question | place |
 //! |---|---|
-//! | What may a request say? | [`wire`], [`proto`], [`Fault`]: free of I/O |
+//! | What may a request say? | [`wire`], [`proto`], [`frames`], [`Fault`]: free of I/O |
 //! | Which agents are there, and what do they take? | `catalogue`, `card`, `input`: free of I/O |
-//! | Who vouches for a card? | `signature` |
+//! | Who vouches for a card? | `signature`, `canonical` |
 //! | What has become of a task? | `log`: free of I/O; `tasks` holds the tasks of a caller |
 //! | What does an agent say to a task? | `work` |
 //! | How does a task outlive the gateway? | [`record`]: free of I/O; `shelf` has the files |
 //! | Which address is told of a task? | [`push`]: free of I/O; `webhook` posts |
 //! | How does an operation come in? | `rpc`, `rest`, `grpc`, `http`, `stream` |
 
+mod canonical;
 mod card;
 mod catalogue;
 mod fault;
+pub mod frames;
 mod grpc;
 mod http;
 mod input;

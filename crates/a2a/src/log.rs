@@ -1,6 +1,7 @@
 //! The history of a task, as a log of numbered events: its state, its results, its messages. Free of I/O.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::{RawValue, to_raw_value};
@@ -109,7 +110,7 @@ impl Change {
 }
 
 /// The facts about a task that never change.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Head {
     pub(crate) id: String,
     pub(crate) context: String,
@@ -138,7 +139,7 @@ struct Status {
 /// A task's log.
 #[derive(Debug)]
 pub(crate) struct Log {
-    pub(crate) head: Head,
+    head: Arc<Head>,
     status: Status,
     events: BTreeMap<u64, Event>,
     notices: VecDeque<u64>,
@@ -206,6 +207,8 @@ pub(crate) struct Next {
     pub(crate) told: Box<RawValue>,
     /// The stream ends with it.
     pub(crate) is_last: bool,
+    /// It only tells how far the agent is, and no later run of the gateway knows it.
+    pub(crate) is_notice: bool,
 }
 
 /// The amount of a task that an answer contains.
@@ -227,7 +230,7 @@ impl View {
 
 impl Log {
     /// A new task, which began with this message.
-    pub(crate) fn new(head: Head, message: Box<RawValue>, now: String) -> Self {
+    pub(crate) fn new(head: Arc<Head>, message: Box<RawValue>, now: String) -> Self {
         let mut log = Self {
             head,
             status: Status {
@@ -417,7 +420,7 @@ impl Log {
     /// The first event after this number.
     pub(crate) fn after(&self, number: u64) -> Option<Next> {
         let (number, event) = self.events.range(number + 1..).next()?;
-        let Head { id, context, .. } = &self.head;
+        let Head { id, context, .. } = &*self.head;
         let (told, is_last) = match event {
             Event::Status(status) => {
                 let told = Told::StatusUpdate {
@@ -443,6 +446,7 @@ impl Log {
             number: *number,
             told: raw(&told),
             is_last,
+            is_notice: self.notices.contains(number),
         })
     }
 }

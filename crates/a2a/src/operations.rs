@@ -128,7 +128,7 @@ impl Desk<'_> {
             Operation::DeleteWebhook(params) => {
                 let (task, OneConfig { id, .. }) = self.webhook(params)?;
                 // It is gone either way: a client that heard no answer may ask again.
-                task.remove_webhook(&id);
+                webhook::remove(&self.tasks, &task, &id);
                 Ok(Outcome::One(raw(&json!({}))?))
             }
             // Each card is made for its caller.
@@ -150,12 +150,11 @@ impl Desk<'_> {
 
     fn add_webhook(&self, task: Arc<Task>, mut config: PushConfig) -> Result<PushConfig, Fault> {
         let web = self.web()?;
-        config.task_id = task.read(|log| log.head.id.clone());
+        config.task_id = task.opening.head.id.clone();
         if config.id.is_empty() {
             config.id = new_id()?;
         }
-        let webhook = webhook::begin(&self.tasks, task.clone(), config.clone(), web);
-        task.add_webhook(webhook)?;
+        webhook::add(&self.tasks, &task, config.clone(), web)?;
         Ok(config)
     }
 
@@ -177,7 +176,7 @@ impl Desk<'_> {
             .filter(|id| !id.is_empty())
         {
             let task = self.tasks.get(&self.agent.local, id)?;
-            let (context, state) = task.read(|log| (log.head.context.clone(), log.state()));
+            let (context, state) = (task.opening.head.context.clone(), task.state());
             let other = request.message.context_id.as_deref();
             if other.is_some_and(|other| !other.is_empty() && other != context) {
                 let problem = "it is another than the task's";
@@ -211,11 +210,11 @@ impl Desk<'_> {
         said["contextId"] = context.as_str().into();
         let mut opening = Opening {
             agent: self.agent.local.clone(),
-            head: Head {
+            head: Arc::new(Head {
                 id,
                 context,
                 result: skill.name.clone(),
-            },
+            }),
             at: now(),
             name: request.message.message_id.clone(),
             hash: [0; 32],
@@ -252,7 +251,7 @@ impl Desk<'_> {
             task.read(|log| {
                 let at = OffsetDateTime::parse(log.timestamp(), &Rfc3339);
                 wanted.is_none_or(|state| log.state().as_str() == state)
-                    && context.is_none_or(|context| log.head.context == context)
+                    && context.is_none_or(|context| task.opening.head.context == context)
                     && after.is_none_or(|after| at.is_ok_and(|at| at >= after))
             })
         });

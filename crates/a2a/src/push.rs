@@ -7,6 +7,8 @@ use tokio::task::AbortHandle;
 
 use crate::Fault;
 
+/// Webhooks of one task.
+pub(crate) const MOST_WEBHOOKS: usize = 4;
 /// Longest URL, token and credentials, in bytes.
 const LONGEST_TEXT: usize = 1_024;
 
@@ -79,6 +81,16 @@ impl PushConfig {
         }
         Ok(())
     }
+}
+
+/// A webhook as a task's file has it.
+#[derive(Debug)]
+pub(crate) struct KeptWebhook {
+    pub(crate) config: PushConfig,
+    /// The number of the last event that it needs no more.
+    pub(crate) told: u64,
+    /// It took nothing more.
+    pub(crate) is_lost: bool,
 }
 
 /// An address that is told of a task. It is told as long as this lives.

@@ -1,11 +1,14 @@
 //! A task as it is kept: a line of JSON for its beginning, and one for each change. Free of I/O.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::Fault;
 use crate::log::{Change, Head, Log};
+use crate::push::{KeptWebhook, MOST_WEBHOOKS, PushConfig};
 use crate::wire::{SendMessage, read as read_value};
 
 /// The beginning of a task.
@@ -13,7 +16,8 @@ use crate::wire::{SendMessage, read as read_value};
 pub(crate) struct Opening {
     /// The agent's local name.
     pub(crate) agent: String,
-    pub(crate) head: Head,
+    #[serde(serialize_with = "write_shared", deserialize_with = "read_shared")]
+    pub(crate) head: Arc<Head>,
     pub(crate) at: String,
     /// The caller's name for the first message.
     pub(crate) name: String,
@@ -24,12 +28,39 @@ pub(crate) struct Opening {
     pub(crate) metadata: Option<Map<String, Value>>,
 }
 
+fn write_shared<S: Serializer>(head: &Arc<Head>, to: S) -> Result<S::Ok, S::Error> {
+    head.serialize(to)
+}
+
+fn read_shared<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<Head>, D::Error> {
+    Head::deserialize(from).map(Arc::new)
+}
+
+/// A change, or news of a webhook.
 #[derive(Serialize, Deserialize)]
-struct Line<C> {
-    /// The number of the last event before.
+struct Line<C, P> {
+    /// The number of the last event before; for a webhook, of the last one that it needs no more.
     after: u64,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     at: String,
-    change: C,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<C>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook: Option<P>,
+}
+
+/// News of a webhook, by its id.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Posting {
+    /// It is told from now on.
+    Begin(PushConfig),
+    /// It has taken all events up to this place.
+    Told(String),
+    /// It takes nothing more.
+    Lost(String),
+    /// It was deleted.
+    End(String),
 }
 
 /// A line is none of a task.
@@ -47,6 +78,7 @@ pub struct BadRecord {
 pub(crate) struct Recorded {
     pub(crate) opening: Opening,
     pub(crate) log: Log,
+    pub(crate) webhooks: Vec<KeptWebhook>,
     /// The bytes of whole lines.
     pub(crate) whole: usize,
 }
@@ -85,7 +117,55 @@ impl Opening {
 /// The line of a change. None for notices of progress, which are not kept.
 pub(crate) fn change_line(change: &Change, after: u64, at: &str) -> Option<Vec<u8>> {
     let at = at.to_owned();
-    (!change.is_notice()).then(|| line(&Line { after, at, change }))
+    (!change.is_notice()).then(|| {
+        line(&Line {
+            after,
+            at,
+            change: Some(change),
+            webhook: None::<&Posting>,
+        })
+    })
+}
+
+/// The line of news of a webhook.
+pub(crate) fn webhook_line(posting: &Posting, after: u64) -> Vec<u8> {
+    line(&Line {
+        after,
+        at: String::new(),
+        change: None::<&Change>,
+        webhook: Some(posting),
+    })
+}
+
+/// Takes in news of a webhook.
+fn take(webhooks: &mut Vec<KeptWebhook>, posting: Posting, after: u64) -> Result<(), String> {
+    match posting {
+        Posting::Begin(config) => {
+            config.check("").map_err(|fault| fault.message())?;
+            webhooks.retain(|it| it.config.id != config.id);
+            webhooks.push(KeptWebhook {
+                config,
+                told: after,
+                is_lost: false,
+            });
+            if webhooks.len() > MOST_WEBHOOKS {
+                return Err(format!("the task has more than {MOST_WEBHOOKS} webhooks"));
+            }
+        }
+        // One that was deleted meanwhile may still have been told.
+        Posting::Told(id) => {
+            for webhook in webhooks.iter_mut().filter(|it| it.config.id == id) {
+                webhook.told = webhook.told.max(after);
+            }
+        }
+        Posting::Lost(id) => {
+            for webhook in webhooks.iter_mut().filter(|it| it.config.id == id) {
+                webhook.is_lost = true;
+            }
+        }
+        Posting::End(id) => webhooks.retain(|it| it.config.id != id),
+    }
+    Ok(())
 }
 
 /// Each whole line with its number. The last one may have been cut off as it was written.
@@ -110,12 +190,23 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Recorded>, BadRecord> {
     };
     let opening: Opening = read_line(number, first)?;
     let mut log = opening.log();
+    let mut webhooks = Vec::new();
     let mut whole = first.len();
     for (number, line) in lines {
-        let Line { after, at, change } = read_line::<Line<Change>>(number, line)?;
+        let read: Line<Change, Posting> = read_line(number, line)?;
+        whole += line.len();
         let wrong = |problem: &str| BadRecord {
             line: number,
             problem: problem.to_owned(),
+        };
+        let (after, at) = (read.after, read.at);
+        let change = match (read.change, read.webhook) {
+            (Some(change), None) => change,
+            (None, Some(posting)) => {
+                take(&mut webhooks, posting, after).map_err(|problem| wrong(&problem))?;
+                continue;
+            }
+            _ => return Err(wrong("it is neither a change nor news of a webhook")),
         };
         // Room is left for more events than there will ever be.
         if after < log.last() || after > u64::MAX / 2 {
@@ -125,11 +216,15 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Recorded>, BadRecord> {
         if !log.apply(&change, &at) {
             return Err(wrong("the task cannot change so here"));
         }
-        whole += line.len();
+    }
+    // The last it was told may be a notice, which was not kept, and whose number another event gets.
+    for webhook in &mut webhooks {
+        webhook.told = webhook.told.min(log.last());
     }
     Ok(Some(Recorded {
         opening,
         log,
+        webhooks,
         whole,
     }))
 }
@@ -140,8 +235,8 @@ pub(crate) fn without_parts(bytes: &[u8]) -> Result<Vec<u8>, BadRecord> {
     for (number, line) in lines(bytes) {
         let is_part = number > 1
             && matches!(
-                read_line::<Line<Change>>(number, line)?.change,
-                Change::Part { .. }
+                read_line::<Line<Change, Posting>>(number, line)?.change,
+                Some(Change::Part { .. })
             );
         if !is_part {
             rest.extend_from_slice(line);
@@ -178,11 +273,11 @@ mod tests {
     fn opening() -> Opening {
         Opening {
             agent: "clock".to_owned(),
-            head: Head {
+            head: Arc::new(Head {
                 id: "t".to_owned(),
                 context: "c".to_owned(),
                 result: "slow".to_owned(),
-            },
+            }),
             at: "now".to_owned(),
             name: "m-1".to_owned(),
             hash: [7; 32],
@@ -273,12 +368,56 @@ mod tests {
         assert!(shown(&read.log).contains(r#""artifacts":[]"#));
     }
 
+    fn webhook(id: &str) -> PushConfig {
+        let config = json!({"id": id, "taskId": "t", "url": "https://hooks.example", "token": "t"});
+        serde_json::from_value(config).unwrap()
+    }
+
+    #[test]
+    fn webhooks_go_on_behind_what_they_were_told() {
+        let (_, mut file) = kept(history());
+        for (posting, after) in [
+            (Posting::Begin(webhook("a")), 1),
+            (Posting::Begin(webhook("b")), 2),
+            (Posting::Told("a".to_owned()), 4),
+            (Posting::Told("a".to_owned()), 3),
+            (Posting::Begin(webhook("gone")), 2),
+            (Posting::End("gone".to_owned()), 0),
+            (Posting::Told("gone".to_owned()), 9),
+            (Posting::Begin(webhook("early")), 1 << 40),
+            (Posting::Lost("b".to_owned()), 0),
+        ] {
+            file.extend(webhook_line(&posting, after));
+        }
+        let found = |file: &[u8]| {
+            let webhooks = read(file).unwrap().unwrap().webhooks;
+            let found = webhooks.into_iter();
+            let found = found.map(|it| (it.config.id, it.told, it.is_lost));
+            found.collect::<Vec<_>>()
+        };
+        let last = read(&file).unwrap().unwrap().log.last();
+        let expected = [("a", 4, false), ("b", 2, true), ("early", last, false)];
+        let expected = expected.map(|(id, told, is_lost)| (id.to_owned(), told, is_lost));
+        assert_eq!(found(&file), expected);
+        assert_eq!(found(&without_parts(&file).unwrap()), expected);
+        assert!(found(&kept(history()).1).is_empty());
+        for number in 0..MOST_WEBHOOKS {
+            let another = Posting::Begin(webhook(&number.to_string()));
+            file.extend(webhook_line(&another, 0));
+        }
+        let problem = read(&file).unwrap_err().problem;
+        assert!(problem.contains("more than 4 webhooks"), "{problem}");
+    }
+
     #[test]
     fn what_is_wrong_is_named_with_its_line() {
         let (_, file) = kept(history());
         let line = |bytes: &[u8]| read(bytes).unwrap_err().line;
         assert_eq!(line(b"nothing\n"), 1);
         assert_eq!(line(&[&file[..], b"{}\n"].concat()), 9);
+        assert_eq!(line(&[&file[..], b"{\"after\":1}\n"].concat()), 9);
+        let hook = br#"{"after":1,"webhook":{"begin":{"id":"a","url":"ftp://a"}}}"#;
+        assert_eq!(line(&[&file[..], hook, b"\n"].concat()), 9);
         // After its end a task does not change, and numbers only grow.
         let (_, first) = kept(vec![enter(State::Working, "")]);
         let late = br#"{"after":0,"at":"","change":"again"}"#;

@@ -13,6 +13,8 @@ use sealbus::Voice;
 use sealbus_seal::{Credential, PublicKey};
 use serde_json::{Value, json};
 
+use crate::canonical::canonical;
+
 /// The path of the published keys.
 pub(crate) const KEYS: &str = "/.well-known/jwks.json";
 /// Published keys: a card may be read just before its signer's certificate is renewed.
@@ -75,8 +77,7 @@ fn key(key: &PublicKey) -> Value {
     })
 }
 
-/// The signature of a card that has none. Members of a card are never empty nor numbers, and their names are ASCII, so its
-/// canonical form is its JSON without spaces, with the members in order; and no two rules on what to leave out differ on it.
+/// The signature of a card that has none. Members of a card are never empty, so no two rules on what to leave out differ on it.
 fn signature(
     card: &Value,
     credential: &Credential,
@@ -89,7 +90,7 @@ fn signature(
         "jku": format!("{base}{KEYS}"), "x5c": chain,
     });
     let protected = URL_SAFE_NO_PAD.encode(protected.to_string());
-    let payload = URL_SAFE_NO_PAD.encode(card.to_string());
+    let payload = URL_SAFE_NO_PAD.encode(canonical(card));
     let signature = credential
         .key()
         .sign(format!("{protected}.{payload}").as_bytes())?;

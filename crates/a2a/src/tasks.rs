@@ -13,8 +13,8 @@ use tokio::task::AbortHandle;
 
 use crate::Fault;
 use crate::log::{Change, Log, State};
-use crate::push::{PushConfig, Webhook};
-use crate::record::{Opening, Recorded, change_line};
+use crate::push::{KeptWebhook, MOST_WEBHOOKS, PushConfig, Webhook};
+use crate::record::{Opening, Posting, Recorded, change_line, webhook_line};
 use crate::shelf::{LONGEST_FILE, Shelf};
 
 /// Tasks of a caller that are kept. Tasks that ended first go first.
@@ -28,8 +28,8 @@ const LONGEST_TASK: usize = 8 << 20;
 
 /// Posts to webhooks at a time.
 const MOST_POSTS: usize = 32;
-/// Webhooks of one task.
-const MOST_WEBHOOKS: usize = 4;
+/// Length of a task's file, in bytes, from which it takes no more news of webhooks.
+const LONGEST_WITH_WEBHOOKS: usize = LONGEST_FILE / 4;
 
 /// A task.
 pub(crate) struct Task {
@@ -94,22 +94,29 @@ pub(crate) fn new_id() -> Result<String, Fault> {
 }
 
 impl Tasks {
-    /// The tasks of a caller, with those on the shelf.
-    pub(crate) fn new(caller: Caller, shelf: Option<Shelf>) -> Self {
+    /// The tasks of a caller, with those on the shelf. Returns also the webhooks of these.
+    pub(crate) fn new(
+        caller: Caller,
+        shelf: Option<Shelf>,
+    ) -> (Self, Vec<(Arc<Task>, KeptWebhook)>) {
         let mut held = Held::default();
+        let mut webhooks = Vec::new();
         let mut kept = shelf.as_ref().map(Shelf::tasks).unwrap_or_default();
         kept.sort_by(|one, other| one.log.timestamp().cmp(other.log.timestamp()));
         held.shelf = shelf;
-        for recorded in kept {
-            held.put(Task::kept(recorded));
+        for mut recorded in kept {
+            let told = std::mem::take(&mut recorded.webhooks);
+            let task = held.put(Task::kept(recorded));
+            webhooks.extend(told.into_iter().map(|it| (task.clone(), it)));
             // Tasks at work are no more than they were.
             held.make_room();
         }
-        Self {
+        let tasks = Self {
             caller,
             posts: Arc::new(Semaphore::new(MOST_POSTS)),
             held: Mutex::new(held),
-        }
+        };
+        (tasks, webhooks)
     }
 
     /// Opens a task. If the same message comes again, returns the same task, and false.
@@ -204,6 +211,42 @@ impl Tasks {
         true
     }
 
+    /// Keeps a new webhook of a task, which is told of everything from now on.
+    pub(crate) fn keep_webhook(
+        &self,
+        task: &Task,
+        config: PushConfig,
+    ) -> Result<KeptWebhook, Fault> {
+        let held = self.held.lock();
+        let others = task.webhooks();
+        let others = others.iter().filter(|it| it.id != config.id).count();
+        if others >= MOST_WEBHOOKS {
+            let why = format!("{MOST_WEBHOOKS} webhooks are told of the task: delete one");
+            return Err(Fault::Exhausted(why));
+        }
+        if !held.has_room_for_webhooks(task) {
+            let why = "the task is too long, or had too many webhooks, for another one";
+            return Err(Fault::Exhausted(why.to_owned()));
+        }
+        let told = task.log.lock().last();
+        let posting = Posting::Begin(config.clone());
+        held.keep(task, &webhook_line(&posting, told));
+        Ok(KeptWebhook {
+            config,
+            told,
+            is_lost: false,
+        })
+    }
+
+    /// Notes what has become of a webhook, for a later run of the gateway. `after` is the last event that it was told.
+    pub(crate) fn note_webhook(&self, task: &Task, posting: &Posting, after: u64) {
+        let held = self.held.lock();
+        // Without the note, later runs tell some events again.
+        if held.has_room_for_webhooks(task) {
+            held.keep(task, &webhook_line(posting, after));
+        }
+    }
+
     /// The task enters a state, with a word of the agent.
     pub(crate) fn enter(&self, task: &Arc<Task>, state: State, text: Option<&str>) -> bool {
         let text = text.map(str::to_owned);
@@ -280,6 +323,13 @@ impl Held {
             shelf.add(id, line)?;
             Ok(bytes + line.len())
         });
+    }
+
+    /// Whether a task's file takes more news of webhooks. A task without a file needs none.
+    fn has_room_for_webhooks(&self, task: &Task) -> bool {
+        task.kept
+            .lock()
+            .is_none_or(|bytes| bytes < LONGEST_WITH_WEBHOOKS)
     }
 
     /// Changes a task's file, and notes its length. A task without a whole file is not kept.
@@ -400,23 +450,14 @@ impl Task {
     }
 
     /// Adds a webhook, in place of one with the same id.
-    pub(crate) fn add_webhook(&self, webhook: Webhook) -> Result<(), Fault> {
-        let mut webhooks = self.webhooks.lock();
-        webhooks.retain(|it| it.config.id != webhook.config.id);
-        if webhooks.len() >= MOST_WEBHOOKS {
-            let why = format!("{MOST_WEBHOOKS} webhooks are told of the task: delete one");
-            return Err(Fault::Exhausted(why));
-        }
-        webhooks.push(webhook);
-        Ok(())
+    pub(crate) fn add_webhook(&self, webhook: Webhook) {
+        self.remove_webhook(&webhook.config.id);
+        self.webhooks.lock().push(webhook);
     }
 
-    /// Removes a webhook. False if there is none.
-    pub(crate) fn remove_webhook(&self, id: &str) -> bool {
-        let mut webhooks = self.webhooks.lock();
-        let before = webhooks.len();
-        webhooks.retain(|it| it.config.id != id);
-        webhooks.len() < before
+    /// Removes a webhook.
+    pub(crate) fn remove_webhook(&self, id: &str) {
+        self.webhooks.lock().retain(|it| it.config.id != id);
     }
 
     /// The webhooks that are told.

@@ -1,5 +1,6 @@
 //! Push notifications (specification, section 3.1.7): each event of a task is posted to the address that its caller named, in
-//! order, until the task ends or the address takes nothing.
+//! order, until the task ends or the address takes nothing. The task's file has what was posted, so a gateway that starts anew goes on
+//! there. It posts an event again that was posted just before its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,9 @@ use sealbus_web::{Client, WebError, whole};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
-use crate::push::{Authentication, PushConfig, Webhook};
+use crate::Fault;
+use crate::push::{Authentication, KeptWebhook, PushConfig, Webhook};
+use crate::record::Posting;
 use crate::tasks::{Task, Tasks};
 
 /// The time for one post, and the pauses before it is tried again.
@@ -27,27 +30,61 @@ const PAUSES: [Duration; 4] = [
 /// Longest answer that is read.
 const LONGEST_ANSWER: usize = 64 << 10;
 
-/// Tells the address of all that becomes of the task from now on.
-pub(crate) fn begin(tasks: &Tasks, task: Arc<Task>, config: PushConfig, web: Client) -> Webhook {
-    let at = task.read(|log| log.last());
-    let (told, posts) = (config.clone(), tasks.posts.clone());
-    let posting = tokio::spawn(async move { tell(&task, &told, &web, &posts, at).await });
-    Webhook {
-        config,
-        posting: posting.abort_handle(),
+/// Tells an address of all that becomes of the task from now on, also after a restart of the gateway.
+pub(crate) fn add(
+    tasks: &Arc<Tasks>,
+    task: &Arc<Task>,
+    config: PushConfig,
+    web: Client,
+) -> Result<(), Fault> {
+    let kept = tasks.keep_webhook(task, config)?;
+    begin(tasks, task, kept, web);
+    Ok(())
+}
+
+/// Forgets an address.
+pub(crate) fn remove(tasks: &Tasks, task: &Task, id: &str) {
+    if task.webhooks().iter().any(|it| it.id == id) {
+        task.remove_webhook(id);
+        tasks.note_webhook(task, &Posting::End(id.to_owned()), 0);
     }
 }
 
-async fn tell(task: &Task, config: &PushConfig, web: &Client, posts: &Semaphore, mut at: u64) {
+/// Tells an address of all that it has not been told.
+pub(crate) fn begin(tasks: &Arc<Tasks>, task: &Arc<Task>, kept: KeptWebhook, web: Client) {
+    let KeptWebhook {
+        config,
+        told,
+        is_lost,
+    } = kept;
+    let posting = {
+        let (tasks, task, config) = (tasks.clone(), task.clone(), config.clone());
+        tokio::spawn(async move {
+            if !is_lost {
+                tell(&tasks, &task, &config, &web, told).await;
+            }
+        })
+    };
+    task.add_webhook(Webhook {
+        config,
+        posting: posting.abort_handle(),
+    });
+}
+
+async fn tell(tasks: &Tasks, task: &Task, config: &PushConfig, web: &Client, mut at: u64) {
     let mut changes = task.changes();
     loop {
         changes.mark_unchanged();
         if let Some(next) = task.read(|log| log.after(at)) {
             at = next.number;
-            if let Err(reason) = post(config, &next.told, web, posts).await {
+            if let Err(reason) = post(config, &next.told, web, &tasks.posts).await {
                 let url = shown(&config.url, 200);
                 tracing::warn!(url, "a webhook is told nothing more: {reason}");
+                tasks.note_webhook(task, &Posting::Lost(config.id.clone()), at);
                 return;
+            }
+            if !next.is_notice {
+                tasks.note_webhook(task, &Posting::Told(config.id.clone()), at);
             }
             continue;
         }

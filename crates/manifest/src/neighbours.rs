@@ -24,6 +24,14 @@ pub struct NeighbourEntry {
     /// The file with the authorities that its certificate may come from, relative to the manifest: the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<String>,
+    /// The file with the keys or the authorities that its card is signed with, relative to the manifest: a JSON Web Key Set, or the
+    /// root of another platform in PEM. A card with no such signature is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<String>,
+    /// Whether a card without a signature is refused, too, if no `signer` is named: one of a key that the card's server publishes
+    /// will do.
+    #[serde(default)]
+    pub signed: bool,
     /// Whether its name may lead to an address of this machine or of a private network.
     #[serde(default)]
     pub private: bool,
@@ -45,7 +53,7 @@ impl NeighbourEntry {
 
     /// The files that it names.
     pub fn files(&self) -> impl Iterator<Item = &String> {
-        self.key_file.iter().chain(&self.trust)
+        self.key_file.iter().chain(&self.trust).chain(&self.signer)
     }
 
     /// Checks what the types do not.

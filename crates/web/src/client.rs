@@ -38,8 +38,22 @@ impl Client {
     /// A client of servers of others. It proves them with `tls` ([`trust::client`](crate::trust::client)), and connects where
     /// `may_reach` lets it.
     pub fn new(tls: Option<Arc<ClientConfig>>, may_reach: MayReach) -> Self {
-        let others = Others { tls, may_reach };
-        Self::connecting(Connector::new(move |uri| others.clone().open(uri)))
+        Self::to_others(false, Others { tls, may_reach })
+    }
+
+    /// As [`new`](Self::new), in HTTP/2, which gRPC needs. Without TLS, servers are expected to know that.
+    pub fn http2(tls: Option<Arc<ClientConfig>>, may_reach: MayReach) -> Self {
+        let tls = tls.map(|tls| {
+            let mut tls = (*tls).clone();
+            tls.alpn_protocols = vec![b"h2".to_vec()];
+            Arc::new(tls)
+        });
+        Self::to_others(true, Others { tls, may_reach })
+    }
+
+    fn to_others(is_http2: bool, others: Others) -> Self {
+        let connector = Connector::new(move |uri| others.clone().open(uri));
+        Self::connecting(is_http2, connector)
     }
 
     /// A client of servers that `open` reaches and proves: it returns a connection to the server of a URL, or why there is
@@ -49,16 +63,17 @@ impl Client {
         S: Socket + 'static,
         F: Future<Output = Result<S, String>> + Send + 'static,
     {
-        Self::connecting(Connector::new(move |uri| {
+        let connector = Connector::new(move |uri| {
             let opening = open(uri);
             async move {
                 let stream = opening.await.map_err(WebError::Unreachable)?;
                 Ok(Link::new(stream, None))
             }
-        }))
+        });
+        Self::connecting(false, connector)
     }
 
-    fn connecting(connector: Connector) -> Self {
+    fn connecting(is_http2: bool, connector: Connector) -> Self {
         let http = |most_idle| {
             legacy::Client::builder(TokioExecutor::new())
                 .pool_idle_timeout(IDLE)
@@ -66,6 +81,8 @@ impl Client {
                 .pool_timer(TokioTimer::new())
                 .http1_max_buf_size(LONGEST_HEAD)
                 .http1_max_headers(MOST_HEADERS)
+                .http2_only(is_http2)
+                .http2_max_header_list_size(LONGEST_HEAD as u32)
                 .build(connector.clone())
         };
         Self {

@@ -1,4 +1,4 @@
-//! HTTP/1.1 and HTTPS: requests to servers of others and of the platform, and the connections that others open.
+//! HTTP and HTTPS: requests to servers of others and of the platform, and the connections that others open.
 //!
 //! A server of others may be slow, endless or hostile, and its name may lead anywhere. So each connection goes through the
 //! caller's rule for addresses, after the name was resolved; redirections are not followed; each answer has a limit of time

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 PORT = int(sys.argv[1])
 BASE = f"http://127.0.0.1:{PORT}"
@@ -102,7 +105,47 @@ async def later_card(answer: Answer, _: str) -> None:
     await answer.raw(card("later", version="9.9"))
 
 
+KEY = Ed25519PrivateKey.generate()
+
+
+def base64(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def signed(name: str, server: str = BASE, alg: str = "EdDSA", change: str | None = None) -> bytes:
+    """A card with a signature, in the canonical form of one without empty members and numbers."""
+    told = json.loads(card(name))
+    head = base64(json.dumps({"alg": alg, "kid": "k", "jku": f"{server}/{name}/keys"}).encode())
+    payload = json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    # The canonical form escapes less.
+    payload = payload.replace("\\u202e", "\u202e")
+    signature = KEY.sign(f"{head}.{base64(payload.encode())}".encode())
+    told["signatures"] = [{"protected": head, "signature": "" if alg == "none" else base64(signature)}]
+    if change:
+        told["name"] = change
+    return json.dumps(told).encode()
+
+
+def signed_card(**how: str) -> Face:
+    async def show(answer: Answer, name: str) -> None:
+        await answer.head()
+        await answer.raw(signed(name, **how))
+
+    return show
+
+
+async def keys(answer: Answer, name: str) -> None:
+    await answer.head()
+    if name == "endless":
+        await answer.raw(b'{"keys":["')
+        await without_end(answer, b"x" * 65_536)
+    key = {"kty": "OKP", "crv": "Ed25519", "kid": "k", "x": base64(KEY.public_key().public_bytes_raw())}
+    await answer.raw(json.dumps({"keys": [key]}).encode())
+
+
 CARDS: dict[str, Face] = {
+    "true": signed_card(), "forged": signed_card(change="Other"), "none": signed_card(alg="none"), "far": signed_card(server="http://127.0.0.1:1"),
+    "endless": signed_card(),
     "huge": huge_card, "loop": loop_card, "slow": slow_card, "html": html_card, "deep": deep_card, "copied": copied_card, "later": later_card,
 }  # fmt: skip
 
@@ -159,10 +202,13 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
         body = await reader.readexactly(int(fields.get("content-length", 0)))
         name = path.split("/")[1]
-        if path.endswith(CARD):
+        if path.endswith("/keys"):
+            print(name, "keys", flush=True)
+            await keys(Answer(writer, ""), name.removeprefix("lenient-"))
+        elif path.endswith(CARD):
             answer = Answer(writer, "")
-            if name in CARDS:
-                await CARDS[name](answer, "")
+            if name.removeprefix("lenient-") in CARDS:
+                await CARDS[name.removeprefix("lenient-")](answer, name)
             else:
                 await answer.head()
                 await answer.raw(card(name))

@@ -9,17 +9,33 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import grpc.aio
+import jwt
 import uvicorn
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
-from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Message, Part, Role, Task, TaskState, TaskStatus
+from a2a.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskState,
+    TaskStatus,
+    a2a_pb2_grpc,
+)
+from a2a.utils.signing import create_agent_card_signer
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Value
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 
 class Probe(AgentExecutor):
@@ -123,10 +139,18 @@ class Bearer:
         await self.app(scope, receive, send)
 
 
+def public(key: jwt.PyJWK) -> dict[str, Any]:
+    """The public half of a private key, as a JSON Web Key."""
+    told: dict[str, Any] = jwt.algorithms.ECAlgorithm.to_jwk(key.key.public_key(), as_dict=True)
+    return {**told, "kid": key.key_id, "alg": "ES256", "use": "sig"}
+
+
 async def main(arguments: argparse.Namespace) -> None:
     scheme = "https" if arguments.certificate else "http"
     base = f"{scheme}://{arguments.host}:{arguments.port}"
     bindings = {"JSONRPC": f"{base}/rpc", "HTTP+JSON": f"{base}/rest"}
+    if arguments.grpc:
+        bindings = {"GRPC": f"{arguments.host}:{arguments.grpc}"}
     order = sorted(bindings, key=lambda it: it != arguments.binding)
     card = AgentCard(
         name="Probe",
@@ -138,13 +162,26 @@ async def main(arguments: argparse.Namespace) -> None:
         supported_interfaces=[AgentInterface(url=bindings[it], protocol_binding=it, protocol_version="1.0") for it in order],
         skills=[AgentSkill(id="echo", name="Echo", description="Says it\x1b again.", tags=["probe"])],
     )
+    keys = []
+    if arguments.sign:
+        with open(arguments.sign) as file:
+            key = jwt.PyJWK(json.load(file))
+        keys = [public(key)]
+        head = {"kid": key.key_id or "", "alg": "ES256", "typ": "JOSE", "jku": f"{base}/keys"}
+        card = create_agent_card_signer(key, head)(card)
     handler = DefaultRequestHandler(agent_executor=Probe(), task_store=InMemoryTaskStore(), agent_card=card)
     routes = [
         *create_agent_card_routes(card),
+        Route("/keys", lambda _: JSONResponse({"keys": keys})),
         *create_jsonrpc_routes(handler, "/rpc"),
         # The last: it takes every path of two segments.
         *create_rest_routes(handler, path_prefix="/rest"),
     ]
+    if arguments.grpc:
+        server = grpc.aio.server()
+        server.add_insecure_port(f"127.0.0.1:{arguments.grpc}")
+        a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(handler), server)
+        await server.start()
     config = uvicorn.Config(
         Bearer(Starlette(routes=routes), arguments.key),
         host="127.0.0.1",
@@ -161,6 +198,8 @@ if __name__ == "__main__":
     parser.add_argument("port", type=int)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--binding", default="JSONRPC")
+    parser.add_argument("--grpc", type=int, help="speak gRPC alone, at this port")
+    parser.add_argument("--sign", help="sign the card with the key in this file, a private JSON Web Key")
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--key")
     parser.add_argument("--certificate")

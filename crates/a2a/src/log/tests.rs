@@ -17,7 +17,11 @@ fn log() -> Log {
         context: "c".to_owned(),
         result: "brew".to_owned(),
     };
-    Log::new(head, to_raw_value("hello").unwrap(), "now".to_owned())
+    Log::new(
+        head.into(),
+        to_raw_value("hello").unwrap(),
+        "now".to_owned(),
+    )
 }
 
 fn value(raw: &RawValue) -> Value {

@@ -6,8 +6,9 @@ use sealbus::Content;
 use sealbus::body::{BYTES, JSON, WrittenBody};
 use sealbus_callers::shown;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::fault::RemoteFault;
 use crate::wire;
 
 /// Longest answer that is not a stream, and longest event of one, in bytes.
@@ -30,32 +31,6 @@ pub enum AnswerError {
     /// The task never comes to an end.
     #[error("its task has more than {0}")]
     TooMuch(&'static str),
-}
-
-/// An error that an agent of others answers.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it answered error {code}: {text}")]
-pub struct RemoteFault {
-    /// The code of JSON-RPC, or the status of HTTP.
-    pub code: i64,
-    /// A2A's reason, such as `TASK_NOT_FOUND`, if it says one.
-    pub reason: String,
-    /// The text; harmless to show.
-    pub text: String,
-}
-
-impl RemoteFault {
-    fn read(error: &Value, code: i64) -> Self {
-        let details = error.get("data").or_else(|| error.get("details"));
-        let details = details.and_then(Value::as_array).into_iter().flatten();
-        let mut reasons = details.filter_map(|detail| detail.get("reason")?.as_str());
-        let text = error.get("message").and_then(Value::as_str);
-        Self {
-            code: error.get("code").and_then(Value::as_i64).unwrap_or(code),
-            reason: shown(reasons.next().unwrap_or_default(), 256),
-            text: shown(text.unwrap_or("no reason given"), LONGEST_TEXT),
-        }
-    }
 }
 
 /// `Part`, as the content of a message.
@@ -290,7 +265,7 @@ struct ArtifactUpdate {
     append: bool,
 }
 
-fn unreadable(problem: &str) -> AnswerError {
+pub(super) fn unreadable(problem: &str) -> AnswerError {
     AnswerError::Unreadable(problem.to_owned())
 }
 
@@ -410,13 +385,6 @@ pub fn response(value: Value, id: &str) -> Result<Result<Value, RemoteFault>, An
     })?))
 }
 
-/// The error in an answer of this status over REST.
-pub fn rest_fault(status: u16, body: &[u8]) -> RemoteFault {
-    let told = json(body).unwrap_or_default();
-    let error = told.get("error").cloned();
-    RemoteFault::read(&error.unwrap_or(Value::Object(Map::new())), status.into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -438,7 +406,6 @@ mod tests {
         );
         assert!(response(json!([]), "7").is_err());
         assert!(response(json!({"id": "7"}), "7").is_err());
-        assert_eq!(rest_fault(404, b"<html>").code, 404);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use hyper::Uri;
 use hyper::http::uri::Authority;
 use sealbus_callers::shown;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::wire;
 
@@ -26,6 +27,8 @@ pub enum Binding {
     JsonRpc,
     /// HTTP with JSON.
     Rest,
+    /// gRPC.
+    Grpc,
 }
 
 /// Where an agent of others takes requests.
@@ -65,8 +68,6 @@ pub struct Card {
     pub streams: bool,
     /// Its skills.
     pub skills: Vec<Skill>,
-    /// Whether somebody signed the card.
-    pub is_signed: bool,
 }
 
 /// Why a card is not believed.
@@ -76,7 +77,7 @@ pub enum CardError {
     #[error("its card cannot be read: {0}")]
     Unreadable(String),
     /// All interfaces speak something else.
-    #[error("its card names no interface of A2A 1 over JSON-RPC or HTTP+JSON")]
+    #[error("its card names no interface of A2A 1 over JSON-RPC, HTTP+JSON or gRPC")]
     NoInterface,
     /// The card is perhaps a copy of another agent's.
     #[error(
@@ -101,8 +102,6 @@ struct Written {
     capabilities: Capabilities,
     #[serde(default)]
     skills: Vec<WrittenSkill>,
-    #[serde(default)]
-    signatures: Vec<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -147,16 +146,26 @@ pub fn place(url: &str) -> String {
     format!("{}{WELL_KNOWN}", url.trim_end_matches('/'))
 }
 
+fn unreadable(fault: crate::Fault) -> CardError {
+    CardError::Unreadable(fault.message())
+}
+
+/// The JSON of a card.
+///
+/// # Errors
+/// If it is none, or has more than 65,536 values.
+pub fn parse(body: &[u8]) -> Result<Value, CardError> {
+    wire::parse(body).map_err(unreadable)
+}
+
 impl Card {
     /// Reads the card that was found at `from`. Its interface must be at the same scheme, host and port, or at one of
     /// `hosts`, over TLS.
     ///
     /// # Errors
     /// [`CardError`].
-    pub fn read(body: &[u8], from: &Uri, hosts: &[String]) -> Result<Self, CardError> {
-        let unreadable = |fault: crate::Fault| CardError::Unreadable(fault.message());
-        let value = wire::parse(body).map_err(unreadable)?;
-        let written: Written = wire::read(value).map_err(unreadable)?;
+    pub fn read(card: Value, from: &Uri, hosts: &[String]) -> Result<Self, CardError> {
+        let written: Written = wire::read(card).map_err(unreadable)?;
         let interface = interface(written.supported_interfaces, from, hosts)?;
         let mut extensions = written.capabilities.extensions.iter();
         if let Some(unknown) = extensions.find(|it| it.required) {
@@ -182,44 +191,57 @@ impl Card {
             interface,
             streams: written.capabilities.streaming,
             skills,
-            is_signed: !written.signatures.is_empty(),
         })
     }
 }
 
-/// The first interface that is spoken here. One of them that leads elsewhere makes the card a copy.
+/// The first interface that is spoken here, over gRPC only if there is no other. One of them that leads elsewhere makes the card a
+/// copy.
 fn interface(
     written: Vec<WrittenInterface>,
     from: &Uri,
     hosts: &[String],
 ) -> Result<Interface, CardError> {
-    for interface in written.into_iter().take(MOST_INTERFACES) {
-        let binding = match interface.protocol_binding.as_str() {
+    let spoken = |written: WrittenInterface| {
+        let binding = match written.protocol_binding.as_str() {
             "JSONRPC" => Binding::JsonRpc,
             "HTTP+JSON" => Binding::Rest,
-            _ => continue,
+            "GRPC" => Binding::Grpc,
+            _ => return None,
         };
-        let version = interface.protocol_version.as_str();
-        if version != "1" && !version.starts_with("1.") {
-            continue;
+        let version = written.protocol_version.as_str();
+        (version == "1" || version.starts_with("1.")).then_some((binding, written))
+    };
+    let spoken = written.into_iter().take(MOST_INTERFACES).filter_map(spoken);
+    // The first of the least.
+    let first = spoken.min_by_key(|(binding, _)| *binding == Binding::Grpc);
+    let (binding, WrittenInterface { url, tenant, .. }) = first.ok_or(CardError::NoInterface)?;
+    let wrong = |problem: &str| CardError::Unreadable(format!("an interface's url {problem}"));
+    // The address of gRPC is a host and a port. The card's own scheme says whether there is TLS.
+    let text = match from.scheme_str() {
+        Some(scheme) if binding == Binding::Grpc && !url.contains("://") => {
+            format!("{scheme}://{url}")
         }
-        let wrong = |problem: &str| CardError::Unreadable(format!("an interface's url {problem}"));
-        let url: Uri = interface.url.parse().map_err(|_| wrong("is none"))?;
-        let authority = url.authority().ok_or_else(|| wrong("names no host"))?;
-        if authority.as_str().contains('@') || url.query().is_some() {
-            return Err(wrong("has a user or a query"));
-        }
-        if !is_at(&url, from) && !is_listed(&url, authority, hosts) {
-            let host = shown(authority.as_str(), LONGEST_NAME);
-            return Err(CardError::Elsewhere { host });
-        }
-        return Ok(Interface {
-            url: interface.url.trim_end_matches('/').to_owned(),
-            binding,
-            tenant: Some(interface.tenant).filter(|it| !it.is_empty()),
-        });
+        _ => url,
+    };
+    let url: Uri = text.parse().map_err(|_| wrong("is none"))?;
+    let authority = url.authority().ok_or_else(|| wrong("names no host"))?;
+    if authority.as_str().contains('@') || url.query().is_some() {
+        return Err(wrong("has a user or a query"));
     }
-    Err(CardError::NoInterface)
+    // A server of gRPC has a port of its own. Without TLS it is on this machine, as its card is.
+    let is_near = binding == Binding::Grpc && url.scheme() == from.scheme();
+    let is_listed = is_listed(authority, port(&url), hosts);
+    let may_be_there = is_listed && (url.scheme_str() == Some("https") || is_near);
+    if !is_at(&url, from) && !may_be_there {
+        let host = shown(authority.as_str(), LONGEST_NAME);
+        return Err(CardError::Elsewhere { host });
+    }
+    Ok(Interface {
+        url: text.trim_end_matches('/').to_owned(),
+        binding,
+        tenant: Some(tenant).filter(|it| !it.is_empty()),
+    })
 }
 
 fn port(url: &Uri) -> Option<u16> {
@@ -230,22 +252,22 @@ fn port(url: &Uri) -> Option<u16> {
     })
 }
 
-fn is_at(url: &Uri, from: &Uri) -> bool {
+/// Whether two addresses are of one server.
+pub(super) fn is_at(url: &Uri, from: &Uri) -> bool {
     let host = |url: &Uri| url.host().map(str::to_ascii_lowercase);
     url.scheme() == from.scheme() && host(url) == host(from) && port(url) == port(from)
 }
 
-fn is_listed(url: &Uri, authority: &Authority, hosts: &[String]) -> bool {
-    url.scheme_str() == Some("https")
-        && hosts.iter().any(|listed| {
-            listed.eq_ignore_ascii_case(authority.as_str())
-                || (listed.eq_ignore_ascii_case(authority.host()) && port(url) == Some(443))
-        })
+fn is_listed(authority: &Authority, port: Option<u16>, hosts: &[String]) -> bool {
+    hosts.iter().any(|listed| {
+        listed.eq_ignore_ascii_case(authority.as_str())
+            || (listed.eq_ignore_ascii_case(authority.host()) && port == Some(443))
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -263,7 +285,7 @@ mod tests {
         change(&mut card);
         let from = "https://Agents.example:443/.well-known/agent-card.json";
         let hosts = ["other.example".to_owned(), "third.example:8443".to_owned()];
-        Card::read(card.to_string().as_bytes(), &from.parse().unwrap(), &hosts)
+        Card::read(card, &from.parse().unwrap(), &hosts)
     }
 
     #[test]
@@ -271,7 +293,7 @@ mod tests {
         let card = card(|_| ()).unwrap();
         assert_eq!(card.interface.url, "https://agents.example/rpc");
         assert_eq!(card.interface.binding, Binding::JsonRpc);
-        assert_eq!((card.streams, card.is_signed), (true, false));
+        assert!(card.streams);
         assert_eq!(card.skills[0].about, "Says it.");
         assert_eq!(
             place("https://a/b/"),
@@ -310,8 +332,65 @@ mod tests {
     }
 
     #[test]
+    fn a_card_that_offers_only_grpc_is_asked_so() {
+        let only = |url: &str| {
+            let interface = json!({"url": url, "protocolBinding": "GRPC", "protocolVersion": "1.0", "tenant": "tea"});
+            card(move |it| it["supportedInterfaces"] = json!([interface]))
+        };
+        let found = only("agents.example:443").unwrap().interface;
+        assert_eq!(found.binding, Binding::Grpc);
+        assert_eq!(found.url, "https://agents.example:443");
+        assert_eq!(found.tenant.as_deref(), Some("tea"));
+        for near in [
+            "https://agents.example",
+            "third.example:8443",
+            "other.example",
+        ] {
+            assert!(only(near).is_ok(), "{near}");
+        }
+        for far in [
+            "agents.example:50051",
+            "evil.example:443",
+            "http://other.example",
+            "third.example",
+        ] {
+            assert!(
+                matches!(only(far), Err(CardError::Elsewhere { .. })),
+                "{far}"
+            );
+        }
+        for wrong in [
+            "",
+            "user@agents.example",
+            "unix:/tmp/x",
+            "dns:///agents.example",
+        ] {
+            assert!(only(wrong).is_err(), "{wrong}");
+        }
+        // Without TLS, a server of its own is on this machine, and listed.
+        let from = "http://127.0.0.1:80/.well-known/agent-card.json"
+            .parse()
+            .unwrap();
+        let read = |hosts: &[String]| {
+            let mut written =
+                json!({"name": "", "description": "", "version": "", "capabilities": {}});
+            written["supportedInterfaces"] = json!([{"url": "127.0.0.1:50051", "protocolBinding": "GRPC", "protocolVersion": "1.0"}]);
+            Card::read(written, &from, hosts).map(|card| card.interface.url)
+        };
+        assert!(read(&[]).is_err());
+        assert_eq!(
+            read(&["127.0.0.1:50051".to_owned()]),
+            Ok("http://127.0.0.1:50051".to_owned())
+        );
+    }
+
+    #[test]
     fn what_is_not_spoken_here_is_refused() {
-        let version = card(|it| it["supportedInterfaces"][1]["protocolVersion"] = "9.9".into());
+        let version = card(|it| {
+            for place in 0..2 {
+                it["supportedInterfaces"][place]["protocolVersion"] = "9.9".into();
+            }
+        });
         assert_eq!(version, Err(CardError::NoInterface));
         let required = card(|it| it["capabilities"]["extensions"][0]["required"] = true.into());
         assert_eq!(required, Err(CardError::Extension("urn:x".to_owned())));

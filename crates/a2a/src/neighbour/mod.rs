@@ -3,16 +3,20 @@
 //! | question | place |
 //! |---|---|
 //! | What does a card say, and may it be believed? | [`card`], free of I/O |
-//! | What does an answer say? | [`answer`], free of I/O |
+//! | Who signed it? | [`signature`], free of I/O |
+//! | What does an answer say? | [`answer`], [`fault`], free of I/O |
 //! | What is new in it? | [`task`], free of I/O |
-//! | How is the other side asked? | `remote` |
+//! | How is the other side asked? | `remote`; `stream` reads what it says |
 //! | What becomes of a request of our agents? | `work` |
 //! | Which agents stand for them? | `serving` |
 
 pub mod answer;
 pub mod card;
+pub mod fault;
 mod remote;
 mod serving;
+pub mod signature;
+mod stream;
 pub mod task;
 mod work;
 

@@ -1,36 +1,39 @@
 //! Requests to an agent of others, in the binding of its card.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::{Method, Request, Response, Uri};
+use http_body_util::Full;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, TE};
+use hyper::{Method, Request, Uri};
 use parking_lot::Mutex;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sealbus::new_conversation_id;
 use sealbus_manifest::neighbours::NeighbourEntry;
-use sealbus_web::events::{Event, EventError, Events};
+use sealbus_seal::Timestamp;
+use sealbus_web::events::EventError;
 use sealbus_web::trust::FileError;
 use sealbus_web::{Client, MayReach, Server, WebError, reach, trust, whole};
 use serde_json::{Value, json};
 
-use super::answer::{self, AnswerError, LONGEST_ANSWER, RemoteFault, Told};
-use super::card::{Binding, Card, CardError, LONGEST_CARD, place};
+use super::answer::{AnswerError, Told};
+use super::card::{Binding, Card, CardError, LONGEST_CARD, parse, place};
+use super::fault::RemoteFault;
+use super::signature::{
+    CardSignatureError, LONGEST_KEYS, SignedCard, Signers, is_signed, published_at,
+};
+use super::stream::{Answer, Form, Stream};
+use crate::frames::framed;
+use crate::grpc::SERVICE;
+use crate::proto;
 
 /// How long a card may take, and an answer that does not wait for an agent's work.
 const SHORT: Duration = Duration::from_secs(30);
 /// How long an answer may take that waits for an agent's work.
 const LONG: Duration = Duration::from_secs(600);
-/// A stream that brings nothing for so long has broken.
-const QUIET: Duration = Duration::from_secs(300);
 /// Longest key, in bytes.
 const LONGEST_KEY: usize = 16 << 10;
-/// Most events that wait to be read.
-const MOST_WAITING: usize = 4_096;
 
 /// The other side did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -43,13 +46,16 @@ pub(super) enum RemoteError {
     Answer(#[from] AnswerError),
     #[error(transparent)]
     Card(#[from] CardError),
+    /// Its card shall be signed.
+    #[error("{0}; the entry in the manifest demands a signature")]
+    Signature(#[from] CardSignatureError),
     #[error(transparent)]
     Fault(#[from] RemoteFault),
     /// Redirections are not followed.
     #[error("it answered status {0}, and leads elsewhere: write the address it leads to")]
     Redirected(u16),
-    #[error("it answered status {0} instead of a card")]
-    NoCard(u16),
+    #[error("it answered status {0} instead of {1}")]
+    NoFile(u16, &'static str),
     #[error("it sent more events at once than anybody can read")]
     Flood,
 }
@@ -79,13 +85,18 @@ pub enum SetupError {
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) card: Card,
-    /// The server that gave the card, and by what proof it is that one.
+    /// The server that gave the card, by what proof it is that one, and who signed the card.
     pub(super) proof: String,
 }
 
 /// An agent of others.
 pub(super) struct Remote {
     http: Client,
+    http2: Client,
+    /// Those whose signature of the card counts.
+    signers: Option<Signers>,
+    /// A card without such a signature is refused.
+    is_signed: bool,
     card_at: Uri,
     hosts: Vec<String>,
     key: Option<(HeaderName, HeaderValue)>,
@@ -111,8 +122,13 @@ impl Remote {
             None => None,
         };
         let tls = trust::client(entry.trust.as_deref().map(AsRef::as_ref))?;
+        let signers = entry.signer.as_deref().map(AsRef::as_ref);
+        let signers = signers.map(Signers::read).transpose()?;
         Ok(Self {
-            http: Client::new(tls, may_reach),
+            http: Client::new(tls.clone(), may_reach.clone()),
+            http2: Client::http2(tls, may_reach),
+            is_signed: entry.signed || signers.is_some(),
+            signers,
             card_at,
             hosts: entry.hosts.clone(),
             key,
@@ -139,26 +155,72 @@ impl Remote {
     }
 
     async fn card(&self) -> Result<Known, RemoteError> {
+        let (body, server) = self.file(&self.card_at, LONGEST_CARD, "a card").await?;
+        let (card, signed) = self.signed(parse(&body)?).await?;
+        let card = Card::read(card, &self.card_at, &self.hosts)?;
+        let proof = format!("{server}; {signed}");
+        Ok(Known { card, proof })
+    }
+
+    /// A file of the neighbour's server, and the server.
+    async fn file(
+        &self,
+        at: &Uri,
+        most: usize,
+        what: &'static str,
+    ) -> Result<(Bytes, String), RemoteError> {
         let mut request = Request::new(Full::default());
-        *request.uri_mut() = self.card_at.clone();
+        *request.uri_mut() = at.clone();
         let answer = self.http.ask(request, SHORT).await?;
         let status = answer.status();
         if status.is_redirection() {
             return Err(RemoteError::Redirected(status.as_u16()));
         }
         if !status.is_success() {
-            return Err(RemoteError::NoCard(status.as_u16()));
+            return Err(RemoteError::NoFile(status.as_u16(), what));
         }
         let server = answer.extensions().get::<Server>().map(Server::to_string);
-        let body = whole(answer.into_body(), LONGEST_CARD, SHORT).await?;
-        let card = Card::read(&body, &self.card_at, &self.hosts)?;
-        let signed = if card.is_signed {
-            "card signed by a key that is not known here"
-        } else {
-            "card not signed"
+        let body = whole(answer.into_body(), most, SHORT).await?;
+        Ok((body, server.unwrap_or_default()))
+    }
+
+    /// The card as it is to be read, and by whom it is signed, in words.
+    async fn signed(&self, card: Value) -> Result<(Value, String), RemoteError> {
+        let now = Timestamp::from(SystemTime::now());
+        let checked = match &self.signers {
+            Some(signers) => Ok((signers.verify(&card, now), "")),
+            None => self.signed_by_server(&card, now).await,
         };
-        let proof = format!("{}; {signed}", server.unwrap_or_default());
-        Ok(Known { card, proof })
+        match checked {
+            Ok((Ok(SignedCard { card, signer }), whose)) => {
+                Ok((card, format!("card signed by {signer}{whose}")))
+            }
+            Ok((Err(why), _)) if self.is_signed => Err(why.into()),
+            Err(error) if self.is_signed => Err(error),
+            Ok((Err(_), _)) if !is_signed(&card) => Ok((card, "card not signed".to_owned())),
+            Ok((Err(why), _)) => Ok((card, format!("card signed, but not verified: {why}"))),
+            Err(error) => Ok((card, format!("card signed, but not verified: {error}"))),
+        }
+    }
+
+    /// Checks a card by the key that its own server publishes.
+    async fn signed_by_server(
+        &self,
+        card: &Value,
+        now: Timestamp,
+    ) -> Result<(Result<SignedCard, CardSignatureError>, &'static str), RemoteError> {
+        let Some(at) = published_at(card, &self.card_at) else {
+            let why = match is_signed(card) {
+                true => CardSignatureError::NoKeys("name its `signer`".to_owned()),
+                false => CardSignatureError::Unsigned,
+            };
+            return Ok((Err(why), ""));
+        };
+        let (keys, _) = self.file(&at, LONGEST_KEYS, "its keys").await?;
+        let signers = Signers::keys(&keys);
+        let signers = signers.map_err(|error| CardSignatureError::NoKeys(error.to_string()));
+        let checked = signers.and_then(|signers| signers.verify(card, now));
+        Ok((checked, ", which its server publishes"))
     }
 
     /// Sends a message. The answer comes as a stream if the card promises one.
@@ -208,14 +270,26 @@ impl Remote {
     ) -> Result<Answer, RemoteError> {
         let interface = &known.card.interface;
         let (method, path, name) = operation.names();
-        let (method, url, body, id) = match interface.binding {
+        if let Some(tenant) = interface
+            .tenant
+            .as_deref()
+            .filter(|_| interface.binding != Binding::Rest)
+        {
+            params["tenant"] = tenant.into();
+        }
+        let (method, url, body, form) = match interface.binding {
             Binding::JsonRpc => {
                 let id = new_conversation_id();
-                if let Some(tenant) = &interface.tenant {
-                    params["tenant"] = tenant.as_str().into();
-                }
                 let body = json!({"jsonrpc": "2.0", "id": id, "method": name, "params": params});
-                (Method::POST, interface.url.clone(), Some(body), Some(id))
+                let body = Bytes::from(body.to_string());
+                let url = interface.url.clone();
+                (Method::POST, url, body, Form::JsonRpc(id))
+            }
+            Binding::Grpc => {
+                let operation = proto::Operation::named(name).ok_or(WebError::Address)?;
+                let body = framed(&operation.write_request(&params));
+                let url = format!("{}{SERVICE}{name}", interface.url);
+                (Method::POST, url, body, Form::Grpc(operation))
             }
             Binding::Rest => {
                 let escaped = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
@@ -226,30 +300,43 @@ impl Remote {
                     interface.url,
                     path.replace("{id}", &escaped(task))
                 );
-                let body = (method == Method::POST).then_some(params);
-                (method, url, body, None)
+                let body = (method == Method::POST).then(|| params.to_string().into());
+                (method, url, body.unwrap_or_default(), Form::Rest)
             }
         };
-        let accept = match operation.is_stream() {
-            true => "text/event-stream",
-            false => "application/json",
-        };
-        let body = body.map(|body| Bytes::from(body.to_string()));
-        let mut request = Request::new(Full::new(body.unwrap_or_default()));
+        let is_grpc = matches!(form, Form::Grpc(_));
+        let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = url.parse().map_err(|_| WebError::Address)?;
         let headers = request.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        let kind = match is_grpc {
+            true => "application/grpc",
+            false => "application/json",
+        };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        if is_grpc {
+            headers.insert(TE, HeaderValue::from_static("trailers"));
+        } else {
+            let accept = match operation.is_stream() {
+                true => "text/event-stream",
+                false => kind,
+            };
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        }
         headers.insert("a2a-version", HeaderValue::from_static("1.0"));
         if let Some((name, value)) = &self.key {
             headers.insert(name.clone(), value.clone());
         }
-        let response = self.http.ask(request, time).await?;
+        let http = if is_grpc { &self.http2 } else { &self.http };
+        let response = http.ask(request, time).await?;
         if response.status().is_redirection() {
             return Err(RemoteError::Redirected(response.status().as_u16()));
         }
-        Ok(Answer { response, id, time })
+        Ok(Answer {
+            response,
+            form,
+            time,
+        })
     }
 }
 
@@ -300,95 +387,4 @@ fn key(
     };
     value.set_sensitive(true);
     Ok((name, value))
-}
-
-/// An answer that is not read yet.
-struct Answer {
-    response: Response<Incoming>,
-    /// The request, in JSON-RPC.
-    id: Option<String>,
-    time: Duration,
-}
-
-impl Answer {
-    /// The only result.
-    async fn result(self) -> Result<Value, RemoteError> {
-        let status = self.response.status();
-        let body = whole(self.response.into_body(), LONGEST_ANSWER, self.time).await?;
-        match &self.id {
-            Some(id) if status.is_success() => Ok(answer::response(answer::json(&body)?, id)??),
-            None if status.is_success() => Ok(answer::json(&body)?),
-            _ => Err(answer::rest_fault(status.as_u16(), &body).into()),
-        }
-    }
-}
-
-/// The words of an agent of others, one after the other.
-pub(super) struct Stream {
-    body: Option<Incoming>,
-    events: Events,
-    waiting: VecDeque<Event>,
-    /// An answer that is no stream.
-    only: Option<Told>,
-    id: Option<String>,
-}
-
-impl Stream {
-    fn of(told: Told) -> Self {
-        Self {
-            body: None,
-            events: Events::new(0),
-            waiting: VecDeque::new(),
-            only: Some(told),
-            id: None,
-        }
-    }
-
-    async fn open(answer: Answer) -> Result<Self, RemoteError> {
-        let kind = answer.response.headers().get(CONTENT_TYPE);
-        let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-        if !is_stream || !answer.response.status().is_success() {
-            return Ok(Self::of(Told::read(answer.result().await?)?));
-        }
-        Ok(Self {
-            body: Some(answer.response.into_body()),
-            events: Events::new(LONGEST_ANSWER),
-            waiting: VecDeque::new(),
-            only: None,
-            id: answer.id,
-        })
-    }
-
-    /// The next that is told; none at the end. Safe to cancel.
-    pub(super) async fn next(&mut self) -> Result<Option<Told>, RemoteError> {
-        if let Some(told) = self.only.take() {
-            return Ok(Some(told));
-        }
-        loop {
-            if let Some(event) = self.waiting.pop_front() {
-                let told = answer::json(event.data.as_bytes())?;
-                let told = match &self.id {
-                    Some(id) => answer::response(told, id)??,
-                    None => told,
-                };
-                return Ok(Some(Told::read(told)?));
-            }
-            let Some(body) = &mut self.body else {
-                return Ok(None);
-            };
-            let frame = tokio::time::timeout(QUIET, body.frame()).await;
-            let Some(frame) = frame.map_err(|_| WebError::Slow(QUIET))? else {
-                self.body = None;
-                continue;
-            };
-            let frame = frame.map_err(|error| WebError::Broken(error.to_string()))?;
-            if let Ok(bytes) = frame.into_data() {
-                let waiting = &mut self.waiting;
-                self.events.push(&bytes, |event| waiting.push_back(event))?;
-                if self.waiting.len() > MOST_WAITING {
-                    return Err(RemoteError::Flood);
-                }
-            }
-        }
-    }
 }

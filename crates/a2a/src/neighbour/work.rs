@@ -15,7 +15,8 @@ use sealbus::{
 use serde_json::{Value, json};
 
 use super::answer::{AnswerError, Part, Told, body};
-use super::remote::{Known, Remote, RemoteError, Stream};
+use super::remote::{Known, Remote, RemoteError};
+use super::stream::Stream;
 use super::task::{End, Following, News};
 
 /// The parameter with which messages tell who the neighbour is, and by what proof.
@@ -55,8 +56,7 @@ impl Body for Given {
 /// The neighbour's word to a request, as an error of the agent's handler.
 fn failed(error: &RemoteError) -> Box<dyn std::error::Error + Send + Sync> {
     match error {
-        // Its parameters, and its content.
-        RemoteError::Fault(fault) if matches!(fault.code, -32_602 | -32_005) => {
+        RemoteError::Fault(fault) if fault.is_about_content => {
             NotUnderstood::new(error.to_string()).into()
         }
         _ => Failure::new(error.to_string()).into(),

@@ -9,6 +9,8 @@ mod reading;
 mod schema;
 mod writing;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 pub use reading::BadBytes;
@@ -65,6 +67,19 @@ impl Operation {
         reading::read(self.asks, bytes)
     }
 
+    /// Writes a request.
+    pub(crate) fn write_request(&self, params: &Value) -> Vec<u8> {
+        writing::write(self.asks, params)
+    }
+
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// [`BadBytes`].
+    pub fn read_answer(&self, bytes: &[u8]) -> Result<Map<String, Value>, BadBytes> {
+        reading::read(self.answers, bytes)
+    }
+
     /// The operation of this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         OPERATIONS.into_iter().find(|it| it.name == name)
@@ -79,6 +94,22 @@ impl Operation {
     pub(crate) fn write(&self, answer: &Value) -> Vec<u8> {
         writing::write(self.answers, answer)
     }
+}
+
+/// A2A's reason in the details of a status (`google.rpc.Status`), if they say one.
+pub fn reason(details: &[u8]) -> Option<String> {
+    let status = reading::read(RPC_STATUS, details).ok()?;
+    let details = status.get("details")?.as_array()?;
+    let mut reasons = details.iter().filter_map(|detail| {
+        let bytes = STANDARD.decode(detail.get("value")?.as_str()?).ok()?;
+        let is_info = detail
+            .get("@type")?
+            .as_str()?
+            .ends_with("/google.rpc.ErrorInfo");
+        let info = is_info.then(|| reading::read(ERROR_INFO, &bytes).ok())??;
+        Some(info.get("reason")?.as_str()?.to_owned())
+    });
+    reasons.next()
 }
 
 #[cfg(test)]
@@ -128,11 +159,33 @@ mod tests {
         }
 
         #[test]
+        fn an_answer_is_read_as_it_was_written(text in ".{0,40}", append in any::<bool>()) {
+            let mut update = json!({"taskId": "t", "contextId": "c", "artifact": {"artifactId": "a", "parts": [{"text": text}]}});
+            if append {
+                update["append"] = true.into();
+            }
+            let answer = json!({ "artifactUpdate": update });
+            let operation = named("SendStreamingMessage");
+            let read = operation.read_answer(&operation.write(&answer)).unwrap();
+            prop_assert_eq!(Value::Object(read), answer);
+        }
+
+        #[test]
         fn no_bytes_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             for operation in OPERATIONS {
                 let _ = operation.read(&bytes);
+                let _ = operation.read_answer(&bytes);
             }
+            let _ = reason(&bytes);
         }
+    }
+
+    #[test]
+    fn the_reason_of_a_fault_is_read() {
+        let fault = crate::Fault::TaskNotFound.to_grpc();
+        assert_eq!(reason(fault.details()).as_deref(), Some("TASK_NOT_FOUND"));
+        let wrong = crate::Fault::member("message", "it is missing").to_grpc();
+        assert_eq!(reason(wrong.details()), None);
     }
 
     #[test]
