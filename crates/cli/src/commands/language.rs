@@ -155,7 +155,7 @@ fn names() -> String {
 }
 
 /// Reads the file or standard input, up to one byte more than a message may have.
-fn input(file: Option<&Path>) -> Result<Vec<u8>, CliError> {
+pub(super) fn input(file: Option<&Path>) -> Result<Vec<u8>, CliError> {
     let file = file.filter(|file| *file != Path::new("-"));
     let path = file.map_or_else(|| PathBuf::from("standard input"), Path::to_owned);
     let failed = CliError::file("read", path);
