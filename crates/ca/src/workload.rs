@@ -59,13 +59,7 @@ impl Workload {
     }
 
     fn issuer(&self) -> Result<&str, Fault> {
-        self.issuer.as_deref().ok_or_else(|| {
-            Fault::new(
-                FaultCode::NotPermitted,
-                "this platform makes no workload tokens",
-            )
-            .advise("set `workload-issuer` in [platform]")
-        })
+        self.issuer.as_deref().ok_or_else(no_tokens)
     }
 }
 
@@ -100,9 +94,16 @@ impl CaService {
         let subject = certificate.record.identity.to_string();
         let expires = now.plus(LIFETIME).min(certificate.record.not_after);
         self.ready_key(now)?;
-        let key = self.workload.key.as_ref().ok_or_else(Fault::other_answer)?;
+        let Workload {
+            issuer: Some(issuer),
+            key: Some(key),
+            ..
+        } = &self.workload
+        else {
+            return Err(no_tokens());
+        };
         let claims = WorkloadClaims {
-            issuer: self.workload.issuer()?,
+            issuer,
             subject: &subject,
             audience,
             issued: now,
@@ -168,6 +169,11 @@ impl CaService {
         self.workload.key = Some(key);
         Ok(())
     }
+}
+
+fn no_tokens() -> Fault {
+    let problem = "this platform makes no workload tokens";
+    Fault::new(FaultCode::NotPermitted, problem).advise("set `workload-issuer` in [platform]")
 }
 
 fn row(id: &str) -> String {
