@@ -90,6 +90,7 @@ from sealbus.errors import (
     SendError,
     SubscriptionEnded,
     Undeliverable,
+    WorkloadTokenError,
 )
 from sealbus.brokering import Proxy
 from sealbus.initiator import (
@@ -124,6 +125,7 @@ from sealbus.loop import EventLoop
 from sealbus.performative import OwnPerformative, Performative
 from sealbus.platform import Platform, run
 from sealbus.tools import Answer, Progress, tool
+from sealbus.workload import WorkloadToken
 
 __all__ = [
     "AID",
@@ -193,6 +195,8 @@ __all__ = [
     "Subscription",
     "SubscriptionEnded",
     "Undeliverable",
+    "WorkloadToken",
+    "WorkloadTokenError",
     "acl",
     "at",
     "cyclic",

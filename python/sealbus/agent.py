@@ -26,6 +26,7 @@ from sealbus.mark import Mark, Schedule, Supervise, check, marks_of
 from sealbus.participation import inherit
 from sealbus.performative import Performative
 from sealbus.tools import Answer, Tool, add_tools
+from sealbus.workload import WorkloadToken, workload_token
 
 if TYPE_CHECKING:
     from sealbus._sealbus import Value
@@ -216,6 +217,18 @@ class Agent(Initiates):
     def ams(self) -> Ams:
         """The Agent Management System: all agents of the platform."""
         return self._living.ams
+
+    async def workload_token(self, audience: str) -> WorkloadToken:
+        """A token by which the agent proves to a server outside the platform which agent it is: a signed JWT for this audience,
+        which is the server by the name that it gives itself::
+
+            token = await self.workload_token("https://api.example")
+            headers = {"Authorization": f"Bearer {token}"}
+
+        It is good for five minutes, and no longer than the agent's certificate. ``workload-issuer`` in the manifest names the
+        URL by which servers know the platform's CA; without it there are no tokens.
+        """
+        return await workload_token(self._living, audience)
 
     # ----- sending
 

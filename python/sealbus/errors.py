@@ -231,3 +231,10 @@ class DirectoryError(AgentError):
     def __init__(self, agent: str, cause: str, exception: str | None = None) -> None:
         super().__init__(agent, cause)
         self.exception = exception
+
+
+# ----- identity
+
+
+class WorkloadTokenError(AgentError):
+    """The CA gives an agent no workload token."""

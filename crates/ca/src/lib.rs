@@ -3,6 +3,7 @@
 //!
 //! The service does no I/O. Its caller writes the changed rows to the store before a certificate leaves.
 
+mod callers;
 mod certificates;
 mod events;
 mod own_certificate;
@@ -11,6 +12,7 @@ mod revocation;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod workload;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -33,6 +35,7 @@ use certificates::Certificates;
 pub use events::Events;
 pub use own_certificate::{Ending, Outlook};
 use shares::Shares;
+use workload::Workload;
 
 const CERTIFICATE_ROW: &str = "certificate/";
 /// The entries of the issuance log that are not in files yet.
@@ -40,6 +43,8 @@ const LEAF_ROW: &str = "leaf/";
 /// The part of the issuance log that is in files.
 const LOG_ROW: &str = CaService::LOG_ROW;
 const DENY_LIST_ROW: &str = "deny-list/";
+/// The public keys of workload tokens.
+const WORKLOAD_KEY_ROW: &str = "workload-key/";
 
 /// How long an expired certificate is still shown.
 const SHOWN_AFTER_EXPIRY: Duration = Duration::from_secs(600);
@@ -110,6 +115,7 @@ pub struct CaService {
     pruned: Timestamp,
     issued: Certificates,
     shares: Shares,
+    workload: Workload,
     events: Events,
     rows: Rows,
 }
@@ -158,11 +164,12 @@ impl CaService {
     pub const LOG_ROW: &'static str = "issuance-log";
 
     /// Prefixes of this service's rows.
-    pub const ROWS: [&'static str; 5] = [
+    pub const ROWS: [&'static str; 6] = [
         CERTIFICATE_ROW,
         LEAF_ROW,
         LOG_ROW,
         DENY_LIST_ROW,
+        WORKLOAD_KEY_ROW,
         Events::ROW,
     ];
 
@@ -184,6 +191,7 @@ impl CaService {
         let mut head = LogHead::default();
         let mut denials: BTreeMap<String, &[u8]> = BTreeMap::new();
         let mut events = Events::default();
+        let mut workload = Workload::default();
         for (key, value) in rows {
             let damaged = |error: serde_json::Error| CaServiceError::DamagedRow {
                 key: key.to_owned(),
@@ -197,6 +205,8 @@ impl CaService {
                 head = serde_json::from_slice(value).map_err(damaged)?;
             } else if key.starts_with(DENY_LIST_ROW) {
                 denials.insert(key.to_owned(), value);
+            } else if key.starts_with(WORKLOAD_KEY_ROW) {
+                workload.restore(key, value)?;
             } else if key.starts_with(Events::ROW) {
                 events.restore(serde_json::from_slice(value).map_err(damaged)?);
             }
@@ -235,6 +245,7 @@ impl CaService {
             pruned: now,
             issued,
             shares: Shares::default(),
+            workload,
             events,
             rows: Rows::default(),
         };

@@ -1,6 +1,7 @@
 mod restored;
 mod shares;
 mod statements;
+mod workload;
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -17,6 +17,13 @@ use tokio::sync::watch;
 
 /// An answer to a request.
 pub type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// An answer with a body as a whole.
+pub fn text_answer(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()).boxed());
+    *answer.status_mut() = status;
+    answer
+}
 
 /// The head of a request: its bytes, its fields, and the time that it may take.
 const HEAD: usize = 32 << 10;

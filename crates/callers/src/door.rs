@@ -9,23 +9,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::digest::{SHA256, digest};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{
     AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, WWW_AUTHENTICATE,
 };
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper::{Method, Request, StatusCode, Version};
 use parking_lot::Mutex;
 use sealbus::Voice;
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
 use sealbus_control::mcp::{McpCallerStatus, McpStatus};
 use sealbus_manifest::callers::{CallersEntry, NoPlace};
+use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
 use sealbus_web::accept;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -35,10 +33,12 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::body::{self, Unread};
 use crate::caller::Caller;
-use crate::connection::{self, Answer};
+use crate::connection::{self, Answer, text_answer};
+use crate::guest::Guest;
 use crate::issuer::{Issuer, Refusal};
 use crate::keys::{Keys, Shown, Unknown};
 use crate::places::{Places, WrongPlace};
+use crate::published::Published;
 use crate::resource::{Resource, challenge};
 
 /// Open connections.
@@ -121,6 +121,8 @@ struct Place<T> {
 #[derive(Default)]
 pub(crate) struct Entrance {
     pub(crate) tls: Option<TlsAcceptor>,
+    /// By what certificates of this platform's agents are checked, if callers come with them.
+    pub(crate) trust: Option<Arc<Trust>>,
     /// The issuer of tokens, and the news of it for callers without one.
     pub(crate) oauth: Option<(Issuer, Resource)>,
 }
@@ -130,6 +132,7 @@ pub(crate) struct Door<S: Service> {
     service: Arc<S>,
     places: Places,
     entrance: Entrance,
+    published: Published,
     callers: Keys<Place<S::Seat>>,
     /// Refused requests, by the word for the reason.
     refused: Mutex<BTreeMap<&'static str, u64>>,
@@ -156,6 +159,7 @@ impl<S: Service> Door<S> {
         entrance: Entrance,
         service: Arc<S>,
         callers: Keys<Caller>,
+        voice: Voice,
     ) -> Result<Arc<Self>, NoPlace> {
         let places = Places::new(entry, address)?;
         let place = |caller: Caller| Place {
@@ -169,6 +173,7 @@ impl<S: Service> Door<S> {
             callers: callers.map(place),
             places,
             entrance,
+            published: Published::new(voice),
             service,
             refused: Mutex::default(),
         }))
@@ -191,31 +196,28 @@ impl<S: Service> Door<S> {
                 false => Some(false),
             };
             let Some(is_http2) = is_http2 else { return };
-            return self.speak(stream, is_http2, None).await;
+            return self.speak(stream, is_http2, Guest::default()).await;
         };
         match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
-                let shown = stream.get_ref().1.peer_certificates();
-                let certificate = shown.and_then(|it| it.first()).map(|it| {
-                    let hash = digest(&SHA256, it);
-                    URL_SAFE_NO_PAD.encode(hash)
-                });
-                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(connection::HTTP2);
-                self.speak(stream, is_http2, certificate).await;
+                let connection = stream.get_ref().1;
+                let trust = self.entrance.trust.as_deref();
+                let guest = Guest::of(connection, trust);
+                let is_http2 = connection.alpn_protocol() == Some(connection::HTTP2);
+                self.speak(stream, is_http2, guest).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "a caller's TLS handshake failed"),
             Err(_) => tracing::debug!("a caller's TLS handshake took too long"),
         }
     }
 
-    /// Speaks with a caller that has proved to hold a certificate with this hash, if it has shown one.
-    async fn speak<C>(self: Arc<Self>, stream: C, is_http2: bool, certificate: Option<String>)
+    async fn speak<C>(self: Arc<Self>, stream: C, is_http2: bool, guest: Guest)
     where
         C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let answer = move |request| {
-            let (door, certificate) = (self.clone(), certificate.clone());
-            async move { door.answer(request, certificate.as_deref()).await }
+            let (door, guest) = (self.clone(), guest.clone());
+            async move { door.answer(request, &guest).await }
         };
         let served = if is_http2 {
             connection::http2(stream, answer).await
@@ -252,11 +254,11 @@ impl<S: Service> Door<S> {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>, certificate: Option<&str>) -> Answer {
+    async fn answer(&self, request: Request<Incoming>, guest: &Guest) -> Answer {
         let (head, mut body) = request.into_parts();
         let is_http2 = head.version == Version::HTTP_2;
         let waits = head.headers.contains_key(EXPECT);
-        let mut answer = self.served(head, &mut body, certificate).await;
+        let mut answer = self.served(head, &mut body, guest).await;
         if let Some(word) = word(answer.status()) {
             *self.refused.lock().entry(word).or_default() += 1;
             // Over HTTP/1, the next request comes behind the body.
@@ -272,9 +274,17 @@ impl<S: Service> Door<S> {
     async fn caller(
         &self,
         head: &Parts,
-        certificate: Option<&str>,
+        guest: &Guest,
     ) -> Result<(&Place<S::Seat>, Option<u64>), Answer> {
         let resource = self.entrance.oauth.as_ref().map(|oauth| &oauth.1);
+        // A key or a token says more than the connection on which it comes.
+        if let Some(agent) = &guest.agent
+            && !head.headers.contains_key(AUTHORIZATION)
+        {
+            return self
+                .certified(agent)
+                .map_err(|unknown| unauthorized(unknown, resource));
+        }
         let keys = head.headers.get_all(AUTHORIZATION);
         let shown = self.callers.caller(keys.iter().map(HeaderValue::as_bytes));
         let token = match shown.map_err(|unknown| unauthorized(unknown, resource))? {
@@ -283,7 +293,7 @@ impl<S: Service> Door<S> {
         };
         let wrong = || unauthorized(Unknown::WrongKey, resource);
         let (issuer, _) = self.entrance.oauth.as_ref().ok_or_else(wrong)?;
-        let grant = issuer.check(token, certificate).await;
+        let grant = issuer.check(token, guest.certificate.as_deref()).await;
         let grant = grant.map_err(|refusal| match refusal {
             Refusal::Token(error) => {
                 tracing::warn!("a caller's token was refused: {error}");
@@ -301,12 +311,28 @@ impl<S: Service> Door<S> {
         Ok((place, Some(grant.expires)))
     }
 
-    async fn served(
+    /// The caller with a certificate of this platform, if the certificate is still good, and when that ends.
+    fn certified(
         &self,
-        mut head: Parts,
-        body: &mut Incoming,
-        certificate: Option<&str>,
-    ) -> Answer {
+        agent: &VerifiedIdentity,
+    ) -> Result<(&Place<S::Seat>, Option<u64>), Unknown> {
+        let trust = self.entrance.trust.as_ref().ok_or(Unknown::WrongKey)?;
+        // The connection may be older than a revocation.
+        if let Err(error) = trust.check(agent, Timestamp::from(SystemTime::now())) {
+            tracing::warn!("a caller's certificate was refused: {error}");
+            return Err(Unknown::WrongKey);
+        }
+        let Identity::Agent { name, .. } = agent.identity() else {
+            return Err(Unknown::WrongKey);
+        };
+        let place = self.callers.certified(name.as_str()).inspect_err(|_| {
+            let agent = agent.identity();
+            tracing::warn!(%agent, "a certificate is that of no caller of this gateway");
+        })?;
+        Ok((place, Some(agent.not_after().as_unix_seconds())))
+    }
+
+    async fn served(&self, mut head: Parts, body: &mut Incoming, guest: &Guest) -> Answer {
         // HTTP/2 has a name of its own for it.
         if let Some(authority) = head.uri.authority()
             && let Ok(host) = HeaderValue::from_str(authority.as_str())
@@ -337,10 +363,13 @@ impl<S: Service> Door<S> {
             answer.headers_mut().insert(CONTENT_TYPE, json);
             return answer;
         }
+        if let Some(answer) = self.published.answer(&head).await {
+            return answer;
+        }
         if let Some(answer) = self.service.public(&head, &base) {
             return answer;
         }
-        let (place, expires) = match self.caller(&head, certificate).await {
+        let (place, expires) = match self.caller(&head, guest).await {
             Ok(caller) => caller,
             Err(answer) => return answer,
         };
@@ -372,13 +401,6 @@ impl<S: Service> Door<S> {
 
 fn refused(status: StatusCode, why: &'static str) -> Answer {
     text_answer(status, Bytes::from_static(why.as_bytes()))
-}
-
-/// An answer with a body as a whole.
-pub fn text_answer(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()).boxed());
-    *answer.status_mut() = status;
-    answer
 }
 
 /// RFC 6750: the answer names the scheme, and no reason why a key is not accepted.

@@ -44,6 +44,8 @@ pub(crate) struct Keys<T> {
     keys: HashMap<KeyHash, usize>,
     /// By subject: the scopes that are needed, in the order of the manifest.
     subjects: HashMap<String, Vec<(Vec<String>, usize)>>,
+    /// By the name in the certificate.
+    certified: HashMap<String, usize>,
     anonymous: Option<T>,
 }
 
@@ -81,8 +83,13 @@ impl<T> Keys<T> {
                 needed.push((entry.scopes.clone(), index));
             }
         }
+        let certified = entries.iter().enumerate();
+        let certified = certified.filter(|(_, it)| it.certificate);
         let keys = entries.iter().enumerate();
         Self {
+            certified: certified
+                .map(|(index, it)| (it.name.clone(), index))
+                .collect(),
             keys: keys
                 .filter_map(|(index, it)| Some((it.key?, index)))
                 .collect(),
@@ -98,6 +105,7 @@ impl<T> Keys<T> {
             callers: self.callers.into_iter().map(&mut make).collect(),
             keys: self.keys,
             subjects: self.subjects,
+            certified: self.certified,
             anonymous: self.anonymous.map(make),
         }
     }
@@ -149,6 +157,12 @@ impl<T> Keys<T> {
         self.at(*index)
     }
 
+    /// The caller with a certificate for this local name.
+    pub(crate) fn certified(&self, name: &str) -> Result<&T, Unknown> {
+        let index = self.certified.get(name).ok_or(Unknown::WrongKey)?;
+        self.at(*index)
+    }
+
     fn at(&self, index: usize) -> Result<&T, Unknown> {
         self.callers.get(index).ok_or(Unknown::WrongKey)
     }
@@ -167,6 +181,7 @@ mod tests {
         CallerEntry {
             name: name.to_owned(),
             key,
+            certificate: false,
             subject: subject.map(str::to_owned),
             scopes: scopes.iter().map(|it| (*it).to_owned()).collect(),
         }
@@ -211,6 +226,20 @@ mod tests {
         keys.anonymous = Some("guest");
         assert_eq!(ask(&keys, &[]), Ok("guest"));
         assert_eq!(KeyHash::try_from(hash.to_string()), Ok(hash));
+    }
+
+    #[test]
+    fn a_certificate_is_for_the_caller_of_its_name_alone() {
+        let mut entries = [
+            entry("keeper", None, None, &[]),
+            entry("reader", None, Some("client-1"), &[]),
+        ];
+        entries[0].certificate = true;
+        let keys = Keys::new(&entries, ["keeper", "reader"], Some("guest"));
+        assert_eq!(keys.certified("keeper"), Ok(&"keeper"));
+        for other in ["reader", "guest", "Keeper", ""] {
+            assert_eq!(keys.certified(other), Err(Unknown::WrongKey), "{other}");
+        }
     }
 
     #[test]

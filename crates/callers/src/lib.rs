@@ -6,8 +6,9 @@
 //!
 //! | question | place |
 //! |---|---|
-//! | Which caller is it? | `keys`, [`token`] |
+//! | Which caller is it? | `keys`, [`token`], `guest` |
 //! | Who issues tokens, and who learns of it? | `issuer`, `resource` |
+//! | Against which keys do others check the platform's own tokens? | `published` |
 //! | May it come from there? | `places` |
 //! | What holds back a hostile one? | `door`, `connection` |
 //! | Which tools do agents offer? | [`tools`], [`schema`] |
@@ -19,9 +20,11 @@ mod body;
 mod caller;
 mod connection;
 mod door;
+mod guest;
 mod issuer;
 mod keys;
 mod places;
+mod published;
 mod replies;
 mod resource;
 pub mod said;
@@ -34,8 +37,8 @@ pub mod tools;
 pub use asking::{BadInput, ask};
 pub use body::LONGEST_BODY;
 pub use caller::{Caller, CallerAgent};
-pub use connection::Answer;
-pub use door::{Service, text_answer};
+pub use connection::{Answer, text_answer};
+pub use door::Service;
 pub use keys::{NoRandomness, new_key};
 pub use replies::{about, trace};
 pub use serving::{ServeError, follow, follow_news, serve};

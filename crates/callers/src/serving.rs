@@ -13,6 +13,7 @@ use sealbus_control::mcp::{McpAnswer, McpRequest};
 use sealbus_control::names::OPERATOR;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_manifest::callers::CallersEntry;
+use sealbus_seal::SecurityLevel;
 use sealbus_web::Client;
 use sealbus_web::reach::NoNetwork;
 use sealbus_web::tls::{Tls, TlsSetupError};
@@ -44,6 +45,9 @@ pub enum ServeError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsSetupError),
+    /// Callers cannot come with certificates, because there are none.
+    #[error("callers cannot come with certificates: at the level {0} agents have none")]
+    Level(SecurityLevel),
     /// The file of `trust` cannot be used.
     #[error(transparent)]
     Trust(FileError),
@@ -73,7 +77,7 @@ pub async fn serve<S: Service>(
         address: entry.listen,
         source,
     };
-    let entrance = entrance(&entry, S::SPEAKS_HTTP2)?;
+    let entrance = entrance(&entry, platform, S::SPEAKS_HTTP2)?;
     let listener = TcpListener::bind(entry.listen).map_err(refused)?;
     listener.set_nonblocking(true).map_err(refused)?;
     let mut agents: Vec<NamedAgents> = Vec::new();
@@ -100,11 +104,23 @@ pub async fn serve<S: Service>(
 }
 
 /// The entrance, as the configuration describes TLS and tokens.
-fn entrance(entry: &CallersEntry, has_http2: bool) -> Result<Entrance, ServeError> {
+fn entrance(
+    entry: &CallersEntry,
+    platform: &Platform,
+    has_http2: bool,
+) -> Result<Entrance, ServeError> {
     if entry.tls.is_none() && entry.oauth.is_none() {
         return Ok(Entrance::default());
     }
-    let tls = Tls::new(entry.tls.as_ref(), None, None)?;
+    let process = platform.process();
+    let trust = match entry.callers.iter().any(|it| it.certificate) {
+        true if !process.level().authenticates() => {
+            return Err(ServeError::Level(process.level()));
+        }
+        true => Some(process.trust().clone()),
+        false => None,
+    };
+    let tls = Tls::new(entry.tls.as_ref(), None, None, trust.as_ref())?;
     let client = trust::client(entry.trust.as_deref()).map_err(ServeError::Trust)?;
     if let Some(oauth) = &entry.oauth
         && oauth.keys.starts_with("https:")
@@ -126,7 +142,8 @@ fn entrance(entry: &CallersEntry, has_http2: bool) -> Result<Entrance, ServeErro
         let web = Client::new(client, Arc::new(|_| Ok(())));
         (Issuer::new(oauth, web), resource)
     });
-    Ok(Entrance { tls: server, oauth })
+    let tls = server;
+    Ok(Entrance { tls, trust, oauth })
 }
 
 type Known = oneshot::Receiver<Caller>;
@@ -165,7 +182,14 @@ impl<S: Service> Agent for Gateway<S> {
             let listener = tokio::net::TcpListener::from_std(start.listener)?;
             let address = listener.local_addr()?;
             let entrance = start.entrance;
-            let door = Door::new(&self.entry, address, entrance, service.clone(), keys)?;
+            let door = Door::new(
+                &self.entry,
+                address,
+                entrance,
+                service.clone(),
+                keys,
+                voice.clone(),
+            )?;
             service.began(&voice);
             let reached = service.opened(door.base());
             let news = |news| service.news(news, voice.platform());

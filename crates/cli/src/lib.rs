@@ -211,6 +211,9 @@ async fn ask_once(
         Command::Gateway(Gateway::Deny(deny)) => {
             commands::gateway::deny(connection, deny, output).await
         }
+        Command::Gateway(Gateway::Certificate(certificate)) => {
+            commands::gateway::certificate(connection, certificate, output).await
+        }
         Command::Gateway(Gateway::Counters(_)) => {
             commands::gateway::counters(connection, output).await
         }

@@ -21,7 +21,7 @@ use super::{AgentState, Blob, RefusalRecord, UnixMillis};
 use crate::ask::conversation;
 
 pub use broker::{BrokerMember, BrokerStatus, CertifiedBroker, DeadLetterRecord};
-pub use gateways::GatewayState;
+pub use gateways::{CertifiedCaller, GatewayState};
 pub use masters::{MasterRole, MasterStatus};
 pub use nodes::{NodeState, NodeStatus, SilentNode};
 
@@ -216,6 +216,15 @@ conversation! {
             /// The broker's signing request (PKCS #10).
             request: Blob,
         } -> CertifiedBroker;
+        /// Certify a caller of a gateway, which comes in with its certificate.
+        CertifyCaller {
+            /// The caller's local name.
+            name: String,
+            /// The caller's signing request (PKCS #10).
+            request: Blob,
+            /// Lifetime of the certificate in seconds.
+            lifetime: u64,
+        } -> CertifiedCaller;
         /// Make a backup of the platform's state. One is kept at a time, until all of it was read.
         Backup {
             /// Whether it has the private keys of the root and the CA.
@@ -256,6 +265,7 @@ conversation! {
         Moved(Moved);
         Broker(BrokerStatus);
         BrokerCertified(CertifiedBroker);
+        CallerCertified(CertifiedCaller);
         BackupMade(BackupMade);
         BackupPiece { bytes: Blob };
         Done;

@@ -37,6 +37,7 @@ pub mod statement;
 mod term;
 pub mod traffic;
 pub mod turns;
+pub mod workload;
 
 pub use sealbus_bus::text;
 

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::ask::conversation;
 use crate::statement::Signed;
+use crate::workload::{WorkloadIssuer, WorkloadToken};
 
 /// Ontology of the platform's own messages.
 pub const ONTOLOGY: &str = "sealbus-platform";
@@ -481,16 +482,25 @@ pub struct Inheritance {
 }
 
 conversation! {
-    /// The requests of a node to `ca@hap`.
+    /// The requests of a node, or of an agent, to `ca@hap`.
     pub enum AuthorityRequest in ask_ca ("ask") {
         /// A certificate chain (DER, leaf first) for a process of the node or one of its agents.
         Certify {
             /// The node's signed request, a [`Vouching`](crate::statement::Vouching).
             voucher: Signed,
         } -> Vec<Blob>;
+        /// A workload token for the agent that asks.
+        WorkloadToken {
+            /// Whom the token is for.
+            audience: String,
+        } -> WorkloadToken;
+        /// The keys against which workload tokens are checked.
+        WorkloadIssuer -> WorkloadIssuer;
     }
     /// The answers of `ca@hap`.
     pub enum AuthorityAnswer ("answer") {
         Certified { chain: Vec<Blob> };
+        WorkloadToken(WorkloadToken);
+        WorkloadIssuer(WorkloadIssuer);
     }
 }

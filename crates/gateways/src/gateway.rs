@@ -82,6 +82,7 @@ impl Gateway {
             config.tls.as_ref(),
             config.trust.as_deref(),
             agent.credential(),
+            None,
         )?;
         let (listener, bound) = listen(config.listen).await?;
         let address = config.address(bound)?;

@@ -55,6 +55,9 @@ pub struct CallerEntry {
     /// The subject (`sub`) of its tokens, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
+    /// Whether it may come with a certificate of this platform for its name, over TLS.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub certificate: bool,
     /// The scopes that a token must have to speak for it. Callers with one subject are told apart by them: the first one
     /// counts whose scopes the token has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -221,8 +224,15 @@ impl CallersEntry {
         let (mut keys, mut subjects) = (BTreeSet::new(), BTreeSet::new());
         for caller in &self.callers {
             let name = &caller.name;
-            if caller.key.is_none() && caller.subject.is_none() {
-                return Err(format!("{name} has neither `key` nor `subject`"));
+            if caller.key.is_none() && caller.subject.is_none() && !caller.certificate {
+                return Err(format!(
+                    "{name} has neither `key` nor `subject` nor `certificate = true`"
+                ));
+            }
+            if caller.certificate && self.tls.is_none() {
+                return Err(format!(
+                    "{name} cannot show a certificate without TLS: add [{section}.tls]"
+                ));
             }
             if caller.subject.is_some() && self.oauth.is_none() {
                 return Err(format!(
@@ -257,30 +267,31 @@ fn is_scope(text: &str) -> bool {
 
 impl OauthEntry {
     fn check(&self, section: &str) -> Result<(), String> {
-        let rest = |url: &str| {
-            url.strip_prefix("https://")
-                .or_else(|| {
-                    let rest = url.strip_prefix("http://")?;
-                    let host = rest.split('/').next().unwrap_or_default();
-                    let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
-                    ["127.0.0.1", "localhost", "[::1]"]
-                        .contains(&host)
-                        .then_some(rest)
-                })
-                .is_some_and(|rest| {
-                    !rest.is_empty() && !url.contains(['#', '?', '"', '\\', ' ', '@'])
-                })
-        };
         let urls = [
             ("issuer", &self.issuer),
             ("keys", &self.keys),
             ("resource", &self.resource),
         ];
-        match urls.into_iter().find(|(_, url)| !rest(url)) {
+        match urls.into_iter().find(|(_, url)| !is_url(url)) {
             Some((key, url)) => Err(format!(
                 "`{key}` of [{section}.oauth] is {url:?}: it must be a URL with https, or with http on this machine, without query and fragment"
             )),
             None => Ok(()),
         }
     }
+}
+
+/// Whether a text is the URL of a server that others believe: with `https`, or with `http` on this machine, without query and
+/// fragment.
+pub(crate) fn is_url(url: &str) -> bool {
+    let on_this_machine = || {
+        let rest = url.strip_prefix("http://")?;
+        let host = rest.split('/').next().unwrap_or_default();
+        let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+        let is_here = ["127.0.0.1", "localhost", "[::1]"].contains(&host);
+        is_here.then_some(rest)
+    };
+    url.strip_prefix("https://")
+        .or_else(on_this_machine)
+        .is_some_and(|rest| !rest.is_empty() && !url.contains(['#', '?', '"', '\\', ' ', '@']))
 }

@@ -209,6 +209,9 @@ pub struct PlatformEntry {
     pub level: String,
     /// Lifetime of an agent's certificate in seconds; 3600 by default.
     pub certificate_lifetime: u64,
+    /// The URL by which workload tokens name their issuer; without it there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_issuer: Option<String>,
     /// Address on which the Master and the local nodes listen; loopback by default.
     pub address: IpAddr,
     /// Port for joining. With 0 the system chooses a port once, and the platform keeps it.

@@ -10,6 +10,7 @@ use sealbus_seal::{Name, PlatformName, SecurityLevel};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::callers::is_url;
 use super::isolation;
 use super::isolation::Isolation;
 use super::problem::{ManifestError, ManifestProblem, ReadError, kind};
@@ -28,6 +29,7 @@ const PLATFORM_KEYS: &[&str] = &[
     "enrolment-port",
     "nodes",
     "max-message",
+    "workload-issuer",
     "transport",
     "isolation",
 ];
@@ -229,6 +231,7 @@ impl<'t> Reader<'t> {
             name: name?,
             level: level.unwrap_or_default().to_string(),
             certificate_lifetime,
+            workload_issuer: self.workload_issuer(table),
             address: address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             enrolment_port,
             port,
@@ -236,6 +239,17 @@ impl<'t> Reader<'t> {
             max_message,
             isolation: self.parsed(table, "isolation", isolation::MODES),
         })
+    }
+
+    fn workload_issuer(&mut self, table: &DeTable<'t>) -> Option<String> {
+        let (url, at) = self.text_of(table, "workload-issuer")?;
+        if !is_url(&url) || url.ends_with('/') {
+            let problem = format!("`workload-issuer` cannot be {url:?}");
+            let help = "write the URL by which others reach a gateway of this platform, such as https://tea.example, \
+                        without a slash at its end";
+            self.problem(at, problem, Some(help.to_owned()));
+        }
+        Some(url)
     }
 
     fn agents(&mut self, root: &DeTable<'t>, floor: Option<Isolation>) -> Vec<AgentEntry> {

@@ -33,6 +33,8 @@ pub struct PlatformSettings {
     pub level: SecurityLevel,
     /// Lifetime of agents' and processes' certificates.
     pub certificate_lifetime: Duration,
+    /// The URL by which workload tokens name their issuer. Without one there are no such tokens.
+    pub workload_issuer: Option<String>,
     /// Largest ACL message in bytes.
     pub max_message: u64,
     /// The rules for all processes.
@@ -54,6 +56,7 @@ impl PlatformSettings {
             name,
             level: SecurityLevel::default(),
             certificate_lifetime: Duration::from_secs(3600),
+            workload_issuer: None,
             max_message: 16 << 20,
             rules: Rules::default(),
             patience: Patience::default(),
@@ -131,7 +134,8 @@ pub(crate) async fn lay(
     let lifetime = settings.certificate_lifetime;
     let read = files.map(|folder| |file| folder.read(file));
     let files = read.as_ref().map(|read| read as _);
-    let ca = CaService::load(issuing, trust, lifetime, view(), files, timestamp(now))?;
+    let mut ca = CaService::load(issuing, trust, lifetime, view(), files, timestamp(now))?;
+    ca.issue_workload_tokens(settings.workload_issuer.clone());
     let revision = Written::last(&*store).await?.next_revision(now);
     let mut state = MasterState::load(view(), revision, settings.patience, draw_name(), now)?;
     state.set_rules(settings.rules.clone());

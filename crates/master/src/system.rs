@@ -323,10 +323,27 @@ async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
         tokio::spawn(async move {
             let (from, request, reply) = enquiry.open::<AuthorityRequest>();
             let result = match request {
-                Ok(AuthorityRequest::Certify { voucher }) => certified(&desk, from, voucher).await,
+                Ok(AuthorityRequest::Certify { voucher }) => {
+                    let result = certified(&desk, from, voucher).await;
+                    judge(&turn, &result);
+                    result
+                }
+                Ok(AuthorityRequest::WorkloadToken { audience }) => {
+                    // The bus has proved the asker's name: this process always speaks at level auth, or above.
+                    let making = move |desk: &mut Desk, now| {
+                        let token = desk.ca.workload_token(&from, &audience, timestamp(now))?;
+                        Ok(token.into())
+                    };
+                    desk.run(making).await
+                }
+                Ok(AuthorityRequest::WorkloadIssuer) => {
+                    let telling =
+                        |desk: &mut Desk, now| Ok(desk.ca.workload_issuer(timestamp(now))?.into());
+                    desk.run(telling).await
+                }
                 Err(fault) => Err(fault),
             };
-            judge(&turn, &result);
+            drop(turn);
             reply.send(result).await;
         });
     }

@@ -148,6 +148,11 @@ impl Process {
         self.shared.platform.as_str()
     }
 
+    /// The platform's root and deny lists, as this process knows them.
+    pub fn trust(&self) -> &Arc<Trust> {
+        &self.shared.trust
+    }
+
     /// The security level this platform runs at.
     pub fn level(&self) -> SecurityLevel {
         self.shared.level

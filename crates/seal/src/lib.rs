@@ -14,7 +14,8 @@
 //! 4. On a connection the agent proves itself with a [`binding`]. The peer checks the binding against its [`Trust`] and
 //!    gets a [`VerifiedIdentity`], which nothing else can make.
 //!
-//! [`encryption`] seals messages to an agent, so that only the agent's process reads them.
+//! [`encryption`] seals messages to an agent, so that only the agent's process reads them. [`workload`] makes tokens for
+//! servers outside the platform.
 
 mod authority;
 pub mod binding;
@@ -35,6 +36,7 @@ pub mod token;
 mod trust;
 mod verified;
 mod verify_error;
+pub mod workload;
 
 pub use authority::{AuthorityError, Issued, IssuingAuthority, RootAuthority, Validity};
 pub use certificate::{

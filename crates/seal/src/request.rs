@@ -1,5 +1,6 @@
 //! Signing requests: an agent sends one to have its key certified.
 
+use base64::Engine as _;
 use rcgen::{CertificateParams, DistinguishedName};
 use thiserror::Error;
 use x509_parser::certification_request::X509CertificationRequest;
@@ -37,7 +38,33 @@ pub enum RequestError {
     NotProved,
 }
 
+const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
+const PEM_END: &str = "-----END CERTIFICATE REQUEST-----";
+
 impl SigningRequest {
+    /// The bytes of a request that other programs wrote as text (RFC 7468, section 7), which must be one that
+    /// [`parse`](Self::parse) reads.
+    ///
+    /// # Errors
+    /// As `parse`.
+    pub fn from_pem(text: &[u8]) -> Result<Vec<u8>, RequestError> {
+        let malformed = |what: &str| RequestError::Malformed(what.to_owned());
+        // In text, every byte takes four thirds and a line its end.
+        if text.len() > 2 * MAX_REQUEST_LENGTH {
+            return Err(RequestError::TooLong(text.len()));
+        }
+        let text = std::str::from_utf8(text).map_err(|_| malformed("it is no text in PEM"))?;
+        let body = text
+            .split_once(PEM_BEGIN)
+            .and_then(|(_, rest)| rest.split_once(PEM_END))
+            .ok_or_else(|| malformed("it has no CERTIFICATE REQUEST block"))?;
+        let body: String = body.0.split_whitespace().collect();
+        let der = base64::engine::general_purpose::STANDARD.decode(body);
+        let der = der.map_err(|_| malformed("its block is not base64"))?;
+        Self::parse(&der)?;
+        Ok(der)
+    }
+
     /// Reads a request and checks the proof of possession.
     pub fn parse(der: &[u8]) -> Result<Self, RequestError> {
         if der.len() > MAX_REQUEST_LENGTH {

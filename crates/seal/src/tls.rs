@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use rustls::client::Resumption;
 use rustls::server::NoServerSessionStorage;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, CommonState, Error as RustlsError, ServerConfig};
 use rustls_pki_types::{CertificateDer, ServerName};
 use thiserror::Error;
 
 use crate::certificate::Fingerprint;
-use crate::identity::PlatformName;
+use crate::identity::{IdentityKind, PlatformName};
 use crate::level::SecurityLevel;
 use crate::timestamp::Timestamp;
 use crate::trust::Trust;
@@ -193,6 +194,12 @@ impl Connector {
         config.enable_sni = false;
         Ok((Arc::new(config), refusal))
     }
+}
+
+/// The check of clients' certificates by a server beside the mesh: they must be those of agents of the platform.
+pub fn agents_of(trust: Arc<Trust>) -> Arc<dyn ClientCertVerifier> {
+    let agents = ExpectedPeer::AnyOf(&[IdentityKind::Agent]);
+    Arc::new(PeerVerifier::new(Believed::Known(trust), agents))
 }
 
 fn owned(protocols: &[&[u8]]) -> Vec<Vec<u8>> {

@@ -3,6 +3,7 @@
 
 mod support;
 
+use base64::Engine as _;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, SanType};
 use rustls_pki_types::CertificateDer;
 use sealbus_seal::issuance::{self, Grant, Refusal};
@@ -250,6 +251,32 @@ fn requests_without_possession_or_of_other_keys_are_refused() {
         SigningRequest::parse(&[0x30; 5000]),
         Err(RequestError::TooLong(5000))
     );
+}
+
+#[test]
+fn requests_in_text_are_read_and_bounded() {
+    let key = KeyPair::generate().unwrap();
+    let der = key.signing_request().unwrap();
+    let body = base64::engine::general_purpose::STANDARD.encode(&der);
+    let text = |label: &str, body: &str| {
+        format!("noise\n-----BEGIN {label}-----\r\n{body}\r\n-----END {label}-----\n").into_bytes()
+    };
+    let label = "CERTIFICATE REQUEST";
+    let (first, rest) = body.split_at(64);
+    let lines = text(label, &format!("{first}\r\n{rest}"));
+    assert_eq!(SigningRequest::from_pem(&lines), Ok(der));
+    for wrong in [
+        Vec::new(),
+        vec![0xff; 100],
+        text("CERTIFICATE", &body),
+        text(label, ""),
+        text(label, "!!!!"),
+        text(label, &body[..body.len() - 4]),
+        lines[..lines.len() - 40].to_vec(),
+        vec![b'-'; 100_000],
+    ] {
+        assert!(SigningRequest::from_pem(&wrong).is_err());
+    }
 }
 
 #[test]

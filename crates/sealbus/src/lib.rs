@@ -66,6 +66,7 @@
 //! | offer typed functions as services, and ask for answers in parts | [`Context::offer`], [`Voice::ask`], [`tool`] |
 //! | act by itself: each second, at a time, as a state machine | [`Context::begin`], [`behaviour`] |
 //! | test agents, with a clock that the test moves | [`testing`] |
+//! | prove to servers outside the platform which agent it is | [`Voice::workload_token`] |
 //! | follow a request through agents, by OpenTelemetry | [`trace`] |
 //! | move between nodes with state | [`Agent::save`], [`Agent::restore`] |
 //! | drive agents without hooks, at full speed | [`Platform`], and [`process`] |
@@ -97,6 +98,7 @@ mod supervision;
 pub mod testing;
 pub mod tool;
 pub mod trace;
+mod workload;
 
 pub use agent::Agent;
 pub use cast::CastError;
@@ -109,6 +111,7 @@ pub use message::{ContentError, Message};
 pub use platform::{Platform, PlatformError, WindowError, log_to_stderr};
 pub use run::{AgentFailure, NamedAgents, RunError, Running, agent, agents, run, run_agents};
 pub use supervision::{AgentResult, Failure, HandlerError, NotUnderstood, Refuse, Supervision};
+pub use workload::{WorkloadIssuer, WorkloadToken, WorkloadTokenError};
 
 // The names of the layers below that nearly every agent needs.
 pub use sealbus_bus::{

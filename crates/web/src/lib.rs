@@ -15,6 +15,7 @@
 
 mod accept;
 mod client;
+mod clients;
 mod connect;
 mod error;
 pub mod events;

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use rustls::client::ClientConfig;
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use sealbus_seal::Credential;
+use sealbus_seal::Trust;
 use sealbus_seal::tls::CertificateSource;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::clients::Clients;
 use crate::trust::{FileError, certificates, private_key, roots, trusted, wide_provider};
 
 /// HTTPS.
@@ -53,7 +55,8 @@ pub struct Tls {
 
 impl Tls {
     /// As a gateway's configuration says. `trust` are the certificates against which others are checked; by default the
-    /// system's. `credential` is shown if the configuration names no certificate.
+    /// system's. `credential` is shown if the configuration names no certificate. With `members`, agents of that platform are
+    /// clients, too; clients without a certificate are then admitted unless the configuration names authorities.
     ///
     /// # Errors
     /// [`TlsSetupError`].
@@ -61,6 +64,7 @@ impl Tls {
         config: Option<&TlsConfig>,
         trust: Option<&Path>,
         credential: Option<Arc<Credential>>,
+        members: Option<&Arc<Trust>>,
     ) -> Result<Self, TlsSetupError> {
         let setup = |error: &dyn std::fmt::Display| TlsSetupError::Setup(error.to_string());
         let files =
@@ -85,15 +89,23 @@ impl Tls {
                 let builder = ServerConfig::builder_with_provider(wide_provider())
                     .with_safe_default_protocol_versions()
                     .map_err(|error| setup(&error))?;
-                let builder = match &config.clients {
-                    None => builder.with_no_client_auth(),
+                let others = match &config.clients {
+                    None => None,
                     Some(path) => {
                         let roots = Arc::new(roots(path)?);
                         let verifier =
                             WebPkiClientVerifier::builder_with_provider(roots, wide_provider())
                                 .build()
                                 .map_err(|error| FileError::new(path, &error))?;
-                        builder.with_client_cert_verifier(verifier)
+                        Some(verifier)
+                    }
+                };
+                let builder = match (members, others) {
+                    (None, None) => builder.with_no_client_auth(),
+                    (None, Some(others)) => builder.with_client_cert_verifier(others),
+                    (Some(trust), others) => {
+                        let verifier = Clients::new(trust.clone(), others);
+                        builder.with_client_cert_verifier(Arc::new(verifier))
                     }
                 };
                 let server = match (&given, &own) {

@@ -1,7 +1,10 @@
 //! `sealbus gateway`: the way to other platforms.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCandidates;
+use sealbus_bus::Lifetime;
 
 use super::listing::Listing;
 use crate::candidates;
@@ -25,6 +28,9 @@ pub(crate) enum Gateway {
     /// Make a key for a caller of [gateway.mcp] or [gateway.a2a]; it is shown once, and the manifest gets its hash
     #[command(after_help = "Example: sealbus gateway key assistant")]
     Key(GatewayKey),
+    /// Certify a caller of [gateway.mcp] or [gateway.a2a], which comes in with its certificate
+    #[command(after_help = "Example: sealbus gateway certificate assistant assistant.csr")]
+    Certificate(GatewayCertificate),
     #[command(hide = true)]
     Run,
     #[command(hide = true)]
@@ -62,6 +68,19 @@ pub(crate) struct GatewayKey {
     /// The caller is one of [gateway.a2a]
     #[arg(long)]
     pub(crate) a2a: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GatewayCertificate {
+    /// Name of the caller, whose entry in the manifest says `certificate = true`
+    #[arg(value_name = "NAME")]
+    pub(crate) caller: String,
+    /// File with its signing request (PKCS #10, PEM) for an Ed25519 key; - for standard input
+    #[arg(value_name = "REQUEST")]
+    pub(crate) request: PathBuf,
+    /// Lifetime of the certificate, such as 1h or 30d, which is the longest
+    #[arg(long, default_value = "7d", value_name = "TIME")]
+    pub(crate) lifetime: Lifetime,
 }
 
 #[derive(Debug, Args)]

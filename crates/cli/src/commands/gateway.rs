@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use sealbus::Platform;
-use sealbus_control::admin::{GatewayState, ask};
+use sealbus_control::Blob;
+use sealbus_control::admin::{CertifiedCaller, GatewayState, ask};
 use sealbus_control::mcp::McpStatus;
 use sealbus_control::neighbours::NeighboursStatus;
 use sealbus_control::node::GatewayStatus;
@@ -13,14 +14,20 @@ use sealbus_manifest::GATEWAY_VARIABLE;
 use sealbus_manifest::callers::CallersEntry;
 use sealbus_manifest::neighbours::NeighbourEntry;
 use sealbus_platform::gateway::Gateway;
-use sealbus_seal::Name;
+use sealbus_seal::{Name, SigningRequest, certificate_pem};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::arguments::{DfFederate, GatewayAllow, GatewayDeny, GatewayKey, General, Mcp};
+use crate::arguments::{
+    DfFederate, GatewayAllow, GatewayCertificate, GatewayDeny, GatewayKey, General, Mcp,
+};
 use crate::connection::Connection;
 use crate::error::CliError;
+use crate::input;
 use crate::output::{Output, table};
+
+/// Most bytes of a signing request.
+const LONGEST_REQUEST: u64 = 64 << 10;
 
 /// `sealbus gateway list`
 pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<(), CliError> {
@@ -286,6 +293,34 @@ pub(crate) fn key(asked: &GatewayKey, output: Output) -> Result<(), CliError> {
                  [[gateway.{section}.caller]]\nname = \"{name}\"\nkey = \"{hash}\""
             )
         },
+    );
+    Ok(())
+}
+
+/// `sealbus gateway certificate`
+pub(crate) async fn certificate(
+    connection: &mut Connection,
+    asked: &GatewayCertificate,
+    output: Output,
+) -> Result<(), CliError> {
+    let text = input::read(&asked.request, LONGEST_REQUEST)?;
+    let request = SigningRequest::from_pem(&text).map_err(|error| CliError::Failed {
+        message: format!("{}: {error}", asked.request.display()),
+        help: Some(
+            "make a key and a request: openssl req -new -newkey ed25519 -nodes -keyout NAME.key -subj / -out NAME.csr"
+                .to_owned(),
+        ),
+    })?;
+    let request = ask::CertifyCaller {
+        name: asked.caller.clone(),
+        request: Blob(request),
+        lifetime: asked.lifetime.0.as_secs().max(1),
+    };
+    let CertifiedCaller { chain, expires } = connection.ask(request).await?;
+    let chain: String = chain.iter().map(|der| certificate_pem(&der.0)).collect();
+    output.show(
+        &json!({ "caller": asked.caller, "certificate": chain, "expires": expires }),
+        || chain.trim_end().to_owned(),
     );
     Ok(())
 }

@@ -246,6 +246,7 @@ fn settings(
     let mut settings = PlatformSettings::new(name);
     settings.level = level;
     settings.certificate_lifetime = Duration::from_secs(entry.certificate_lifetime);
+    settings.workload_issuer = entry.workload_issuer.clone();
     settings.max_message = entry.max_message;
     settings.rabbitmq = manifest.rabbitmq.as_ref().map(rabbitmq).transpose()?;
     settings.etcd = store::etcd(manifest);

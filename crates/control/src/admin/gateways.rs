@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::mcp::McpStatus;
 use crate::neighbours::NeighboursStatus;
 use crate::node::GatewayStatus;
+use crate::{Blob, UnixMillis};
 
 /// The gateways, and the rules of the one to other platforms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,4 +24,13 @@ pub struct GatewayState {
     /// The state of the gateway to agents of others; none if it does not run, or does not answer.
     #[serde(default)]
     pub neighbours: Option<NeighboursStatus>,
+}
+
+/// A caller's certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertifiedCaller {
+    /// The caller's certificate and its issuers', DER.
+    pub chain: Vec<Blob>,
+    /// When the certificate ends.
+    pub expires: UnixMillis,
 }

@@ -40,6 +40,7 @@ impl AdminRequest {
             | Self::GatewayDeny { .. }
             | Self::Federate { .. }
             | Self::CertifyBroker { .. }
+            | Self::CertifyCaller { .. }
             | Self::Backup { .. }
             | Self::BackupPiece { .. }
             | Self::HandOver

@@ -61,6 +61,7 @@ fn every_key_is_read() {
     )
     .unwrap();
     assert_eq!(manifest.platform.certificate_lifetime, 600);
+    assert_eq!(manifest.platform.workload_issuer, None);
     assert_eq!(manifest.platform.max_message, 65536);
     assert_eq!(manifest.platform.nodes, 3);
     let agent = &manifest.agents[0];
@@ -229,6 +230,14 @@ fn mistakes_in_mcp_are_told() {
         ),
         (format!("{MCP}{}", caller("a b", "b")), "a b"),
         (
+            format!("{MCP}[[gateway.mcp.caller]]\nname = \"b\"\ncertificate = true\n"),
+            "b cannot show a certificate without TLS",
+        ),
+        (
+            format!("{MCP}[[gateway.mcp.caller]]\nname = \"b\"\n"),
+            "neither `key` nor `subject` nor `certificate = true`",
+        ),
+        (
             format!("{MCP}{}", caller("other", "x")),
             "64 hexadecimal digits",
         ),
@@ -246,6 +255,32 @@ fn mistakes_in_mcp_are_told() {
             problems.iter().any(|it| it.message.contains(part)),
             "{part}: {problems:?}"
         );
+    }
+}
+
+#[test]
+fn the_issuer_of_workload_tokens_has_a_url() {
+    let read = |issuer: &str| {
+        let text = format!("[platform]\nname = \"tea\"\nworkload-issuer = \"{issuer}\"\n");
+        parse(&text).map(|it| it.platform.workload_issuer)
+    };
+    for issuer in [
+        "https://tea.example",
+        "https://tea.example:8443/agents",
+        "http://127.0.0.1:7781",
+    ] {
+        assert_eq!(read(issuer).unwrap().as_deref(), Some(issuer));
+    }
+    for issuer in [
+        "",
+        "tea.example",
+        "http://tea.example",
+        "https://",
+        "https://tea.example/",
+        "https://tea.example?a",
+        "https://me@tea.example",
+    ] {
+        assert!(read(issuer).is_err(), "{issuer}");
     }
 }
 

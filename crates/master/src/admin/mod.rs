@@ -200,6 +200,11 @@ impl Admin {
                 let chain = chain.iter().map(|der| Blob(der.to_vec())).collect();
                 CertifiedBroker { root, chain }.into()
             }
+            AdminRequest::CertifyCaller {
+                name,
+                request,
+                lifetime,
+            } => self.certify_caller(name, request, lifetime).await?.into(),
             AdminRequest::Backup { keys } => self.backups.make(keys).await?.into(),
             AdminRequest::BackupPiece { from } => self.backups.read(from)?.into(),
             AdminRequest::Shutdown { grace } => {

@@ -1,18 +1,20 @@
-//! Join tokens for nodes and tickets for programs.
+//! Join tokens for nodes, tickets for programs, and certificates for callers of gateways.
 
 use std::time::Duration;
 
 use sealbus_bus::GATEWAY;
-use sealbus_seal::Name;
+use sealbus_manifest::callers::CallersEntry;
 use sealbus_seal::token::{Purpose, Token};
+use sealbus_seal::{Certificate, Name};
 use tokio::sync::oneshot;
 
 use super::Admin;
 use super::kept::READING;
-use sealbus_control::admin::IssuedSecret;
+use crate::desk::Desk;
+use sealbus_control::admin::{CertifiedCaller, IssuedSecret};
 use sealbus_control::clock::timestamp;
 use sealbus_control::names::node_name;
-use sealbus_control::{Fault, FaultCode, UnixMillis};
+use sealbus_control::{Blob, Fault, FaultCode, UnixMillis};
 
 /// Longest life of a token or ticket, in seconds.
 const LONGEST_TOKEN: u64 = 30 * 86_400;
@@ -121,6 +123,50 @@ impl Admin {
 
 fn internal(error: &dyn std::error::Error) -> Fault {
     Fault::new(FaultCode::Internal, error.to_string())
+}
+
+impl Admin {
+    /// Certifies a caller of a gateway by its own signing request, if the manifest says that it comes with a certificate.
+    pub(super) async fn certify_caller(
+        &self,
+        name: String,
+        request: Blob,
+        lifetime: u64,
+    ) -> Result<CertifiedCaller, Fault> {
+        let lifetime = lifetime_of(lifetime)?;
+        if !self.comes_with_a_certificate(&name).await {
+            let message = format!("no caller of a gateway is {name} and comes with a certificate");
+            return Err(Fault::new(FaultCode::Unknown, message).advise(
+                "add `certificate = true` to its [[gateway.a2a.caller]] or [[gateway.mcp.caller]], and apply the manifest",
+            ));
+        }
+        let certifying = move |desk: &mut Desk, now| {
+            let identity = desk.agent(&name)?;
+            let address = desk.platform.master.address.ip();
+            let now = timestamp(now);
+            let chain = desk
+                .ca
+                .certify_caller(identity, address, &request.0, lifetime, now)?;
+            let ends = Certificate::parse(chain.leaf()).map_err(|error| internal(&error))?;
+            let chain = chain.to_certificates().into_iter();
+            Ok(CertifiedCaller {
+                chain: chain.map(|der| Blob(der.to_vec())).collect(),
+                expires: ends.not_after().as_unix_seconds() * 1000,
+            })
+        };
+        self.desk.run(certifying).await
+    }
+
+    /// Whether the manifest has a caller of a gateway by that name, which comes with a certificate.
+    async fn comes_with_a_certificate(&self, name: &str) -> bool {
+        let is_it = |door: &CallersEntry| {
+            let mut callers = door.callers.iter();
+            callers.any(|it| it.certificate && it.name == name)
+        };
+        let manifest = self.manifest.lock().await;
+        let gateway = manifest.as_ref().and_then(|it| it.gateway.as_ref());
+        gateway.is_some_and(|gateway| gateway.doors().any(|(_, door)| is_it(door)))
+    }
 }
 
 fn legal(what: &'static str, name: &str) -> Result<Name, Fault> {

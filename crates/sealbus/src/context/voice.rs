@@ -39,7 +39,7 @@ pub struct Voice {
     pub(crate) conversations: Conversations,
     pub(crate) wishes: Wishes,
     pub(crate) clock: Clock,
-    pub(super) process: Process,
+    pub(crate) process: Process,
     /// The conversations that have ended and want what comes late.
     pub(crate) lingering: Lingering,
     /// Outside of teardown, a wait ends when the agent must stop.

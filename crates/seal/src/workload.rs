@@ -1,0 +1,179 @@
+//! Workload tokens: signed statements for servers outside the platform that speak no TLS with it. A token is a JSON Web
+//! Token (RFC 7519), signed with ES256 (RFC 7518, section 3.4), which is what such servers take: few take Ed25519. The key
+//! is therefore another one than that of certificates, and neither signs what the other may.
+
+use std::fmt;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use crate::key::{KeyError, random};
+use crate::sha256;
+use crate::timestamp::Timestamp;
+
+/// The longest audience that a token may have, in bytes.
+pub const MAX_AUDIENCE_LENGTH: usize = 1024;
+
+/// A P-256 key that signs workload tokens. It cannot be copied, and is never written anywhere.
+pub struct WorkloadKey {
+    pair: EcdsaKeyPair,
+    public: PublishedKey,
+}
+
+/// The public half of a [`WorkloadKey`], as a JSON Web Key (RFC 7517).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishedKey {
+    /// The family of algorithms: `EC`.
+    pub kty: String,
+    /// The curve: `P-256`.
+    pub crv: String,
+    /// The algorithm: `ES256`.
+    pub alg: String,
+    /// Its use: `sig`.
+    #[serde(rename = "use")]
+    pub usage: String,
+    /// The key's thumbprint (RFC 7638), by which tokens name it.
+    pub kid: String,
+    /// A coordinate of the point, in base64url.
+    pub x: String,
+    /// The other one.
+    pub y: String,
+}
+
+/// The statements of a token. All but the audience are the issuer's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadClaims<'a> {
+    /// The issuer (`iss`), a URL.
+    pub issuer: &'a str,
+    /// The agent's URI, `spiffe://factory/agent/seller`: `sub`, and `client_id` after RFC 9068.
+    pub subject: &'a str,
+    /// Whom the token is for (`aud`).
+    pub audience: &'a str,
+    /// When it is made (`iat`).
+    pub issued: Timestamp,
+    /// When it stops to be good (`exp`).
+    pub expires: Timestamp,
+}
+
+impl WorkloadKey {
+    /// Makes a new key.
+    ///
+    /// # Errors
+    /// [`KeyError`] if the library makes none.
+    pub fn generate() -> Result<Self, KeyError> {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)
+            .map_err(|_| KeyError::NoRandomness)?;
+        // An uncompressed point: 4, then the two coordinates.
+        let point = pair.public_key().as_ref();
+        let (x, y) = match point.strip_prefix(&[4]) {
+            Some(point) if point.len() == 64 => point.split_at(32),
+            _ => return Err(KeyError::Unusable),
+        };
+        let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
+        let thumbed = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
+        let public = PublishedKey {
+            kty: "EC".to_owned(),
+            crv: "P-256".to_owned(),
+            alg: "ES256".to_owned(),
+            usage: "sig".to_owned(),
+            kid: URL_SAFE_NO_PAD.encode(sha256(&[thumbed.as_bytes()])),
+            x,
+            y,
+        };
+        Ok(Self { pair, public })
+    }
+
+    /// Its public half.
+    pub fn public(&self) -> &PublishedKey {
+        &self.public
+    }
+
+    /// Makes a token: a JWS in its compact form (RFC 7515). Its type is `JWT`, because verifiers of SPIFFE's tokens refuse
+    /// any other. It has a random number of its own (`jti`).
+    ///
+    /// # Errors
+    /// [`KeyError`] if the library does not sign.
+    pub fn sign(&self, claims: &WorkloadClaims<'_>) -> Result<String, KeyError> {
+        let number = URL_SAFE_NO_PAD.encode(random::<16>()?);
+        let head = serde_json::json!({"alg": "ES256", "typ": "JWT", "kid": self.public.kid});
+        let body = serde_json::json!({
+            "iss": claims.issuer,
+            "sub": claims.subject,
+            "client_id": claims.subject,
+            "aud": claims.audience,
+            "iat": claims.issued.as_unix_seconds(),
+            "exp": claims.expires.as_unix_seconds(),
+            "jti": number,
+        });
+        let part = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let signed = format!("{}.{}", part(head), part(body));
+        let signature = (self.pair)
+            .sign(&SystemRandom::new(), signed.as_bytes())
+            .map_err(|_| KeyError::Unusable)?;
+        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+}
+
+impl fmt::Debug for WorkloadKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WorkloadKey({})", self.public.kid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+
+    use super::*;
+
+    #[test]
+    fn a_token_says_what_it_was_made_for_under_the_published_key() {
+        let key = WorkloadKey::generate().unwrap();
+        let claims = WorkloadClaims {
+            issuer: "https://tea.example",
+            subject: "spiffe://factory/agent/seller",
+            audience: "a \"b\\\n",
+            issued: Timestamp::from_unix_seconds(1000),
+            expires: Timestamp::from_unix_seconds(1300),
+        };
+        let (one, other) = (key.sign(&claims).unwrap(), key.sign(&claims).unwrap());
+        let (signed, signature) = one.rsplit_once('.').unwrap();
+        let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap();
+        let (head, body) = signed.split_once('.').unwrap();
+        let read = |text: &str| serde_json::from_slice::<serde_json::Value>(&decode(text)).unwrap();
+        assert_eq!(read(head)["kid"], key.public().kid.as_str());
+        let body = read(body);
+        assert_eq!(body["sub"], claims.subject);
+        assert_eq!(body["aud"], claims.audience);
+        assert_eq!((&body["iat"], &body["exp"]), (&1000.into(), &1300.into()));
+        let other = read(other.split('.').nth(1).unwrap());
+        assert_ne!(body["jti"], other["jti"]);
+        let mut point = vec![4];
+        point.extend(decode(&key.public().x));
+        point.extend(decode(&key.public().y));
+        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
+        assert!(public.verify(signed.as_bytes(), &decode(signature)).is_ok());
+        assert!(public.verify(head.as_bytes(), &decode(signature)).is_err());
+        assert_ne!(key.public(), WorkloadKey::generate().unwrap().public());
+    }
+
+    #[test]
+    fn a_published_key_is_a_json_web_key() {
+        let key = WorkloadKey::generate().unwrap();
+        let told = serde_json::to_value(key.public()).unwrap();
+        let names: Vec<&str> = told
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(names.len(), 7);
+        assert_eq!((&told["kty"], &told["use"]), (&"EC".into(), &"sig".into()));
+        assert!(told.get("d").is_none(), "{told}");
+        let read: PublishedKey = serde_json::from_value(told).unwrap();
+        assert_eq!(&read, key.public());
+    }
+}

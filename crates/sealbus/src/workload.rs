@@ -1,0 +1,104 @@
+//! Workload tokens: an agent proves outside the platform which agent it is.
+
+use std::time::Duration;
+
+use sealbus_control::ask::Ask;
+use sealbus_control::names::CA;
+use sealbus_control::node::{AuthorityRequest, LANGUAGE, ONTOLOGY, ask_ca};
+use sealbus_control::{Fault, FaultCode};
+use sealbus_fipa::{AclMessage, Performative};
+
+use crate::context::{RequestError, Voice};
+
+pub use sealbus_control::workload::{WorkloadIssuer, WorkloadToken};
+
+/// How long the CA has for its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The reason why an agent got no workload token.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkloadTokenError {
+    /// Nobody proves who sends what on this platform, so there is nothing that a token could say.
+    #[error("{agent} gets no workload token: at the level {level} agents have no certificates")]
+    Level {
+        /// The agent.
+        agent: String,
+        /// The platform's level.
+        level: String,
+    },
+    /// The CA gave none.
+    #[error(transparent)]
+    Refused(Fault),
+    /// The CA did not answer.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
+impl Voice {
+    /// A token by which this agent proves to a server outside the platform which agent it is: a signed JWT (RFC 7519) for
+    /// this audience, which is the server by the name that it gives itself, such as `https://api.example`. The platform's
+    /// CA makes it; `workload-issuer` in the manifest names the URL by which servers know that CA.
+    ///
+    /// The token is good for five minutes, and never longer than the agent's certificate. A revoked agent gets none. Ask for
+    /// one when it is needed, keep it in no log, and send it over TLS alone.
+    ///
+    /// ```no_run
+    /// # use sealbus::{AgentResult, Context};
+    /// # async fn hook(context: &mut Context) -> AgentResult {
+    /// let token = context.workload_token("https://api.example").await?;
+    /// let header = format!("Bearer {}", token.token);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`WorkloadTokenError`].
+    pub async fn workload_token(
+        &self,
+        audience: &str,
+    ) -> Result<WorkloadToken, WorkloadTokenError> {
+        let audience = audience.to_owned();
+        self.ask_ca(ask_ca::WorkloadToken { audience }).await
+    }
+
+    /// The URL and the public keys of the platform's issuer of workload tokens, for those who publish them.
+    ///
+    /// # Errors
+    /// [`WorkloadTokenError`].
+    pub async fn workload_issuer(&self) -> Result<WorkloadIssuer, WorkloadTokenError> {
+        self.ask_ca(ask_ca::WorkloadIssuer).await
+    }
+
+    async fn ask_ca<A>(&self, ask: A) -> Result<A::Answer, WorkloadTokenError>
+    where
+        A: Ask<Requests = AuthorityRequest>,
+    {
+        let level = self.process.level();
+        if !level.authenticates() {
+            return Err(WorkloadTokenError::Level {
+                agent: self.agent(),
+                level: level.to_string(),
+            });
+        }
+        let unreadable = |error: serde_json::Error| {
+            WorkloadTokenError::Refused(Fault::new(FaultCode::Internal, error.to_string()))
+        };
+        let content = serde_json::to_string(&ask.into()).map_err(unreadable)?;
+        let request = AclMessage::new(Performative::Request)
+            .with_receiver(self.system_agent(CA))
+            .with_ontology(ONTOLOGY)
+            .with_language(LANGUAGE)
+            .with_content(content);
+        let answer = self.request(request, PATIENCE).await?;
+        let content = answer.content_text().unwrap_or_default();
+        if answer.performative != Performative::Inform {
+            let fault = serde_json::from_str(content).unwrap_or_else(|_| {
+                let message = format!("the CA answered {}: {content}", answer.performative);
+                Fault::new(FaultCode::Internal, message)
+            });
+            return Err(WorkloadTokenError::Refused(fault));
+        }
+        let answer = serde_json::from_str(content).map_err(unreadable)?;
+        A::take(answer).map_err(WorkloadTokenError::Refused)
+    }
+}
