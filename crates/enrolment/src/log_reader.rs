@@ -7,6 +7,7 @@ use sealbus_seal::{Identity, IdentityError};
 use sealbus_transparency::{LogFile, MAX_BUNDLE_LENGTH};
 
 use crate::http::Http;
+use crate::log_server::{LOGS, MOST_LOGS, NAME_LENGTH};
 use crate::{Enrolment, HTTP, connect};
 
 /// Reads files over one connection after another, since the platform ends each after a while.
@@ -53,8 +54,31 @@ impl LogReader {
     /// [`ReadError`].
     pub async fn read(&mut self, file: LogFile) -> Result<Vec<u8>, ReadError> {
         let path = format!("/log/{}/{file}", self.log);
+        match self.get(&path, MAX_BUNDLE_LENGTH).await? {
+            (StatusCode::OK, body) => Ok(body),
+            (StatusCode::NOT_FOUND, _) => Err(ReadError::Missing(file)),
+            (status, _) => Err(ReadError::Refused(status)),
+        }
+    }
+
+    /// The names of all logs, that of the CA that certifies now first.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn names(&mut self) -> Result<Vec<String>, ReadError> {
+        let (status, body) = self.get(LOGS, MOST_LOGS * (NAME_LENGTH + 1)).await?;
+        if status != StatusCode::OK {
+            return Err(ReadError::Refused(status));
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let text = String::from_utf8_lossy(&body);
+        let names = text.lines().filter(|name| name.bytes().all(is_plain));
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    async fn get(&mut self, path: &str, most: usize) -> Result<(StatusCode, Vec<u8>), ReadError> {
         let mut is_new = false;
-        let (status, body) = loop {
+        loop {
             let mut http = match self.http.take() {
                 Some(http) => http,
                 None => {
@@ -62,21 +86,15 @@ impl LogReader {
                     self.open().await?
                 }
             };
-            let most = MAX_BUNDLE_LENGTH;
-            match http.request(Method::GET, &path, Vec::new(), most).await {
-                Ok(answer) => {
+            match http.request(Method::GET, path, Vec::new(), most).await {
+                Ok((status, body)) => {
                     self.http = Some(http);
-                    break answer;
+                    return Ok((status, body.to_vec()));
                 }
                 // A connection that was used before may have ended meanwhile.
                 Err(_) if !is_new => {}
                 Err(why) => return Err(ReadError::Unreachable(why)),
             }
-        };
-        match status {
-            StatusCode::OK => Ok(body.to_vec()),
-            StatusCode::NOT_FOUND => Err(ReadError::Missing(file)),
-            status => Err(ReadError::Refused(status)),
         }
     }
 
