@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import pytest
 from harness import PROGRAMS, one_worker, sealbus, wait_for
 
 
@@ -49,7 +50,9 @@ def workers(*names):
 """ + "".join(agents)
 
 
-def test_a_platform_whose_master_lost_its_disk_goes_on_from_a_backup(platform):
+# With the root's key, the Master makes another CA.
+@pytest.mark.parametrize("kept", ["ca.key", "root.key"])
+def test_a_platform_whose_master_lost_its_disk_goes_on_from_a_backup(platform, kept):
     names = ("seller", "buyer", "thief")
     factory = platform(workers(*names)).up()
     factory.node("node-1")
@@ -69,12 +72,12 @@ def test_a_platform_whose_master_lost_its_disk_goes_on_from_a_backup(platform):
     places = {name: factory.send(name, '["where"]') for name in ("seller", "buyer", "late")}
     factory.send("seller", '["send", "buyer", 2000, 5000]')
 
-    key = (factory.state / "ca.key").read_bytes()
+    key = (factory.state / kept).read_bytes()
     factory.master.kill()
     shutil.rmtree(factory.state)
     refused = factory.tell("restore", backup, expect=1).stderr.decode()
     assert "has no private keys" in refused and "ca.key" in refused, refused
-    (factory.state / "ca.key").write_bytes(key)
+    (factory.state / kept).write_bytes(key)
     factory.tell("restore", backup)
     assert "is there already" in factory.tell("restore", backup, expect=1).stderr.decode()
     factory.up()

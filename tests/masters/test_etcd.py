@@ -89,28 +89,35 @@ def test_a_master_without_etcd_waits_and_goes_on(platform: Make, cluster: Start)
     assert factory.send("seller", '["where"]')
 
 
-def test_a_lost_machine_is_replaced_with_the_keys_of_the_ca_alone(platform: Make, cluster: Start) -> None:
+def test_a_lost_machine_is_replaced_by_one_whose_ca_the_root_certifies(platform: Make, cluster: Start) -> None:
     etcd = cluster(1)
     factory = platform(manifest(etcd, "seller")).up()
     factory.node("node-1")
     before = factory.active("seller")["seller"]["pid"]
     size = json.loads(sealbus("ca", "log", "verify", "--json", "--state", factory.state).stdout)
-    keys = {name: (factory.state / name).read_bytes() for name in ("root.der", "ca.key", "ca.chain")}
+    root = factory.directory / "root"
+    root.mkdir(mode=0o700)
+    for name in ("root.key", "root.der"):
+        shutil.copy2(factory.state / name, root / name)
     assert factory.master is not None
     factory.master.kill()
     shutil.rmtree(factory.state)
 
     # Another platform's Master of the same name must not touch the state.
     refused = sealbus("up", factory.manifest, "--state", factory.state, expect=1).stderr.decode()
-    assert "put that platform's root.der" in refused, refused
+    assert "sealbus up --join" in refused, refused
     shutil.rmtree(factory.state)
-    factory.state.mkdir(mode=0o700)
-    for name, contents in keys.items():
-        (factory.state / name).write_bytes(contents)
-    factory.up()
+    request = factory.directory / "request.pem"
+    request.write_bytes(sealbus("ca", "request", factory.manifest, "--state", factory.state).stdout)
+    # The key stays the same until it is certified, so that a request may be made twice.
+    assert sealbus("ca", "request", factory.manifest, "--state", factory.state).stdout == request.read_bytes()
+    certified = factory.directory / "ca.pem"
+    certified.write_bytes(sealbus("ca", "certify", request, "--root", root).stdout)
+    factory.up("--join", certified)
     assert factory.active("seller")["seller"]["pid"] == before
-    verified = json.loads(sealbus("ca", "log", "verify", "--json", "--state", factory.state).stdout)
-    assert verified["size"] >= size["size"] > 0, (verified, size)
+    lines = sealbus("ca", "log", "verify", "--json", "--state", factory.state).stdout.splitlines()
+    logs = {log["origin"]: log["size"] for log in map(json.loads, lines)}
+    assert len(logs) == 2 and logs["spiffe://factory/authority/ca/issuance"] >= size["size"] > 0, (logs, size)
 
 
 def test_a_platform_moves_to_etcd_by_a_backup(platform: Make, cluster: Start) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import shutil
 import signal
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -22,11 +21,10 @@ MESSAGES = 10_000
 
 
 def beside(first: Platform, second: Platform) -> Platform:
-    """The second Master on a machine of its own, with the files that the first one's operator copied."""
-    second.state.mkdir(mode=0o700)
-    for name in ("root.der", "ca.key", "ca.chain"):
-        shutil.copy2(first.state / name, second.state / name)
-    second.master = second.program(SEALBUS, "up", second.manifest, "--state", second.state, "--json", name="up")
+    """The second Master on a machine of its own. It has a CA of its own, and nothing of the first one but a token."""
+    token = first.ask("token", "--master")["token"]
+    join = ("--join", token, "--state", second.state)
+    second.master = second.program(SEALBUS, "up", second.manifest, *join, "--json", name="up")
     stands_by(second)
     return second
 
@@ -101,10 +99,16 @@ class Masters:
         return json.loads(self.leading(lambda master: master.send(receiver, content, wait="20s")))
 
 
+def addresses_in(node: Program) -> list[str]:
+    """Where Masters are, as far as the node knows."""
+    file = node.log.with_suffix("") / "node.json"
+    addresses: list[str] = json.loads(file.read_text())["enrolment"]["addresses"]
+    return addresses
+
+
 def known_to(node: Program, count: int) -> None:
     """Waits until the node knows the addresses of so many Masters."""
-    file = node.log.with_suffix("") / "node.json"
-    wait_for(lambda: len(json.loads(file.read_text())["enrolment"]["addresses"]) == count, "the node to know all Masters")
+    wait_for(lambda: len(addresses_in(node)) == count, "the node to know all Masters")
 
 
 def test_the_role_is_handed_over_and_comes_back(platform: Make, cluster: Start) -> None:
@@ -224,3 +228,25 @@ def test_the_end_of_a_leader_hands_over_and_a_newcomer_needs_no_leader_to_be_gon
     leader.master = leader.program(SEALBUS, "up", leader.manifest, "--state", leader.state, "--json", name="again")
     stands_by(leader)
     assert lead["enrolment"] in {master["enrolment"] for master in masters.listed(2)}
+
+
+def test_a_node_that_knows_the_lost_leader_alone_hears_from_the_next_one(platform: Make, cluster: Start) -> None:
+    etcd = cluster(1)
+    first = platform(manifest(etcd, "seller")).up("--json")
+    node = first.node("node-1")
+    before = Masters(first).place("seller")
+    second = platform(manifest(etcd, "seller"))
+    request, certified = second.directory / "request.pem", second.directory / "ca.pem"
+    request.write_bytes(sealbus("ca", "request", second.manifest, "--state", second.state).stdout)
+    certified.write_bytes(sealbus("ca", "certify", request, "--root", first.state).stdout)
+    # The first one keeps its port, so the second one has another, of which nobody has told the node.
+    assert first.master is not None
+    first.master.process.send_signal(signal.SIGSTOP)
+    (lost,) = addresses_in(node)
+    second.up("--join", certified)
+    masters = Masters(second)
+    masters.alive_again()
+    wait_for(lambda: addresses_in(node) != [lost], "the node to know the next Master")
+    assert masters.place("seller") == before
+    assert masters.asked("seller", '["where"]')
+    first.master.kill()

@@ -3,9 +3,11 @@
 //!
 //! The service does no I/O. Its caller writes the changed rows to the store before a certificate leaves.
 
+mod authorities;
 mod callers;
 mod certificates;
 mod events;
+mod loading;
 mod own_certificate;
 mod publication;
 mod revocation;
@@ -18,30 +20,32 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_seal::denylist::{Denial, DenyList, DenyListError, Reason, SignedDenyList};
+use sealbus_seal::denylist::{Denial, DenyList, Reason, SignedDenyList};
 use sealbus_seal::issuance::{Grant, Placements, decide};
 use sealbus_seal::{
     AuthorityError, CertificateChain, Identity, IssuingAuthority, Serial, SigningRequest,
     Timestamp, Trust, Validity, VerifiedIdentity,
 };
-use sealbus_transparency::{IssuanceRecord, LogError, LogFile, LogHead, LogWriter};
+use sealbus_transparency::{IssuanceRecord, LogWriter};
 use serde::{Deserialize, Serialize};
 
 use sealbus_control::admin::CertificateStatus;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_store::{Row, Rows};
 
+use authorities::{AUTHORITY_ROW, KnownAuthority};
 use certificates::Certificates;
 pub use events::Events;
+pub use loading::CaServiceError;
 pub use own_certificate::{Ending, Outlook};
 use shares::Shares;
 use workload::Workload;
 
 const CERTIFICATE_ROW: &str = "certificate/";
-/// The entries of the issuance log that are not in files yet.
+/// The entries of issuance logs that are not in files yet. The name of the CA and the place in its log follow.
 const LEAF_ROW: &str = "leaf/";
-/// The part of the issuance log that is in files.
-const LOG_ROW: &str = CaService::LOG_ROW;
+/// How many entries of another CA's log are in the log of a CA that came after it. The name of the CA follows.
+const TAKEN_UP_ROW: &str = "taken-up/";
 const DENY_LIST_ROW: &str = "deny-list/";
 /// The public keys of workload tokens.
 const WORKLOAD_KEY_ROW: &str = "workload-key/";
@@ -54,6 +58,8 @@ const SHOWN_AFTER_EXPIRY: Duration = Duration::from_secs(600);
 pub struct IssuedCertificate {
     /// The issuance log's facts about the certificate.
     pub record: IssuanceRecord,
+    /// The CA whose log has the certificate: the one that signed it, or one that came after it.
+    pub log: String,
     /// The certificate's place in that log.
     pub index: u64,
     /// The process to which the certificate was issued, for a certificate of a process or an agent.
@@ -74,6 +80,13 @@ impl IssuedCertificate {
             && matches!(identity, Identity::Agent { .. } | Identity::Process { .. })
     }
 
+    fn is_older_than(&self, other: &Self) -> bool {
+        match self.log == other.log {
+            true => self.index < other.index,
+            false => self.record.issued_at < other.record.issued_at,
+        }
+    }
+
     /// The status shown to operators.
     pub fn status(&self) -> CertificateStatus {
         let record = &self.record;
@@ -87,6 +100,7 @@ impl IssuedCertificate {
                 .map(ToString::to_string),
             not_before: record.not_before.as_unix_seconds() * 1000,
             not_after: record.not_after.as_unix_seconds() * 1000,
+            log: self.log.clone(),
             index: self.index,
             revoked: self
                 .revoked
@@ -114,37 +128,11 @@ pub struct CaService {
     room: usize,
     pruned: Timestamp,
     issued: Certificates,
+    authorities: BTreeMap<String, KnownAuthority>,
     shares: Shares,
     workload: Workload,
     events: Events,
     rows: Rows,
-}
-
-/// The CA service cannot go on from its stored state.
-#[derive(Debug, thiserror::Error)]
-pub enum CaServiceError {
-    /// A row cannot be read.
-    #[error("the row {key} of the CA's state cannot be read: {error}")]
-    DamagedRow {
-        /// The row's key.
-        key: String,
-        /// The fault.
-        error: String,
-    },
-    /// The files of the issuance log differ from the log.
-    #[error("the issuance log is damaged: {0}")]
-    Log(#[from] LogError),
-    /// Leaves are missing from the issuance log.
-    #[error(
-        "the issuance log lacks its entry {index}: certificates may have been issued in secret"
-    )]
-    LogGap {
-        /// The first missing leaf.
-        index: u64,
-    },
-    /// The stored deny list is not this CA's, or is damaged.
-    #[error("the stored deny list is invalid: {0}")]
-    DenyList(#[from] DenyListError),
 }
 
 /// The identity to certify, and the requester.
@@ -160,98 +148,20 @@ pub struct Request<'r> {
 }
 
 impl CaService {
-    /// The key of the row that says which part of the issuance log is in files.
-    pub const LOG_ROW: &'static str = "issuance-log";
+    /// Prefix of the rows that say which part of an issuance log is in files. The name of the CA follows.
+    pub const LOG_ROW: &'static str = "issuance-log/";
 
     /// Prefixes of this service's rows.
-    pub const ROWS: [&'static str; 6] = [
+    pub const ROWS: [&'static str; 8] = [
         CERTIFICATE_ROW,
         LEAF_ROW,
-        LOG_ROW,
+        Self::LOG_ROW,
+        TAKEN_UP_ROW,
         DENY_LIST_ROW,
         WORKLOAD_KEY_ROW,
         Events::ROW,
+        AUTHORITY_ROW,
     ];
-
-    /// Loads a CA service from its rows. Without rows the service is new. `files` reads a file of the issuance log. Without
-    /// it nobody writes the log to files either.
-    ///
-    /// # Errors
-    /// [`CaServiceError`]. On damaged state nothing is certified.
-    pub fn load<'r>(
-        authority: IssuingAuthority,
-        trust: Arc<Trust>,
-        lifetime: Duration,
-        rows: impl IntoIterator<Item = (&'r str, &'r [u8])>,
-        files: Option<&dyn Fn(LogFile) -> Result<Vec<u8>, LogError>>,
-        now: Timestamp,
-    ) -> Result<Self, CaServiceError> {
-        let mut issued = Certificates::default();
-        let mut leaves: BTreeMap<String, &[u8]> = BTreeMap::new();
-        let mut head = LogHead::default();
-        let mut denials: BTreeMap<String, &[u8]> = BTreeMap::new();
-        let mut events = Events::default();
-        let mut workload = Workload::default();
-        for (key, value) in rows {
-            let damaged = |error: serde_json::Error| CaServiceError::DamagedRow {
-                key: key.to_owned(),
-                error: error.to_string(),
-            };
-            if key.starts_with(CERTIFICATE_ROW) {
-                issued.insert(serde_json::from_slice(value).map_err(damaged)?);
-            } else if key.starts_with(LEAF_ROW) {
-                leaves.insert(key.to_owned(), value);
-            } else if key == LOG_ROW {
-                head = serde_json::from_slice(value).map_err(damaged)?;
-            } else if key.starts_with(DENY_LIST_ROW) {
-                denials.insert(key.to_owned(), value);
-            } else if key.starts_with(WORKLOAD_KEY_ROW) {
-                workload.restore(key, value)?;
-            } else if key.starts_with(Events::ROW) {
-                events.restore(serde_json::from_slice(value).map_err(damaged)?);
-            }
-        }
-        let mut log = match files {
-            Some(read) => LogWriter::resume(head, read)?,
-            None => LogWriter::without_files(),
-        };
-        for (key, leaf) in leaves {
-            let index = log.size();
-            if key != leaf_row(index) {
-                return Err(CaServiceError::LogGap { index });
-            }
-            log.append(leaf)?;
-        }
-        let mut held: Option<SignedDenyList> = None;
-        for signed in denials.values() {
-            held = Some(trust.open_kept_deny_list(signed, held.as_deref())?);
-        }
-        let deny_list = match held {
-            Some(held) => held.into_list(),
-            None => DenyList::new(authority.identity().clone()),
-        };
-        let published = deny_list.sign(&authority)?;
-        let mut service = Self {
-            authority,
-            trust,
-            lifetime,
-            log,
-            deny_list,
-            published,
-            is_unpublished: true,
-            kept: denials.into_keys().collect(),
-            revocable: issued.values().filter(|found| found.is_revocable()).count(),
-            room: revocation::ROOM,
-            pruned: now,
-            issued,
-            shares: Shares::default(),
-            workload,
-            events,
-            rows: Rows::default(),
-        };
-        service.publish_whole(now)?;
-        Ok(service)
-    }
 
     /// Takes the changed rows.
     pub fn take_rows(&mut self) -> Vec<Row> {
@@ -436,7 +346,7 @@ impl CaService {
             .values()
             .filter(|found| all || (found.revoked.is_none() && found.record.not_after >= now))
             .collect();
-        found.sort_by_key(|found| found.index);
+        found.sort_by_key(|found| (found.record.issued_at, &found.log, found.index));
         found.into_iter().map(IssuedCertificate::status).collect()
     }
 
@@ -450,7 +360,7 @@ impl CaService {
             let lives = found.revoked.is_none() && found.record.not_after >= now;
             let newer = latest
                 .get(name.as_str())
-                .is_none_or(|known| known.index < found.index);
+                .is_none_or(|known| known.is_older_than(found));
             if lives && newer {
                 latest.insert(name.as_str(), found);
             }
@@ -466,8 +376,8 @@ fn certificate_row(serial: Serial) -> String {
     format!("{CERTIFICATE_ROW}{serial}")
 }
 
-fn leaf_row(index: u64) -> String {
-    format!("{LEAF_ROW}{index:016x}")
+fn leaf_row(log: &str, index: u64) -> String {
+    format!("{LEAF_ROW}{log}/{index:016x}")
 }
 
 /// The name of an identity in events: an agent's local name, or a node's name.

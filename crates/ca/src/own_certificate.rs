@@ -89,6 +89,10 @@ impl CaService {
             });
         }
         self.authority = renewed;
+        let certificate = self.authority.chain().leaf().to_vec();
+        if let Err(fault) = self.note_authority(&certificate, now) {
+            tracing::warn!(%fault, "the CA's own certificate");
+        }
         self.deny_list
             .raise_version(self.deny_list.version().saturating_add(1));
         self.publish_whole(now)

@@ -4,7 +4,7 @@ use sealbus_control::Fault;
 use sealbus_seal::Serial;
 use sealbus_transparency::{Checkpoint, IssuanceRecord, LogError, LogHead, Note, Publication};
 
-use crate::{CaService, IssuedCertificate, LOG_ROW, certificate_row, internal, leaf_row};
+use crate::{CaService, IssuedCertificate, certificate_row, internal, leaf_row};
 
 impl CaService {
     /// Enters a certificate in the issuance log and the list of certificates.
@@ -20,10 +20,12 @@ impl CaService {
             .log
             .append(&leaf)
             .map_err(|error: LogError| internal(&error))?;
-        self.rows.put_bytes(leaf_row(index), leaf);
+        let log = self.authority.name().to_owned();
+        self.rows.put_bytes(leaf_row(&log, index), leaf);
         let serial = record.serial;
         let certificate = IssuedCertificate {
             record,
+            log,
             index,
             process: process.map(str::to_owned),
             revoked: None,
@@ -51,9 +53,10 @@ impl CaService {
 
     /// Notes that the files of a publication are on disk. The store no longer keeps their entries.
     pub fn published_files(&mut self, head: LogHead) {
-        self.rows.put(LOG_ROW.to_owned(), &head);
+        let log = self.authority.name();
+        self.rows.put(format!("{}{log}", Self::LOG_ROW), &head);
         for index in self.log.written(head) {
-            self.rows.delete(leaf_row(index));
+            self.rows.delete(leaf_row(log, index));
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sealbus_control::{Fault, FaultCode};
 use sealbus_seal::denylist::{Denial, DenyListError, MAX_ENTRIES, Reason};
-use sealbus_seal::{CertificateChain, Identity, Serial, Timestamp};
+use sealbus_seal::{Certificate, CertificateChain, Identity, Serial, Timestamp};
 use sealbus_transparency::IssuanceRecord;
 
 use super::{
@@ -25,6 +25,12 @@ pub(crate) const ROOM: usize = MAX_ENTRIES - FOR_OPERATORS;
 pub(crate) const MOST_ROWS: usize = 256;
 /// Characters kept of an operator's reason.
 const LONGEST_REASON: usize = 500;
+
+/// The reason that an operator gave, if there is one.
+pub(crate) fn said(text: &str) -> Option<String> {
+    let said: String = text.trim().chars().take(LONGEST_REASON).collect();
+    Some(said).filter(|said| !said.is_empty())
+}
 
 impl CaService {
     /// Checks that the deny list has room for one more certificate. A certificate that cannot be revoked is not issued:
@@ -101,8 +107,7 @@ impl CaService {
             return Err(Fault::new(FaultCode::Unknown, message)
                 .advise("`sealbus ca list` shows names and serial numbers"));
         }
-        let said: String = said.trim().chars().take(LONGEST_REASON).collect();
-        let said = Some(said).filter(|said| !said.is_empty());
+        let said = self::said(said);
         self.revoke(&living, Reason::ByOperator, said.as_deref(), now)?;
         self.deny_senders(&living, now)?;
         let revoked = living.iter().filter_map(|serial| self.issued.get(serial));
@@ -212,12 +217,13 @@ impl CaService {
         Ok(())
     }
 
-    /// Takes back a signed deny list that was given out earlier, and puts its entries that this CA has lost in force
-    /// again. The CA has lost entries if its store is an older copy. Returns the agents whose revocation by an operator
-    /// was lost, with the time of the revocation.
+    /// Takes back a signed deny list that was given out earlier, by this CA or by one that certified before it, and puts its
+    /// entries that this CA lacks in force again. It lacks entries if its store is an older copy, or if the other one was
+    /// gone before it could store them. Returns the agents whose revocation by an operator was lost, with the time of the
+    /// revocation.
     ///
     /// # Errors
-    /// [`FaultCode::BadRequest`] if it is no list of this CA; [`FaultCode::Full`] if the deny list is full.
+    /// [`FaultCode::BadRequest`] if it is no list of a CA of this platform; [`FaultCode::Full`] if the deny list is full.
     pub fn take_back(
         &mut self,
         signed: &[u8],
@@ -231,9 +237,6 @@ impl CaService {
             .trust
             .open_kept_deny_list(signed, None)
             .map_err(|error| refused(&error))?;
-        if handed.authority() != self.authority.identity() {
-            return Err(refused(&format!("it is one of {}", handed.authority())));
-        }
         let held = self.deny_list.len();
         let denied_anew = self
             .deny_list
@@ -270,7 +273,7 @@ impl CaService {
     /// and among those that can be revoked. The caller has verified the chain. A known one is left alone.
     ///
     /// # Errors
-    /// If the certificate cannot be read, or is of another authority.
+    /// If the certificate cannot be read.
     pub fn take_back_certificate(
         &mut self,
         chain: &CertificateChain,
@@ -281,8 +284,11 @@ impl CaService {
         if self.issued.get(&certificate.serial()).is_some() {
             return Ok(());
         }
-        let authority = self.authority.identity();
-        let record = IssuanceRecord::of(&certificate, chain.leaf(), None, authority, now);
+        let issuer = match chain.issuers().first() {
+            Some(der) => Certificate::parse(der).map_err(|error| internal(&error))?,
+            None => self.authority.certificate().clone(),
+        };
+        let record = IssuanceRecord::of(&certificate, chain.leaf(), None, issuer.identity(), now);
         let serial = self.enter(record, Some(process))?;
         let subject = subject(certificate.identity());
         let what = format!("its certificate was taken back, serial {serial}");

@@ -1,3 +1,4 @@
+mod authorities;
 mod restored;
 mod shares;
 mod statements;
@@ -6,6 +7,7 @@ mod workload;
 use std::net::{IpAddr, Ipv4Addr};
 
 use sealbus_seal::{Credential, KeyPair, Name, PlatformName, RootAuthority};
+use sealbus_transparency::{LogError, LogFile};
 
 use super::*;
 
@@ -370,7 +372,7 @@ fn the_log_goes_on_from_its_files() {
     for number in 0..600_u64 {
         let leaf = format!("{{\"entry\":{number}}}").into_bytes();
         let index = first.log.append(&leaf).unwrap();
-        first.rows.put_bytes(leaf_row(index), leaf);
+        first.rows.put_bytes(leaf_row("ca", index), leaf);
     }
     keep(&mut first, &mut rows);
     let leaves = |rows: &BTreeMap<String, Vec<u8>>| {
@@ -388,7 +390,7 @@ fn the_log_goes_on_from_its_files() {
         let roots = [root.certificate().clone()];
         let trust = Trust::new(platform(), &roots, Duration::from_secs(10)).unwrap();
         let authority = root.create_authority("ca", Validity::starting(NOW, HOUR * 100));
-        let read = |file: LogFile| {
+        let read = |_: &str, file: LogFile| {
             let why = "it is not there".to_owned();
             let found = files.get(&file).cloned();
             found.ok_or(LogError::Unreadable { file, why })
@@ -410,7 +412,7 @@ fn the_log_goes_on_from_its_files() {
     // Without its files, or without an entry, nothing is certified.
     let error = load(&rows, &BTreeMap::new()).err().unwrap();
     assert!(matches!(error, CaServiceError::Log(_)), "{error}");
-    rows.remove(&leaf_row(550)).unwrap();
+    rows.remove(&leaf_row("ca", 550)).unwrap();
     let error = load(&rows, &files).err().unwrap();
     assert!(
         matches!(error, CaServiceError::LogGap { index: 550 }),

@@ -27,7 +27,8 @@ use sealbus_manifest::isolation::Isolation;
 pub(crate) use self::agents::{Kill, Logs, Move, Ps, Restart, Start, Stop, Ticket};
 pub(crate) use self::broker::{Broker, BrokerRabbitMq};
 pub(crate) use self::certificates::{
-    Ca, CaList, CaLog, CaLogCommand, CaLogVerify, CaMonitor, CaRevoke, LogSource,
+    Ca, CaCertify, CaList, CaLog, CaLogCommand, CaLogVerify, CaMonitor, CaRequest, CaRevoke,
+    LogSource,
 };
 pub(crate) use self::channels::{
     Channel, ChannelLast, ChannelPublish, ChannelRequest, ChannelTail, Since,
@@ -149,7 +150,7 @@ pub(crate) enum Command {
     /// Start a Remote Node on this machine that joins a running platform
     #[command(after_help = "Example: sealbus node --join 192.0.2.10:7400 --token \"$(cat token)\"")]
     Node(Node),
-    /// Make a one-time token with which a Remote Node joins
+    /// Make a one-time token with which a Remote Node, or a further Master, joins
     #[command(after_help = "Example: sealbus token --name node-2 --lifetime 10m")]
     Token(Token),
     /// Make a one-time ticket with which a program started by hand joins as an agent
@@ -332,6 +333,9 @@ pub(crate) struct Token {
     /// Name of the new node [default: the next free one]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// The token is for a further Master, which gets a CA of its own: `sealbus up --join`
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) master: bool,
     /// Lifetime of the token, such as 90s, 10m or 1h
     #[arg(long, default_value = "10m", value_name = "TIME")]
     pub(crate) lifetime: Lifetime,

@@ -90,6 +90,12 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
             let verified = commands::issuance_log::verify(&arguments.general, verify, output);
             runtime()?.block_on(verified)?;
         }
+        Command::Ca(Ca::Request(request)) => {
+            commands::ceremony::request(&arguments.general, request, output)?;
+        }
+        Command::Ca(Ca::Certify(certify)) => {
+            commands::ceremony::certify(&arguments.general, certify, output)?;
+        }
         Command::Ca(Ca::Monitor(monitor)) => {
             let monitored = commands::issuance_log::monitor(&arguments.general, monitor, output);
             runtime()?.block_on(monitored)?;
@@ -231,6 +237,9 @@ async fn ask_once(
         Command::Ca(Ca::List(list)) => commands::certificates::list(connection, list, output).await,
         Command::Ca(Ca::Revoke(revoke)) => {
             commands::certificates::revoke(connection, revoke, output).await
+        }
+        Command::Ca(Ca::Authorities) => {
+            commands::certificates::authorities(connection, output).await
         }
         Command::Ca(Ca::Root) => commands::certificates::root(connection, output).await,
         _ => Ok(()),

@@ -1,5 +1,6 @@
 //! The conversation of the command line with the Master, over a unix socket that only the platform's owner may open.
 
+mod authorities;
 mod broker;
 mod gateways;
 mod masters;
@@ -20,6 +21,7 @@ use super::traffic::{Traffic, Watch};
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};
 use crate::ask::conversation;
 
+pub use authorities::AuthorityStatus;
 pub use broker::{BrokerMember, BrokerStatus, CertifiedBroker, DeadLetterRecord};
 pub use gateways::{CertifiedCaller, GatewayState};
 pub use masters::{MasterRole, MasterStatus};
@@ -40,13 +42,16 @@ conversation! {
         Agents -> Vec<AgentStatus>;
         /// The refused attempts.
         Refusals -> Vec<RefusalRecord>;
-        /// A one-time token for a node.
+        /// A one-time token for a node, or for a further Master.
         Token {
             /// The node's name, if the token is only for that node.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             node: Option<String>,
             /// Lifetime of the token in seconds.
             lifetime: u64,
+            /// Whether it is for a Master, which gets a CA of its own.
+            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+            master: bool,
         } -> IssuedSecret;
         /// A one-time ticket for a program the platform does not start.
         Ticket {
@@ -143,6 +148,15 @@ conversation! {
             /// Whether to include expired and revoked ones.
             all: bool,
         } -> Vec<CertificateStatus>;
+        /// The platform's CAs.
+        Authorities -> Vec<AuthorityStatus>;
+        /// Revoke a CA by an operator's order, with everything that it certified.
+        RevokeAuthority {
+            /// Its name.
+            name: String,
+            /// The reason.
+            reason: String,
+        } -> Vec<AuthorityStatus>;
         /// The platform's root certificate, PEM.
         Root -> String;
         /// Revoke by an operator's order.
@@ -257,6 +271,7 @@ conversation! {
         Log(LogText);
         CertificationEvents(CertificationEvents);
         Certificates { certificates: Vec<CertificateStatus> };
+        Authorities { authorities: Vec<AuthorityStatus> };
         Root { certificate: String };
         Checkpoint(Checkpoint);
         Replies { replies: Vec<String> };
@@ -460,7 +475,9 @@ pub struct CertificateStatus {
     pub not_before: UnixMillis,
     /// When its validity ends.
     pub not_after: UnixMillis,
-    /// The certificate's place in the Merkle log.
+    /// The CA whose Merkle log has the certificate.
+    pub log: String,
+    /// The certificate's place in that log.
     pub index: u64,
     /// The reason why it was revoked, if it was.
     pub revoked: Option<String>,

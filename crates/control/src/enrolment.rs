@@ -35,12 +35,31 @@ conversation! {
             /// A [`Vouching`](crate::statement::Vouching).
             voucher: Signed,
         } -> Vec<Blob>;
+        /// Join as a further Master, with a CA of its own, by a one-time token.
+        JoinAsMaster {
+            /// The token's secret.
+            secret: String,
+            /// Signing request (PKCS#10 DER) of the CA's own key.
+            request: Blob,
+            /// The Master's clock.
+            now: UnixMillis,
+        } -> Box<CertifiedAuthority>;
     }
     /// The answer to an [`EnrolmentRequest`].
     pub enum EnrolmentAnswer ("answer") {
         Joined(Box<Joined>);
         Certified { chain: Vec<Blob> };
+        Authority(Box<CertifiedAuthority>);
     }
+}
+
+/// The certificates of a new CA.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertifiedAuthority {
+    /// The platform's root certificate, DER.
+    pub root: Blob,
+    /// The certificate chain of the CA, DER, without the root.
+    pub chain: Vec<Blob>,
 }
 
 /// The facts that a node learns when it joins or comes back.

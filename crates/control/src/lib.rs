@@ -34,7 +34,6 @@ pub mod operators;
 pub mod post;
 pub mod rpc;
 pub mod statement;
-mod term;
 pub mod traffic;
 pub mod turns;
 pub mod workload;
@@ -52,7 +51,7 @@ use sealbus_manifest::isolation::Isolation;
 use sealbus_manifest::{ChannelEntry, EvidenceEntry, TapEntry};
 
 pub use blob::Blob;
-pub use term::{NotATerm, Term};
+pub use sealbus_seal::Term;
 
 /// Milliseconds since the Unix epoch.
 pub type UnixMillis = u64;

@@ -318,6 +318,11 @@ conversation! {
             /// The list.
             list: Blob,
         } -> ();
+        /// The addresses (`host:port`) of all Masters: the asking one leads, or another one came.
+        Masters {
+            /// The addresses.
+            addresses: Vec<String>,
+        } -> ();
         /// The directory changed.
         Directory {
             /// The change.

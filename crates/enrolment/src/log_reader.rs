@@ -10,6 +10,7 @@ use sealbus_seal::tls::ExpectedPeer;
 use sealbus_transparency::{LogFile, MAX_BUNDLE_LENGTH};
 use sealbus_web::Client;
 
+use crate::log_server::{LOGS, MOST_LOGS, NAME_LENGTH};
 use crate::{Enrolment, HTTP, connect};
 
 /// How long one file may take.
@@ -18,7 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Reads files over one connection after another, since the platform ends each after a while.
 pub struct LogReader {
     http: Client,
-    /// The log's address: the platform's, and the name of the log's CA.
+    /// The platform's URL.
+    platform: String,
+    /// Name of the log's CA.
     log: String,
 }
 
@@ -40,7 +43,7 @@ impl LogReader {
     /// Reads the log of the CA `log` at this address.
     pub fn new(at: Enrolment, log: &str) -> Self {
         let host = at.addresses.first().map_or("", String::as_str);
-        let log = format!("http://{host}/log/{log}");
+        let platform = format!("http://{host}");
         let http = Client::over(move |_| {
             let at = at.clone();
             async move {
@@ -50,7 +53,11 @@ impl LogReader {
                 connect(&at.addresses, &at.platform, at.root, master, HTTP).await
             }
         });
-        Self { http, log }
+        Self {
+            http,
+            platform,
+            log: log.to_owned(),
+        }
     }
 
     /// Reads a file.
@@ -58,15 +65,35 @@ impl LogReader {
     /// # Errors
     /// [`ReadError`].
     pub async fn read(&mut self, file: LogFile) -> Result<Vec<u8>, ReadError> {
-        let unreachable = |error: &dyn std::fmt::Display| ReadError::Unreachable(error.to_string());
-        let request = Request::get(format!("{}/{file}", self.log)).body(Bytes::new());
-        let request = request.map_err(|error| unreachable(&error))?;
-        let answer = self.http.fetch(request, MAX_BUNDLE_LENGTH, PATIENCE).await;
-        let answer = answer.map_err(|error| unreachable(&error))?;
-        match answer.status() {
-            StatusCode::OK => Ok(answer.into_body().into()),
-            StatusCode::NOT_FOUND => Err(ReadError::Missing(file)),
-            status => Err(ReadError::Refused(status)),
+        let path = format!("/log/{}/{file}", self.log);
+        match self.get(&path, MAX_BUNDLE_LENGTH).await? {
+            (StatusCode::OK, body) => Ok(body.into()),
+            (StatusCode::NOT_FOUND, _) => Err(ReadError::Missing(file)),
+            (status, _) => Err(ReadError::Refused(status)),
         }
+    }
+
+    /// The names of all logs, that of the CA that certifies now first.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn names(&mut self) -> Result<Vec<String>, ReadError> {
+        let (status, body) = self.get(LOGS, MOST_LOGS * (NAME_LENGTH + 1)).await?;
+        if status != StatusCode::OK {
+            return Err(ReadError::Refused(status));
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let text = String::from_utf8_lossy(&body);
+        let names = text.lines().filter(|name| name.bytes().all(is_plain));
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    async fn get(&self, path: &str, most: usize) -> Result<(StatusCode, Bytes), ReadError> {
+        let unreachable = |error: &dyn std::fmt::Display| ReadError::Unreachable(error.to_string());
+        let request = Request::get(format!("{}{path}", self.platform)).body(Bytes::new());
+        let request = request.map_err(|error| unreachable(&error))?;
+        let answer = self.http.fetch(request, most, PATIENCE).await;
+        let answer = answer.map_err(|error| unreachable(&error))?;
+        Ok((answer.status(), answer.into_body()))
     }
 }

@@ -25,7 +25,15 @@ const HEAD_LENGTH: usize = 8 * 1024;
 /// Files that are read and sent at the same time. Each has at most 2 MiB.
 const AT_ONCE: usize = 16;
 
-/// The logs of a platform, for strangers. Each log has the address `/log/NAME/`, with the name of its CA.
+/// The address of the names of all logs, one a line.
+pub(crate) const LOGS: &str = "/logs";
+/// Most logs that a platform may have.
+pub(crate) const MOST_LOGS: usize = 256;
+/// Longest name of a log.
+pub(crate) const NAME_LENGTH: usize = 64;
+
+/// The logs of a platform, for strangers. Each log has the address `/log/NAME/`, with the name of its CA; `/logs` has the
+/// names of all, that of the CA that certifies now first.
 #[derive(Clone)]
 pub struct LogServer {
     state: Arc<State>,
@@ -80,6 +88,10 @@ impl State {
             None => return refusal(StatusCode::TOO_MANY_REQUESTS),
             Some(wait) => tokio::time::sleep(wait).await,
         }
+        if request.uri().path() == LOGS {
+            let names = self.logs.iter().map(|(name, _)| format!("{name}\n"));
+            return text(names.collect::<String>().into_bytes());
+        }
         let Some((folder, file)) = self.find(request.uri().path()) else {
             return refusal(StatusCode::NOT_FOUND);
         };
@@ -118,6 +130,10 @@ fn found(file: LogFile, bytes: Vec<u8>) -> Response<Full<Bytes>> {
         header::HeaderValue::from_static(caching),
     );
     response
+}
+
+fn text(bytes: Vec<u8>) -> Response<Full<Bytes>> {
+    found(LogFile::Checkpoint, bytes)
 }
 
 fn refusal(status: StatusCode) -> Response<Full<Bytes>> {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sealbus_seal::{
-    AuthorityError, CertificateChain, CertificateError, IssuingAuthority, KeyError, KeyPair,
-    PlatformName, RootAuthority, Timestamp, Validity,
+    AuthorityError, CLOCK_SKEW, Certificate, CertificateChain, CertificateError, IssuingAuthority,
+    KeyError, KeyPair, PlatformName, RequestError, RootAuthority, SigningRequest, Timestamp, Trust,
+    Validity,
 };
 
 use sealbus_ca::Outlook;
@@ -18,8 +19,11 @@ pub(super) const ROOT_CERTIFICATE: &str = "root.der";
 pub(super) const CA_KEY: &str = "ca.key";
 pub(super) const CA_CHAIN: &str = "ca.chain";
 
-/// Name of the issuing authority.
-pub(super) const CA_NAME: &str = "ca";
+/// The key of an issuing authority that is not certified yet.
+const NEW_KEY: &str = "ca.new.key";
+
+/// Name of the first issuing authority of a platform. The others are named after their keys.
+pub(crate) const FIRST: &str = "ca";
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
@@ -37,7 +41,7 @@ pub enum AuthoritiesError {
     /// A file cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// `read`, `write`.
+        /// `read`, `write`, `remove`.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -65,7 +69,7 @@ pub enum AuthoritiesError {
     },
     /// There is no issuing authority, and the root key is not here to make one.
     #[error(
-        "the CA's key and certificate are not here, and neither is {} to make new ones: put the root's key there for one start",
+        "this Master has no CA of its own: join it with `sealbus up --join` (docs/operations.md), or put the root's key at {} for one start",
         path.display()
     )]
     RootOffline {
@@ -82,6 +86,12 @@ pub enum AuthoritiesError {
         /// The expected owner.
         wanted: PlatformName,
     },
+    /// Certificates are for another key, or of another platform.
+    #[error("these certificates are not for this Master: {0}")]
+    NotOurs(&'static str),
+    /// A signing request cannot be read.
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// An authority could not be made.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
@@ -100,7 +110,7 @@ impl Authorities {
     /// If keys cannot be made.
     pub fn fresh(platform: &PlatformName, now: Timestamp) -> Result<Self, AuthoritiesError> {
         let root = RootAuthority::create(platform, Validity::starting(now, YEAR))?;
-        let issuing = root.create_authority(CA_NAME, Validity::starting(now, YEAR))?;
+        let issuing = root.create_authority(FIRST, Validity::starting(now, YEAR))?;
         Ok(Self {
             root: root.certificate().to_vec(),
             issuing,
@@ -119,7 +129,7 @@ impl Authorities {
         let path = |name: &str| directory.join(name);
         let Some(root) = read(&path(ROOT_CERTIFICATE))? else {
             let root = RootAuthority::create(platform, Validity::starting(now, YEAR * 10))?;
-            let issuing = root.create_authority(CA_NAME, Validity::starting(now, YEAR))?;
+            let issuing = root.create_authority(FIRST, Validity::starting(now, YEAR))?;
             write(&path(ROOT_KEY), root.key().to_pkcs8_pem().as_bytes())?;
             keep_issuing(directory, &issuing)?;
             // This file comes last. With it the set is complete.
@@ -129,26 +139,20 @@ impl Authorities {
                 issuing,
             });
         };
-        let found = sealbus_seal::Certificate::parse(&root)?
-            .identity()
-            .platform()
-            .clone();
-        if found != *platform {
-            let (path, wanted) = (path(ROOT_CERTIFICATE), platform.clone());
-            return Err(AuthoritiesError::AnotherPlatform {
-                path,
-                found,
-                wanted,
-            });
-        }
+        check_platform(&path(ROOT_CERTIFICATE), &root, platform)?;
         let missing = || AuthoritiesError::RootOffline {
             path: path(ROOT_KEY),
         };
         let issuing = match load_issuing(directory)? {
             None => {
                 let root = offline_root(directory)?.ok_or_else(missing)?;
-                let issuing = root.create_authority(CA_NAME, Validity::starting(now, YEAR))?;
+                // The platform may have other CAs, and their names are taken.
+                let key = new_key(directory)?;
+                let request = SigningRequest::parse(&key.signing_request()?)?;
+                let chain = certify(&root, &request, now)?;
+                let issuing = IssuingAuthority::load(key, chain)?;
                 keep_issuing(directory, &issuing)?;
+                remove(&path(NEW_KEY))?;
                 issuing
             }
             Some(issuing) => match Self::renew(directory, &issuing, now)? {
@@ -189,6 +193,139 @@ impl Authorities {
         keep_issuing(directory, &renewed)?;
         Ok(Some(renewed))
     }
+}
+
+/// Whether `directory` has an issuing authority of its own.
+///
+/// # Errors
+/// [`AuthoritiesError`].
+pub(super) fn has_authority(directory: &Path) -> Result<bool, AuthoritiesError> {
+    Ok(own_authority(directory)?.is_some())
+}
+
+/// The certificate (DER) and the name of the issuing authority in `directory`.
+pub(super) fn own_authority(
+    directory: &Path,
+) -> Result<Option<(String, Vec<u8>)>, AuthoritiesError> {
+    let issuing = load_issuing(directory)?;
+    Ok(issuing.map(|issuing| (issuing.name().to_owned(), issuing.chain().leaf().to_vec())))
+}
+
+/// Removes the key of an authority that was revoked. Nobody believes what it signs.
+pub(super) fn remove_authority(directory: &Path) -> Result<(), AuthoritiesError> {
+    remove(&directory.join(CA_CHAIN))?;
+    remove(&directory.join(CA_KEY))
+}
+
+fn remove(path: &Path) -> Result<(), AuthoritiesError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(AuthoritiesError::File {
+            action: "remove",
+            path: path.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The signing request (DER) of a new issuing authority in `directory`. Its key is made once, and kept there.
+///
+/// # Errors
+/// [`AuthoritiesError`].
+pub fn request_authority(directory: &Path) -> Result<Vec<u8>, AuthoritiesError> {
+    Ok(new_key(directory)?.signing_request()?)
+}
+
+/// Certifies the key of another Master's issuing authority, if the root's key is in `directory`. Returns the chain and the
+/// root's certificate (DER).
+///
+/// # Errors
+/// [`AuthoritiesError`].
+pub fn certify_authority(
+    directory: &Path,
+    request: &[u8],
+    now: Timestamp,
+) -> Result<Option<(CertificateChain, Vec<u8>)>, AuthoritiesError> {
+    let request = SigningRequest::parse(request)?;
+    let Some(root) = offline_root(directory)? else {
+        return Ok(None);
+    };
+    let chain = certify(&root, &request, now)?;
+    Ok(Some((chain, root.certificate().to_vec())))
+}
+
+/// Keeps the issuing authority whose key was [made](request_authority) in `directory`, with the chain that the owner of
+/// the root gave it, and the root. Returns its name.
+///
+/// # Errors
+/// [`AuthoritiesError`].
+pub(super) fn accept_authority(
+    directory: &Path,
+    platform: &PlatformName,
+    chain: CertificateChain,
+    root: &[u8],
+    now: Timestamp,
+) -> Result<String, AuthoritiesError> {
+    let at = |name: &str| directory.join(name);
+    check_platform(&at(ROOT_CERTIFICATE), root, platform)?;
+    match read(&at(ROOT_CERTIFICATE))? {
+        Some(known) if known != root => {
+            return Err(AuthoritiesError::NotOurs("their root is another one"));
+        }
+        _ => {}
+    }
+    let trust = Trust::new(platform.clone(), &[root.to_vec().into()], CLOCK_SKEW)
+        .map_err(|_| AuthoritiesError::NotOurs("the last one is no root of this platform"))?;
+    trust
+        .verify_authority(chain.leaf(), now)
+        .map_err(|_| AuthoritiesError::NotOurs("no CA that is valid now is among them"))?;
+    let issuing = IssuingAuthority::load(new_key(directory)?, chain)
+        .map_err(|_| AuthoritiesError::NotOurs("they are for another key"))?;
+    // A key and a chain that do not belong together are never there.
+    remove_authority(directory)?;
+    keep_issuing(directory, &issuing)?;
+    write(&at(ROOT_CERTIFICATE), root)?;
+    remove(&at(NEW_KEY))?;
+    Ok(issuing.name().to_owned())
+}
+
+fn new_key(directory: &Path) -> Result<KeyPair, AuthoritiesError> {
+    let path = directory.join(NEW_KEY);
+    if let Some(pem) = read(&path)? {
+        return parse_key(&path, &pem);
+    }
+    let key = KeyPair::generate()?;
+    write(&path, key.to_pkcs8_pem().as_bytes())?;
+    Ok(key)
+}
+
+fn certify(
+    root: &RootAuthority,
+    request: &SigningRequest,
+    now: Timestamp,
+) -> Result<CertificateChain, AuthorityError> {
+    root.certify_authority(
+        &request.authority_name(),
+        request,
+        Validity::starting(now, YEAR),
+    )
+}
+
+fn check_platform(
+    path: &Path,
+    root: &[u8],
+    platform: &PlatformName,
+) -> Result<(), AuthoritiesError> {
+    let certificate = Certificate::parse(root)?;
+    let found = certificate.identity().platform();
+    if found == platform {
+        return Ok(());
+    }
+    Err(AuthoritiesError::AnotherPlatform {
+        path: path.to_owned(),
+        found: found.clone(),
+        wanted: platform.clone(),
+    })
 }
 
 /// The root, if its key is in the directory.

@@ -1,16 +1,17 @@
 //! Backups: a running Master writes one, and a state directory is restored from one.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use sealbus_transparency::{Folder, LogError, LogFile, LogHead, TILE_WIDTH, Tiles};
+use sealbus_transparency::{LogError, LogFile, LogHead, TILE_WIDTH, Tiles};
 
-use super::authorities::{CA_CHAIN, CA_KEY, CA_NAME, ROOT_CERTIFICATE, ROOT_KEY};
-use super::issuance_log::LOGS;
+use super::authorities::{CA_CHAIN, CA_KEY, ROOT_CERTIFICATE, ROOT_KEY};
 use super::issuance_log::shared::LOG_FILE_ROW;
+use super::issuance_log::{LOGS, edge_of, folder_in, is_name};
 use sealbus_ca::CaService;
 use sealbus_control::admin::BackupMade;
 use sealbus_control::clock::now;
@@ -30,16 +31,12 @@ const ATTEMPTS: usize = 5;
 pub(super) const FILES: [&str; 2] = [ROOT_CERTIFICATE, CA_CHAIN];
 pub(super) const KEYS: [&str; 2] = [ROOT_KEY, CA_KEY];
 
-/// The path of a file of the issuance log below the state directory begins with this.
-pub(super) fn log_prefix() -> String {
-    format!("{LOGS}/{CA_NAME}/")
-}
-
 /// Makes backups of the state in one directory, one at a time.
 pub(crate) struct Backups {
     directory: PathBuf,
     store: Arc<dyn Store>,
-    log: Folder,
+    /// The CA whose Master this is.
+    authority: String,
     platform: String,
     /// The latest backup, until all of it was read.
     made: Mutex<Option<File>>,
@@ -62,13 +59,13 @@ impl Backups {
     pub(crate) fn new(
         directory: PathBuf,
         store: Arc<dyn Store>,
-        log: Folder,
+        authority: String,
         platform: String,
     ) -> Self {
         Self {
             directory,
             store,
-            log,
+            authority,
             platform,
             made: Mutex::new(None),
         }
@@ -122,14 +119,14 @@ impl Backups {
         let (done, writing) = std::sync::mpsc::channel();
         let mut state = Writing {
             writer: Ok(writer),
-            head: None,
+            heads: BTreeMap::new(),
             done,
         };
         self.store
             .snapshot(Box::new(move |key, value| state.row(key, value)))
             .await?;
-        let (writer, head) = writing.recv().map_err(io::Error::other)?;
-        let (mut writer, log) = (writer?, self.log.clone());
+        let (writer, heads) = writing.recv().map_err(io::Error::other)?;
+        let (mut writer, own) = (writer?, self.authority.clone());
         let directory = self.directory.clone();
         let adding = tokio::task::spawn_blocking(move || -> Result<File, MakeError> {
             let named = FILES
@@ -143,7 +140,10 @@ impl Backups {
                     Err(error) => return Err(error.into()),
                 }
             }
-            add_log(&mut writer, &log, head)?;
+            for (authority, head) in heads {
+                let is_own = authority == own;
+                add_log(&mut writer, &directory, &authority, &head, is_own)?;
+            }
             let draft = writer.finish()?;
             Ok(draft.into_inner().map_err(io::IntoInnerError::into_error)?)
         });
@@ -175,20 +175,24 @@ impl Backups {
 }
 
 type Draft = BackupWriter<BufWriter<File>>;
-/// A backup with all rows, and the row of the log's head.
-type WithRows = (Result<Draft, BackupError>, Option<Vec<u8>>);
+/// The heads of the issuance logs, by the names of their CAs.
+type Heads = BTreeMap<String, Vec<u8>>;
+/// A backup with all rows, and the rows with the heads of logs.
+type WithRows = (Result<Draft, BackupError>, Heads);
 
 /// A backup to which rows are added.
 struct Writing {
     writer: Result<Draft, BackupError>,
-    head: Option<Vec<u8>>,
+    heads: Heads,
     done: std::sync::mpsc::Sender<WithRows>,
 }
 
 impl Writing {
     fn row(&mut self, key: &str, value: &[u8]) {
-        if key == CaService::LOG_ROW {
-            self.head = Some(value.to_owned());
+        if let Some(authority) = key.strip_prefix(CaService::LOG_ROW)
+            && is_name(authority)
+        {
+            self.heads.insert(authority.to_owned(), value.to_owned());
         }
         if key.starts_with(LOG_FILE_ROW) {
             // The files themselves are in the backup.
@@ -206,22 +210,34 @@ impl Drop for Writing {
     fn drop(&mut self) {
         let writer = std::mem::replace(&mut self.writer, Err(BackupError::Truncated));
         // Without a receiver nobody wants the backup.
-        let _ = self.done.send((writer, self.head.take()));
+        let _ = self.done.send((writer, std::mem::take(&mut self.heads)));
     }
 }
 
-/// Adds the files of the issuance log that belong to the head in the store.
-fn add_log(writer: &mut Draft, log: &Folder, head: Option<Vec<u8>>) -> Result<(), MakeError> {
-    let Some(head) = head else {
-        return Ok(());
+/// Adds the files of an issuance log that belong to the head in the store. The CA of this Master makes the rest anew; of
+/// another one, what it published last is added, too.
+fn add_log(
+    writer: &mut Draft,
+    directory: &Path,
+    authority: &str,
+    head: &[u8],
+    is_own: bool,
+) -> Result<(), MakeError> {
+    let log = folder_in(directory, authority);
+    let head: LogHead = serde_json::from_slice(head).map_err(io::Error::from)?;
+    let needed: BTreeSet<LogFile> = files_of(head.size).collect();
+    let others = match is_own {
+        true => vec![LogFile::Authority],
+        false => edge_of(&log),
     };
-    let head: LogHead = serde_json::from_slice(&head).map_err(io::Error::from)?;
-    for file in files_of(head.size) {
-        writer.file(&format!("{}{file}", log_prefix()), &log.read(file)?)?;
+    let path = |file: LogFile| format!("{LOGS}/{authority}/{file}");
+    for file in &needed {
+        writer.file(&path(*file), &log.read(*file)?)?;
     }
-    let authority = LogFile::Authority;
-    if let Ok(contents) = log.read(authority) {
-        writer.file(&format!("{}{authority}", log_prefix()), &contents)?;
+    for file in others.into_iter().filter(|file| !needed.contains(file)) {
+        if let Ok(contents) = log.read(file) {
+            writer.file(&path(file), &contents)?;
+        }
     }
     Ok(())
 }
@@ -245,9 +261,14 @@ pub(super) fn files_of(size: u64) -> impl Iterator<Item = LogFile> {
     bundles.chain(full).chain(Tiles::partial_of(size))
 }
 
-/// The file of the issuance log at a path of a backup.
-pub(super) fn log_file(path: &str) -> Option<LogFile> {
-    path.strip_prefix(&log_prefix())?.parse().ok()
+/// The CA and the file of its issuance log at a path of a backup.
+pub(super) fn log_file(path: &str) -> Option<(&str, LogFile)> {
+    let (authority, file) = path
+        .strip_prefix(LOGS)?
+        .strip_prefix('/')?
+        .split_once('/')?;
+    let file = file.parse().ok()?;
+    is_name(authority).then_some((authority, file))
 }
 
 #[cfg(test)]

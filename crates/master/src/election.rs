@@ -1,19 +1,25 @@
 //! How a Master comes to lead: at once if the state is in a file, and by the role if it is in etcd.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
+use sealbus_ca::CaService;
+use sealbus_control::clock::{now, timestamp};
 use sealbus_control::local::forbid_inspection;
 use sealbus_files::folder;
+use sealbus_seal::PlatformName;
+use sealbus_store::Store;
 use tokio::net::TcpListener;
 
+use super::authorities::{Authorities, own_authority, remove_authority};
 use super::config::MasterConfig;
 use super::forwarding::forward;
 use super::kept_ports::{Kept, bind_again, kept_ports};
 use super::master_error::MasterError;
 use super::masters::Masters;
 use super::standby::{Candidate, Election};
-use super::state_store::{Led, State};
+use super::state_store::{Led, ROOT_ROW, State};
 
 /// The right to lead, in a term of one's own.
 pub struct Elected {
@@ -66,9 +72,10 @@ pub(super) async fn elect(
             waited: false,
         });
     };
+    let own = own_ca(&*etcd, directory, &settings.name).await?;
     let kept = kept_ports(&*etcd, Some(etcd.instance())).await?;
     let (server, enrolment) = listen(config, &kept).await?;
-    let mut candidate = Candidate::new(etcd.clone(), enrolment, yields);
+    let mut candidate = Candidate::new(etcd.clone(), enrolment, own, yields);
     let leader_at = candidate.leader_at.subscribe();
     let waiting = candidate.wait(&mut waits, config.settings.rabbitmq.is_none());
     let election = tokio::select! {
@@ -83,6 +90,10 @@ pub(super) async fn elect(
             return Err(MasterError::OnBroker { leader });
         }
     };
+    if let Err(error) = own_ca(&*etcd, directory, &settings.name).await {
+        candidate.give_back().await;
+        return Err(error);
+    }
     Ok(Elected {
         led: Led {
             fenced,
@@ -94,6 +105,33 @@ pub(super) async fn elect(
         waited: candidate.stood_by(),
         masters: Some(Arc::new(Masters::new(candidate))),
     })
+}
+
+/// The name and the certificate of this Master's own CA. A platform that begins has none yet.
+///
+/// # Errors
+/// [`MasterError::Revoked`], or if there is neither a CA nor the root's key to make one.
+async fn own_ca(
+    store: &dyn Store,
+    directory: &Path,
+    platform: &PlatformName,
+) -> Result<Option<(String, Vec<u8>)>, MasterError> {
+    if store.get(ROOT_ROW).await?.is_none() {
+        return Ok(None);
+    }
+    let own = match own_authority(directory)? {
+        Some(own) => own,
+        None => {
+            let made = Authorities::keep(directory, platform, timestamp(now()))?.issuing;
+            (made.name().to_owned(), made.chain().leaf().to_vec())
+        }
+    };
+    let row = store.get(&CaService::authority_row(&own.0)).await?;
+    if row.is_some_and(|row| CaService::is_revoked(&row.value)) {
+        remove_authority(directory)?;
+        return Err(MasterError::Revoked(own.0));
+    }
+    Ok(Some(own))
 }
 
 async fn listen(

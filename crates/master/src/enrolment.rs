@@ -1,17 +1,19 @@
 //! The Master's side of joining.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_seal::token::{Purpose, Secret, TokenError};
-use sealbus_seal::{Identity, Timestamp};
+use sealbus_seal::{Identity, Name, SigningRequest, Timestamp};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use crate::authorities::certify_authority;
 use crate::{Desk, DeskHandle, certify_vouched};
 use sealbus_control::clock::timestamp;
-use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest, Joined};
+use sealbus_control::enrolment::{CertifiedAuthority, EnrolmentAnswer, EnrolmentRequest, Joined};
 use sealbus_control::names::node_name;
 use sealbus_control::rpc::{self, Incoming, MAX_FRAME_UNKNOWN};
 use sealbus_control::statement::Returning;
@@ -33,6 +35,8 @@ const CLOCKS_APART: UnixMillis = 60_000;
 pub(crate) struct Door {
     pub(crate) desk: DeskHandle,
     pub(crate) logs: LogServer,
+    /// The state directory, which may have the root's key.
+    pub(crate) directory: Arc<Path>,
 }
 
 impl Door {
@@ -43,13 +47,13 @@ impl Door {
             let serving = self.logs.serve(stream, waiting.peer().ip());
             let _ = tokio::time::timeout(READING, serving).await;
         } else {
-            serve(stream, waiting, self.desk).await;
+            serve(stream, waiting, self.desk, self.directory).await;
         }
     }
 }
 
 /// Serves one newcomer.
-async fn serve<S>(stream: S, waiting: Arc<WaitingStranger>, desk: DeskHandle)
+async fn serve<S>(stream: S, waiting: Arc<WaitingStranger>, desk: DeskHandle, directory: Arc<Path>)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
@@ -60,10 +64,14 @@ where
         tokio::time::timeout(PATIENCE, incoming.recv()).await
     {
         let result = match Incoming::parse::<EnrolmentRequest>(&body) {
-            Ok(request) => match desk.run(move |desk, now| enrol(desk, request, now)).await {
-                Ok(enrolled) => admitted(&desk, enrolled).await,
-                Err(fault) => Err(fault),
-            },
+            Ok(request) => {
+                let directory = directory.clone();
+                let enrolling = desk.run(move |desk, now| enrol(desk, request, &directory, now));
+                match enrolling.await {
+                    Ok(enrolled) => admitted(&desk, enrolled).await,
+                    Err(fault) => Err(fault),
+                }
+            }
             Err(fault) => Err(fault),
         };
         let refusal = result.as_ref().err().map(ToString::to_string);
@@ -90,6 +98,7 @@ async fn admitted(desk: &DeskHandle, answer: EnrolmentAnswer) -> Result<Enrolmen
                     .await?;
             }
             EnrolmentAnswer::Certified { chain } => broker.admit_certified(chain).await?,
+            EnrolmentAnswer::Authority(_) => {}
         }
     }
     Ok(answer)
@@ -98,6 +107,7 @@ async fn admitted(desk: &DeskHandle, answer: EnrolmentAnswer) -> Result<Enrolmen
 fn enrol(
     desk: &mut Desk,
     request: EnrolmentRequest,
+    directory: &Path,
     now: UnixMillis,
 ) -> Result<EnrolmentAnswer, Fault> {
     match request {
@@ -131,7 +141,61 @@ fn enrol(
             joined(desk, name, process, &node, &request.0, now)
         }
         EnrolmentRequest::Certify { voucher } => Ok(certify_vouched(desk, &voucher, now)?.into()),
+        EnrolmentRequest::JoinAsMaster {
+            secret,
+            request,
+            now: theirs,
+        } => {
+            check_clocks(theirs, now)?;
+            join_as_master(desk, &secret, &request.0, directory, now)
+        }
     }
+}
+
+/// Certifies the CA of a further Master under the root, whose key must be here.
+fn join_as_master(
+    desk: &mut Desk,
+    secret: &str,
+    request: &[u8],
+    directory: &Path,
+    now: UnixMillis,
+) -> Result<EnrolmentAnswer, Fault> {
+    let invalid = |error: &dyn std::error::Error| {
+        Fault::new(FaultCode::InvalidSecret, error.to_string())
+            .advise("make a new token: sealbus token --master")
+    };
+    let bad = |error: &dyn std::error::Error| Fault::new(FaultCode::BadRequest, error.to_string());
+    let secret: Secret = secret
+        .parse()
+        .map_err(|error: TokenError| invalid(&error))?;
+    let time = timestamp(now);
+    desk.tokens
+        .check(Purpose::Master, &secret, None, time)
+        .map_err(|error| invalid(&error))?;
+    let parsed = SigningRequest::parse(request).map_err(|error| bad(&error))?;
+    let certified = certify_authority(directory, request, time);
+    let Some((chain, root)) = certified.map_err(|error| bad(&error))? else {
+        let message = "the root's key is not in the state directory of the Master that leads";
+        return Err(Fault::new(FaultCode::NotPermitted, message).advise(
+            "certify the new Master where the root's key is: `sealbus ca request` there, `sealbus ca certify` here",
+        ));
+    };
+    let name = parsed.authority_name();
+    let legal = Name::new("authority's", &name).map_err(|error| bad(&error))?;
+    desk.tokens
+        .redeem(Purpose::Master, &secret, &legal, time)
+        .map_err(|error| invalid(&error))?;
+    desk.ca.note_authority(chain.leaf(), time)?;
+    let what = "certified under the root, for a further Master".to_owned();
+    let subject = format!("authority {name}");
+    desk.ca.events().enter(0, &subject, None, None, what, time);
+    tracing::warn!(authority = %name, "a further Master has a CA of this platform");
+    let chain = chain.to_certificates().into_iter();
+    Ok(Box::new(CertifiedAuthority {
+        root: Blob(root),
+        chain: chain.map(|der| Blob(der.to_vec())).collect(),
+    })
+    .into())
 }
 
 fn check_clocks(theirs: UnixMillis, ours: UnixMillis) -> Result<(), Fault> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::authorities::{Authorities, AuthoritiesError};
 use super::desk::{DeskHandle, KEY_ROW, Keys, News, Outward, Parts, TOKEN_ROW, Tokens, open};
-use super::issuance_log::OutsideWitness;
+use super::issuance_log::{OutsideWitness, folder_in};
 use super::state::{DamagedRow, DrawName, MasterState, Patience};
 use super::written::Written;
 use sealbus_ca::{CaService, CaServiceError};
@@ -22,7 +23,7 @@ use sealbus_control::{
 };
 use sealbus_store::etcd::EtcdSettings;
 use sealbus_store::{Store, StoreError, read_all};
-use sealbus_transparency::Folder;
+use sealbus_transparency::LogFile;
 
 /// The settings of a platform, as its owner chose them.
 #[derive(Clone, Debug)]
@@ -99,7 +100,7 @@ pub(crate) struct Foundation {
     pub(crate) root: Vec<u8>,
 }
 
-/// Opens the desk on the state in `store`. The issuance log goes to `files`; without that folder it ends with the
+/// Opens the desk on the state in `store`. The issuance log is in `directory`; without that folder it ends with the
 /// process. `address` is the address on which the Master's own process will listen, as
 /// far as it is known.
 ///
@@ -109,7 +110,7 @@ pub(crate) async fn lay(
     settings: &PlatformSettings,
     authorities: Authorities,
     store: Arc<dyn Store>,
-    files: Option<&Folder>,
+    directory: Option<&Path>,
     address: SocketAddr,
 ) -> Result<Foundation, FoundationError> {
     let Authorities { root, issuing } = authorities;
@@ -132,7 +133,9 @@ pub(crate) async fn lay(
             .map(|(key, value)| (key.as_str(), value.as_slice()))
     };
     let lifetime = settings.certificate_lifetime;
-    let read = files.map(|folder| |file| folder.read(file));
+    let read = directory.map(|directory| {
+        move |authority: &str, file: LogFile| folder_in(directory, authority).read(file)
+    });
     let files = read.as_ref().map(|read| read as _);
     let mut ca = CaService::load(issuing, trust, lifetime, view(), files, timestamp(now))?;
     ca.issue_workload_tokens(settings.workload_issuer.clone());

@@ -75,6 +75,11 @@ pub enum MasterError {
     /// The address stands for all interfaces.
     #[error("{0} does not name this machine alone: set an address by which others reach it")]
     Unspecified(IpAddr),
+    /// An operator revoked the CA of this Master.
+    #[error(
+        "the CA {0} of this Master was revoked, and its key is removed: join the Master anew, with a new token (`sealbus token --master`, `sealbus up --join`)"
+    )]
+    Revoked(String),
     /// An operator ended the platform while this instance stood by.
     #[error("the platform was ended, so this Master stands by no more")]
     Over,

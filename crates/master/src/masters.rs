@@ -6,18 +6,27 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sealbus_control::admin::{MasterRole, MasterStatus};
+use sealbus_control::clock::timestamp;
+use sealbus_control::correspondence::Correspondent;
+use sealbus_control::node::ask_node;
 use sealbus_control::{Fault, FaultCode, UnixMillis};
+use sealbus_seal::Fingerprint;
 use sealbus_seal::token::MAX_ADDRESSES;
 use sealbus_store::{Batch, Revision, Store, StoreError};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use super::desk::DeskHandle;
+use super::desk::{Desk, DeskHandle};
 use super::standby::{About, Candidate, host};
 
 /// The row with the addresses of the Masters, the latest first.
 const MASTERS_ROW: &str = "masters";
 /// How often the leader looks which others are there.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long a node may take to answer a call, and how often it is called. A node that does not know yet that this Master
+/// leads sends its answer to the former one.
+const PATIENCE: Duration = Duration::from_secs(5);
+const CALLS: usize = 3;
 
 /// All Masters. The one that leads keeps its role as long as [`hold`](Self::hold) runs.
 pub(crate) struct Masters {
@@ -43,10 +52,16 @@ pub(crate) fn alone() -> Fault {
 }
 
 /// The status of a Master that cannot have others beside it.
-pub(crate) fn single(enrolment: SocketAddr, term: u64, since: UnixMillis) -> MasterStatus {
+pub(crate) fn single(
+    enrolment: SocketAddr,
+    term: u64,
+    since: UnixMillis,
+    authority: String,
+) -> MasterStatus {
     MasterStatus {
         host: host(),
         enrolment,
+        authority,
         role: MasterRole::Leads,
         term: Some(term),
         since,
@@ -87,13 +102,57 @@ impl Masters {
         }
     }
 
-    /// Tells the desk, and so the nodes, where Masters are.
-    pub(super) async fn follow(self: Arc<Self>, desk: DeskHandle, store: Arc<dyn Store>) {
+    /// Tells the desk and the nodes where Masters are. The nodes hear from a Master that begins to lead at once, also one
+    /// that knows only the Master that is lost.
+    pub(super) async fn follow(
+        self: Arc<Self>,
+        desk: DeskHandle,
+        store: Arc<dyn Store>,
+        master: Correspondent,
+    ) {
+        // The calls end with this set.
+        let mut calls = JoinSet::new();
+        let mut told: Option<Vec<String>> = None;
+        let mut noted: Vec<Fingerprint> = Vec::new();
         loop {
             if let Err(error) = self.tell(&desk, &*store).await {
                 tracing::debug!(%error, "the Masters' addresses could not be kept");
             }
+            while calls.try_join_next().is_some() {}
+            if let Ok((addresses, nodes)) = desk.run(|desk, _| Ok(to_call(desk))).await
+                && told.as_ref() != Some(&addresses)
+            {
+                for node in nodes {
+                    calls.spawn(call(master.clone(), node, addresses.clone()));
+                }
+                told = Some(addresses);
+            }
+            self.note_authorities(&desk, &mut noted).await;
             tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Notes the CAs of the others, so that they can be revoked.
+    async fn note_authorities(&self, desk: &DeskHandle, noted: &mut Vec<Fingerprint>) {
+        let present: Vec<Vec<u8>> = {
+            let known = self.known.lock();
+            let certificates = known.iter().map(|known| &known.about.certificate.0);
+            certificates
+                .filter(|der| !der.is_empty())
+                .cloned()
+                .collect()
+        };
+        let seen = std::mem::take(noted);
+        for der in present {
+            let fingerprint = Fingerprint::of(&der);
+            if !seen.contains(&fingerprint) {
+                let noting =
+                    desk.run(move |desk, now| desk.ca.note_authority(&der, timestamp(now)));
+                if let Err(fault) = noting.await {
+                    tracing::warn!(%fault, "the CA of a Master that stands by is not believed");
+                }
+            }
+            noted.push(fingerprint);
         }
     }
 
@@ -136,8 +195,8 @@ impl Masters {
         Ok(())
     }
 
-    /// The Masters, the leader first.
-    pub(crate) fn list(&self, term: u64) -> Vec<MasterStatus> {
+    /// The Masters, the leader first, whose CA is `authority`.
+    pub(crate) fn list(&self, term: u64, authority: &str) -> Vec<MasterStatus> {
         let known = self.known.lock();
         let mut list: Vec<_> = known
             .iter()
@@ -146,6 +205,10 @@ impl Masters {
                 MasterStatus {
                     host: known.about.host.clone(),
                     enrolment: known.about.enrolment,
+                    authority: match leads {
+                        true => authority.to_owned(),
+                        false => known.about.authority.clone(),
+                    },
                     role: match leads {
                         true => MasterRole::Leads,
                         false => MasterRole::StandsBy,
@@ -194,6 +257,26 @@ impl Masters {
     /// Says that the platform was ended.
     pub(super) async fn end(&self) {
         self.candidate.lock().await.end().await;
+    }
+}
+
+/// The addresses of all Masters, and the nodes that must know them.
+fn to_call(desk: &mut Desk) -> (Vec<String>, Vec<String>) {
+    let nodes = desk.state.nodes().iter();
+    let nodes = nodes.filter(|(_, node)| !node.state.is_gone());
+    let names = nodes.map(|(name, _)| name.clone()).collect();
+    (desk.masters.clone(), names)
+}
+
+/// Calls a node where it was last. It may be away.
+async fn call(master: Correspondent, node: String, addresses: Vec<String>) {
+    for _ in 0..CALLS {
+        let request = ask_node::Masters {
+            addresses: addresses.clone(),
+        };
+        if master.ask(&node, request, PATIENCE).await.is_ok() {
+            return;
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use super::AuthoritiesError;
-use super::authorities::{CA_CHAIN, CA_KEY, ROOT_CERTIFICATE, check_issuing};
+use super::authorities::{CA_CHAIN, CA_KEY, ROOT_CERTIFICATE, ROOT_KEY, check_issuing};
 use super::backup::{FILES, KEYS, log_file};
 use super::issuance_log::{self, LOGS};
 use super::state::RESTORED_ROW;
@@ -16,7 +16,7 @@ use sealbus_files::{folder, sync_folder, write_private};
 use sealbus_seal::{IdentityError, PlatformName};
 use sealbus_store::backup::{BackupError, BackupReader, Description, Part};
 use sealbus_store::etcd::EtcdSettings;
-use sealbus_store::{Batch, EmbeddedStore, Store, StoreError, TERM_ROW, Term, read_all};
+use sealbus_store::{Batch, EmbeddedStore, Store, StoreError, TERM_ROW, read_all, restore_term};
 
 /// The store while it is written. With it there, an earlier attempt was interrupted.
 const DRAFT: &str = "restored.draft";
@@ -46,7 +46,7 @@ pub enum RestoreError {
     #[error("{} is there already: a backup is restored into an empty state directory only", .0.display())]
     NotEmpty(PathBuf),
     /// The CA's private key is neither in the backup nor in the state directory.
-    #[error("the backup has no private keys, and {} is not there: put the CA's key there first", .0.display())]
+    #[error("the backup has no private keys, and {} is not there: put the CA's key there first, or root.key, with which the Master makes another CA", .0.display())]
     NoKey(PathBuf),
     /// The CA's key and certificate cannot be used.
     #[error(transparent)]
@@ -98,7 +98,7 @@ pub fn describe_backup(file: &Path) -> Result<Description, RestoreError> {
 }
 
 /// Restores the state directory of a Master that does not run, and the state in `etcd` if one is given. `directory` may
-/// hold the CA's keys, and the folders of nodes of this machine. Nothing is written before all of the backup was read and is sound.
+/// hold the CA's key, or the root's, and the folders of nodes of this machine. Nothing is written before all of the backup was read and is sound.
 ///
 /// The restored state has a higher term than any Master before, and its Master first collects the facts that nodes know
 /// better than the backup: their processes, and revocations.
@@ -126,16 +126,21 @@ pub async fn restore(
         return Err(RestoreError::NotEmpty(path));
     }
     let key = match checked.key.clone() {
-        Some(key) => key,
+        Some(key) => Some(key),
         None => match fs::read(at(CA_KEY)) {
-            Ok(key) => key,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(RestoreError::NoKey(at(CA_KEY)));
-            }
+            Ok(key) => Some(key),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(file_error("open", &at(CA_KEY))(error)),
         },
     };
-    check_issuing(&at(CA_KEY), &key, &at(CA_CHAIN), &checked.chain)?;
+    match key {
+        Some(key) => {
+            check_issuing(&at(CA_KEY), &key, &at(CA_CHAIN), &checked.chain)?;
+        }
+        // With it, the Master makes another CA when it starts.
+        None if at(ROOT_KEY).exists() => {}
+        None => return Err(RestoreError::NoKey(at(CA_KEY))),
+    }
     let written = match etcd {
         None => write_here(file, directory, checked.term.as_deref(), time).await,
         Some(etcd) => write_to_etcd(file, directory, etcd, &checked, time).await,
@@ -252,7 +257,6 @@ async fn write(
     time: u64,
 ) -> Result<(), RestoreError> {
     let at = |name: &str| directory.join(name);
-    let log = issuance_log::folder_in(directory);
     let mut reader = open(file)?;
     let mut batch = Batch::new();
     let mut rows = 0;
@@ -268,16 +272,18 @@ async fn write(
                 }
             }
             Part::File { path, contents } => match log_file(&path) {
-                Some(name) => log
-                    .write(&[(name, contents)])
-                    .map_err(file_error("write", log.path()))?,
+                Some((authority, name)) => {
+                    let log = issuance_log::folder_in(directory, authority);
+                    let written = log.write(&[(name, contents)]);
+                    written.map_err(file_error("write", log.path()))?;
+                }
                 None => {
                     write_private(&at(&path), &contents).map_err(file_error("write", &at(&path)))?
                 }
             },
         }
     }
-    Term::restore(term, time / 1000, &mut batch)?;
+    restore_term(term, time / 1000, &mut batch)?;
     batch.put(RESTORED_ROW, time.to_string());
     store.commit(batch).await?;
     Ok(())

@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::admin::Admin;
-use super::authorities::CA_NAME;
 use super::backup::{Backups, files_of};
 use super::config::MasterConfig;
 use super::desk::DeskHandle;
@@ -33,7 +32,7 @@ use sealbus_control::clock::timestamp;
 use sealbus_control::local::listen;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::operators::{OperatorKey, socket_in};
-use sealbus_control::{Fault, FaultCode, ProcessContact, Term};
+use sealbus_control::{Fault, FaultCode, ProcessContact};
 use sealbus_enrolment::{ENROLMENT, HTTP, LogServer, accept};
 use sealbus_process::Process;
 use sealbus_store::{Fenced, Leadership, Store, StoreError};
@@ -106,10 +105,10 @@ impl Master {
         }
         let time = timestamp(now());
         let authorities = Authorities::keep(&directory, &config.settings.name, time)?;
+        let authority = authorities.issuing.name().to_owned();
         if masters.is_some() {
             keep_root(&*store, &authorities.root).await?;
-            let log = issuance_log::folder_in(&directory);
-            issuance_log::shared::reconcile(&*store, &log, files_of).await?;
+            issuance_log::shared::reconcile(&*store, &directory, files_of).await?;
         }
         let enrolment = server.local_addr().map_err(|error| MasterError::Listen {
             what: "nodes that join",
@@ -117,8 +116,10 @@ impl Master {
             error,
         })?;
         let (port, may_change) = kept.choose(config.port, kept.ports.agents);
+        // A Master that sleeps on the same machine keeps the port it had.
+        let may_change = may_change || masters.is_some() && config.port == 0;
         let agents_at = free_port(config.address, port, may_change).await?;
-        let files = issuance_log::folder_in(&directory);
+        let files = issuance_log::folder_in(&directory, &authority);
         let settings = &config.settings;
         let metrics = match config.metrics {
             None => None,
@@ -135,29 +136,25 @@ impl Master {
             settings,
             authorities,
             store.clone(),
-            Some(&files),
+            Some(&directory),
             agents_at.address,
         )
         .await?;
         let root = foundation.root.clone();
         let desk = foundation.desk.clone();
         let news = foundation.news.clone();
-        if let Some(masters) = &masters {
+        if masters.is_some() {
             let addresses = masters::addresses(&*store, enrolment).await?;
             let led_last = kept.led_last;
             let begun = desk.run(move |desk, _| {
                 desk.masters = addresses;
-                desk.term = Some(Term {
-                    epoch: term.epoch,
-                    number: term.number,
-                });
+                desk.term = Some(term);
                 if !led_last {
                     desk.state.supersede_master();
                 }
                 Ok(())
             });
             begun.await?;
-            tasks.spawn(masters.clone().follow(desk.clone(), store.clone()));
         }
         let broker = match &config.settings.rabbitmq {
             None => None,
@@ -169,11 +166,16 @@ impl Master {
         };
         let (control_port, may_change) = match config.settings.level.authenticates() {
             true => (0, false),
-            false => kept.choose(0, kept.ports.control),
+            false => (kept.ports.control, !kept.are_own || masters.is_some()),
         };
         let control_at = free_port(config.address, control_port, may_change).await?;
         let (system, address) =
             start_system(foundation, store.clone(), agents_at, control_at).await?;
+        if let Some(masters) = &masters {
+            let caller = system.master.clone();
+            let following = masters.clone().follow(desk.clone(), store.clone(), caller);
+            tasks.spawn(following);
+        }
         let control = system.control.address();
         let ports = Ports {
             enrolment: enrolment.port(),
@@ -198,9 +200,16 @@ impl Master {
         let credential = server_credential(&desk, config.address).await?;
         let source = CertificateSource::with_root(&credential, &root_certificate)?;
         let acceptor = Acceptor::for_enrolment(source.clone(), &[ENROLMENT, HTTP]);
+        let logs = issuance_log::names_in(&directory, &authority).into_iter();
+        let logs = logs.map(|name| {
+            let folder = issuance_log::folder_in(&directory, &name);
+            (name, folder)
+        });
+        let logs = logs.collect();
         let newcomers = enrolment::Door {
             desk: desk.clone(),
-            logs: LogServer::new(vec![(CA_NAME.to_owned(), files.clone())]),
+            logs: LogServer::new(logs),
+            directory: Arc::from(directory.as_path()),
         };
         tasks.spawn(accept(server, acceptor, move |stream, waiting| {
             newcomers.clone().serve(stream, waiting)
@@ -208,6 +217,7 @@ impl Master {
         let publisher = Publisher::new(
             desk.clone(),
             system.master.clone(),
+            authority.clone(),
             files,
             masters.is_some().then(|| store.clone()),
             root.clone(),
@@ -216,7 +226,7 @@ impl Master {
         let backups = Backups::new(
             directory.clone(),
             store.clone(),
-            issuance_log::folder_in(&directory),
+            authority,
             config.settings.name.to_string(),
         );
         tasks.spawn(publisher.run());

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealbus_control::UnixMillis;
 use sealbus_control::clock::now;
+use sealbus_control::{Blob, UnixMillis};
+use sealbus_seal::Term;
 use sealbus_store::etcd::{EtcdStore, InstanceRow, Lease};
-use sealbus_store::{Fenced, Revision, StoreError, Term};
+use sealbus_store::{Fenced, Revision, StoreError, latest_term};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -22,6 +23,11 @@ pub(super) struct About {
     pub(super) enrolment: SocketAddr,
     /// Since when it has been there, or has led.
     pub(super) since: UnixMillis,
+    /// Its CA's name, and the CA's certificate, DER.
+    #[serde(default)]
+    pub(super) authority: String,
+    #[serde(default)]
+    pub(super) certificate: Blob,
     /// It changes with each renewal, so that others see that the instance is awake.
     beat: u64,
 }
@@ -74,7 +80,13 @@ fn as_row(value: &impl Serialize) -> Vec<u8> {
 
 impl Candidate {
     /// An instance that stands by from now on, and yields if it has just handed over.
-    pub(super) fn new(store: Arc<EtcdStore>, enrolment: SocketAddr, yields: bool) -> Self {
+    pub(super) fn new(
+        store: Arc<EtcdStore>,
+        enrolment: SocketAddr,
+        own: Option<(String, Vec<u8>)>,
+        yields: bool,
+    ) -> Self {
+        let (authority, certificate) = own.unwrap_or_default();
         Self {
             store,
             claimant: Claimant::new(yields, 0),
@@ -84,6 +96,8 @@ impl Candidate {
                 host: host(),
                 enrolment,
                 since: now(),
+                authority,
+                certificate: Blob(certificate),
                 beat: 0,
             },
             latest: (Term::default(), 0),
@@ -181,7 +195,7 @@ impl Candidate {
     async fn look(&mut self) -> Outcome {
         // The term comes first: if another one claims in between, our claim fails.
         if !self.leads {
-            match self.heard(Term::latest(&*self.store).await) {
+            match self.heard(latest_term(&*self.store).await) {
                 Some(latest) => self.latest = latest,
                 None => return Outcome::Unseen,
             }

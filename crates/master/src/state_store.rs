@@ -52,7 +52,7 @@ pub enum StateError {
     },
     /// The state in etcd belongs to another root than the one in the state directory.
     #[error(
-        "etcd holds the state of a platform {platform} whose root is {there}, and {} is {here}: put that platform's root.der, ca.key and ca.chain there, or give the platform another name",
+        "etcd holds the state of a platform {platform} whose root is {there}, and {} is {here}: join this Master to that platform (`sealbus up --join`, docs/operations.md), or give the platform another name",
         path.display()
     )]
     AnotherRoot {

@@ -9,7 +9,6 @@ use sealbus_seal::{CertificateChain, PlatformName};
 use super::authorities::Authorities;
 use super::broker_certificate::certify_broker;
 use super::foundation::{PlatformSettings, lay};
-use super::issuance_log;
 use super::master_error::MasterError;
 use super::state_store::{Led, State, keep_root};
 use sealbus_control::clock::{now, timestamp};
@@ -40,12 +39,11 @@ pub async fn certify_broker_of(
     }
     let nowhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let settings = PlatformSettings::new(name);
-    let files = issuance_log::folder_in(directory);
     let foundation = lay(
         &settings,
         authorities,
         Arc::new(fenced),
-        Some(&files),
+        Some(directory),
         nowhere,
     )
     .await?;

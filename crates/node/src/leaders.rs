@@ -5,6 +5,7 @@ use parking_lot::{Mutex, RwLock};
 use sealbus_control::{Fault, FaultCode, Term};
 use sealbus_enrolment::Enrolment;
 use sealbus_seal::token::MAX_ADDRESSES;
+use tokio::sync::Notify;
 
 use super::memory::{Memory, MemoryError};
 
@@ -16,6 +17,7 @@ pub(crate) struct Leaders {
     enrolment: RwLock<Enrolment>,
     /// The highest term.
     term: Mutex<Option<Term>>,
+    led_anew: Notify,
     memory: Memory,
 }
 
@@ -25,6 +27,7 @@ impl Leaders {
         Ok(Self {
             enrolment: RwLock::new(enrolment),
             term: Mutex::new(memory.term()?),
+            led_anew: Notify::new(),
             memory,
         })
     }
@@ -52,14 +55,14 @@ impl Leaders {
     }
 
     /// Obeys a Master of this term from now on, unless it has heard of a higher one. The term is on disk before the Master
-    /// is obeyed.
+    /// is obeyed. Returns whether it is higher than all before.
     ///
     /// # Errors
     /// [`FaultCode::NotPermitted`]; [`FaultCode::Storage`].
-    pub(crate) fn obey(&self, term: Option<Term>) -> Result<(), Fault> {
+    pub(crate) fn obey(&self, term: Option<Term>) -> Result<bool, Fault> {
         let Some(term) = term else {
             // A platform whose state is in a file has one Master.
-            return Ok(());
+            return Ok(false);
         };
         let mut highest = self.term.lock();
         match *highest {
@@ -68,7 +71,7 @@ impl Leaders {
                 tracing::warn!(%term, %known, "a Master whose term is over is not obeyed");
                 return Err(Fault::new(FaultCode::NotPermitted, message));
             }
-            Some(known) if term == known => return Ok(()),
+            Some(known) if term == known => return Ok(false),
             _ => {}
         }
         self.memory
@@ -76,7 +79,19 @@ impl Leaders {
             .map_err(|error| Fault::new(FaultCode::Storage, error.to_string()))?;
         tracing::info!(%term, "a Master leads");
         *highest = Some(term);
-        Ok(())
+        Ok(true)
+    }
+}
+
+impl Leaders {
+    /// Notes that a Master which was not known spoke to this node: the former one need not be waited for.
+    pub(crate) fn another_leads(&self) {
+        self.led_anew.notify_one();
+    }
+
+    /// Waits until another Master speaks to this node than the one of before.
+    pub(crate) async fn led_anew(&self) {
+        self.led_anew.notified().await;
     }
 }
 
@@ -98,8 +113,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let term = |text: &str| Some(text.parse::<Term>().unwrap());
         let node = leaders(folder.path());
-        assert!(node.obey(None).is_ok());
-        assert!(node.obey(term("0.4")).is_ok());
+        assert!(!node.obey(None).unwrap());
+        assert!(node.obey(term("0.4")).unwrap());
+        assert!(!node.obey(term("0.4")).unwrap());
         assert_eq!(
             node.obey(term("0.3")).unwrap_err().code,
             FaultCode::NotPermitted

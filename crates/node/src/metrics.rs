@@ -35,7 +35,7 @@ impl Shared {
             ..process.observe(None)
         }));
         sample.put_processes(&processes);
-        let list = self.trust.newest_deny_list();
+        let list = self.trust.latest_deny_list();
         let version = list.map_or(0, |list| list.version());
         sample.put(&DENY_LIST_VERSION, [], version);
         if let Ok(certificate) = self.credential.load().certificate() {

@@ -1,5 +1,6 @@
 //! The node on the bus: its agent, its heartbeat, and the way back after it was given up.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use sealbus_control::node::{
     LogText, MasterRequest, NodeAnswer, NodeRequest, WaitingLetters, ask_master,
 };
 use sealbus_control::turns::{Turn, Turns};
-use sealbus_control::{Fault, FaultCode, ProcessContact};
+use sealbus_control::{Blob, Fault, FaultCode, ProcessContact};
 use sealbus_enrolment::EnrolmentError;
 use sealbus_process::{AgentHandle, Process};
 
@@ -195,24 +196,41 @@ async fn keep_in_touch(
     let mut registered = false;
     let mut heard = Instant::now();
     let mut looked = Instant::now();
+    let mut looked_at = BTreeSet::new();
+    // Another Master leads: the former one is not waited for.
+    let mut led_anew = false;
     loop {
-        let asked = if registered {
-            let heartbeat = ask_master::Heartbeat {
-                directory: shared.replica.lock().revision(),
-                deny_list: shared.deny_list_version(),
-                processes: u32::try_from(shared.processes.count()).unwrap_or(u32::MAX),
-            };
-            correspondent.ask(MASTER, heartbeat, PATIENCE).await
-        } else {
-            let register = ask_master::Register {
-                node: shared.description.clone(),
-                contact: contact.clone(),
-                attachment: shared.attachment,
-                // The order matters: a process that ends in between is in both lists.
-                processes: shared.processes.running(),
-                ended: shared.processes.ended(),
-            };
-            correspondent.ask(MASTER, register, PATIENCE).await
+        let is_registered = registered;
+        let asking = async {
+            if is_registered {
+                let heartbeat = ask_master::Heartbeat {
+                    directory: shared.replica.lock().revision(),
+                    deny_list: shared.deny_list_version(),
+                    processes: u32::try_from(shared.processes.count()).unwrap_or(u32::MAX),
+                };
+                correspondent.ask(MASTER, heartbeat, PATIENCE).await
+            } else {
+                let register = ask_master::Register {
+                    node: shared.description.clone(),
+                    contact: contact.clone(),
+                    attachment: shared.attachment,
+                    // The order matters: a process that ends in between is in both lists.
+                    processes: shared.processes.running(),
+                    ended: shared.processes.ended(),
+                };
+                correspondent.ask(MASTER, register, PATIENCE).await
+            }
+        };
+        let another = || Fault::new(FaultCode::Unavailable, "another Master leads");
+        let asked = match led_anew {
+            true => Err(another()),
+            false => tokio::select! {
+                asked = asking => asked,
+                () = shared.leaders.led_anew() => {
+                    led_anew = true;
+                    Err(another())
+                }
+            },
         };
         match asked {
             Ok(current) => {
@@ -221,24 +239,21 @@ async fn keep_in_touch(
                     tracing::info!(node = %shared.name, "registered with the Master");
                 }
                 registered = !current.register;
-                if shared.leaders.are_at(&current.masters) {
-                    let enrolment = shared.leaders.enrolment();
-                    let credential = shared.credential.load_full();
-                    let memory = &shared.memory;
-                    let kept = memory.keep_identity(&shared.name, &enrolment, &credential);
-                    if let Err(error) = kept {
-                        tracing::warn!(%error, "where the Masters are is known until the node ends");
-                    }
-                }
+                shared.masters_are_at(&current.masters);
                 shared.directory_changed(current.directory).await;
                 if let Some(list) = current.deny_list {
                     shared.deny_list_changed(list).await;
                 }
-                for list in shared.deny_lists_to_hand_back() {
-                    let denied = ask_master::Denied { list };
-                    // The next heartbeat tries again.
+                for list in shared.deny_lists_to_hand_back(&mut looked_at) {
+                    let denied = ask_master::Denied {
+                        list: Blob(list.whole()),
+                    };
                     if let Err(fault) = correspondent.ask(MASTER, denied, PATIENCE).await {
-                        tracing::warn!(%fault, "the CA did not take its deny list back");
+                        tracing::warn!(%fault, "the CA did not take a deny list back");
+                        if fault.code != FaultCode::BadRequest {
+                            // The next heartbeat tries again.
+                            looked_at.remove(&(list.authority().clone(), list.version()));
+                        }
                     }
                 }
                 for process in current.stop {
@@ -255,7 +270,8 @@ async fn keep_in_touch(
                     true => ESTRANGED_FROM_ONE,
                     false => ESTRANGED,
                 };
-                if given_up || heard.elapsed() > estranged || renewal_due(shared) {
+                let must = std::mem::take(&mut led_anew) || given_up;
+                if must || heard.elapsed() > estranged || renewal_due(shared) {
                     match return_by_enrolment(shared, source).await {
                         Ok(again) => {
                             let same = again.process == joined.process
@@ -275,7 +291,7 @@ async fn keep_in_touch(
                         Err(error) => tracing::debug!(%error, "nor by enrolment"),
                     }
                 }
-                tokio::time::sleep(PAUSE).await;
+                led_anew = pause(shared, PAUSE).await;
                 continue;
             }
         }
@@ -288,8 +304,15 @@ async fn keep_in_touch(
             looked = Instant::now();
             shared.rotate_logs();
         }
-        tokio::time::sleep(HEARTBEAT).await;
+        led_anew = pause(shared, HEARTBEAT).await;
     }
+}
+
+/// Waits this long, or until another Master leads. Returns whether one does.
+async fn pause(shared: &Shared, time: Duration) -> bool {
+    tokio::time::timeout(time, shared.leaders.led_anew())
+        .await
+        .is_ok()
 }
 
 /// Whether half the life of the node's own certificate is over, or has not begun because it was issued while a clock
@@ -384,7 +407,12 @@ async fn answer(shared: Arc<Shared>, enquiry: Enquiry, turn: Turn) {
     let mut request = request;
     if from == MASTER {
         turn.is_members();
-        request = request.and_then(|request| shared.leaders.obey(term).map(|()| request));
+        request = request.and_then(|request| {
+            if shared.leaders.obey(term)? {
+                shared.leaders.another_leads();
+            }
+            Ok(request)
+        });
     }
     let result = match request {
         Ok(request) => carry_out(&shared, &from, request).await,
@@ -454,6 +482,7 @@ async fn carry_out(
         }
         NodeRequest::Thaw { process } => shared.thaw(&process).await?,
         NodeRequest::DenyList { list } => shared.deny_list_changed(list).await,
+        NodeRequest::Masters { addresses } => shared.masters_are_at(&addresses),
         NodeRequest::Directory { update } => shared.directory_changed(update).await,
         NodeRequest::Leave { grace } => {
             let grace = Duration::from_millis(grace);

@@ -1,6 +1,6 @@
 //! The state that the parts of a node share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use sealbus_journal::Journal;
-use sealbus_seal::denylist::DenyListUpdate;
-use sealbus_seal::{Credential, Fingerprint, Name, Timestamp, Trust};
+use sealbus_seal::denylist::{DenyListUpdate, SignedDenyList};
+use sealbus_seal::{Credential, Fingerprint, Identity, Name, Timestamp, Trust};
 use tokio::sync::{mpsc, watch};
 
 use super::isolation::Sealing;
@@ -382,15 +382,34 @@ impl Shared {
         }
     }
 
-    /// Whole lists of the CA with denials that its newest list has lost, because the CA was restored from a backup.
-    pub(crate) fn deny_lists_to_hand_back(&self) -> Vec<Blob> {
-        let lists = self.trust.outlasting_deny_lists();
-        lists.iter().map(|list| Blob(list.whole())).collect()
+    /// Notes where the Masters are, also for the time after a restart.
+    pub(crate) fn masters_are_at(&self, addresses: &[String]) {
+        if !self.leaders.are_at(addresses) {
+            return;
+        }
+        let (enrolment, credential) = (self.leaders.enrolment(), self.credential.load_full());
+        let kept = self
+            .memory
+            .keep_identity(&self.name, &enrolment, &credential);
+        if let Err(error) = kept {
+            tracing::warn!(%error, "where the Masters are is known until the node ends");
+        }
     }
 
-    /// The whole signed deny list in force.
+    /// Lists with denials that the list of the CA that certifies now has lost: the CA was restored from a backup, or came after
+    /// another one. Each list is looked at once, unless it is taken out of `looked_at`.
+    pub(crate) fn deny_lists_to_hand_back(
+        &self,
+        looked_at: &mut BTreeSet<(Identity, u64)>,
+    ) -> Vec<Arc<SignedDenyList>> {
+        self.trust.outlasting_deny_lists(|list| {
+            looked_at.insert((list.authority().clone(), list.version()))
+        })
+    }
+
+    /// The whole signed deny list that the Master told last.
     pub(crate) fn deny_list(&self) -> Blob {
-        let list = self.trust.newest_deny_list();
+        let list = self.trust.latest_deny_list();
         Blob(list.map(|list| list.whole()).unwrap_or_default())
     }
 
@@ -399,7 +418,7 @@ impl Shared {
         if self.lacks_denials.load(Ordering::Relaxed) {
             return 0;
         }
-        let list = self.trust.newest_deny_list();
+        let list = self.trust.latest_deny_list();
         list.map_or(0, |list| list.version())
     }
 }

@@ -167,6 +167,7 @@ async fn no_node_takes_a_name_of_the_platform() {
         let named = ask::Token {
             node: Some(name.to_owned()),
             lifetime: 600,
+            master: false,
         };
         let fault = operator.ask(named).await.unwrap_err();
         assert_eq!(fault.code, FaultCode::IllegalName, "{name}");

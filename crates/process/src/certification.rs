@@ -6,6 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sealbus_seal::{
     Certificate, CertificateChain, CertificateError, Credential, Identity, KeyError, KeyPair,
+    Serial,
 };
 
 use super::now;
@@ -52,6 +53,8 @@ pub enum CertificationError {
 pub(super) struct Certified {
     pub(super) credential: Arc<Credential>,
     pub(super) certificate: Certificate,
+    /// The serial number of the CA's certificate.
+    issuer: Option<Serial>,
     /// How long the certificate lives from now on.
     pub(super) lifetime: Duration,
 }
@@ -59,7 +62,7 @@ pub(super) struct Certified {
 impl Certified {
     /// The standing of a certificate that came at `now` on the process's clock.
     pub(super) fn standing(&self, now: Duration) -> Standing {
-        Standing::new(&self.certificate, now, self.lifetime)
+        Standing::new(&self.certificate, self.issuer, now, self.lifetime)
     }
 }
 
@@ -101,6 +104,9 @@ impl Certifier {
         let chain = self.host.ask(certify).await?;
         let chain = chain.into_iter().map(|der| der.0.into()).collect();
         let chain = self.shared(CertificateChain::new(chain)?);
+        let issuer = chain.issuers().first();
+        let issuer = issuer.map(|der| Certificate::parse(der)).transpose()?;
+        let issuer = issuer.map(|issuer| issuer.serial());
         let credential = Credential::new(key, chain)?;
         let certificate = credential.certificate()?;
         let fits = match &subject {
@@ -130,6 +136,7 @@ impl Certifier {
             lifetime: not_after.since(now),
             credential: Arc::new(credential),
             certificate,
+            issuer,
         })
     }
 

@@ -59,6 +59,11 @@ impl Shared {
             self.process_revoked(&reason).await;
             return Ok(());
         }
+        let early = self.renew_at_once(|standing| standing.lost_its_issuer(lists()));
+        if early > 0 {
+            tracing::warn!(target: "sealbus::certification", certificates = early,
+                "the CA that issued certificates of this process was revoked: they are renewed");
+        }
         let entries: Vec<_> = self.agents.lock().by_number.values().cloned().collect();
         for (index, entry) in entries.iter().enumerate() {
             if index % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1 {

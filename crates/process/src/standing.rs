@@ -11,6 +11,8 @@ use super::renewal::{after_failure, after_issue, jitter};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     serial: Serial,
+    /// The serial number of the CA's certificate, under which this one was signed.
+    issuer: Option<Serial>,
     not_before: Timestamp,
     not_after: Timestamp,
     /// When to renew it.
@@ -23,9 +25,15 @@ pub(super) struct Standing {
 
 impl Standing {
     /// The standing of a certificate that came at `now` and lives for `lifetime` from then on.
-    pub(super) fn new(certificate: &Certificate, now: Duration, lifetime: Duration) -> Standing {
+    pub(super) fn new(
+        certificate: &Certificate,
+        issuer: Option<Serial>,
+        now: Duration,
+        lifetime: Duration,
+    ) -> Standing {
         Standing {
             serial: certificate.serial(),
+            issuer,
             not_before: certificate.not_before(),
             not_after: certificate.not_after(),
             due: now + after_issue(lifetime, jitter()),
@@ -37,6 +45,16 @@ impl Standing {
     /// Whether it is valid at `now`, by the clock of the day.
     pub(super) fn holds_at(&self, now: Timestamp) -> bool {
         self.not_before <= now.plus(CLOCK_SKEW) && now <= self.not_after
+    }
+
+    /// Whether the CA that issued it was revoked. Nobody believes it then, and the CA that certifies now issues another.
+    pub(super) fn lost_its_issuer<'a>(
+        &self,
+        lists: impl IntoIterator<Item = &'a DenyList>,
+    ) -> bool {
+        let denied = |issuer: Serial, list: &DenyList| list.denied_serial(issuer).is_some();
+        self.issuer
+            .is_some_and(|issuer| lists.into_iter().any(|list| denied(issuer, list)))
     }
 
     /// The standing after another failed attempt at renewal.

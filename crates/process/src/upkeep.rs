@@ -197,10 +197,19 @@ impl Clocks {
 impl Shared {
     /// Certificates that came while a clock was wrong may not be valid now, so they are renewed at once.
     fn clock_was_set(&self) {
-        let (now, steady) = (now(), self.clock());
+        let now = now();
+        let early = self.renew_at_once(|standing| !standing.holds_at(now));
+        if early > 0 {
+            tracing::warn!(target: "sealbus::certification", certificates = early,
+                "the clock was set: certificates that are not valid now are renewed");
+        }
+    }
+
+    /// Renews the certificates that are no use any more. Returns their number.
+    pub(super) fn renew_at_once(&self, is_useless: impl Fn(&Standing) -> bool) -> usize {
+        let steady = self.clock();
         let renew = |standing: &mut Standing| {
-            let stays = standing.holds_at(now);
-            (!stays).then(|| std::mem::replace(&mut standing.due, steady))
+            is_useless(standing).then(|| std::mem::replace(&mut standing.due, steady))
         };
         let mut agents = self.agents.lock();
         let mut early: Vec<(Duration, u64)> = agents
@@ -211,17 +220,14 @@ impl Shared {
         if let Some((_, standing)) = &mut *self.own.lock() {
             early.extend(renew(standing).map(|due| (due, THE_PROCESS)));
         }
-        if early.is_empty() {
-            return;
-        }
-        tracing::warn!(target: "sealbus::certification", certificates = early.len(),
-            "the clock was set: certificates that are not valid now are renewed");
+        let count = early.len();
         for (due, holder) in early {
             // A certificate that is being renewed is in no schedule. It is checked when the renewal is done.
             if agents.renewals.remove(due, holder) {
                 agents.renewals.insert(steady, holder);
             }
         }
+        count
     }
 
     fn thaw(&self) {

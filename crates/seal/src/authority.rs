@@ -255,6 +255,15 @@ impl IssuingAuthority {
         &self.key
     }
 
+    /// Its name, the last part of its identity.
+    pub fn name(&self) -> &str {
+        match self.identity() {
+            Identity::Authority { name, .. } => name.as_str(),
+            // `load` takes no other certificates.
+            _ => "",
+        }
+    }
+
     /// Certifies the request's key for the identity in the grant, even if the request asks for another.
     ///
     /// The subject is `UID=<agent name>,CN=<IP address>`. The alternative names are the IP address and the SPIFFE URI.

@@ -476,12 +476,21 @@ impl Credential {
 
 /// A certificate in DER as text (RFC 7468), for other programs.
 pub fn certificate_pem(der: &[u8]) -> String {
+    pem("CERTIFICATE", der)
+}
+
+/// A signing request in DER as text (RFC 7468).
+pub fn request_pem(der: &[u8]) -> String {
+    pem("CERTIFICATE REQUEST", der)
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
     let text = base64::engine::general_purpose::STANDARD.encode(der);
-    let mut out = String::from("-----BEGIN CERTIFICATE-----\n");
+    let mut out = format!("-----BEGIN {label}-----\n");
     for line in text.as_bytes().chunks(64) {
         out.push_str(&String::from_utf8_lossy(line));
         out.push('\n');
     }
-    out.push_str("-----END CERTIFICATE-----\n");
+    out.push_str(&format!("-----END {label}-----\n"));
     out
 }

@@ -164,6 +164,20 @@ impl DenyList {
         }
     }
 
+    /// The list of an authority that takes the place of this one's. It denies the same, and its version is higher, so that a
+    /// holder of this list does not take it for an older one.
+    #[must_use]
+    pub fn succeeded_by(self, authority: Identity) -> Self {
+        let version = self.version.saturating_add(1);
+        Self {
+            authority,
+            version,
+            // Nobody holds an earlier list of this authority that changes could follow.
+            changes: Changes::after(version),
+            ..self
+        }
+    }
+
     /// The authority of the list.
     pub fn authority(&self) -> &Identity {
         &self.authority

@@ -30,6 +30,7 @@ mod key;
 mod level;
 pub mod permission;
 mod request;
+mod term;
 mod timestamp;
 pub mod tls;
 pub mod token;
@@ -42,6 +43,7 @@ pub use authority::{AuthorityError, Issued, IssuingAuthority, RootAuthority, Val
 pub use certificate::{
     Certificate, CertificateChain, CertificateError, Credential, Fingerprint,
     MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH, NotAFingerprint, NotASerial, Serial, certificate_pem,
+    request_pem,
 };
 pub use identity::{
     Identity, IdentityError, IdentityKind, MAX_NAME_LENGTH, Name, PlatformName, ProcessId,
@@ -49,6 +51,7 @@ pub use identity::{
 pub use key::{KeyError, KeyPair, PublicKey, Signature};
 pub use level::{SecurityLevel, UnknownSecurityLevel};
 pub use request::{MAX_REQUEST_LENGTH, RequestError, SigningRequest};
+pub use term::{NotATerm, Term};
 pub use timestamp::Timestamp;
 pub use trust::{CLOCK_SKEW, Trust, TrustError};
 pub use verified::VerifiedIdentity;

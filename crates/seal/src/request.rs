@@ -7,10 +7,14 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::oid_registry::OID_SIG_ED25519;
 use x509_parser::prelude::FromDer;
 
+use crate::certificate::Fingerprint;
 use crate::key::{KeyError, KeyPair, PublicKey};
 
 /// The largest signing request that is read, in bytes. Requests of Sealbus take about 130.
 pub const MAX_REQUEST_LENGTH: usize = 4096;
+
+/// Digits of a key's hash in the name of its authority.
+const AUTHORITY_DIGITS: usize = 12;
 
 /// A PKCS#10 signing request (RFC 2986) whose sender has proved that it holds the private key.
 ///
@@ -112,6 +116,13 @@ impl SigningRequest {
     /// The key to certify.
     pub fn public_key(&self) -> &PublicKey {
         &self.public_key
+    }
+
+    /// The name of the issuing authority that has this key: `ca-`, and the beginning of the key's SHA-256. Several Masters
+    /// make authorities without asking each other, and none gets the name of another one.
+    pub fn authority_name(&self) -> String {
+        let hash = Fingerprint::of(self.public_key.as_bytes()).to_string();
+        format!("ca-{}", &hash[..AUTHORITY_DIGITS])
     }
 }
 

@@ -36,6 +36,8 @@ pub enum Purpose {
     Join,
     /// A program that the platform did not start joins as an agent.
     Ticket,
+    /// A machine joins the platform as a further Master, with a CA of its own.
+    Master,
 }
 
 /// A one-time secret with the facts needed to use it: the platform's addresses, and the root to trust there.
@@ -65,7 +67,7 @@ pub struct SecretHash(Fingerprint);
 pub enum TokenError {
     /// The text is not a token.
     #[error(
-        "not a token: {0}; copy the whole word that begins with sealbus-join: or sealbus-ticket:"
+        "not a token: {0}; copy the whole word that begins with sealbus-join:, sealbus-ticket: or sealbus-master:"
     )]
     Malformed(&'static str),
     /// A name in it is not legal.
@@ -123,17 +125,19 @@ impl fmt::Display for Purpose {
         f.pad(match self {
             Self::Join => "join token",
             Self::Ticket => "ticket",
+            Self::Master => "token for a Master",
         })
     }
 }
 
 impl Purpose {
-    const ALL: [Self; 2] = [Self::Join, Self::Ticket];
+    const ALL: [Self; 3] = [Self::Join, Self::Ticket, Self::Master];
 
     const fn prefix(self) -> &'static str {
         match self {
             Self::Join => "sealbus-join:",
             Self::Ticket => "sealbus-ticket:",
+            Self::Master => "sealbus-master:",
         }
     }
 }
@@ -402,6 +406,7 @@ impl Purpose {
         match self {
             Self::Join => Identity::Node { platform, name },
             Self::Ticket => Identity::Agent { platform, name },
+            Self::Master => Identity::Authority { platform, name },
         }
     }
 }

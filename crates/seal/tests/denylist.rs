@@ -68,7 +68,7 @@ fn what_an_authority_forgot_with_an_older_copy_stays_denied_until_it_has_it_back
         .unwrap();
     let in_force = list.sign(authority).unwrap().whole();
     platform.trust.apply_deny_list(&in_force, now).unwrap();
-    assert!(platform.trust.outlasting_deny_lists().is_empty());
+    assert!(platform.trust.outlasting_deny_lists(|_| true).is_empty());
 
     // The authority goes on from the backup. Its versions count from the time, so its list passes for newer.
     let mut restored = backup;
@@ -88,11 +88,11 @@ fn what_an_authority_forgot_with_an_older_copy_stays_denied_until_it_has_it_back
         assert!((1..=number).all(is_denied));
         assert!(platform.trust.denied_before(&guest).is_some());
         assert_eq!(
-            platform.trust.newest_deny_list().unwrap().version(),
+            platform.trust.latest_deny_list().unwrap().version(),
             restored.version()
         );
     }
-    let [outlasting] = &platform.trust.outlasting_deny_lists()[..] else {
+    let [outlasting] = &platform.trust.outlasting_deny_lists(|_| true)[..] else {
         panic!("one list outlasts the newest");
     };
     let handed_back = outlasting.whole();
@@ -110,7 +110,7 @@ fn what_an_authority_forgot_with_an_older_copy_stays_denied_until_it_has_it_back
     let whole = restored.sign(authority).unwrap().whole();
     platform.trust.apply_deny_list(&whole, now).unwrap();
     assert!((1..=4).all(is_denied));
-    assert!(platform.trust.outlasting_deny_lists().is_empty());
+    assert!(platform.trust.outlasting_deny_lists(|_| true).is_empty());
 }
 
 #[test]
@@ -133,14 +133,60 @@ fn each_authority_has_its_own_list() {
     }
     let lists = platform.trust.deny_lists();
     assert_eq!(lists.len(), 2);
-    assert!(lists[0].denied_serial(serial(0)).is_some());
-    assert!(lists[1].denied_serial(serial(1)).is_some());
+    // The one that came last is the first, also if it was held already.
+    assert!(lists[1].denied_serial(serial(0)).is_some());
+    assert!(lists[0].denied_serial(serial(1)).is_some());
+    let again = lists[1].whole();
+    let held = platform.trust.apply_deny_list(&again, now).unwrap();
+    assert!(matches!(held, DenyListUpdate::AlreadyHeld { .. }));
+    let latest = platform.trust.latest_deny_list().unwrap();
+    assert_eq!(latest.authority(), platform.authority.identity());
+    assert_eq!(platform.trust.deny_lists().len(), 2);
 
     let foreign = DenyList::new(second.identity().clone());
     assert!(matches!(
         foreign.sign(&platform.authority),
         Err(DenyListError::NotItsOwn { .. })
     ));
+}
+
+#[test]
+fn a_successor_denies_the_same_and_is_told_what_it_does_not_know() {
+    let platform = TestPlatform::new("factory");
+    let (now, later) = (platform.now, platform.now.plus(HOUR));
+    let second = platform
+        .root
+        .create_authority("ca-2", Validity::starting(now, YEAR))
+        .unwrap();
+    let mut first = DenyList::new(platform.authority.identity().clone());
+    first.deny_serial(serial(1), later, denial(now)).unwrap();
+    let kept = first.sign(&platform.authority).unwrap();
+    let apply = |signed: &[u8]| platform.trust.apply_deny_list(signed, now);
+    apply(&kept.whole()).unwrap();
+    let list = kept.clone().into_list();
+    let mut list = list.succeeded_by(second.identity().clone());
+    assert!(list.version() > first.version());
+    let signed = list.sign(&second).unwrap();
+    // Nobody holds an earlier list of the second authority, so changes are no use.
+    assert_eq!(signed.since(first.version()), signed.whole());
+    apply(&signed.whole()).unwrap();
+    let lacking = || platform.trust.outlasting_deny_lists(|_| true);
+    assert!(lacking().is_empty());
+
+    // The first authority denied something more before it was gone.
+    first.deny_serial(serial(2), later, denial(now)).unwrap();
+    first.raise_version(1000);
+    apply(&first.sign(&platform.authority).unwrap().whole()).unwrap();
+    list.deny_serial(serial(3), later, denial(now)).unwrap();
+    apply(&list.sign(&second).unwrap().whole()).unwrap();
+    let [lacks] = &lacking()[..] else {
+        panic!("the second list lacks a denial");
+    };
+    let opened = platform.trust.open_kept_deny_list(&lacks.whole(), None);
+    list.take_over(&opened.unwrap(), now).unwrap();
+    assert!(list.version() > 1000 && list.len() == 3);
+    apply(&list.sign(&second).unwrap().whole()).unwrap();
+    assert!(lacking().is_empty());
 }
 
 #[test]

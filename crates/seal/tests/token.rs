@@ -31,7 +31,7 @@ fn token(purpose: Purpose, name: Option<&str>) -> Token {
 
 #[test]
 fn a_token_is_one_word_and_back() {
-    for purpose in [Purpose::Join, Purpose::Ticket] {
+    for purpose in [Purpose::Join, Purpose::Ticket, Purpose::Master] {
         for name in [None, Some("node-1")] {
             let token = token(purpose, name);
             let word = token.to_string();
@@ -39,6 +39,7 @@ fn a_token_is_one_word_and_back() {
             let prefix = match purpose {
                 Purpose::Join => "sealbus-join:",
                 Purpose::Ticket => "sealbus-ticket:",
+                Purpose::Master => "sealbus-master:",
             };
             assert!(word.starts_with(prefix));
             assert_eq!(Token::parse(purpose, &format!(" {word}\n")).unwrap(), token);

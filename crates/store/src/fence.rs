@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, Serialize};
+use sealbus_seal::Term;
 use tokio::sync::watch;
 
 use super::{Batch, Entry, Revision, Store, StoreError, TakeEntry};
@@ -16,62 +16,41 @@ use super::{Batch, Entry, Revision, Store, StoreError, TakeEntry};
 /// The key of the row with the latest [`Term`].
 pub const TERM_ROW: &str = "term";
 
-/// A time in which one process leads. Terms of one platform never fall: a later leader has a higher term.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Term {
-    /// When the store was last restored from a backup, in Unix seconds; 0 if never.
-    pub epoch: u64,
-    /// The number of claims so far in this epoch, this one included.
-    pub number: u64,
-}
-
-impl fmt::Display for Term {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "term {}", self.number)?;
-        match self.epoch {
-            0 => Ok(()),
-            epoch => write!(f, " of epoch {epoch}"),
-        }
+/// The latest term in a store, and the revision of its row; revision 0 if nobody has led yet.
+///
+/// # Errors
+/// If the store cannot be read, or the row is damaged.
+pub async fn latest_term(store: &dyn Store) -> Result<(Term, Revision), StoreError> {
+    match store.get(TERM_ROW).await? {
+        None => Ok((Term::default(), 0)),
+        Some(entry) => Ok((parse(&entry.value)?, entry.revision)),
     }
 }
 
-impl Term {
-    /// The latest term in a store, and the revision of its row; revision 0 if nobody has led yet.
-    ///
-    /// # Errors
-    /// If the store cannot be read, or the row is damaged.
-    pub async fn latest(store: &dyn Store) -> Result<(Self, Revision), StoreError> {
-        match store.get(TERM_ROW).await? {
-            None => Ok((Self::default(), 0)),
-            Some(entry) => Ok((Self::parse(&entry.value)?, entry.revision)),
-        }
-    }
+/// Writes, into a store that is restored from a backup, a term above all that the backup may not know of. Leaders
+/// that are left over from before are thereby [superseded](StoreError::Superseded). `now` is in Unix seconds.
+///
+/// # Errors
+/// If the row of the backup is damaged.
+pub fn restore_term(row: Option<&[u8]>, now: u64, batch: &mut Batch) -> Result<Term, StoreError> {
+    let former = row.map(parse).transpose()?.unwrap_or_default();
+    let restored = Term {
+        epoch: now.max(former.epoch + 1),
+        number: 0,
+    };
+    batch.put(TERM_ROW, row_of(restored));
+    Ok(restored)
+}
 
-    fn parse(row: &[u8]) -> Result<Self, StoreError> {
-        serde_json::from_slice(row).map_err(|error| StoreError::DamagedRow {
-            key: TERM_ROW.to_owned(),
-            detail: error.to_string(),
-        })
-    }
+fn parse(row: &[u8]) -> Result<Term, StoreError> {
+    serde_json::from_slice(row).map_err(|error| StoreError::DamagedRow {
+        key: TERM_ROW.to_owned(),
+        detail: error.to_string(),
+    })
+}
 
-    /// Writes, into a store that is restored from a backup, a term above all that the backup may not know of. Leaders
-    /// that are left over from before are thereby [superseded](StoreError::Superseded). `now` is in Unix seconds.
-    ///
-    /// # Errors
-    /// If the row of the backup is damaged.
-    pub fn restore(row: Option<&[u8]>, now: u64, batch: &mut Batch) -> Result<Self, StoreError> {
-        let former = row.map(Self::parse).transpose()?.unwrap_or_default();
-        let restored = Self {
-            epoch: now.max(former.epoch + 1),
-            number: 0,
-        };
-        batch.put(TERM_ROW, restored.row());
-        Ok(restored)
-    }
-
-    pub(super) fn row(self) -> Vec<u8> {
-        format!(r#"{{"epoch":{},"number":{}}}"#, self.epoch, self.number).into_bytes()
-    }
+fn row_of(term: Term) -> Vec<u8> {
+    format!(r#"{{"epoch":{},"number":{}}}"#, term.epoch, term.number).into_bytes()
 }
 
 /// A store for one leader.
@@ -103,11 +82,11 @@ impl Fenced {
     /// # Errors
     /// [`StoreError::Conflict`] if another one claims the store in the same moment, or an error of the store.
     pub async fn claim(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let latest = Term::latest(&*store).await?;
+        let latest = latest_term(&*store).await?;
         Self::claim_after(store, latest).await
     }
 
-    /// Begins the next term, if `latest` still is the [latest](Term::latest) one: whoever looked, then waited, and lost
+    /// Begins the next term, if `latest` still is the [latest](latest_term) one: whoever looked, then waited, and lost
     /// the time in which it might have led does not depose the one that leads since.
     ///
     /// # Errors
@@ -122,7 +101,7 @@ impl Fenced {
         };
         let mut batch = Batch::new();
         batch.require(TERM_ROW, held);
-        batch.put(TERM_ROW, term.row());
+        batch.put(TERM_ROW, row_of(term));
         let revision = store.commit(batch).await?;
         Ok(Self {
             store,
@@ -150,7 +129,7 @@ impl Fenced {
     /// # Errors
     /// [`StoreError::Superseded`], or an error of the store.
     pub async fn look(&self) -> Result<(), StoreError> {
-        let (_, revision) = Term::latest(&*self.store).await?;
+        let (_, revision) = latest_term(&*self.store).await?;
         match revision == self.revision {
             true => Ok(()),
             false => Err(self.ended().await),
@@ -167,7 +146,7 @@ impl Fenced {
     /// The error of a commit that found another term than ours.
     async fn ended(&self) -> StoreError {
         // A store without a readable term is not ours either.
-        let (by, _) = Term::latest(&*self.store).await.unwrap_or_default();
+        let (by, _) = latest_term(&*self.store).await.unwrap_or_default();
         self.over.send_replace(Some(by));
         self.superseded(by)
     }

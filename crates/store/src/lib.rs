@@ -20,9 +20,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
+use sealbus_seal::Term;
 
 pub use embedded::EmbeddedStore;
-pub use fence::{Fenced, Leadership, TERM_ROW, Term};
+pub use fence::{Fenced, Leadership, TERM_ROW, latest_term, restore_term};
 pub use memory::MemoryStore;
 pub use rows::{Row, Rows};
 
@@ -118,7 +119,7 @@ pub enum StoreError {
     },
     /// A later term has begun; nothing was changed, and nothing will be in this term.
     #[error(
-        "{by} has begun, and this Master leads in {term} only: another Master has taken over its store, and it changes nothing any more"
+        "the term {by} has begun, and this Master leads in the term {term} only: another Master has taken over its store, and it changes nothing any more"
     )]
     Superseded {
         /// The term of this leader.

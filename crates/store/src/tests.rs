@@ -174,14 +174,14 @@ fn a_restored_store_is_beyond_every_term_before() {
         let old = Fenced::claim(store.clone()).await.unwrap();
         let mut batch = Batch::new();
         let row = store.get(TERM_ROW).await.unwrap().unwrap();
-        let restored = Term::restore(Some(&row.value), 1000, &mut batch).unwrap();
+        let restored = restore_term(Some(&row.value), 1000, &mut batch).unwrap();
         store.commit(batch).await.unwrap();
         let new = Fenced::claim(store.clone()).await.unwrap();
         assert!(new.term() > restored && restored > old.term());
         assert!(old.commit(put("a", "too late")).await.is_err());
         // A second restore in the same second.
         let row = store.get(TERM_ROW).await.unwrap().unwrap();
-        let again = Term::restore(Some(&row.value), 1000, &mut Batch::new()).unwrap();
+        let again = restore_term(Some(&row.value), 1000, &mut Batch::new()).unwrap();
         assert!(again > new.term());
     });
 }

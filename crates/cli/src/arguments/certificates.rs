@@ -16,12 +16,21 @@ pub(crate) enum Ca {
     /// List the issued certificates
     #[command(after_help = "Example: sealbus ca list --valid")]
     List(CaList),
-    /// Revoke the certificates of an agent, which cuts it off at once
+    /// Revoke the certificates of an agent, which cuts it off at once, or a CA with all that it certified
     #[command(after_help = "Example: sealbus ca revoke seller-1")]
     Revoke(CaRevoke),
     /// Show each certificate that was issued in an agent's name, from a log that is verified meanwhile
     #[command(after_help = "Example: sealbus ca monitor seller-1 --follow")]
     Monitor(CaMonitor),
+    /// List the platform's CAs: each Master has one of its own
+    #[command(after_help = "Example: sealbus ca authorities")]
+    Authorities,
+    /// Make the key of a CA for a further Master on this machine, and print the request to certify it (PEM)
+    #[command(after_help = "Example: sealbus ca request platform.toml > request.pem")]
+    Request(CaRequest),
+    /// Certify the CA of a further Master with the root's key, and print its certificates (PEM)
+    #[command(after_help = "Example: sealbus ca certify request.pem --root root > ca.pem")]
+    Certify(CaCertify),
     /// Print the root certificate (PEM), with which others check certificates of this platform
     #[command(after_help = "Example: sealbus ca root > factory.pem")]
     Root,
@@ -55,8 +64,11 @@ pub(crate) struct CaList {
 #[derive(Debug, Args)]
 pub(crate) struct CaRevoke {
     /// The agent, or a certificate's serial number
-    #[arg(value_name = "NAME", add = ArgValueCandidates::new(candidates::agents))]
-    pub(crate) name: String,
+    #[arg(value_name = "NAME", required_unless_present = "authority", add = ArgValueCandidates::new(candidates::agents))]
+    pub(crate) name: Option<String>,
+    /// The CA, by its name in `sealbus ca authorities`, in place of an agent
+    #[arg(long, value_name = "CA", conflicts_with = "name")]
+    pub(crate) authority: Option<String>,
     /// The reason, shown with the revocation
     #[arg(
         long,
@@ -65,6 +77,23 @@ pub(crate) struct CaRevoke {
         value_name = "TEXT"
     )]
     pub(crate) reason: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CaRequest {
+    /// The manifest of the platform [default: platform.toml]
+    #[arg(value_name = "MANIFEST")]
+    pub(crate) manifest: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CaCertify {
+    /// The request, as `sealbus ca request` prints it, or `-` for standard input
+    #[arg(value_name = "REQUEST")]
+    pub(crate) request: PathBuf,
+    /// The folder with root.key and root.der [default: the state directory of the platform]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) root: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -93,9 +122,9 @@ pub(crate) struct LogSource {
     /// The platform's root certificate, as `sealbus ca root` prints it
     #[arg(long, value_name = "FILE")]
     pub(crate) root: Option<PathBuf>,
-    /// The CA whose log it is
-    #[arg(long, value_name = "NAME", default_value = "ca")]
-    pub(crate) ca: String,
+    /// The CA whose log it is [default: the logs of all CAs]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) ca: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -38,6 +38,9 @@ pub(crate) struct EvidenceExport {
     /// Export only messages that were kept in this last time (1h)
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<Lifetime>,
+    /// The CA whose log proves the certificates [default: the one that certifies now]; a file is about one log
+    #[arg(long, value_name = "NAME")]
+    pub(crate) ca: Option<String>,
     #[command(flatten)]
     pub(crate) log: EvidenceLog,
 }

@@ -57,6 +57,10 @@ pub(crate) struct Up {
     /// Also show the platform in a browser, as `sealbus window` does
     #[arg(long, conflicts_with_all = ["detach", "detached"])]
     pub(crate) window: bool,
+    /// Join a platform as a further Master: a token of `sealbus token --master`, or a file with the certificates that
+    /// `sealbus ca certify` printed; a Master that has joined needs neither again
+    #[arg(long, value_name = "TOKEN|FILE", conflicts_with = "check")]
+    pub(crate) join: Option<String>,
     /// Start although the clock is behind the last change of the platform's state, because the clock
     /// was ahead then and is right now
     #[arg(long)]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use sealbus_control::admin::{CertificateStatus, CertificationEvent, CertificationEvents, ask};
+use sealbus_control::admin::{
+    AuthorityStatus, CertificateStatus, CertificationEvent, CertificationEvents, ask,
+};
 
 use super::{cell, instant, is_agent, now};
 use crate::arguments::{CaList, CaLog, CaRevoke};
@@ -91,6 +93,7 @@ pub(crate) async fn list(
 
 pub(super) fn shown(certificates: &[CertificateStatus]) -> String {
     let mut table = table(&[
+        "LOG",
         "INDEX",
         "IDENTITY",
         "ADDRESS",
@@ -107,6 +110,7 @@ pub(super) fn shown(certificates: &[CertificateStatus]) -> String {
             None => "valid".to_owned(),
         };
         table.add_row([
+            certificate.log.clone(),
             certificate.index.to_string(),
             certificate.identity.clone(),
             certificate.address.clone(),
@@ -119,19 +123,61 @@ pub(super) fn shown(certificates: &[CertificateStatus]) -> String {
     table.trim_fmt()
 }
 
-/// `sealbus ca revoke NAME`
+/// `sealbus ca revoke NAME`, `sealbus ca revoke --authority CA`
 pub(crate) async fn revoke(
     connection: &mut Connection,
     revoke: &CaRevoke,
     output: Output,
 ) -> Result<(), CliError> {
+    let reason = revoke.reason.clone();
+    if let Some(name) = revoke.authority.clone() {
+        let request = ask::RevokeAuthority { name, reason };
+        let revoked = connection.ask(request).await?;
+        output.show(&revoked, || {
+            let said = |authority: &AuthorityStatus| {
+                let (name, living) = (&authority.name, authority.living);
+                format!("revoked {name}; the holders of its {living} valid certificates get others at once")
+            };
+            revoked.iter().map(said).collect::<Vec<_>>().join("\n")
+        });
+        return Ok(());
+    }
+    let what = revoke.name.clone().unwrap_or_default();
     let request = ask::Revoke {
-        what: revoke.name.clone(),
-        reason: revoke.reason.clone(),
+        what: what.clone(),
+        reason,
     };
     let certificates = connection.ask(request).await?;
     output.show(&certificates, || {
-        format!("revoked {} of {}", certificates.len(), revoke.name)
+        format!("revoked {} of {what}", certificates.len())
+    });
+    Ok(())
+}
+
+/// `sealbus ca authorities`
+pub(crate) async fn authorities(
+    connection: &mut Connection,
+    output: Output,
+) -> Result<(), CliError> {
+    let authorities = connection.ask(ask::Authorities).await?;
+    output.show(&authorities, || {
+        let mut table = table(&["NAME", "VALID UNTIL", "CERTIFICATES", "STATE", "SERIAL"]);
+        for authority in &authorities {
+            let state = match &authority.revoked {
+                Some(reason) => format!("revoked: {reason}"),
+                None if authority.certifies => "certifies".to_owned(),
+                None if authority.not_after < now() => "expired".to_owned(),
+                None => "stands by".to_owned(),
+            };
+            table.add_row([
+                authority.name.clone(),
+                instant(authority.not_after),
+                authority.living.to_string(),
+                state,
+                authority.serial.clone(),
+            ]);
+        }
+        table.trim_fmt()
     });
     Ok(())
 }

@@ -16,7 +16,7 @@ use sealbus_proof::{
     Base64, CertificateLine, Demands, EarlierLine, Evidence, FILE_VERSION, Head, Line, LogLine,
     MessageLine, Statement, inspect, write_file,
 };
-use sealbus_seal::{Fingerprint, SecurityLevel};
+use sealbus_seal::{Certificate, CertificateChain, Fingerprint, Identity, SecurityLevel};
 use sealbus_transparency::{
     Audit, Checkpoint, Hash, Note, NoteKey, WholeTree, consistency_proof, inclusion_proof,
     leaf_hash,
@@ -60,7 +60,7 @@ pub(crate) async fn export(
         folder: None,
         address: None,
         root: None,
-        ca: "ca".to_owned(),
+        ca: export.ca.clone(),
     };
     let mut log = Log::open(general, &source).await?;
     let platform = log.trust.platform().to_string();
@@ -263,8 +263,9 @@ async fn lines(
         let Some((index, entry)) = entry else {
             let author = evidence.author().identity();
             head.gaps.push(format!(
-                "everything that {author} signed with the certificate {}, which the issuance log lacks",
-                evidence.author().serial()
+                "everything that {author} signed with the certificate {}, which the issuance log lacks{}",
+                evidence.author().serial(),
+                of_another(evidence.chain(), log)
             ));
             continue;
         };
@@ -307,6 +308,20 @@ async fn lines(
         }));
     }
     Ok(lines)
+}
+
+/// Words about the CA of a certificate, if it is another one than that of the log.
+fn of_another(chain: &CertificateChain, log: &Log) -> String {
+    let issuer = chain.issuers().first();
+    match issuer.and_then(|der| Certificate::parse(der).ok()) {
+        Some(issuer) if *issuer.identity() != log.identity => match issuer.identity() {
+            Identity::Authority { name, .. } => {
+                format!(": it is of another CA, see --ca {name}")
+            }
+            _ => String::new(),
+        },
+        _ => String::new(),
+    }
 }
 
 /// Reads the whole log, and finds the certificates in it. A certificate comes into the published log a little after it

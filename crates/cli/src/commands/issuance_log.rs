@@ -1,6 +1,6 @@
 //! `ca log verify`, `ca monitor`: they read the issuance log without trust in it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
@@ -8,10 +8,11 @@ use rustls::pki_types::pem::PemObject;
 use sealbus_control::admin::ask;
 use sealbus_enrolment::{Enrolment, LogReader};
 use sealbus_seal::{
-    CLOCK_SKEW, Certificate, CertificateChain, Fingerprint, Identity, Timestamp, Trust,
+    CLOCK_SKEW, Certificate, CertificateChain, Fingerprint, Identity, PlatformName, Timestamp,
+    Trust,
 };
 use sealbus_transparency::{
-    Audit, Checkpoint, Entry, Folder, IssuanceRecord, KeyKind, LogFile, Note, NoteKey,
+    Audit, Checkpoint, Entry, Folder, IssuanceRecord, KeyKind, LogError, LogFile, Note, NoteKey,
 };
 use serde::Serialize;
 
@@ -38,6 +39,8 @@ pub(super) struct Log {
     pub(super) key: NoteKey,
     /// The certificate of the CA whose log it is: DER.
     pub(super) authority: Vec<u8>,
+    /// The name of that CA.
+    pub(super) identity: Identity,
     /// The alarms that the witnesses of a running platform raise about the log.
     pub(super) alarms: Vec<String>,
 }
@@ -81,9 +84,16 @@ pub(super) fn certificate(path: &Path) -> Result<Vec<u8>, CliError> {
     })
 }
 
-impl Log {
-    /// Finds the log, and trusts only the root of the platform.
-    pub(super) async fn open(general: &General, from: &LogSource) -> Result<Self, CliError> {
+/// The platform of a log, and the way to it.
+struct Source {
+    root: Vec<u8>,
+    platform: PlatformName,
+    at: Option<Enrolment>,
+    alarms: Vec<String>,
+}
+
+impl Source {
+    async fn find(general: &General, from: &LogSource) -> Result<Self, CliError> {
         let mut alarms = Vec::new();
         let (root, address) = match &from.root {
             Some(path) => (certificate(path)?, from.address.clone()),
@@ -98,41 +108,81 @@ impl Log {
         };
         let parsed = Certificate::parse(&root).map_err(wrong)?;
         let platform = parsed.identity().platform().clone();
-        let trust = Trust::new(platform.clone(), &[root.clone().into()], CLOCK_SKEW);
-        let trust = trust.map_err(wrong)?;
-        let mut place = match (&from.folder, address) {
-            (Some(folder), _) => Place::Folder(Folder::new(folder)),
-            (None, Some(address)) => {
-                let at = Enrolment {
-                    platform,
-                    addresses: vec![address],
-                    root: Fingerprint::of(&root),
-                };
-                Place::Platform(Box::new(LogReader::new(at, &from.ca)))
-            }
-            (None, None) => {
-                return Err(CliError::Usage {
-                    message: "there is no log to read".to_owned(),
-                    help: "name --folder FOLDER or --address HOST:PORT".to_owned(),
-                });
-            }
-        };
+        let at = address.map(|address| Enrolment {
+            platform: platform.clone(),
+            addresses: vec![address],
+            root: Fingerprint::of(&root),
+        });
+        Ok(Self {
+            root,
+            platform,
+            at,
+            alarms,
+        })
+    }
+
+    async fn log(&self, mut place: Place) -> Result<Log, CliError> {
+        let roots = [self.root.clone().into()];
+        let trust = Trust::new(self.platform.clone(), &roots, CLOCK_SKEW).map_err(wrong)?;
         let pem = place.read(LogFile::Authority).await?;
         let mut chain = CertificateDer::pem_slice_iter(&pem);
         let der = match chain.next() {
             Some(Ok(der)) => der,
             _ => return Err(wrong("the log names no authority")),
         };
-        let now = Timestamp::from_unix_seconds(now() / 1000);
+        // The log of a CA outlives its certificate.
+        let end = Certificate::parse(&der).map_err(wrong)?.not_after();
+        let now = Timestamp::from_unix_seconds(now() / 1000).min(end);
         let authority = trust.verify_authority(&der, now).map_err(wrong)?;
         let key = Checkpoint::key_of(authority.identity(), *authority.public_key());
-        Ok(Self {
+        Ok(Log {
             place,
             trust,
             key: key.map_err(wrong)?,
             authority: der.to_vec(),
-            alarms,
+            identity: authority.identity().clone(),
+            alarms: self.alarms.clone(),
         })
+    }
+}
+
+impl Log {
+    /// Finds the logs: that of one CA, or those of all. The one of the CA that certifies now is the first. Trusts only the
+    /// root of the platform.
+    pub(super) async fn open_all(
+        general: &General,
+        from: &LogSource,
+    ) -> Result<Vec<Self>, CliError> {
+        let source = Source::find(general, from).await?;
+        if let Some(folder) = &from.folder {
+            return Ok(vec![source.log(Place::Folder(Folder::new(folder))).await?]);
+        }
+        let Some(at) = source.at.clone() else {
+            return Err(CliError::Usage {
+                message: "there is no log to read".to_owned(),
+                help: "name --folder FOLDER or --address HOST:PORT".to_owned(),
+            });
+        };
+        let names = match &from.ca {
+            Some(name) => vec![name.clone()],
+            None => {
+                let names = LogReader::new(at.clone(), "").names().await;
+                names.map_err(wrong)?
+            }
+        };
+        let mut logs = Vec::new();
+        for name in names {
+            let reader = Box::new(LogReader::new(at.clone(), &name));
+            logs.push(source.log(Place::Platform(reader)).await?);
+        }
+        Ok(logs)
+    }
+
+    /// Finds one log: that of the CA which is named, or of the one that certifies now.
+    pub(super) async fn open(general: &General, from: &LogSource) -> Result<Self, CliError> {
+        let logs = Self::open_all(general, from).await?;
+        let first = logs.into_iter().next();
+        first.ok_or_else(|| wrong("the platform has no log"))
     }
 
     /// The log's checkpoint, with its signature checked.
@@ -207,7 +257,8 @@ impl Log {
             for entry in audit.give(file, &bytes).map_err(wrong)? {
                 let record = IssuanceRecord::from_leaf(&entry.leaf)
                     .map_err(|why| wrong(format!("entry {}: {why}", entry.index)))?;
-                if Checkpoint::origin_of(&record.authority) != self.key.name() {
+                // A CA also enters what another one, which is lost, could not publish.
+                if record.authority.platform() != self.trust.platform() {
                     let index = entry.index;
                     return Err(wrong(format!("entry {index} is of {}", record.authority)));
                 }
@@ -244,12 +295,60 @@ pub(crate) async fn verify(
     verify: &CaLogVerify,
     output: Output,
 ) -> Result<(), CliError> {
-    let mut log = Log::open(general, &verify.source).await?;
-    let (note, checkpoint) = log.checkpoint().await?;
+    let logs = Log::open_all(general, &verify.source).await?;
     let keys: Result<Vec<NoteKey>, _> = verify.witness.iter().map(|key| key.parse()).collect();
     let keys = keys.map_err(wrong)?;
-    let cosignatures = log.cosignatures(&note, &keys).await?;
-    for key in &keys {
+    let mut against = Vec::new();
+    for path in &verify.against {
+        let text = String::from_utf8_lossy(&read(path)?).into_owned();
+        let of_file = |error: LogError| wrong(format!("{}: {error}", path.display()));
+        let note = Note::parse(&text).map_err(of_file)?;
+        let seen = Checkpoint::parse(note.text()).map_err(of_file)?;
+        if logs.iter().all(|log| log.key.name() != seen.origin) {
+            return Err(of_file(LogError::Malformed("it is of another log")));
+        }
+        against.push((path, note, seen.origin));
+    }
+    let mut wanted = Vec::new();
+    for path in &verify.certificate {
+        wanted.push((Fingerprint::of(&certificate(path)?), path, false));
+    }
+    let mut alarms = Vec::new();
+    for mut log in logs {
+        let of_log = against
+            .iter()
+            .filter(|(.., origin)| origin == log.key.name());
+        let of_log: Vec<_> = of_log.map(|(path, note, _)| (*path, note)).collect();
+        let verified = verify_one(verify, &mut log, &keys, &of_log, &mut wanted, output).await?;
+        output.line(&verified, || shown(&verified));
+        alarms = log.alarms;
+    }
+    if let Some((_, path, _)) = wanted.iter().find(|(.., is_there)| !is_there) {
+        return Err(wrong(format!(
+            "the log lacks the certificate {}",
+            path.display()
+        )));
+    }
+    match alarms.first() {
+        Some(alarm) => Err(wrong(format!(
+            "a witness does not believe this log: {alarm}"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Verifies one log, and notes which of the wanted certificates are in it.
+async fn verify_one(
+    verify: &CaLogVerify,
+    log: &mut Log,
+    keys: &[NoteKey],
+    against: &[(&PathBuf, &Note)],
+    wanted: &mut [(Fingerprint, &PathBuf, bool)],
+    output: Output,
+) -> Result<Verified, CliError> {
+    let (note, checkpoint) = log.checkpoint().await?;
+    let cosignatures = log.cosignatures(&note, keys).await?;
+    for key in keys {
         note.verify(key).map_err(wrong)?;
     }
     if cosignatures.len() < verify.quorum {
@@ -259,48 +358,32 @@ pub(crate) async fn verify(
         )));
     }
     let mut audit = Audit::new(checkpoint.clone());
-    for path in &verify.against {
-        let text = String::from_utf8_lossy(&read(path)?).into_owned();
+    for (path, note) in against {
         let of_file = |error| wrong(format!("{}: {error}", path.display()));
-        let note = Note::parse(&text).map_err(of_file)?;
-        let seen = Checkpoint::open(&note, &log.key).map_err(of_file)?;
+        let seen = Checkpoint::open(note, &log.key).map_err(of_file)?;
         audit.must_continue(&seen).map_err(of_file)?;
     }
-    let mut wanted = Vec::new();
-    for path in &verify.certificate {
-        wanted.push((Fingerprint::of(&certificate(path)?), path, None));
-    }
     let bar = output.waiting("the log");
+    let mut certificates = Vec::new();
     log.drive(&mut audit, |entry, record| {
-        for (fingerprint, _, index) in &mut wanted {
+        for (fingerprint, _, is_there) in wanted.iter_mut() {
             if *fingerprint == record.certificate {
-                *index = Some(entry.index);
+                *is_there = true;
+                certificates.push(entry.index);
             }
         }
         Ok(())
     })
     .await?;
     bar.finish_and_clear();
-    let mut certificates = Vec::new();
-    for (_, path, index) in wanted {
-        let lacks = || wrong(format!("the log lacks the certificate {}", path.display()));
-        certificates.push(index.ok_or_else(lacks)?);
-    }
-    if let Some(alarm) = log.alarms.first() {
-        return Err(wrong(format!(
-            "a witness does not believe this log: {alarm}"
-        )));
-    }
     let root = checkpoint.root.iter();
-    let verified = Verified {
+    Ok(Verified {
         origin: checkpoint.origin,
         size: checkpoint.size,
         root: root.map(|byte| format!("{byte:02x}")).collect(),
         cosignatures,
         certificates,
-    };
-    output.show(&verified, || shown(&verified));
-    Ok(())
+    })
 }
 
 fn shown(verified: &Verified) -> String {
@@ -326,20 +409,24 @@ pub(crate) async fn monitor(
     monitor: &CaMonitor,
     output: Output,
 ) -> Result<(), CliError> {
-    let mut log = Log::open(general, &monitor.source).await?;
-    let platform = log.trust.platform().clone();
+    let logs = Log::open_all(general, &monitor.source).await?;
     let local = monitor.agent.split('@').next().unwrap_or_default();
-    let agent = Identity::agent(&platform, local).map_err(wrong)?;
-    let (_, checkpoint) = log.checkpoint().await?;
-    let mut audit = Audit::new(checkpoint);
+    let mut audits = Vec::new();
+    for mut log in logs {
+        let agent = Identity::agent(log.trust.platform(), local).map_err(wrong)?;
+        let (_, checkpoint) = log.checkpoint().await?;
+        audits.push((log, agent, Audit::new(checkpoint)));
+    }
     loop {
-        log.drive(&mut audit, |entry, record| {
-            if record.identity == agent {
-                output.line(&record, || issued(&entry, &record));
-            }
-            Ok(())
-        })
-        .await?;
+        for (log, agent, audit) in &mut audits {
+            log.drive(audit, |entry, record| {
+                if record.identity == *agent {
+                    output.line(&record, || issued(&entry, &record));
+                }
+                Ok(())
+            })
+            .await?;
+        }
         if !monitor.follow {
             return Ok(());
         }
@@ -347,8 +434,10 @@ pub(crate) async fn monitor(
             () = tokio::time::sleep(FOLLOW) => {}
             () = output::unread() => return Ok(()),
         }
-        let (_, checkpoint) = log.checkpoint().await?;
-        audit.go_on(checkpoint).map_err(wrong)?;
+        for (log, _, audit) in &mut audits {
+            let (_, checkpoint) = log.checkpoint().await?;
+            audit.go_on(checkpoint).map_err(wrong)?;
+        }
     }
 }
 

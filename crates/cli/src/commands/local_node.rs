@@ -146,6 +146,7 @@ impl LocalNode {
         let request = ask::Token {
             node: Some(self.name.clone()),
             lifetime: TOKEN_LIFETIME,
+            master: false,
         };
         let issued = Connection::to(&self.platform).await?.ask(request).await?;
         folder(&self.directory).map_err(CliError::file("create", &self.directory))?;

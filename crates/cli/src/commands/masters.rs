@@ -31,11 +31,20 @@ pub(crate) async fn masters(
 }
 
 fn shown(masters: &[MasterStatus]) -> String {
-    let mut table = table(&["MACHINE", "NODES JOIN AT", "ROLE", "TERM", "SINCE", "LAG"]);
+    let mut table = table(&[
+        "MACHINE",
+        "NODES JOIN AT",
+        "CA",
+        "ROLE",
+        "TERM",
+        "SINCE",
+        "LAG",
+    ]);
     for master in masters {
         table.add_row([
             master.host.clone(),
             master.enrolment.to_string(),
+            master.authority.clone(),
             master.role.as_str().to_owned(),
             master.term.map(|term| term.to_string()).unwrap_or_default(),
             instant(master.since),

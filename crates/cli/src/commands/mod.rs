@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod apply;
 pub(crate) mod backup;
 pub(crate) mod broker;
+pub(crate) mod ceremony;
 pub(crate) mod certificates;
 pub(crate) mod channels;
 pub(crate) mod describe;
@@ -34,6 +35,8 @@ pub(crate) mod up;
 mod up_attached;
 #[cfg(unix)]
 mod up_detached;
+#[cfg(unix)]
+mod up_join;
 pub(crate) mod window;
 
 use std::io::Write;

@@ -53,6 +53,7 @@ pub(crate) async fn token(
     let request = ask::Token {
         node: token.name.clone(),
         lifetime: token.lifetime.0.as_secs().max(1),
+        master: token.master,
     };
     let issued = connection.ask(request).await?;
     output.show(&issued, || issued.token.clone());

@@ -21,6 +21,7 @@ use super::run::{EndSignals, GRACE, log, log_as_text, log_warnings};
 use super::store;
 use super::up_attached;
 use super::up_detached::{self, StandsBy, Told};
+use super::up_join;
 use super::window;
 use crate::arguments::{General, Up};
 use crate::connection::{Connection, directory_of};
@@ -45,6 +46,9 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
         return Ok(());
     }
     let directory = directory_of(general, &manifest.platform.name)?;
+    if let Some(invitation) = &up.join {
+        up_join::join(&directory, &manifest.platform.name, invitation, output).await?;
+    }
     if up.detach {
         if up.manifest.as_deref().is_some_and(input::is_standard) {
             return Err(CliError::Usage {

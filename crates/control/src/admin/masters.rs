@@ -33,6 +33,8 @@ pub struct MasterStatus {
     pub host: String,
     /// The address at which nodes join while it leads.
     pub enrolment: SocketAddr,
+    /// The name of its CA.
+    pub authority: String,
     /// Its role.
     pub role: MasterRole,
     /// The number of its term, if it leads.

@@ -16,6 +16,7 @@ impl AdminRequest {
             | Self::Narrow { .. }
             | Self::CertificationEvents { .. }
             | Self::Certificates { .. }
+            | Self::Authorities
             | Self::Root
             | Self::Checkpoint
             | Self::DfSearch { .. }
@@ -33,6 +34,7 @@ impl AdminRequest {
             | Self::Mailbox { .. }
             | Self::Evidence { .. }
             | Self::Revoke { .. }
+            | Self::RevokeAuthority { .. }
             | Self::Send { .. }
             | Self::DfRegister { .. }
             | Self::DfDeregister { .. }

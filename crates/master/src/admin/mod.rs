@@ -73,7 +73,11 @@ impl Admin {
                     records: self.desk.run(latest).await?,
                 }
             }
-            AdminRequest::Token { node, lifetime } => self.token(node, lifetime).await?.into(),
+            AdminRequest::Token {
+                node,
+                lifetime,
+                master,
+            } => self.token(node, lifetime, master).await?.into(),
             AdminRequest::Ticket {
                 agent,
                 others,
@@ -125,6 +129,16 @@ impl Admin {
             AdminRequest::Revoke { what, reason } => {
                 let revoked = move |desk: &mut Desk, now| desk.revoke_by_hand(&what, &reason, now);
                 self.desk.run(revoked).await?.into()
+            }
+            AdminRequest::Authorities => {
+                let all = |desk: &mut Desk, now| Ok(desk.ca.authorities(timestamp(now)));
+                self.desk.run(all).await?.into()
+            }
+            AdminRequest::RevokeAuthority { name, reason } => {
+                let revoke = move |desk: &mut Desk, now| {
+                    desk.ca.revoke_authority(&name, &reason, timestamp(now))
+                };
+                vec![self.desk.run(revoke).await?].into()
             }
             AdminRequest::Root => {
                 let root = |desk: &mut Desk, _| {
@@ -215,13 +229,12 @@ impl Admin {
     }
 
     async fn masters(&self) -> Result<Vec<MasterStatus>, Fault> {
-        match &self.masters {
-            Some(masters) => Ok(masters.list(self.term)),
-            None => {
-                let since = self.desk.run(|desk, _| Ok(desk.since)).await?;
-                Ok(vec![single(self.enrolment, self.term, since)])
-            }
-        }
+        let known = |desk: &mut Desk, _| Ok((desk.since, desk.ca.authority().name().to_owned()));
+        let (since, authority) = self.desk.run(known).await?;
+        Ok(match &self.masters {
+            Some(masters) => masters.list(self.term, &authority),
+            None => vec![single(self.enrolment, self.term, since, authority)],
+        })
     }
 
     fn hand_over(&self) -> Result<(), Fault> {

@@ -26,9 +26,19 @@ impl Admin {
         &self,
         node: Option<String>,
         lifetime: u64,
+        master: bool,
     ) -> Result<IssuedSecret, Fault> {
         let (root, address) = (self.root, self.enrolment.to_string());
         let lifetime = lifetime_of(lifetime)?;
+        let purpose = match (master, &self.masters) {
+            (false, _) => Purpose::Join,
+            (true, Some(_)) => Purpose::Master,
+            (true, None) => {
+                let message = "this platform's state is in a file, so it has one Master";
+                return Err(Fault::new(FaultCode::NotPermitted, message)
+                    .advise("keep the state in etcd first: docs/operations.md"));
+            }
+        };
         self.desk
             .run(move |desk, now| {
                 let name = node.map(|node| node_name(&node)).transpose()?;
@@ -36,7 +46,7 @@ impl Admin {
                     [] => vec![address],
                     all => all.to_vec(),
                 };
-                let token = Token::new(Purpose::Join, desk.name.clone(), name, addresses, root)
+                let token = Token::new(purpose, desk.name.clone(), name, addresses, root)
                     .map_err(|error| internal(&error))?;
                 desk.tokens
                     .enter(&token, lifetime, timestamp(now))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::{Fault, FaultCode};
-use sealbus_seal::{CertificateChain, Trust, certificate_pem};
+use sealbus_seal::{CertificateChain, Fingerprint, Trust, certificate_pem};
 use sealbus_store::Store;
 use sealbus_transparency::{
     AddCheckpoint, Folder, LogFile, Note, Publication, TileReader, consistency_proof,
@@ -26,6 +26,8 @@ const AGAIN: Duration = Duration::from_secs(30);
 pub(crate) struct Publisher {
     desk: DeskHandle,
     master: Correspondent,
+    /// The name of the CA.
+    authority: String,
     folder: Folder,
     /// The store that has the files too, because it outlives this machine.
     shared: Option<Arc<dyn Store>>,
@@ -33,8 +35,8 @@ pub(crate) struct Publisher {
     outside: Vec<OutsideWitness>,
     /// The size that each witness saw last, as far as it is known.
     seen: HashMap<String, u64>,
-    /// The certificates that were written last. They seldom change.
-    certificates: HashMap<LogFile, Vec<u8>>,
+    /// The files that were written last, without those that never change: most are the same the next time.
+    kept: HashMap<LogFile, (LogFile, Fingerprint)>,
 }
 
 /// The log of one size, in files.
@@ -71,6 +73,7 @@ impl Publisher {
     pub(crate) fn new(
         desk: DeskHandle,
         master: Correspondent,
+        authority: String,
         folder: Folder,
         shared: Option<Arc<dyn Store>>,
         root: Vec<u8>,
@@ -79,12 +82,13 @@ impl Publisher {
         Self {
             desk,
             master,
+            authority,
             folder,
             shared,
             root,
             outside,
             seen: HashMap::new(),
-            certificates: HashMap::new(),
+            kept: HashMap::new(),
         }
     }
 
@@ -186,10 +190,6 @@ impl Publisher {
         push_pem(&mut pem, &authority);
         pem.push_str(&certificate_pem(&self.root));
         files.push((LogFile::Authority, pem.into_bytes()));
-        if let Some(store) = &self.shared {
-            let kept = shared::keep(&**store, &files).await;
-            kept.map_err(|error| Fault::new(FaultCode::Storage, error.to_string()))?;
-        }
         self.keep(files).await?;
         // When this returns, the store has every entry that is published. It fails while the disk is full.
         let head = publication.head.clone();
@@ -207,16 +207,26 @@ impl Publisher {
     }
 
     async fn keep(&mut self, mut files: Vec<(LogFile, Vec<u8>)>) -> Result<(), Fault> {
-        files.retain(|(file, bytes)| self.certificates.get(file) != Some(bytes));
-        let is_kept =
-            |(file, _): &&(LogFile, _)| matches!(file, LogFile::Authority | LogFile::Witnesses);
-        let certificates: Vec<_> = files.iter().filter(is_kept).cloned().collect();
+        let storage = |error: String| Fault::new(FaultCode::Storage, error);
+        let mark = |file: LogFile, bytes: &[u8]| (file, Fingerprint::of(bytes));
+        files.retain(|(file, bytes)| self.kept.get(&file.full()) != Some(&mark(*file, bytes)));
+        let changing = files.iter().filter(|(file, _)| !file.is_final());
+        let marks: Vec<_> = changing
+            .map(|(file, bytes)| (file.full(), mark(*file, bytes)))
+            .collect();
+        if let Some(store) = &self.shared {
+            let kept = shared::keep(&**store, &self.authority, &files).await;
+            kept.map_err(|error| storage(error.to_string()))?;
+        }
+        for (file, _) in files.iter().filter(|(file, _)| file.is_final()) {
+            self.kept.remove(file);
+        }
         let folder = self.folder.clone();
         tokio::task::spawn_blocking(move || folder.write(&files))
             .await
             .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?
-            .map_err(|error| Fault::new(FaultCode::Storage, error.to_string()))?;
-        self.certificates.extend(certificates);
+            .map_err(|error| storage(error.to_string()))?;
+        self.kept.extend(marks);
         Ok(())
     }
 

@@ -44,6 +44,7 @@ impl Operator {
         let request = ask::Token {
             node: node.map(str::to_owned),
             lifetime: 600,
+            master: false,
         };
         let issued = self.ask(request).await.unwrap();
         Token::parse(Purpose::Join, &issued.token).unwrap()

@@ -206,7 +206,7 @@ async fn changes_of_the_deny_list_that_do_not_fit_make_a_process_ask_for_the_who
     let newer = deny("carol");
     let changes = newer.since(missed.version());
     tell.send(Command::DenyList(Blob(changes))).await.unwrap();
-    let held = || process.shared.trust.newest_deny_list().unwrap();
+    let held = || process.shared.trust.latest_deny_list().unwrap();
     while held().version() != newer.version() {
         tokio::task::yield_now().await;
     }

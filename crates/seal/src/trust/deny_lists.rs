@@ -69,7 +69,8 @@ impl Trust {
         let mut lists = self.deny_lists.load().as_ref().clone();
         let authority = received.authority().clone();
         let held = lists.iter().position(|list| *list.authority() == authority);
-        if let Some(held) = held.map(|held| &lists[held]) {
+        if let Some(index) = held {
+            let held = &lists[index];
             if held.version() > version {
                 return Err(DenyListError::Stale {
                     authority,
@@ -78,10 +79,14 @@ impl Trust {
                 });
             }
             if held.version() == version {
-                return match received.holds(held) {
-                    true => Ok(DenyListUpdate::AlreadyHeld { version }),
-                    false => Err(DenyListError::Diverged { authority, version }),
-                };
+                if !received.holds(held) {
+                    return Err(DenyListError::Diverged { authority, version });
+                }
+                if index > 0 {
+                    lists[..=index].rotate_right(1);
+                    self.deny_lists.store(Arc::new(lists));
+                }
+                return Ok(DenyListUpdate::AlreadyHeld { version });
             }
         }
         let list = held.map(|held| -> &DenyList { &lists[held] });
@@ -97,39 +102,35 @@ impl Trust {
             older += usize::from(stays && !is_other);
             stays
         });
-        // All before the held one are of other authorities, and stayed.
-        let place = held.unwrap_or(lists.len());
-        // It takes the place of the held one, before the older lists of its authority.
-        lists.insert(place, new);
+        lists.insert(0, new);
         self.deny_lists.store(Arc::new(lists));
         Ok(DenyListUpdate::Applied { version })
     }
 
-    /// The deny lists in force: the newest of each authority, and those that [outlast](DenyList::outlasts) it.
+    /// The deny lists in force: the newest of each authority, and those that [outlast](DenyList::outlasts) it. The one that
+    /// came last is the first.
     pub fn deny_lists(&self) -> Arc<Vec<Arc<SignedDenyList>>> {
         self.deny_lists.load_full()
     }
 
-    /// Older lists in force, because they have denials that the newest list of their authority has lost. The authority
-    /// must have them back: it went on from an older copy, such as a backup.
-    pub fn outlasting_deny_lists(&self) -> Vec<Arc<SignedDenyList>> {
+    /// The lists in force that have denials which the [latest](Self::latest_deny_list) one lacks. Its authority must have
+    /// them: it went on from an older copy of the list, such as a backup, or took the place of an authority whose last
+    /// denials it does not know. `is_new` says whether a list is to be looked at: looking at one takes as long as it is.
+    pub fn outlasting_deny_lists(
+        &self,
+        mut is_new: impl FnMut(&DenyList) -> bool,
+    ) -> Vec<Arc<SignedDenyList>> {
         let lists = self.deny_lists.load();
-        let is_newest = |index: usize, list: &SignedDenyList| {
-            lists[..index]
-                .iter()
-                .all(|before| before.authority() != list.authority())
+        let Some((latest, others)) = lists.split_first() else {
+            return Vec::new();
         };
-        let older = lists.iter().enumerate();
-        older
-            .filter(|(index, list)| !is_newest(*index, list))
-            .map(|(_, list)| list.clone())
-            .collect()
+        let outlasting = |list: &&Arc<SignedDenyList>| is_new(list) && list.outlasts(latest);
+        others.iter().filter(outlasting).cloned().collect()
     }
 
-    /// The newest deny list in force.
-    pub fn newest_deny_list(&self) -> Option<Arc<SignedDenyList>> {
-        let lists = self.deny_lists.load();
-        lists.iter().max_by_key(|list| list.version()).cloned()
+    /// The deny list that came last. That is the list of the CA that certifies now.
+    pub fn latest_deny_list(&self) -> Option<Arc<SignedDenyList>> {
+        self.deny_lists.load().first().cloned()
     }
 
     /// The earliest start at which a new certificate of `identity` is not denied.

@@ -45,7 +45,7 @@ impl Unsure {
     }
 
     async fn note(&self, batch: &Batch) {
-        let (latest, _) = Term::latest(&self.store).await.unwrap();
+        let (latest, _) = latest_term(&self.store).await.unwrap();
         for (key, value) in batch.changes() {
             match (key, value) {
                 (TERM_ROW, Some(_)) => self.terms.lock().push(latest),
@@ -111,7 +111,7 @@ async fn lead(name: u64, store: Arc<Unsure>, is_fenced: bool) -> Vec<String> {
             tries -= 1;
             let key = format!("row/{name}/{}", acknowledged.len());
             let mut batch = Batch::new();
-            batch.put(key.clone(), fenced.term().row());
+            batch.put(key.clone(), row_of(fenced.term()));
             let written = match is_fenced {
                 true => fenced.commit(batch).await,
                 false => store.commit(batch).await,

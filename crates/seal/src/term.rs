@@ -5,12 +5,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A term of a Master. Terms of one platform never fall, and a node obeys the highest one that it has heard of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// A term of a Master. Terms of one platform never fall. The store takes changes of the latest one alone, and a node obeys the
+/// highest one that it has heard of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Term {
     /// When the platform was last restored from a backup, in Unix seconds; 0 if never.
     pub epoch: u64,
-    /// The number of the term in this epoch.
+    /// The number of the term in this epoch: of Masters that began to lead, this one included.
     pub number: u64,
 }
 

@@ -1,0 +1,90 @@
+//! `ca request` and `ca certify`: how a further Master gets a CA of its own. The key of the CA is made where the
+//! Master runs, and never leaves that machine.
+
+use std::io::Read;
+use std::path::Path;
+
+use rustls::pki_types::CertificateSigningRequestDer;
+use rustls::pki_types::pem::PemObject;
+use sealbus_master::{certify_authority, request_authority};
+use sealbus_seal::{Timestamp, certificate_pem, request_pem};
+use serde_json::json;
+
+use super::manifest::{STANDARD_INPUT, manifest};
+use super::now;
+use crate::arguments::{CaCertify, CaRequest, General};
+use crate::connection::{directory_of, running};
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Longest file with a request or certificates, in bytes.
+const LONGEST: u64 = 64 * 1024;
+
+pub(super) fn failed(help: &'static str) -> impl Fn(&dyn std::error::Error) -> CliError {
+    move |error| CliError::Failed {
+        message: error.to_string(),
+        help: Some(help.to_owned()),
+    }
+}
+
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+    let failed = CliError::file("read", path);
+    let mut bytes = Vec::new();
+    let read = match path == Path::new(STANDARD_INPUT) {
+        true => std::io::stdin().take(LONGEST).read_to_end(&mut bytes),
+        false => {
+            std::fs::File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes))
+        }
+    };
+    read.map(|_| bytes).map_err(failed)
+}
+
+/// `sealbus ca request`
+pub(crate) fn request(
+    general: &General,
+    request: &CaRequest,
+    output: Output,
+) -> Result<(), CliError> {
+    let manifest = manifest(general, request.manifest.as_deref())?;
+    let directory = directory_of(general, &manifest.platform.name)?;
+    sealbus_files::folder(&directory).map_err(CliError::file("create", &directory))?;
+    let unusable = failed("see docs/operations.md");
+    let request = request_authority(&directory).map_err(|error| unusable(&error))?;
+    let pem = request_pem(&request);
+    output.show(&json!({ "request": pem }), || pem.trim_end().to_owned());
+    Ok(())
+}
+
+/// `sealbus ca certify REQUEST`
+pub(crate) fn certify(
+    general: &General,
+    certify: &CaCertify,
+    output: Output,
+) -> Result<(), CliError> {
+    let directory = match &certify.root {
+        Some(folder) => folder.clone(),
+        None => running(general)?,
+    };
+    let bytes = read(&certify.request)?;
+    let unusable = failed("`sealbus ca request` prints a request");
+    let der = CertificateSigningRequestDer::from_pem_slice(&bytes);
+    let der = der.map_err(|error| unusable(&error))?;
+    let time = Timestamp::from_unix_seconds(now() / 1000);
+    let certified = certify_authority(&directory, &der, time).map_err(|error| unusable(&error))?;
+    let Some((chain, root)) = certified else {
+        return Err(CliError::Failed {
+            message: format!("{} has no root.key and root.der", directory.display()),
+            help: Some("name the folder with the root's key: --root FOLDER".to_owned()),
+        });
+    };
+    let chain = chain.to_certificates();
+    let all = chain
+        .iter()
+        .map(|der| der.as_ref())
+        .chain([root.as_slice()]);
+    let pem: String = all.map(certificate_pem).collect();
+    output.show(&json!({ "certificates": pem }), || {
+        pem.trim_end().to_owned()
+    });
+    Ok(())
+}

@@ -1,0 +1,151 @@
+"""Several Masters, each with a CA of its own, whose keys never leave their machines."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+from etcd import Etcd
+from harness import SEALBUS, Platform, sealbus, wait_for
+from test_etcd import manifest
+from test_standby import Masters, beside, stands_by
+
+Make = Callable[[str], Platform]
+Start = Callable[[int], Etcd]
+
+
+def issuers(masters: Masters, *names: str) -> set[str]:
+    """The CAs of the valid certificates of agents."""
+    listed = masters.leading(lambda master: master.ask("ca", "list", "--valid"))
+    wanted = {f"spiffe://factory/agent/{name}" for name in names}
+    found = {each["identity"]: each["log"] for each in sorted(listed, key=lambda it: it["not_before"])}
+    return {found[name] for name in wanted}
+
+
+def authorities(masters: Masters) -> dict[str, Any]:
+    found = masters.leading(lambda master: master.ask("ca", "authorities"))
+    return {each["name"]: each for each in found}
+
+
+def logs(masters: Masters) -> dict[str, int]:
+    """The sizes of all issuance logs, which are sound."""
+    verified = masters.leading(lambda master: master.tell("ca", "log", "verify", "--json"))
+    return {log["origin"]: log["size"] for log in map(json.loads, verified.stdout.splitlines())}
+
+
+def talk(masters: Masters) -> None:
+    """Both agents answer the operator, and one hears the other."""
+
+    def heard() -> int:
+        return len(masters.asked("seller", '["heard"]').get("buyer", []))
+
+    before = heard()
+
+    def again() -> bool:
+        # While certificates are replaced, messages may come back.
+        masters.asked("buyer", json.dumps(["send", "seller", 10, 10]))
+        return heard() > before
+
+    wait_for(again, "messages to be heard", also=lambda: "".join(it.logs() for it in masters.masters))
+
+
+def test_each_master_certifies_with_a_ca_of_its_own_and_a_former_ca_is_revoked_and_replaced(
+    platform: Make, cluster: Start
+) -> None:
+    etcd = cluster(1)
+    first = platform(manifest(etcd, "seller", "buyer")).up("--json")
+    first.node("node-1")
+    before = Masters(first).place("seller", "buyer")
+    second = beside(first, platform(manifest(etcd, "seller", "buyer")))
+    masters = Masters(first, second)
+    (leader, standby) = masters.listed(2)
+    assert leader["authority"] == "ca" and standby["authority"].startswith("ca-"), (leader, standby)
+    new = standby["authority"]
+    keys = {(master.state / "ca.key").read_bytes() for master in (first, second)}
+    assert len(keys) == 2 and not (second.state / "root.key").exists()
+    assert issuers(masters, "seller", "buyer") == {"ca"}
+    itself = first.tell("ca", "revoke", "--authority", "ca", expect=None)
+    assert itself.returncode != 0 and b"hand-over" in itself.stderr, itself.stderr
+
+    masters.tell("masters", "hand-over")
+    wait_for(lambda: masters.listed(2)[0]["authority"] == new, "the other Master to lead")
+    masters.alive_again()
+    assert masters.place("seller", "buyer") == before
+    # What the other CA certified is still believed, and what it certifies is, too.
+    talk(masters)
+    assert authorities(masters)[new]["certifies"]
+    late = masters.leading(lambda master: master.tell("ca", "revoke", "--authority", "ca-0", expect=None))
+    assert late.returncode != 0 and b"ca authorities" in late.stderr, late.stderr
+
+    # The machine of the first Master is stolen. Its CA is revoked, and the agents get certificates of the other one.
+    assert first.master is not None and second.master is not None
+    first.master.kill()
+    masters = Masters(second)
+    second.tell("ca", "revoke", "--authority", "ca", "--reason", "stolen")
+    assert "stolen" in authorities(masters)["ca"]["revoked"]
+    wait_for(lambda: issuers(masters, "seller", "buyer") == {new}, "new certificates", also=second.logs)
+    assert masters.place("seller", "buyer") == before
+    talk(masters)
+
+    # A Master whose CA was revoked does not come back with it.
+    refused = sealbus("up", first.manifest, "--state", first.state, expect=1).stderr.decode()
+    assert "was revoked" in refused and "--join" in refused, refused
+    assert not (first.state / "ca.key").exists()
+    # The root's key is on the first machine. It certifies the CA that replaces the revoked one.
+    root = first.directory / "root"
+    root.mkdir(mode=0o700)
+    shutil.move(first.state / "root.key", root / "root.key")
+    shutil.copy2(first.state / "root.der", root / "root.der")
+    token = second.ask("token", "--master")["token"]
+    away = sealbus("up", first.manifest, "--state", first.state, "--join", token, expect=5).stderr.decode()
+    assert "root's key" in away and "sealbus ca certify" in away, away
+    request, certified = first.directory / "request.pem", first.directory / "ca.pem"
+    request.write_bytes(sealbus("ca", "request", first.manifest, "--state", first.state).stdout)
+    certified.write_bytes(sealbus("ca", "certify", request, "--root", root).stdout)
+    wrong = sealbus("up", second.manifest, "--state", first.directory / "other", "--join", certified, expect=1)
+    assert b"another key" in wrong.stderr, wrong.stderr
+    join = ("--join", certified, "--state", first.state)
+    first.master = first.program(SEALBUS, "up", first.manifest, *join, "--json", name="again")
+    stands_by(first)
+    masters = Masters(first, second)
+    (_, standby) = masters.listed(2)
+    assert standby["authority"] not in ("ca", new)
+    masters.tell("masters", "hand-over")
+    wait_for(lambda: masters.listed(2)[0]["authority"] == standby["authority"], "the replaced Master to lead")
+    masters.alive_again()
+    talk(masters)
+    # The new leader still denies what was revoked before.
+    assert authorities(masters)["ca"]["revoked"]
+    origins = {f"spiffe://factory/authority/{name}/issuance" for name in ("ca", new, standby["authority"])}
+    wait_for(lambda: set(logs(masters)) == origins, "the logs of all CAs")
+
+
+def test_a_token_for_a_master_is_good_once_and_for_nothing_else(platform: Make, cluster: Start) -> None:
+    etcd = cluster(1)
+    first = platform(manifest(etcd)).up("--json")
+    second = platform(manifest(etcd))
+    node = first.ask("token")["token"]
+    refused = sealbus("up", second.manifest, "--state", second.state, "--join", node, expect=1).stderr.decode()
+    assert "token for a Master is needed" in refused, refused
+    token = first.ask("token", "--master")["token"]
+    as_node = sealbus("node", "--token", token, "--state", first.directory / "node", expect=2).stderr.decode()
+    assert "join token is needed" in as_node, as_node
+    second.master = second.program(
+        SEALBUS, "up", second.manifest, "--join", token, "--state", second.state, "--json", name="up"
+    )
+    stands_by(second)
+    third = platform(manifest(etcd))
+    twice = sealbus("up", third.manifest, "--state", third.state, "--join", token, expect=5).stderr.decode()
+    assert "was used already" in twice, twice
+    # A Master that has joined passes over its old token.
+    assert second.master is not None
+    second.master.kill()
+    second.master = second.program(
+        SEALBUS, "up", second.manifest, "--join", token, "--state", second.state, "--json", name="again"
+    )
+    stands_by(second)
+    alone = platform(manifest(None)).up()
+    single = alone.tell("token", "--master", expect=None)
+    assert single.returncode != 0 and b"etcd" in single.stderr, single.stderr
