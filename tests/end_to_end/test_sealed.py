@@ -39,7 +39,7 @@ def test_sealed_messages_are_read_by_their_receiver_alone(platform, tmp_path, le
     scene.hears("direct", TEXTS, "sealed signed")
     assert scene.ask("source", "will", "sink", TEXTS) is None
     scene.hears("kept", TEXTS, "sealed signed")
-    # What is not sealed is on disk, so that the search would find what is sealed.
+    # A plain message is on disk, so that the search would find a sealed one.
     scene.ask("source", "bond", "sink", ["everybody may read this"])
     plain = list(forms("everybody may read this"))
 
@@ -75,7 +75,8 @@ def test_unread_sealed_messages_move_with_their_receiver(platform, tmp_path):
 
 
 def test_a_killed_program_reads_what_waited_for_it(platform, tmp_path):
-    scene = made(platform, tmp_path, "auth")
+    # Its keys lie on its node.
+    scene = made(platform, tmp_path, "auth", sink='node = "node-2"')
     scene.slow.touch()
     scene.ask("source", "will", "sink", TEXTS)
     before = scene.factory.agents()["sink"]["pid"]

@@ -11,7 +11,7 @@ VERIFIER = ROOT / "tools" / "verify_evidence.py"
 TEXTS = [str(number) for number in range(50)]
 
 
-def made(platform, tmp_path, level, channels=""):
+def made(platform, tmp_path, level, channels="", sink=""):
     class Scene:
         slow = tmp_path / "slow"
         factory = platform(
@@ -31,6 +31,7 @@ def made(platform, tmp_path, level, channels=""):
 
             [[agent]]
             name = "sink"
+            {sink}
             command = ["PYTHON", "{PROGRAMS}/notary.py"]
             environment = {{ SLOW = "{slow}" }}
             read = ["{tmp_path}"]

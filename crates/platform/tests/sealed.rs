@@ -138,7 +138,7 @@ async fn a_message_is_read_by_its_receiver_alone_and_its_author_is_proved() {
             let inside = message.message().to_owned();
             assert_eq!(inside.content_bytes().unwrap(), MARKER.as_bytes());
             assert_eq!(inside.performative, Performative::Propose);
-            // What taps, records and moves see.
+            // Taps, records and moves see this.
             let seen = message.seen().to_owned();
             assert_eq!(seen.performative.as_str(), "sealed");
             assert_eq!(seen.conversation_id, inside.conversation_id);

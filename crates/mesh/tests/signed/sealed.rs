@@ -1,4 +1,4 @@
-//! What a hostile process can try with sealed messages: the one that arrives sealed, whole and signed is delivered alone.
+//! A hostile process tries sealed messages: the one that arrives sealed, whole and signed is delivered alone.
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use crate::{Shared, now};
 use sealbus_control::attachment::ask;
 use sealbus_control::{Blob, Fault, FaultCode, SealedKeys};
 
-/// What the keys of a moving process are bound to: the agent that states the key that they are sealed to.
+/// The keys of a moving process are bound to this: the agent that states the key that they are sealed to.
 fn context_of_keys(agent: &str) -> Vec<u8> {
     [b"sealbus former keys v1\0", agent.as_bytes()].concat()
 }

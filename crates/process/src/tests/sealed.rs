@@ -150,7 +150,7 @@ async fn sealed_by(process: &Process, receiver: &str, content: &str) -> AclMessa
     sealer.seal(&message, receiver, None).await.unwrap()
 }
 
-/// What a dishonest node can try with letters that it keeps, and a dishonest author with a signature of its own.
+/// A dishonest node tries this with letters that it keeps, and a dishonest author with a signature of its own.
 #[tokio::test]
 async fn sealed_letters_that_were_changed_or_are_for_others_are_refused() {
     let world = World::new();
