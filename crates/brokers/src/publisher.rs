@@ -134,7 +134,7 @@ fn publish_some<L: Sends>(open: &mut Open, link: &L) {
 
 struct Publisher<'a, L> {
     link: &'a L,
-    /// The time until which answers are only taken in passing. Without it the task waits for the next answer.
+    /// Until then, the task takes answers only between other work. Without a time it waits for the next answer.
     collect_at: Option<Instant>,
     /// Whether answers have come of which senders that wait for room do not know yet.
     is_freed: bool,

@@ -7,7 +7,7 @@
 //! | 2, 2 | length of the stream's name; 0 |
 //! | 8 | number of the first record |
 //! | 8 | time it was begun, in microseconds since 1970; not before its predecessor's last record |
-//! | 4 | CRC-32C of what is before and of the name |
+//! | 4 | CRC-32C of the fields before it and of the name |
 //! | | the stream's name, zeros up to a multiple of 8 |
 
 use std::fs::{self, File};

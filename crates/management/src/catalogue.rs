@@ -118,8 +118,8 @@ impl Description for DfAgentDescription {
     }
 }
 
-/// Numbers words by a hash with a secret key. Two words of one number only make a search look at
-/// more entries than it had to.
+/// Numbers words by a hash with a secret key. If two words share a number, a search only looks at
+/// more entries than it has to.
 #[derive(Debug, Default)]
 pub(super) struct Words(RandomState);
 

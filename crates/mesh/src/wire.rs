@@ -206,7 +206,7 @@ impl Wire {
     }
 
     /// Appends to `into` the bytes that were read from the socket along with the end of the handshake, before this
-    /// value had the connection.
+    /// value took over the connection.
     pub(crate) fn read_early(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
             decrypt(tls, &[], into)?;

@@ -153,7 +153,7 @@ pub(crate) fn start(
 }
 
 impl Starting {
-    /// Waits until the program runs, sealed as it is to be.
+    /// Waits until the program runs, sealed as its plan says.
     ///
     /// # Errors
     /// [`NotSealed`]: it never ran.

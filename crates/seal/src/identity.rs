@@ -32,7 +32,7 @@ pub struct ProcessId([u8; 16]);
 
 /// The identity that a certificate speaks for.
 ///
-/// Each identity has exactly one SPIFFE URI and back ([`fmt::Display`] and [`FromStr`]):
+/// Each identity has exactly one SPIFFE URI, and each such URI names one identity ([`fmt::Display`] and [`FromStr`]):
 ///
 /// | identity | URI |
 /// |---|---|

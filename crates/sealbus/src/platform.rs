@@ -174,9 +174,9 @@ impl Platform {
     }
 
     /// Shows an embedded platform in a browser: starts `program`, which is `sealbus`, as a process of its own. It prints
-    /// a link to standard error, only reads, and ends with this one. Returns the folder that `sealbus top`, `ps` and
-    /// `sniff` take with `--state` to watch this platform. On a platform of others this does nothing:
-    /// `sealbus window` shows it there.
+    /// a link to standard error, only reads, and ends with this program. Returns the folder that `sealbus top`, `ps` and
+    /// `sniff` take with `--state` to watch this platform. On a platform that this program only joined,
+    /// this does nothing: run `sealbus window` there.
     ///
     /// ```no_run
     /// use sealbus::{Platform, agent};

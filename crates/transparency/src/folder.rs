@@ -43,8 +43,8 @@ impl Folder {
         Err(LogError::Unreadable { file, why })
     }
 
-    /// As [`read`](Self::read); a partial tile or bundle whose full one has taken its place is read there. Returns the
-    /// file that was read.
+    /// As [`read`](Self::read). If a full tile or bundle has replaced the partial one, reads the full one. Returns the file
+    /// that was read.
     ///
     /// # Errors
     /// [`LogError::Unreadable`].

@@ -148,7 +148,7 @@ impl LogWriter {
         }
     }
 
-    /// Notes that the files of a publication are on disk. Returns the entries that are now in files for ever.
+    /// Notes that the files of a publication are on disk. Returns the entries that files hold from now on.
     pub fn written(&mut self, head: LogHead) -> Range<u64> {
         let end = |file: &LogFile| match file {
             LogFile::Entries { index, .. } => (index + 1) << 8,

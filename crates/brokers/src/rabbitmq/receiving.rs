@@ -32,8 +32,8 @@ pub(super) struct Deliveries {
 }
 
 impl Deliveries {
-    /// Begins to receive from `queue`, which the Master has made, under the name `tag`. The broker holds at most
-    /// `prefetch` unacknowledged deliveries out.
+    /// Begins to receive from `queue`, which the Master has made, under the name `tag`. The broker sends at most
+    /// `prefetch` deliveries ahead of their acknowledgements.
     pub(super) async fn open(
         opened: Opened,
         queue: &str,

@@ -112,7 +112,7 @@ impl AmsAgentDescription {
         })
     }
 
-    /// Checks that no slot is missing that an entry, unlike a template, must have. Returns the agent's name.
+    /// Checks that every slot is there that an entry must have; a template may lack it. Returns the agent's name.
     pub fn check_entry(&self) -> Result<&Aid, Exception> {
         self.name
             .as_ref()

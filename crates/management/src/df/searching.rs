@@ -81,7 +81,7 @@ impl Df {
         ))
     }
 
-    /// Remembers a search that has a search-id. Returns an error if the search has been here before.
+    /// Remembers a search that has a search-id. Returns an error if a search with that id came before.
     fn remember(&mut self, constraints: &SearchConstraints) -> Result<(), Exception> {
         let Some(search_id) = &constraints.search_id else {
             return Ok(());

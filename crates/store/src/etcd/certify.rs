@@ -161,7 +161,7 @@ impl EtcdAuthority {
         self.certify(name, params, MEMBER_CERTIFICATE, MEMBER_KEY)
     }
 
-    /// Certifies a Master. etcd takes `name` for the user. Returns the folder with its files.
+    /// Certifies a Master, which etcd knows as the user `name`. Returns the folder with the files.
     ///
     /// # Errors
     /// [`CertifyError`].

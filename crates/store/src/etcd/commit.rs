@@ -14,7 +14,7 @@ use crate::{Batch, Revision, StoreError};
 
 /// How long a commit is tried.
 pub(super) const TRYING: Duration = Duration::from_secs(10);
-/// How long one is tried after another that found no etcd, so that whoever commits can do other things meanwhile.
+/// How long a commit is tried if the one before it found no etcd. The caller has other things to do, too.
 const TRYING_AGAIN: Duration = Duration::from_secs(1);
 /// The pause before a commit is sent again.
 const PAUSE: Duration = Duration::from_millis(100);
