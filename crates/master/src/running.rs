@@ -228,7 +228,6 @@ impl Master {
         let backups = Backups::new(
             directory.clone(),
             store.clone(),
-            authority,
             config.settings.name.to_string(),
         );
         tasks.spawn(publisher.run());
