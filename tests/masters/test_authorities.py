@@ -73,7 +73,7 @@ def test_each_master_certifies_with_a_ca_of_its_own_and_a_former_ca_is_revoked_a
     wait_for(lambda: masters.listed(2)[0]["authority"] == new, "the other Master to lead")
     masters.alive_again()
     assert masters.place("seller", "buyer") == before
-    # What the other CA certified is still believed, and what it certifies is, too.
+    # Certificates of the other CA are still believed, and those of this one, too.
     talk(masters)
     assert authorities(masters)[new]["certifies"]
     late = masters.leading(lambda master: master.tell("ca", "revoke", "--authority", "ca-0", expect=None))

@@ -23,7 +23,7 @@ pub(super) const CA_CHAIN: &str = "ca.chain";
 const NEW_KEY: &str = "ca.new.key";
 
 /// Name of the first issuing authority of a platform. The others are named after their keys.
-pub(crate) const FIRST: &str = "ca";
+const FIRST: &str = "ca";
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 

@@ -35,8 +35,6 @@ pub(super) const KEYS: [&str; 2] = [ROOT_KEY, CA_KEY];
 pub(crate) struct Backups {
     directory: PathBuf,
     store: Arc<dyn Store>,
-    /// The CA whose Master this is.
-    authority: String,
     platform: String,
     /// The latest backup, until all of it was read.
     made: Mutex<Option<File>>,
@@ -56,16 +54,10 @@ enum MakeError {
 }
 
 impl Backups {
-    pub(crate) fn new(
-        directory: PathBuf,
-        store: Arc<dyn Store>,
-        authority: String,
-        platform: String,
-    ) -> Self {
+    pub(crate) fn new(directory: PathBuf, store: Arc<dyn Store>, platform: String) -> Self {
         Self {
             directory,
             store,
-            authority,
             platform,
             made: Mutex::new(None),
         }
@@ -126,7 +118,7 @@ impl Backups {
             .snapshot(Box::new(move |key, value| state.row(key, value)))
             .await?;
         let (writer, heads) = writing.recv().map_err(io::Error::other)?;
-        let (mut writer, own) = (writer?, self.authority.clone());
+        let mut writer = writer?;
         let directory = self.directory.clone();
         let adding = tokio::task::spawn_blocking(move || -> Result<File, MakeError> {
             let named = FILES
@@ -141,8 +133,7 @@ impl Backups {
                 }
             }
             for (authority, head) in heads {
-                let is_own = authority == own;
-                add_log(&mut writer, &directory, &authority, &head, is_own)?;
+                add_log(&mut writer, &directory, &authority, &head)?;
             }
             let draft = writer.finish()?;
             Ok(draft.into_inner().map_err(io::IntoInnerError::into_error)?)
@@ -214,22 +205,21 @@ impl Drop for Writing {
     }
 }
 
-/// Adds the files of an issuance log that belong to the head in the store. The CA of this Master makes the rest anew; of
-/// another one, what it published last is added, too.
+/// Adds the files of an issuance log that belong to the head in the store, and what its CA published last: another CA may go
+/// on from the backup.
 fn add_log(
     writer: &mut Draft,
     directory: &Path,
     authority: &str,
     head: &[u8],
-    is_own: bool,
 ) -> Result<(), MakeError> {
     let log = folder_in(directory, authority);
     let head: LogHead = serde_json::from_slice(head).map_err(io::Error::from)?;
     let needed: BTreeSet<LogFile> = files_of(head.size).collect();
-    let others = match is_own {
-        true => vec![LogFile::Authority],
-        false => edge_of(&log),
-    };
+    let mut others = edge_of(&log);
+    if others.is_empty() {
+        others.push(LogFile::Authority);
+    }
     let path = |file: LogFile| format!("{LOGS}/{authority}/{file}");
     for file in &needed {
         writer.file(&path(*file), &log.read(*file)?)?;

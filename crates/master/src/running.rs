@@ -226,7 +226,6 @@ impl Master {
         let backups = Backups::new(
             directory.clone(),
             store.clone(),
-            authority,
             config.settings.name.to_string(),
         );
         tasks.spawn(publisher.run());

@@ -86,7 +86,7 @@ fn a_ca_that_takes_over_denies_what_was_denied_and_revokes_what_the_other_one_ce
         .unwrap();
     assert!(trust.verify(&buyer, NOW).is_err());
 
-    // What the first one denied at last, and could not store, comes back by way of a node.
+    // A node brings back the denials that the first one could not store.
     let late = certify(&mut first, "late");
     first.revoke_by_hand("late", "", NOW).unwrap();
     first.publish(NOW).unwrap();

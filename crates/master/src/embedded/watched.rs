@@ -10,7 +10,6 @@ use tokio::task::JoinSet;
 
 use super::EmbeddedPlatform;
 use crate::admin::Admin;
-use crate::authorities::FIRST;
 use crate::backup::Backups;
 use sealbus_control::local::listen;
 use sealbus_control::operators::{OperatorKey, socket_in};
@@ -60,13 +59,12 @@ impl EmbeddedPlatform {
         let listener = listen(&socket_in(&directory)).map_err(failed)?;
         let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         let (ended, _) = watch::channel(false);
-        let authority = FIRST.to_owned();
         let name = self.system.process.platform().to_owned();
         let admin = Admin {
             desk: self.desk.clone(),
             key,
             system: self.system.clone(),
-            backups: Backups::new(directory, self.store.clone(), authority, name),
+            backups: Backups::new(directory, self.store.clone(), name),
             manifest: tokio::sync::Mutex::default(),
             root: self.root,
             enrolment: nowhere,
