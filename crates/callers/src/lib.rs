@@ -38,5 +38,5 @@ pub use connection::Answer;
 pub use door::{Service, text_answer};
 pub use keys::{NoRandomness, new_key};
 pub use replies::{about, trace};
-pub use serving::{ServeError, follow, follow_news, serve};
+pub use serving::{Opened, ServeError, follow, follow_news, open, serve};
 pub use shown::shown;
