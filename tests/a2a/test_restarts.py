@@ -126,7 +126,7 @@ def rest(door: Door, agent: str, id: str, after: int) -> list[dict[str, Any]]:
     return [json.loads(it)["result"] for it in data]
 
 
-@pytest.mark.parametrize("killed", ["gateway", "polite-gateway", "painter"])
+@pytest.mark.parametrize("killed", ["gateway", "polite-gateway", "painter", "polite-painter"])
 def test_a_task_outlives_a_kill_in_the_middle_of_its_work(door: Door, killed: str) -> None:
     over = begin(door, "painter", "nothing", f"over-{killed}")
     (door.notes / "nothing").touch()
