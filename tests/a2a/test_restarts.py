@@ -196,7 +196,7 @@ def test_webhooks_outlive_the_gateway(door: Door, hooks: Hooks) -> None:  # noqa
     (file,) = door.factory.directory.rglob(f"{id}.task")
     assert file.stat().st_mode & 0o077 == 0
     kill_gateway(door)
-    # What could not be told before is told now, and in its order.
+    # Events that could not be told before are told now, and in their order.
     late_hook.status[:] = [200]
     listed = call(door, "painter", "ListTaskPushNotificationConfigs", {"taskId": id})["result"]["configs"]
     assert {it["id"] for it in listed} == {"one", "late", "rude"}
