@@ -21,6 +21,7 @@ from sealbus.errors import AgentStopped, ContentError, ConversationError, Conver
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
+    from sealbus._sealbus import Value
     from sealbus.clock import Timer
     from sealbus.life import Life
 
@@ -455,10 +456,10 @@ class ParticipantConversation(Conversation):
             self._open(self._life.handle.open_replies(str(message.reply_with)))
         await self._send([message])
 
-    def decline(self, act: Performative, reason: str) -> None:
-        """Says no, in the way that the protocol has at this stage."""
+    def decline(self, act: Performative, reason: str, mark: dict[str, Value] | None = None) -> None:
+        """Says no, in the way that the protocol has at this stage, with these parameters."""
         ways = (act, Performative.REFUSE, Performative.FAILURE, Performative.REJECT_PROPOSAL, Performative.NOT_UNDERSTOOD)
-        message = AclMessage(act, content=reason[:REASON_LIMIT])
+        message = AclMessage(act, content=reason[:REASON_LIMIT], user_defined=mark)
         for way in ways:
             with suppress(ProtocolError):
                 self._post([self._machine.send(message.replace(performative=way), self._now())])

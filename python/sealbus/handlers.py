@@ -17,6 +17,7 @@ from sealbus.mark import Listening, Supervise
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
+    from sealbus._sealbus import Value
     from sealbus.life import Life
 
 log = logging.getLogger("sealbus")
@@ -36,9 +37,17 @@ CANCEL_LIMIT = 1.0
 
 CUT_OFF = "it was cut off before it was done"
 
+LEAVING = "X-Sealbus-Leaving"
+"""The parameter of an answer that says no more than that the agent leaves. The platform may start it again."""
+
 FAILED = "the agent failed at this; its log says why"
 """The answer to a message whose handler raised an exception. It leaves out the exception's text, which may not be meant for others:
 a handler that wants something told raises :class:`~sealbus.Failure`."""
+
+
+def farewell(life: Life) -> dict[str, Value]:
+    """The mark of a word that something was cut off, if that is because the agent leaves."""
+    return {LEAVING: "yes"} if life.is_stopping else {}
 
 
 class Handler:
@@ -345,7 +354,8 @@ class Handlers:
             return None
         reply = message.create_reply(performative, reason[:REASON_LIMIT])
         # The reason is plain text, whatever the message was in.
-        return reply.replace(language=None, encoding=None, ontology=None)
+        mark = farewell(self._life) if reason == CUT_OFF else {}
+        return reply.replace(language=None, encoding=None, ontology=None, user_defined=reply.user_defined | mark)
 
     # ----- rest and end
 

@@ -13,7 +13,7 @@ from sealbus._sealbus import AclMessage, Message
 from sealbus.body import declare
 from sealbus.conversation import Over, ParticipantConversation, draft
 from sealbus.errors import ContentError, NegativeAnswer, SealbusError
-from sealbus.handlers import CUT_OFF, FAILED
+from sealbus.handlers import CUT_OFF, FAILED, farewell
 from sealbus.mark import MARKS
 from sealbus.performative import Performative
 
@@ -106,16 +106,19 @@ class Participates:
         except NegativeAnswer as no:
             talk.decline(no.performative, no.reason)
         except asyncio.CancelledError:
-            talk.decline(Performative.FAILURE, CUT_OFF)
+            talk.decline(Performative.FAILURE, CUT_OFF, farewell(life))
             life.handlers.note_answer(message, Performative.FAILURE)
             raise
         except ContentError as problem:
             talk.decline(Performative.NOT_UNDERSTOOD, str(problem))
             life.handlers.note_answer(message, Performative.NOT_UNDERSTOOD)
             raise
-        except Exception:
+        except Exception as raised:
             # It is answered. Only the log is left.
-            talk.decline(Performative.FAILURE, FAILED)
+            if life.is_farewell(raised):
+                talk.decline(Performative.FAILURE, CUT_OFF, farewell(life))
+            else:
+                talk.decline(Performative.FAILURE, FAILED)
             life.handlers.note_answer(message, Performative.FAILURE)
             raise
         finally:

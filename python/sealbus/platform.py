@@ -28,6 +28,19 @@ MARGIN = 1.0
 """Seconds beyond the limits of hooks and teardown, before agents are cut off."""
 
 
+A2A_ADDRESS = "127.0.0.1:7781"
+"""Where A2A clients find the agents of a program that says no more than ``a2a=True``."""
+
+
+def _a2a(wanted: bool | str | Mapping[str, object]) -> str | None:
+    """``[gateway.a2a]`` in JSON, as a program may give it."""
+    if wanted is False:
+        return None
+    if isinstance(wanted, Mapping):
+        return json.dumps(wanted)
+    return json.dumps({"listen": A2A_ADDRESS if wanted is True else wanted, "anonymous": "guest"})
+
+
 def _program() -> str:
     """The program ``sealbus``: the one that was installed with this package, or any."""
     beside = os.path.join(sysconfig.get_path("scripts"), "sealbus")
@@ -56,10 +69,17 @@ class Platform:
         async with Platform(name="factory", gateway=gateway) as platform:
             print(platform.addresses)
 
+    With `a2a` each of its agents that offers a service is a server of A2A, as ``[gateway.a2a]`` in a manifest has it. ``True``
+    lets every program of this machine in as the agent ``guest``, at ``http://127.0.0.1:7781/agents/NAME``; an address such as
+    ``"127.0.0.1:7790"`` does so there; a mapping is what the manifest says, with callers and their keys::
+
+        async with Platform(a2a={"listen": "127.0.0.1:7781", "caller": [{"name": "buyer", "key": "sha256:…"}]}) as platform:
+            print(f"{platform.a2a_address}/agents/seller")
+
     With `window` it prints a link to standard error that opens the platform in a browser, as ``sealbus window`` does.
     The window is a process of its own, which only reads, and ends with the program.
 
-    Elsewhere the platform's own name, gateway and window count, and these are ignored.
+    Elsewhere the platform's own name, gateways and window count, and these are ignored.
 
     Where there is no block, as in a notebook, ``await platform.open()`` and ``await platform.close()`` do the same.
 
@@ -71,12 +91,14 @@ class Platform:
         *,
         name: str | None = None,
         gateway: Mapping[str, object] | None = None,
+        a2a: bool | str | Mapping[str, object] = False,
         window: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock
         self._name = name
         self._gateway = None if gateway is None else json.dumps(gateway)
+        self._a2a = _a2a(a2a)
         self._window = _program() if window else None
         self._handle: _sealbus.PlatformHandle | None = None
         self._lives: dict[asyncio.Task[None], Life] = {}
@@ -95,7 +117,7 @@ class Platform:
         self.pump = Pump(self.loop)
         try:
             self._handle = await self.pump.call(
-                _sealbus.join_platform, self._name, self._gateway, self._window
+                _sealbus.join_platform, self._name, self._gateway, self._a2a, self._window
             )
         except BaseException:
             self.pump.close()
@@ -168,6 +190,11 @@ class Platform:
     def addresses(self) -> list[str]:
         """Where other platforms reach this one, such as ``http://127.0.0.1:7779/acc``; empty without a gateway here."""
         return self._joined.addresses
+
+    @property
+    def a2a_address(self) -> str | None:
+        """Where A2A clients find the agents, as ``/agents/NAME`` below ``http://127.0.0.1:7781``; None if they are not let in here."""
+        return self._joined.a2a_address
 
     async def start(self, agent: _A, name: str | None = None) -> _A:
         """Puts an agent on the platform, certified, under `name` or its own, and starts its ``setup``."""
@@ -249,6 +276,7 @@ def run(
     *agents: Agent,
     name: str | None = None,
     gateway: Mapping[str, object] | None = None,
+    a2a: bool | str | Mapping[str, object] = False,
     window: bool = False,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = EventLoop,
 ) -> None:
@@ -258,7 +286,7 @@ def run(
     started the program; or joined to a platform with a ticket. An agent that fails does not take others with it;
     :class:`~sealbus.AgentFailed` comes at the end.
 
-    `name`, `gateway` and `window` are those of an embedded platform: see :class:`Platform`.
+    `name`, `gateway`, `a2a` and `window` are those of an embedded platform: see :class:`Platform`.
 
     `loop_factory` makes another kind of event loop, such as ``uvloop.new_event_loop``.
 
@@ -271,7 +299,7 @@ def run(
             "'platform = await Platform().open()', 'await platform.start(agent)', and in the end 'await platform.close()'"
         )
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(_run(Platform(name=name, gateway=gateway, window=window), agents))
+        runner.run(_run(Platform(name=name, gateway=gateway, a2a=a2a, window=window), agents))
 
 
 async def _run(platform: Platform, agents: tuple[Agent, ...]) -> None:

@@ -51,9 +51,10 @@ class Platform:
         *,
         name: str | None = None,
         gateway: Mapping[str, object] | None = None,
+        a2a: bool | str | Mapping[str, object] = False,
         window: bool = False,
     ) -> None:
-        self._platform = AsyncPlatform(name=name, gateway=gateway, window=window)
+        self._platform = AsyncPlatform(name=name, gateway=gateway, a2a=a2a, window=window)
         self._agent = Agent(script)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = ExitStack()

@@ -7,6 +7,8 @@ use pyo3::prelude::*;
 use sealbus::Platform;
 use sealbus::gateway::GatewayConfig;
 use sealbus::process::{Process, ProcessEnd, Role, cast};
+use sealbus_a2a::{CallersEntry, Opened};
+use serde::de::DeserializeOwned;
 
 use crate::agent::PyAgentHandle;
 use crate::error;
@@ -22,28 +24,46 @@ struct Place {
     placed: Option<Vec<String>>,
     /// The addresses of the gateway, if this process runs it.
     addresses: Vec<String>,
+    /// How A2A clients reach the agents, if this program lets them.
+    a2a_address: Option<String>,
     /// None once the place is closed.
-    platform: Mutex<Option<Platform>>,
+    platform: Mutex<Option<(Platform, Option<Opened>)>>,
+}
+
+/// The doors of an embedded platform.
+struct Doors {
+    gateway: Option<GatewayConfig>,
+    a2a: Option<CallersEntry>,
+    /// The program that shows the window.
+    window: Option<String>,
+}
+
+/// Reads a configuration in JSON.
+fn read<C: DeserializeOwned>(json: Option<&str>, whose: &str) -> PyResult<Option<C>> {
+    let read = json.map(serde_json::from_str).transpose();
+    read.map_err(|problem| error::platform(format!("{whose}: {problem}")))
 }
 
 /// Takes the place that the environment names. The outcome is a `PlatformHandle`. An embedded platform has this name,
-/// the gateway with this configuration in JSON, and the window that this program shows.
+/// the gateway and the door for A2A clients with these configurations in JSON, and the window that this program shows.
 #[pyfunction]
 pub(crate) fn join_platform(
     pump: &PyPump,
     call: u64,
     name: Option<String>,
     gateway: Option<&str>,
+    a2a: Option<&str>,
     window: Option<String>,
 ) -> PyResult<()> {
     sealbus::log_to_stderr();
-    let gateway: Option<GatewayConfig> = gateway
-        .map(serde_json::from_str)
-        .transpose()
-        .map_err(|problem| error::platform(format!("the gateway's configuration: {problem}")))?;
+    let doors = Doors {
+        gateway: read(gateway, "the gateway's configuration")?,
+        a2a: read(a2a, "the configuration for A2A")?,
+        window,
+    };
     pump.call(call, async move {
         let name = name.as_deref().unwrap_or(sealbus::process::EMBEDDED_NAME);
-        let joined = join(name, gateway, window).await;
+        let joined = join(name, doors).await;
         move |py: Python<'_>| {
             let place = joined.map_err(error::platform)?;
             Ok(Py::new(py, PyPlatformHandle(Owned::new(Arc::new(place))))?.into_any())
@@ -51,32 +71,49 @@ pub(crate) fn join_platform(
     })
 }
 
-async fn join(
-    name: &str,
-    gateway: Option<GatewayConfig>,
-    window: Option<String>,
-) -> Result<Place, String> {
+async fn join(name: &str, doors: Doors) -> Result<Place, String> {
     let joined = Platform::join_or_embed(name).await;
     let mut platform = joined.map_err(|problem| problem.to_string())?;
+    match open(&mut platform, doors).await {
+        Ok((addresses, a2a)) => Ok(Place {
+            process: platform.process().clone(),
+            placed: platform.placed().map(<[String]>::to_vec),
+            addresses,
+            a2a_address: a2a.as_ref().map(|opened| opened.base().to_owned()),
+            platform: Mutex::new(Some((platform, a2a))),
+        }),
+        Err(problem) => {
+            platform.close().await;
+            Err(problem)
+        }
+    }
+}
+
+/// Opens the doors. Returns the addresses of the gateway, and the door for A2A clients.
+async fn open(
+    platform: &mut Platform,
+    doors: Doors,
+) -> Result<(Vec<String>, Option<Opened>), String> {
     let is_embedded = platform.placed().is_none();
-    let addresses = match gateway.filter(|_| is_embedded) {
+    let addresses = match doors.gateway.filter(|_| is_embedded) {
         Some(config) => platform
             .open_gateway(config)
             .await
             .map_err(|problem| problem.to_string())?,
         None => Vec::new(),
     };
-    if let Some(program) = window {
+    let a2a = match doors.a2a {
+        Some(entry) => sealbus_a2a::open(platform, entry)
+            .await
+            .map_err(|problem| problem.to_string())?,
+        None => None,
+    };
+    if let Some(program) = doors.window {
         platform
             .open_window(program)
             .map_err(|problem| problem.to_string())?;
     }
-    Ok(Place {
-        process: platform.process().clone(),
-        placed: platform.placed().map(<[String]>::to_vec),
-        addresses,
-        platform: Mutex::new(Some(platform)),
-    })
+    Ok((addresses, a2a))
 }
 
 #[pymethods]
@@ -85,6 +122,12 @@ impl PyPlatformHandle {
     #[getter]
     fn addresses(&self) -> PyResult<Vec<String>> {
         Ok(self.0.get()?.addresses.clone())
+    }
+
+    /// The beginning of the addresses at which A2A clients reach the agents, if this program lets them.
+    #[getter]
+    fn a2a_address(&self) -> PyResult<Option<String>> {
+        Ok(self.0.get()?.a2a_address.clone())
     }
 
     /// The platform's name.
@@ -167,8 +210,12 @@ impl PyPlatformHandle {
     fn close(&self, pump: &PyPump, call: u64) -> PyResult<()> {
         let place = self.0.get()?.clone();
         pump.call(call, async move {
-            let platform = place.platform.lock().take();
-            if let Some(platform) = platform {
+            let taken = place.platform.lock().take();
+            if let Some((platform, a2a)) = taken {
+                platform.process().stop("the program is done");
+                if let Some(a2a) = a2a {
+                    a2a.left().await;
+                }
                 platform.close().await;
             }
             |py: Python<'_>| Ok(py.None())

@@ -126,7 +126,7 @@ def rest(door: Door, agent: str, id: str, after: int) -> list[dict[str, Any]]:
     return [json.loads(it)["result"] for it in data]
 
 
-@pytest.mark.parametrize("killed", ["gateway", "polite-gateway", "painter"])
+@pytest.mark.parametrize("killed", ["gateway", "polite-gateway", "painter", "polite-painter"])
 def test_a_task_outlives_a_kill_in_the_middle_of_its_work(door: Door, killed: str) -> None:
     over = begin(door, "painter", "nothing", f"over-{killed}")
     (door.notes / "nothing").touch()
@@ -196,7 +196,7 @@ def test_webhooks_outlive_the_gateway(door: Door, hooks: Hooks) -> None:  # noqa
     (file,) = door.factory.directory.rglob(f"{id}.task")
     assert file.stat().st_mode & 0o077 == 0
     kill_gateway(door)
-    # What could not be told before is told now, and in its order.
+    # Events that could not be told before are told now, and in their order.
     late_hook.status[:] = [200]
     listed = call(door, "painter", "ListTaskPushNotificationConfigs", {"taskId": id})["result"]["configs"]
     assert {it["id"] for it in listed} == {"one", "late", "rude"}

@@ -449,6 +449,8 @@ async def test_ending_waits_a_moment_and_then_cuts_off(monkeypatch: pytest.Monke
         reply = await work
         assert (reply.performative, hasty.cut_off) == ("failure", 1)
         assert "cut off before it was done" in reply.text
+        # So others know that the agent may come back.
+        assert reply.user_defined["X-Sealbus-Leaving"] == "yes"
 
 
 @pytest.mark.parametrize("grace", [60.0, 0.01])

@@ -43,9 +43,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sealbus::Platform;
-use sealbus_callers::ServeError;
+use sealbus::process::STATE_VARIABLE;
+pub use sealbus_callers::{Opened, ServeError};
 use sealbus_manifest::A2A_AGENT;
-use sealbus_manifest::callers::CallersEntry;
+pub use sealbus_manifest::callers::CallersEntry;
 use sealbus_web::reach::Reach;
 use sealbus_web::{Client, trust};
 
@@ -63,6 +64,44 @@ pub async fn serve(
     entry: CallersEntry,
     folder: Option<PathBuf>,
 ) -> Result<(), ServeError> {
+    let http = http(&entry, folder)?;
+    sealbus_callers::serve(platform, entry, A2A_AGENT, http).await
+}
+
+/// Opens the door for A2A clients beside the agents of a program, on an embedded platform. It serves as long as the program has its
+/// place there. Tasks are kept in the folder that `SEALBUS_STATE` names, and only in memory without it. On a platform of others this
+/// does nothing: the manifest there has `[gateway.a2a]`.
+///
+/// ```no_run
+/// use sealbus::{Platform, agent};
+/// use sealbus_a2a::CallersEntry;
+/// # struct TeaHouse;
+/// # impl sealbus::Agent for TeaHouse {}
+///
+/// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+/// let platform = Platform::join().await?;
+/// sealbus_a2a::open(&platform, CallersEntry::open_to_all("127.0.0.1:7781".parse()?)).await?;
+/// platform.run([agent("tea-house", TeaHouse)]).await?;
+/// platform.close().await;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`ServeError`]. After an error the platform is to be closed.
+pub async fn open(platform: &Platform, entry: CallersEntry) -> Result<Option<Opened>, ServeError> {
+    if platform.placed().is_some() {
+        return Ok(None);
+    }
+    entry.check("gateway.a2a").map_err(ServeError::Entry)?;
+    let state = std::env::var_os(STATE_VARIABLE).filter(|it| !it.is_empty());
+    let folder = state.map(|state| PathBuf::from(state).join(A2A_AGENT));
+    let http = http(&entry, folder)?;
+    let opened = sealbus_callers::open(platform, entry, A2A_AGENT, http).await?;
+    Ok(Some(opened))
+}
+
+/// The service, as the entry describes it.
+fn http(entry: &CallersEntry, folder: Option<PathBuf>) -> Result<Http, ServeError> {
     let web = match &entry.webhooks {
         Some(webhooks) => {
             let tls = trust::client(entry.trust.as_deref()).map_err(ServeError::Trust)?;
@@ -72,6 +111,5 @@ pub async fn serve(
         }
         None => None,
     };
-    let http = Http::new(&entry, web, folder);
-    sealbus_callers::serve(platform, entry, A2A_AGENT, http).await
+    Ok(Http::new(entry, web, folder))
 }

@@ -10,7 +10,7 @@ use sealbus::acl::Expression;
 use sealbus::protocol::ProtocolError;
 use sealbus::tool::Step;
 use sealbus::trace::TraceContext;
-use sealbus::{AclMessage, Message, Performative, Voice};
+use sealbus::{AclMessage, LEAVING_PARAMETER, Message, Performative, Voice};
 use sealbus_callers::said::Said;
 use sealbus_callers::schema::Language;
 use sealbus_callers::{about, shown};
@@ -29,7 +29,7 @@ const SILENCE: Duration = Duration::from_secs(3_600);
 /// Longest text of a state, in bytes.
 const LONGEST_TEXT: usize = 4_096;
 
-/// How long an agent may be away that does not get a message.
+/// How long an agent may be away that does not get a message, or was told to stop.
 const RETURN: Duration = Duration::from_secs(60);
 /// How long an agent may be away after the gateway has started.
 const START: Duration = Duration::from_secs(600);
@@ -97,7 +97,7 @@ impl Work {
     pub(crate) fn wait(tasks: &Arc<Tasks>, task: &Arc<Task>) {
         task.put_to_work(|answers| {
             let work = Self::new(tasks, task, answers);
-            async move { work.wait_for_return(START).await }
+            async move { work.wait_for_return(START, "the agent is away").await }
         });
     }
 
@@ -123,10 +123,10 @@ impl Work {
     }
 
     /// The task fails unless the agent is there again in time. Then other work takes the place of this one.
-    async fn wait_for_return(&self, time: Duration) {
+    async fn wait_for_return(&self, time: Duration, why: &str) {
         tokio::select! {
             () = self.task.until(State::is_terminal) => {}
-            () = tokio::time::sleep(time) => self.enter(State::Failed, Some("the agent is away")),
+            () = tokio::time::sleep(time) => self.enter(State::Failed, Some(why)),
         }
     }
 
@@ -143,9 +143,14 @@ impl Work {
         match ended {
             // The gateway is told to stop. The task goes on when it starts again.
             Ok(()) | Err(ProtocolError::Receive(_)) => {}
-            Err(ProtocolError::Undeliverable(_)) => self.wait_for_return(RETURN).await,
+            Err(ProtocolError::Undeliverable(_)) => {
+                self.wait_for_return(RETURN, "the agent is away").await;
+            }
             Err(error) => {
                 let (state, text) = failure(&error);
+                if is_farewell(&error) {
+                    return self.wait_for_return(RETURN, &text).await;
+                }
                 tasks.enter(&task, state, Some(&text));
             }
         }
@@ -246,6 +251,11 @@ impl Work {
         };
         Ok(voice.reply(question, Performative::Inform, heard).await?)
     }
+}
+
+/// Whether the agent says no more than that it is told to stop. The platform may start it again.
+fn is_farewell(error: &ProtocolError) -> bool {
+    matches!(error, ProtocolError::TurnedDown { reply } if reply.user_defined_value(LEAVING_PARAMETER).is_some())
 }
 
 /// The state of a task whose agent ended the conversation.

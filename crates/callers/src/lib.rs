@@ -41,5 +41,5 @@ pub use connection::{Answer, text_answer};
 pub use door::Service;
 pub use keys::{NoRandomness, new_key};
 pub use replies::{about, trace};
-pub use serving::{ServeError, follow, follow_news, serve};
+pub use serving::{Opened, ServeError, follow, follow_news, open, serve};
 pub use shown::shown;

@@ -7,7 +7,10 @@ use std::time::Duration;
 use sealbus::directory::{
     DfAgentDescription, DirectoryError, ServiceDescription, Subscription, Template,
 };
-use sealbus::{Agent, AgentResult, Context, NamedAgents, Platform, RunError, Voice, agent};
+use sealbus::process::OpenAgentError;
+use sealbus::{
+    Agent, AgentEnd, AgentResult, Context, NamedAgents, Platform, RunError, Running, Voice, agent,
+};
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::mcp::{McpAnswer, McpRequest};
 use sealbus_control::names::OPERATOR;
@@ -57,9 +60,18 @@ pub enum ServeError {
     /// The issuer of tokens is to be reached over TLS, and nothing says whom to believe.
     #[error("{0} needs certificates to check it against: name a file as `trust`")]
     NoTrust(String),
+    /// The entry contradicts itself.
+    #[error("{0}")]
+    Entry(String),
     /// The agents did not run.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// An agent could not be started.
+    #[error(transparent)]
+    Open(#[from] OpenAgentError),
+    /// The gateway's own agent ended before it served.
+    #[error("the gateway did not open: it {0}")]
+    Ended(AgentEnd),
 }
 
 /// Serves callers over HTTP until the program is told to stop. The platform must have placed the agents of
@@ -73,6 +85,67 @@ pub async fn serve<S: Service>(
     name: &str,
     service: S,
 ) -> Result<(), ServeError> {
+    let (callers, gateway) = agents(entry, service, None)?;
+    let named = |(name, caller): (String, CallerAgent)| agent(name, caller);
+    let mut agents: Vec<NamedAgents> = callers.into_iter().map(named).collect();
+    agents.push(agent(name, gateway));
+    Ok(platform.run(agents).await?)
+}
+
+/// A gateway beside the agents of a program. It serves as long as the program has its place on the platform.
+#[derive(Debug)]
+pub struct Opened {
+    base: String,
+    agents: Vec<Running>,
+}
+
+impl Opened {
+    /// The beginning of URLs by which callers reach the gateway, such as `http://127.0.0.1:7781`.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Waits until the gateway has left, after [`Process::stop`](sealbus::process::Process::stop).
+    pub async fn left(self) {
+        for agent in self.agents {
+            agent.wait().await;
+        }
+    }
+}
+
+/// Serves callers over HTTP beside the program's own agents, on an embedded platform.
+///
+/// # Errors
+/// [`ServeError`]. After an error nothing is open.
+pub async fn open<S: Service>(
+    platform: &Platform,
+    entry: CallersEntry,
+    name: &str,
+    service: S,
+) -> Result<Opened, ServeError> {
+    let (opened, base) = oneshot::channel();
+    let (callers, gateway) = agents(entry, service, Some(opened))?;
+    let mut agents = Vec::new();
+    for (name, caller) in callers {
+        agents.push(platform.start(&name, caller).await?);
+    }
+    let gateway = platform.start(name, gateway).await?;
+    match base.await {
+        Ok(base) => {
+            agents.push(gateway);
+            Ok(Opened { base, agents })
+        }
+        Err(_) => Err(ServeError::Ended(gateway.wait().await)),
+    }
+}
+
+/// The agents that callers are, and the gateway's own, which listens already.
+#[expect(clippy::type_complexity, reason = "it has one reader")]
+fn agents<S: Service>(
+    entry: CallersEntry,
+    service: S,
+    opened: Option<oneshot::Sender<String>>,
+) -> Result<(Vec<(String, CallerAgent)>, Gateway<S>), ServeError> {
     let refused = |source| ServeError::Listen {
         address: entry.listen,
         source,
@@ -80,10 +153,10 @@ pub async fn serve<S: Service>(
     let entrance = entrance(&entry, platform, S::SPEAKS_HTTP2)?;
     let listener = TcpListener::bind(entry.listen).map_err(refused)?;
     listener.set_nonblocking(true).map_err(refused)?;
-    let mut agents: Vec<NamedAgents> = Vec::new();
+    let mut agents = Vec::new();
     let mut open = |name: &str| {
         let (caller, known) = CallerAgent::new();
-        agents.push(agent(name, caller));
+        agents.push((name.to_owned(), caller));
         known
     };
     let known = entry.callers.iter();
@@ -97,10 +170,10 @@ pub async fn serve<S: Service>(
             anonymous,
             entrance,
             service,
+            opened,
         }),
     };
-    agents.push(agent(name, gateway));
-    Ok(platform.run(agents).await?)
+    Ok((agents, gateway))
 }
 
 /// The entrance, as the configuration describes TLS and tokens.
@@ -159,6 +232,8 @@ struct Start<S> {
     anonymous: Option<Known>,
     entrance: Entrance,
     service: S,
+    /// Learns how callers reach the gateway.
+    opened: Option<oneshot::Sender<String>>,
 }
 
 impl<S: Service> Agent for Gateway<S> {
@@ -192,6 +267,10 @@ impl<S: Service> Agent for Gateway<S> {
             )?;
             service.began(&voice);
             let reached = service.opened(door.base());
+            if let Some(opened) = start.opened {
+                // Nobody may wait for it any more.
+                let _ = opened.send(door.base().to_owned());
+            }
             let news = |news| service.news(news, voice.platform());
             tokio::select! {
                 () = door.clone().accept(listener) => {}

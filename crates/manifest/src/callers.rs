@@ -86,6 +86,9 @@ pub struct WebhooksEntry {
     pub allow: Vec<String>,
 }
 
+/// The agent in whose name callers of [`CallersEntry::open_to_all`] act.
+pub const GUEST: &str = "guest";
+
 /// The SHA-256 hash of a key, written `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -180,8 +183,26 @@ impl CallersEntry {
         tls.flatten().chain(&self.trust)
     }
 
-    /// Checks everything that the types do not.
-    pub(crate) fn check(&self, section: &str) -> Result<(), String> {
+    /// A door at this address for everybody who can reach it, as the agent `guest`.
+    pub fn open_to_all(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            tls: None,
+            trust: None,
+            oauth: None,
+            webhooks: None,
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            anonymous: Some(GUEST.to_owned()),
+            callers: Vec::new(),
+        }
+    }
+
+    /// Checks everything that the types do not. `section` is the place of the entry, such as `gateway.a2a`.
+    ///
+    /// # Errors
+    /// The mistake, in words.
+    pub fn check(&self, section: &str) -> Result<(), String> {
         match &self.tls {
             None if !self.listen.ip().is_loopback() => {
                 return Err(format!(

@@ -117,7 +117,7 @@ impl Voice {
     fn tell_cut_off(&self, message: &AclMessage) {
         let reason = "it was cut off before it was done".to_owned();
         if let Some(word) = answer(message, Performative::Failure, reason) {
-            self.tell(word);
+            self.tell(self.farewell(word));
         }
     }
 }

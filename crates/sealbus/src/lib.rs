@@ -110,7 +110,9 @@ pub use filter::Filter;
 pub use message::{ContentError, Message};
 pub use platform::{Platform, PlatformError, WindowError, log_to_stderr};
 pub use run::{AgentFailure, NamedAgents, RunError, Running, agent, agents, run, run_agents};
-pub use supervision::{AgentResult, Failure, HandlerError, NotUnderstood, Refuse, Supervision};
+pub use supervision::{
+    AgentResult, Failure, HandlerError, LEAVING_PARAMETER, NotUnderstood, Refuse, Supervision,
+};
 pub use workload::{WorkloadIssuer, WorkloadToken, WorkloadTokenError};
 
 // The names of the layers below that nearly every agent needs.

@@ -18,7 +18,7 @@ use crate::crew::{AgentEnd, Crew};
 use crate::labour::panic_text;
 use crate::message::Message;
 use crate::supervision::AgentResult;
-use crate::supervision::{Fault, HandlerError, Supervision, answer, judge};
+use crate::supervision::{Fault, HandlerError, LEAVING_PARAMETER, Supervision, answer, judge};
 use crate::trace::{self, Handling};
 
 /// How long a hook may go on after its agent was asked to stop, before it is cancelled at its next `.await`.
@@ -341,6 +341,14 @@ impl Voice {
             let _ = self.try_send(answer);
         }
         (fault, HandlerError { handled, error })
+    }
+
+    /// The word that something was cut off, with a mark if that is because the agent is being stopped.
+    pub(crate) fn farewell(&self, word: AclMessage) -> AclMessage {
+        match self.wishes.is_stop_wished() {
+            true => word.with_user_defined(LEAVING_PARAMETER, "yes"),
+            false => word,
+        }
     }
 
     /// Whether an error only says that the agent is being stopped.

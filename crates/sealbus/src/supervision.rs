@@ -102,6 +102,9 @@ impl Error for HandlerError {}
 /// The answer to an error of the agent. The error's text may be private.
 const FAILED: &str = "the agent failed at this; its log says why";
 
+/// The parameter of an answer that says no more than that the agent leaves, because it is told to stop. The platform may start it again.
+pub const LEAVING_PARAMETER: &str = "X-Sealbus-Leaving";
+
 /// The longest reason in an answer, in characters.
 const REASON_LIMIT: usize = 1_000;
 

@@ -31,6 +31,7 @@ const MODULES: [(&str, &str, &[&str]); 12] = [
             "Failure",
             "Filter",
             "HandlerError",
+            "LEAVING_PARAMETER",
             "Late",
             "Message",
             "NamedAgents",

@@ -52,7 +52,7 @@ pub fn rest_fault(status: u16, body: &[u8]) -> RemoteFault {
     RemoteFault::read(&error.unwrap_or(Value::Object(Map::new())), status.into())
 }
 
-/// What became of a request over gRPC, as the fields after its answer say, or those before it if there is none. None: they say
+/// The outcome of a request over gRPC, as the fields after its answer say, or those before it if there is none. None: they say
 /// nothing.
 pub fn grpc_outcome(fields: &HeaderMap) -> Option<Result<(), RemoteFault>> {
     let status = Status::from_header_map(fields)?;

@@ -12,6 +12,7 @@
 
 pub mod answer;
 pub mod card;
+mod error;
 pub mod fault;
 mod remote;
 mod serving;

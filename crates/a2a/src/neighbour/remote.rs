@@ -12,14 +12,13 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sealbus::new_conversation_id;
 use sealbus_manifest::neighbours::NeighbourEntry;
 use sealbus_seal::Timestamp;
-use sealbus_web::events::EventError;
 use sealbus_web::trust::FileError;
 use sealbus_web::{Client, MayReach, Server, WebError, reach, trust, whole};
 use serde_json::{Value, json};
 
-use super::answer::{AnswerError, Told};
-use super::card::{Binding, Card, CardError, LONGEST_CARD, parse, place};
-use super::fault::RemoteFault;
+use super::answer::Told;
+use super::card::{Binding, Card, LONGEST_CARD, parse, place};
+use super::error::RemoteError;
 use super::signature::{
     CardSignatureError, LONGEST_KEYS, SignedCard, Signers, is_signed, published_at,
 };
@@ -34,41 +33,6 @@ const SHORT: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(600);
 /// Longest key, in bytes.
 const LONGEST_KEY: usize = 16 << 10;
-
-/// The other side did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RemoteError {
-    #[error(transparent)]
-    Web(#[from] WebError),
-    #[error(transparent)]
-    Event(#[from] EventError),
-    #[error(transparent)]
-    Answer(#[from] AnswerError),
-    #[error(transparent)]
-    Card(#[from] CardError),
-    /// Its card shall be signed.
-    #[error("{0}; the entry in the manifest demands a signature")]
-    Signature(#[from] CardSignatureError),
-    #[error(transparent)]
-    Fault(#[from] RemoteFault),
-    /// Redirections are not followed.
-    #[error("it answered status {0}, and leads elsewhere: write the address it leads to")]
-    Redirected(u16),
-    #[error("it answered status {0} instead of {1}")]
-    NoFile(u16, &'static str),
-    #[error("it sent more events at once than anybody can read")]
-    Flood,
-}
-
-impl RemoteError {
-    /// Whether the connection broke, and the task may go on without it.
-    pub(super) fn is_break(&self) -> bool {
-        matches!(
-            self,
-            Self::Web(WebError::Broken(_) | WebError::Io(_) | WebError::Slow(_))
-        )
-    }
-}
 
 /// A neighbour cannot be asked at all.
 #[derive(Debug, thiserror::Error)]

@@ -66,7 +66,7 @@ pub enum Signers {
 pub struct SignedCard {
     /// The members that the signature covers.
     pub card: Value,
-    /// Who signed, in words.
+    /// The signer, in words.
     pub signer: String,
 }
 

@@ -1,4 +1,4 @@
-//! What an agent of others says, in the form of its binding.
+//! The words of an agent of others, in the form of its binding.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use sealbus_web::{WebError, whole};
 use serde_json::Value;
 
 use super::answer::{self, AnswerError, LONGEST_ANSWER, Told, unreadable};
+use super::error::RemoteError;
 use super::fault::{grpc_outcome, rest_fault};
-use super::remote::RemoteError;
 use crate::frames::{FrameError, first};
 use crate::proto::Operation;
 
@@ -56,7 +56,7 @@ impl Answer {
     }
 }
 
-/// What has come and was not read yet.
+/// The parts of an answer that have come and were not read yet.
 enum Pieces {
     Events {
         events: Events,

@@ -15,7 +15,8 @@ use sealbus::{
 use serde_json::{Value, json};
 
 use super::answer::{AnswerError, Part, Told, body};
-use super::remote::{Known, Remote, RemoteError};
+use super::error::RemoteError;
+use super::remote::{Known, Remote};
 use super::stream::Stream;
 use super::task::{End, Following, News};
 

@@ -224,6 +224,7 @@ impl Drop for Participation {
         ] {
             if last.is_none() {
                 let word = AclMessage::new(act).with_content("the agent has left the conversation");
+                let word = self.voice.farewell(word);
                 last = self.machine.send(&word, now).ok();
             }
         }

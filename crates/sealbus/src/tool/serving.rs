@@ -275,13 +275,17 @@ impl Serving {
             act => act,
         };
         trace::failed(fault, &act, &*error);
+        let is_only_stopped = self.voice.is_only_stopped(&*error);
         if let Some(mut answer) = answer(request, act, reason) {
+            if is_only_stopped {
+                answer = self.voice.farewell(answer);
+            }
             if let Some(outgoing) = outgoing {
                 outgoing.put_notes(&mut answer);
             }
             self.voice.tell(answer);
         }
-        if fault == Fault::Agent && !self.voice.is_only_stopped(&*error) {
+        if fault == Fault::Agent && !is_only_stopped {
             let handled = format!("{request} for the tool {}", self.tool.name);
             self.labour.report(handled, error);
         }
@@ -295,9 +299,8 @@ impl Drop for LastWord<'_> {
     fn drop(&mut self) {
         if let Some(outgoing) = self.0 {
             let failure = Performative::Failure;
-            outgoing
-                .voice
-                .tell(saying(&outgoing.request, failure, "the agent has left"));
+            let word = saying(&outgoing.request, failure, "the agent has left");
+            outgoing.voice.tell(outgoing.voice.farewell(word));
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use sealbus::{
-    AclMessage, Agent, AgentResult, Context, HandlerError, Message, Performative, Refuse, RunError,
-    Supervision, Voice, agent, run_agents,
+    AclMessage, Agent, AgentResult, Context, HandlerError, LEAVING_PARAMETER, Message,
+    Performative, Refuse, RunError, Supervision, Voice, agent, run_agents,
 };
 use tokio::sync::{Barrier, Notify};
 
@@ -227,6 +227,7 @@ async fn whoever_waits_for_a_handler_that_is_cut_off_is_told() {
                 let answer = answer?;
                 assert_eq!(answer.performative, Performative::Failure);
                 assert_eq!(answer.text()?, "it was cut off before it was done");
+                assert!(answer.user_defined_value(LEAVING_PARAMETER).is_some());
             }
             context.stop_all();
             Ok(())
