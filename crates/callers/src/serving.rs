@@ -85,7 +85,7 @@ pub async fn serve<S: Service>(
     name: &str,
     service: S,
 ) -> Result<(), ServeError> {
-    let (callers, gateway) = agents(entry, service, None)?;
+    let (callers, gateway) = agents(platform, entry, service, None)?;
     let named = |(name, caller): (String, CallerAgent)| agent(name, caller);
     let mut agents: Vec<NamedAgents> = callers.into_iter().map(named).collect();
     agents.push(agent(name, gateway));
@@ -124,7 +124,7 @@ pub async fn open<S: Service>(
     service: S,
 ) -> Result<Opened, ServeError> {
     let (opened, base) = oneshot::channel();
-    let (callers, gateway) = agents(entry, service, Some(opened))?;
+    let (callers, gateway) = agents(platform, entry, service, Some(opened))?;
     let mut agents = Vec::new();
     for (name, caller) in callers {
         agents.push(platform.start(&name, caller).await?);
@@ -142,6 +142,7 @@ pub async fn open<S: Service>(
 /// The agents that callers are, and the gateway's own, which listens already.
 #[expect(clippy::type_complexity, reason = "it has one reader")]
 fn agents<S: Service>(
+    platform: &Platform,
     entry: CallersEntry,
     service: S,
     opened: Option<oneshot::Sender<String>>,

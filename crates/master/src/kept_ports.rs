@@ -105,12 +105,12 @@ pub(super) async fn bind_again(
 
 /// Opens at a port; port 0 stands for any. Where that is in use and `may_change`, or was any, another one is drawn: another
 /// program can take a port between its choice and its use.
-pub(super) async fn open_at<T, E>(
+pub(super) async fn open_at<T, E, F: Future<Output = Result<T, E>>>(
     address: IpAddr,
     port: u16,
     may_change: bool,
     is_in_use: impl Fn(&E) -> bool,
-    open: impl AsyncFn(SocketAddr) -> Result<T, E>,
+    open: impl Fn(SocketAddr) -> F,
 ) -> Result<T, E> {
     let mut at = lasting_address(address, port);
     for _ in 0..DRAWS {
@@ -127,6 +127,7 @@ pub(super) async fn open_at<T, E>(
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::future::ready;
     use std::io::ErrorKind;
     use std::net::Ipv4Addr;
 
@@ -141,12 +142,12 @@ mod tests {
         taken: usize,
     ) -> (Result<u16, ErrorKind>, Vec<u16>) {
         let tried = RefCell::new(Vec::new());
-        let open = async |at: SocketAddr| {
+        let open = |at: SocketAddr| {
             tried.borrow_mut().push(at.port());
-            match tried.borrow().len() > taken {
+            ready(match tried.borrow().len() > taken {
                 true => Ok(at.port()),
                 false => Err(ErrorKind::AddrInUse),
-            }
+            })
         };
         let is_in_use = |error: &ErrorKind| *error == ErrorKind::AddrInUse;
         let ended = open_at(HERE, port, may_change, is_in_use, open).await;

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::admin::Admin;
 use super::backup::{Backups, files_of};
 use super::config::MasterConfig;
-use super::desk::DeskHandle;
+use super::desk::{DeskHandle, News};
 use super::election::{Elected, elect};
 use super::foundation::Foundation;
 use super::issuance_log::{self, Publisher};
@@ -379,18 +379,15 @@ async fn start_system(
     let (is_apart, term) = desk
         .run(|desk, _| Ok((desk.platform.is_control_apart(), desk.term)))
         .await?;
-    let open = async |hosted: fn(SocketAddr) -> HostedProcess, at: Place| {
+    let open = |hosted: fn(SocketAddr) -> HostedProcess, at: Place| {
+        let (desk, news) = (desk.clone(), foundation.news.clone());
+        let open = move |at| open_process(desk.clone(), hosted(at), news.clone());
         let is_in_use = |error: &MasterError| match error {
             MasterError::Open(error) => error.is_address_in_use(),
             _ => false,
         };
         let (address, port) = (at.address.ip(), at.address.port());
-        let open = async |at| -> Result<Process, MasterError> {
-            let news = foundation.news.clone();
-            let (host, _) = OwnHost::adopt(desk.clone(), hosted(at), news).await?;
-            Ok(Process::open(host, None).await?)
-        };
-        open_at(address, port, at.may_change, is_in_use, open).await
+        open_at(address, port, at.may_change, is_in_use, open)
     };
     let (at, control_at) = (agents.address, control.address);
     let (control, process) = if is_apart {
@@ -417,6 +414,15 @@ async fn start_system(
         SystemAgents::start(control, process, foundation, store, term).await?,
         address,
     ))
+}
+
+async fn open_process(
+    desk: DeskHandle,
+    hosted: HostedProcess,
+    news: watch::Receiver<News>,
+) -> Result<Process, MasterError> {
+    let (host, _) = OwnHost::adopt(desk, hosted, news).await?;
+    Ok(Process::open(host, None).await?)
 }
 
 /// An address to listen on.

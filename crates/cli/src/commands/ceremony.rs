@@ -1,42 +1,26 @@
 //! `ca request` and `ca certify`: how a further Master gets a CA of its own. The key of the CA is made where the
 //! Master runs, and never leaves that machine.
 
-use std::io::Read;
-use std::path::Path;
-
-use rustls::pki_types::CertificateSigningRequestDer;
-use rustls::pki_types::pem::PemObject;
 use sealbus_master::{certify_authority, request_authority};
-use sealbus_seal::{Timestamp, certificate_pem, request_pem};
+use sealbus_seal::{SigningRequest, Timestamp, certificate_pem, request_pem};
 use serde_json::json;
 
-use super::manifest::{STANDARD_INPUT, manifest};
+use super::manifest::manifest;
 use super::now;
 use crate::arguments::{CaCertify, CaRequest, General};
 use crate::connection::{directory_of, running};
 use crate::error::CliError;
+use crate::input;
 use crate::output::Output;
 
 /// Longest file with a request or certificates, in bytes.
-const LONGEST: u64 = 64 * 1024;
+pub(super) const LONGEST: u64 = 64 * 1024;
 
 pub(super) fn failed(help: &'static str) -> impl Fn(&dyn std::error::Error) -> CliError {
     move |error| CliError::Failed {
         message: error.to_string(),
         help: Some(help.to_owned()),
     }
-}
-
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    let failed = CliError::file("read", path);
-    let mut bytes = Vec::new();
-    let read = match path == Path::new(STANDARD_INPUT) {
-        true => std::io::stdin().take(LONGEST).read_to_end(&mut bytes),
-        false => {
-            std::fs::File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes))
-        }
-    };
-    read.map(|_| bytes).map_err(failed)
 }
 
 /// `sealbus ca request`
@@ -65,10 +49,9 @@ pub(crate) fn certify(
         Some(folder) => folder.clone(),
         None => running(general)?,
     };
-    let bytes = read(&certify.request)?;
+    let bytes = input::read(&certify.request, LONGEST)?;
     let unusable = failed("`sealbus ca request` prints a request");
-    let der = CertificateSigningRequestDer::from_pem_slice(&bytes);
-    let der = der.map_err(|error| unusable(&error))?;
+    let der = SigningRequest::from_pem(&bytes).map_err(|error| unusable(&error))?;
     let time = Timestamp::from_unix_seconds(now() / 1000);
     let certified = certify_authority(&directory, &der, time).map_err(|error| unusable(&error))?;
     let Some((chain, root)) = certified else {

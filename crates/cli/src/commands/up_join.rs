@@ -10,9 +10,10 @@ use sealbus_seal::token::{Purpose, Token};
 use sealbus_seal::{CertificateChain, PlatformName};
 use serde_json::json;
 
-use super::ceremony::{failed, read};
+use super::ceremony::{LONGEST, failed};
 use super::content;
 use crate::error::CliError;
+use crate::input;
 use crate::output::Output;
 
 /// The beginning of every token.
@@ -33,7 +34,7 @@ pub(super) async fn join(
         let token = Token::parse(Purpose::Master, typed).map_err(|error| refused(&error))?;
         Invitation::Token(Box::new(token))
     } else {
-        let bytes = read(Path::new(typed))?;
+        let bytes = input::read(Path::new(typed), LONGEST)?;
         let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
         let mut chain = read.map_err(|error| refused(&error))?;
         // The root is the last one.
