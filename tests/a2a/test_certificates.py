@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 from conftest import MANIFEST, Door, start
-from harness import DEADLINE, Platform, sealbus, wait_for
+from harness import DEADLINE, Platform, documented_keys, sealbus, wait_for
 from login import Authority, free_port
 
 CERTIFIED = """
@@ -66,6 +66,7 @@ class Guarded:
     def certify(self, name: str, *arguments: str) -> x509.Certificate:
         """A caller's certificate, in a file."""
         made = self.factory.ask("gateway", "certificate", name, self.request(name), *arguments)
+        assert made.keys() == documented_keys()["gateway certificate"]
         (self.folder / f"{name}.pem").write_text(made["certificate"])
         leaf = x509.load_pem_x509_certificate(made["certificate"].encode())
         assert leaf.not_valid_after_utc.timestamp() * 1000 == made["expires"]

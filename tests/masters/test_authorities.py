@@ -110,8 +110,12 @@ def test_each_master_certifies_with_a_ca_of_its_own_and_a_former_ca_is_revoked_a
     first.master = first.program(SEALBUS, "up", first.manifest, *join, "--json", name="again")
     stands_by(first)
     masters = Masters(first, second)
+
+    def is_told() -> bool:
+        return masters.listed(2)[1]["authority"] not in ("ca", new)
+
+    wait_for(is_told, "the CA in place of the revoked one", also=first.logs)
     (_, standby) = masters.listed(2)
-    assert standby["authority"] not in ("ca", new)
     masters.tell("masters", "hand-over")
     wait_for(lambda: masters.listed(2)[0]["authority"] == standby["authority"], "the replaced Master to lead")
     masters.alive_again()

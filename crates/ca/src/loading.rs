@@ -98,7 +98,7 @@ impl CaService {
             } else if key.starts_with(DENY_LIST_ROW) {
                 denials.insert(key.to_owned(), value);
             } else if key.starts_with(WORKLOAD_KEY_ROW) {
-                workload.restore(key, value)?;
+                workload.restore(serde_json::from_slice(value).map_err(damaged)?);
             } else if key.starts_with(Events::ROW) {
                 events.restore(serde_json::from_slice(value).map_err(damaged)?);
             }

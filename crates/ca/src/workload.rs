@@ -9,7 +9,7 @@ use sealbus_seal::workload::{MAX_AUDIENCE_LENGTH, PublishedKey, WorkloadClaims, 
 use sealbus_seal::{Identity, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::{CaService, CaServiceError, IssuedCertificate, WORKLOAD_KEY_ROW, internal};
+use crate::{CaService, IssuedCertificate, WORKLOAD_KEY_ROW, internal};
 
 /// How long a token is good. Servers outside do not hear of revocations, so a revoked agent is believed for so long at most.
 const LIFETIME: Duration = Duration::from_secs(300);
@@ -30,7 +30,7 @@ pub(crate) struct Workload {
 
 /// A key that is published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct KeptKey {
+pub(crate) struct KeptKey {
     key: PublishedKey,
     /// When it was made.
     made: Timestamp,
@@ -49,13 +49,8 @@ impl KeptKey {
 
 impl Workload {
     /// Takes back a stored key.
-    pub(crate) fn restore(&mut self, row: &str, value: &[u8]) -> Result<(), CaServiceError> {
-        let kept: KeptKey = serde_json::from_slice(value).map_err(|error| {
-            let (key, error) = (row.to_owned(), error.to_string());
-            CaServiceError::DamagedRow { key, error }
-        })?;
+    pub(crate) fn restore(&mut self, kept: KeptKey) {
         self.published.insert(kept.key.kid.clone(), kept);
-        Ok(())
     }
 
     fn issuer(&self) -> Result<&str, Fault> {

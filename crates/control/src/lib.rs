@@ -16,6 +16,7 @@ pub mod admin;
 pub mod ask;
 mod asker;
 pub mod attachment;
+pub mod authority;
 mod blob;
 pub mod channel_log;
 pub mod clock;

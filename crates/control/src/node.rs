@@ -20,8 +20,6 @@ use super::{
     ProcessContact, PublishedKey, RefusalRecord, Rules, SealedKeys, Subject, UnixMillis,
 };
 use crate::ask::conversation;
-use crate::statement::Signed;
-use crate::workload::{WorkloadIssuer, WorkloadToken};
 
 /// Ontology of the platform's own messages.
 pub const ONTOLOGY: &str = "sealbus-platform";
@@ -484,28 +482,4 @@ pub struct Inheritance {
     pub node: String,
     /// The process frozen there.
     pub process: String,
-}
-
-conversation! {
-    /// The requests of a node, or of an agent, to `ca@hap`.
-    pub enum AuthorityRequest in ask_ca ("ask") {
-        /// A certificate chain (DER, leaf first) for a process of the node or one of its agents.
-        Certify {
-            /// The node's signed request, a [`Vouching`](crate::statement::Vouching).
-            voucher: Signed,
-        } -> Vec<Blob>;
-        /// A workload token for the agent that asks.
-        WorkloadToken {
-            /// Whom the token is for.
-            audience: String,
-        } -> WorkloadToken;
-        /// The keys against which workload tokens are checked.
-        WorkloadIssuer -> WorkloadIssuer;
-    }
-    /// The answers of `ca@hap`.
-    pub enum AuthorityAnswer ("answer") {
-        Certified { chain: Vec<Blob> };
-        WorkloadToken(WorkloadToken);
-        WorkloadIssuer(WorkloadIssuer);
-    }
 }

@@ -18,12 +18,11 @@ use super::state::not_a_member;
 use super::vouching::{PlacementsOf, check_process};
 use super::{asking, telling};
 use sealbus_ca::Request;
+use sealbus_control::authority::{AuthorityAnswer, AuthorityRequest};
 use sealbus_control::clock::timestamp;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::names::{AMS, CA, CONTROL_AGENTS, DF, MASTER, OPERATOR, SYSTEM_AGENTS};
-use sealbus_control::node::{
-    AuthorityAnswer, AuthorityRequest, Current, MasterAnswer, MasterRequest,
-};
+use sealbus_control::node::{Current, MasterAnswer, MasterRequest};
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::turns::{Turn, Turns};
 use sealbus_control::{Blob, Fault, FaultCode, Subject, Term, UnixMillis};

@@ -1,15 +1,20 @@
 //! How a node joins, and comes back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::shared::Shared;
 use super::{NodeConfig, NodeError};
 use sealbus_control::clock::now;
 use sealbus_control::enrolment::{Joined, ask};
 use sealbus_control::statement::{Returning, Signed};
 use sealbus_control::{Blob, FaultCode, NodeDescription, Term};
 use sealbus_enrolment::{Enrolment, EnrolmentError};
+use sealbus_seal::tls::CertificateSource;
 use sealbus_seal::token::Token;
-use sealbus_seal::{CertificateChain, CertificateError, Credential, KeyPair};
+use sealbus_seal::{
+    CLOCK_SKEW, CertificateChain, CertificateError, Credential, KeyPair, Timestamp,
+};
 
 /// How often a node that is still starting reports that it is there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
@@ -54,6 +59,38 @@ pub(crate) async fn come_back(
     };
     let statement = Signed::sign(&returning, credential)?;
     joined(*enrolment.ask(ask::Return { statement }).await?, key)
+}
+
+/// Whether half the life of the node's own certificate is over, or has not begun because it was issued while a clock
+/// was wrong.
+pub(crate) fn renewal_due(shared: &Shared) -> bool {
+    let Ok(certificate) = shared.credential.load().certificate() else {
+        return true;
+    };
+    let now = Timestamp::from_unix_seconds(now() / 1000);
+    certificate.not_before() > now.plus(CLOCK_SKEW)
+        || now.since(certificate.not_before()) > certificate.not_after().since(now)
+}
+
+/// Fetches a new certificate at the enrolment port, and the news about the Masters.
+pub(crate) async fn return_by_enrolment(
+    shared: &Shared,
+    source: &CertificateSource,
+) -> Result<Joined, NodeError> {
+    let known = shared.credential.load_full();
+    let enrolment = shared.leaders.enrolment();
+    let (joined, credential) = come_back(&enrolment, &shared.description, &known).await?;
+    let obeyed = shared.leaders.obey(joined.term);
+    obeyed.map_err(EnrolmentError::Refused)?;
+    source.renew(&credential)?;
+    shared.leaders.are_at(&joined.masters);
+    let enrolment = shared.leaders.enrolment();
+    shared
+        .memory
+        .keep_identity(&shared.name, &enrolment, &credential)?;
+    let credential: Arc<Credential> = Arc::new(credential);
+    shared.credential.store(credential);
+    Ok(joined)
 }
 
 /// Waits for `work`, which may take long on a slow disk. Meanwhile the node comes back to the Master again and again.

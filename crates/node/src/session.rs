@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sealbus_seal::tls::CertificateSource;
-use sealbus_seal::{CLOCK_SKEW, Credential, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::NodeError;
 use super::host::NodeHost;
-use super::joining::come_back;
+use super::joining::{renewal_due, return_by_enrolment};
 use super::shared::{Leave, Presence, Shared};
 use sealbus_control::clock::now;
 use sealbus_control::correspondence::{Correspondent, Enquiry};
@@ -313,37 +312,6 @@ async fn pause(shared: &Shared, time: Duration) -> bool {
     tokio::time::timeout(time, shared.leaders.led_anew())
         .await
         .is_ok()
-}
-
-/// Whether half the life of the node's own certificate is over, or has not begun because it was issued while a clock
-/// was wrong.
-fn renewal_due(shared: &Shared) -> bool {
-    let Ok(certificate) = shared.credential.load().certificate() else {
-        return true;
-    };
-    let now = Timestamp::from_unix_seconds(now() / 1000);
-    certificate.not_before() > now.plus(CLOCK_SKEW)
-        || now.since(certificate.not_before()) > certificate.not_after().since(now)
-}
-
-async fn return_by_enrolment(
-    shared: &Shared,
-    source: &CertificateSource,
-) -> Result<Joined, NodeError> {
-    let known = shared.credential.load_full();
-    let enrolment = shared.leaders.enrolment();
-    let (joined, credential) = come_back(&enrolment, &shared.description, &known).await?;
-    let obeyed = shared.leaders.obey(joined.term);
-    obeyed.map_err(EnrolmentError::Refused)?;
-    source.renew(&credential)?;
-    shared.leaders.are_at(&joined.masters);
-    let enrolment = shared.leaders.enrolment();
-    shared
-        .memory
-        .keep_identity(&shared.name, &enrolment, &credential)?;
-    let credential: Arc<Credential> = Arc::new(credential);
-    shared.credential.store(credential);
-    Ok(joined)
 }
 
 /// Reports events to the Master, one after another, however long the Master is away.

@@ -22,14 +22,13 @@ use super::processes::{Processes, wanted};
 use super::reports::Reports;
 use super::witness::Witnesses;
 use sealbus_control::attachment::AttachmentNotice;
+use sealbus_control::authority::ask_ca;
 use sealbus_control::clock::now;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::directory::{Changed, Replica};
 use sealbus_control::host::Command;
 use sealbus_control::names::{CA, CONTROL_AGENTS, MASTER, SYSTEM_AGENTS};
-use sealbus_control::node::{
-    DirectoryStep, DirectoryUpdate, Launch, MasterRequest, ask_ca, ask_master,
-};
+use sealbus_control::node::{DirectoryStep, DirectoryUpdate, Launch, MasterRequest, ask_master};
 use sealbus_control::rpc::{Caller, Untold};
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::{

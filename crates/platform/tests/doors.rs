@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use sealbus_control::admin::ask;
 use sealbus_control::attachment::AttachmentRequest;
+use sealbus_control::authority::AuthorityRequest;
 use sealbus_control::clock::now;
-use sealbus_control::node::{AuthorityRequest, ONTOLOGY};
+use sealbus_control::node::ONTOLOGY;
 use sealbus_control::operators::{self, socket_in};
 use sealbus_control::rpc::{self, Frame, MAX_FRAME, codec};
 use sealbus_control::{Blob, FaultCode};

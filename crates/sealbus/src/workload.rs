@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use sealbus_control::ask::Ask;
+use sealbus_control::authority::{AuthorityRequest, ask_ca};
 use sealbus_control::names::CA;
-use sealbus_control::node::{AuthorityRequest, LANGUAGE, ONTOLOGY, ask_ca};
+use sealbus_control::node::{LANGUAGE, ONTOLOGY};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_fipa::{AclMessage, Performative};
 
