@@ -16,11 +16,14 @@ pub enum FrameError {
     TooLong(usize),
 }
 
+/// A message, and the bytes after it.
+pub type Split<'b> = (&'b [u8], &'b [u8]);
+
 /// The first message, and the bytes after it. None: not all of it is there.
 ///
 /// # Errors
 /// [`FrameError`], before the message is there.
-pub fn first(bytes: &[u8], most: usize) -> Result<Option<(&[u8], &[u8])>, FrameError> {
+pub fn first(bytes: &[u8], most: usize) -> Result<Option<Split<'_>>, FrameError> {
     let Some((head, rest)) = bytes.split_at_checked(HEAD) else {
         return Ok(None);
     };

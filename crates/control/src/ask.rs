@@ -91,6 +91,7 @@ macro_rules! conversation {
         #[allow(missing_docs, reason = "the types of the kinds say what they are")]
         #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         #[serde(tag = $answer_tag, rename_all = "kebab-case")]
+        #[allow(clippy::large_enum_variant, reason = "an answer is read as soon as it is there")]
         pub enum $answers { $( $kind $(($held))? $({ $member: $content })?, )+ }
 
         $(crate::ask::conversation!(@answer $answers $kind $(($held))? $({ $member: $content })?);)+
