@@ -21,7 +21,7 @@ PREFACE = b"SEALBUS\x01"
 LEVELS = {"none": 0, "tls": 1, "auth": 2, "signed": 3}
 HELLO, GOODBYE, BIND, ACKNOWLEDGE, PING, PONG, PROVE = 1, 2, 3, 4, 5, 6, 7
 MESSAGE, BEGIN, CONTINUE, TARGET, ACCEPT, CREDIT, LEAVING = 16, 17, 18, 19, 20, 21, 22
-RETURNED, REFUSED, SIGN = 25, 27, 28
+CLOSE_TARGET, TARGET_CLOSED, RETURNED, REFUSED, SIGN = 23, 24, 25, 27, 28
 #: The process itself, as a sender.
 ITSELF = 0xFFFFFFFF
 PIECE = 64 << 10
@@ -195,6 +195,9 @@ class Link:
             if name:
                 self.send(PROVE, handle + self.agent.proof(self.exporter, LEVELS[self.level]))
             self.send(ACCEPT, handle + struct.pack("<Q", self.room))
+        elif kind == CLOSE_TARGET:
+            # The other side has learned another address of this agent. It opens the target again after this answer.
+            self.send(TARGET_CLOSED, body)
 
     def until(self, is_it: Callable[[int, bytes], bool], what: str) -> tuple[int, bytes]:
         while True:
