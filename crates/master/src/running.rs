@@ -107,7 +107,7 @@ impl Master {
         let authorities = Authorities::keep(&directory, &config.settings.name, time)?;
         let authority = authorities.issuing.name().to_owned();
         if masters.is_some() {
-            keep_root(&*store, &authorities.root).await?;
+            keep_root(&*store, &directory, &config.settings.name).await?;
             issuance_log::shared::reconcile(&*store, &directory, files_of).await?;
         }
         let enrolment = server.local_addr().map_err(|error| MasterError::Listen {
@@ -229,8 +229,9 @@ impl Master {
             config.settings.name.to_string(),
         );
         tasks.spawn(publisher.run());
+        let (trouble, store_trouble) = watch::channel(None);
         if masters.is_some() {
-            tasks.spawn(look(fenced));
+            tasks.spawn(look(fenced, trouble));
         }
         tasks.spawn(authority_care::run(desk.clone(), directory.clone()));
         tasks.spawn(renew_server_credential(
@@ -253,6 +254,7 @@ impl Master {
             desk,
             key,
             system: Arc::new(system),
+            store_trouble,
             backups,
             manifest: tokio::sync::Mutex::default(),
             root: Fingerprint::of(&root),
@@ -339,11 +341,13 @@ impl Master {
 
     /// Ends this Master alone, and lets another one lead at once.
     pub async fn hand_over(self) {
-        let masters = self.admin.masters.clone();
-        self.abandon().await;
-        if let Some(masters) = masters {
+        // What was acknowledged is written, and nothing more will be. The rest of the end need not be waited for: nodes obey
+        // the next Master as soon as they hear it.
+        self.admin.desk.close().await;
+        if let Some(masters) = &self.admin.masters {
             masters.give_back().await;
         }
+        self.abandon().await;
     }
 
     /// Ends the Master alone. Nodes and agents go on, and find it again after a restart.
@@ -355,14 +359,18 @@ impl Master {
     }
 }
 
-/// Notices that another Master has taken over, also while there is nothing to write.
-async fn look(store: Arc<Fenced>) {
+/// Notices that another Master has taken over, also while there is nothing to write, and tells of a store that is away.
+async fn look(store: Arc<Fenced>, trouble: watch::Sender<Option<String>>) {
     loop {
         tokio::time::sleep(LOOK).await;
-        match store.look().await {
+        let found = match store.look().await {
             Err(StoreError::Superseded { .. }) => return,
-            Err(error) => tracing::debug!(%error, "whether this Master still leads is not known"),
-            Ok(()) => {}
+            found => found.err().map(|error| error.to_string()),
+        };
+        if trouble.send_replace(found.clone()).is_none()
+            && let Some(error) = found
+        {
+            tracing::warn!("whether this Master still leads is not known: {error}");
         }
     }
 }

@@ -4,9 +4,12 @@
 
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::cluster::CallError;
 use super::wire::{
     Compare, Granting, KeyValue, Operation, Range, Renewing, Request, Revoking, Transaction,
+    WatchQuestion, Watching,
 };
 use super::{EtcdStore, PAGE, after};
 use crate::{Revision, StoreError};
@@ -77,6 +80,33 @@ impl EtcdStore {
     pub async fn role(&self) -> Result<Option<InstanceRow>, StoreError> {
         let found = self.brief(&Range::one(self.keys.role())).await?;
         found.rows.first().map(instance_row).transpose()
+    }
+
+    /// Tells of changes of the role's row, as long as the member that tells of them is there. It says nothing of earlier
+    /// changes, and silence is no sign of life: the row must be read now and then all the same.
+    /// Returns [`StoreError::Away`] or [`StoreError::Refused`], sooner or later.
+    pub async fn watch_role(&self, changed: &Notify) -> StoreError {
+        let watching = WatchQuestion {
+            create: Some(Watching {
+                key: self.keys.role(),
+            }),
+        };
+        let watched = async {
+            let mut answers = self.cluster.follow(watching).await?;
+            while let Some(watched) = answers.message().await? {
+                if watched.canceled {
+                    break;
+                }
+                if !watched.events.is_empty() {
+                    changed.notify_one();
+                }
+            }
+            Ok(())
+        };
+        match watched.await {
+            Err(error) => self.failed(error),
+            Ok(()) => self.away("the watch has ended".to_owned()),
+        }
     }
 
     /// Writes the row of the role in this instance's name, if the revision `seen` still wrote the present one; 0 if there
