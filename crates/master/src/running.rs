@@ -109,6 +109,7 @@ impl Master {
         if masters.is_some() {
             keep_root(&*store, &directory, &config.settings.name).await?;
             issuance_log::shared::reconcile(&*store, &directory, files_of).await?;
+            tracing::debug!("the issuance logs are here");
         }
         let enrolment = server.local_addr().map_err(|error| MasterError::Listen {
             what: "nodes that join",
@@ -140,6 +141,7 @@ impl Master {
             agents_at.address,
         )
         .await?;
+        tracing::debug!("the state is read");
         let root = foundation.root.clone();
         let desk = foundation.desk.clone();
         let news = foundation.news.clone();
@@ -176,6 +178,7 @@ impl Master {
             let following = masters.clone().follow(desk.clone(), store.clone(), caller);
             tasks.spawn(following);
         }
+        tracing::debug!("the agents are there");
         let control = system.control.address();
         let ports = Ports {
             enrolment: enrolment.port(),

@@ -224,6 +224,8 @@ async fn keep_in_touch(
     let mut looked_at = BTreeSet::new();
     // Another Master leads: the former one is not waited for.
     let mut led_anew = false;
+    // The CA of a former Master certified this node. If that CA is revoked, a node without another certificate is lost.
+    let mut lacks_certificate = false;
     loop {
         if let Some(at) = shared.leaders.moved_to() {
             let mut again = joined.clone();
@@ -232,7 +234,7 @@ async fn keep_in_touch(
             turn_to(shared, presence, &joined, &again).await;
             joined = again;
             heard = Instant::now();
-            (registered, led_anew) = (false, false);
+            (registered, led_anew, lacks_certificate) = (false, false, true);
         }
         let is_registered = registered;
         let asking = async {
@@ -344,10 +346,20 @@ async fn keep_in_touch(
                 continue;
             }
         }
-        if renewal_due(shared)
-            && let Err(error) = return_by_enrolment(shared, source).await
-        {
-            tracing::warn!(%error, "the node's certificate could not be renewed yet");
+        if lacks_certificate || renewal_due(shared) {
+            let renewed = tokio::select! {
+                renewed = return_by_enrolment(shared, source) => renewed,
+                () = shared.leaders.led_anew() => {
+                    led_anew = true;
+                    continue;
+                }
+            };
+            match renewed {
+                Ok(_) => lacks_certificate = false,
+                Err(error) => {
+                    tracing::warn!(%error, "the node's certificate could not be renewed yet");
+                }
+            }
         }
         if looked.elapsed() > LOGS {
             looked = Instant::now();
