@@ -80,7 +80,7 @@ class Walk:
         leader = self.leader()
         return self.chance.choice([number for number in range(MASTERS) if number != leader])
 
-    # ---- what operators do, and what must hold
+    # ---- operators, and the state of things
 
     def work(self) -> None:
         """Only what is acknowledged counts."""
@@ -102,7 +102,7 @@ class Walk:
         return (spare.get("state") == "active") == self.spare_runs
 
     def holds(self) -> None:
-        """What must hold after each step."""
+        """The state of things after each step, as it must be."""
         wait_for(self.is_whole, "the nodes and agents to be there", also=self.why)
         found = json.dumps(self.masters.leading(lambda master: master.ask("df", "search")))
         lost = [name for name in self.acknowledged if f'"{name}"' not in found]

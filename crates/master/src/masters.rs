@@ -334,7 +334,7 @@ async fn may_yield(store: &dyn Store) -> Result<bool, StoreError> {
     store.commit(batch).await.map(|_| true)
 }
 
-/// What nodes must know of the Masters, and those nodes.
+/// The facts about Masters that nodes must know, and those nodes.
 fn to_call(desk: &mut Desk) -> (ask_node::Masters, Vec<String>) {
     let nodes = desk.state.nodes().iter();
     let nodes = nodes.filter(|(_, node)| !node.state.is_gone());

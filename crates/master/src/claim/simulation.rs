@@ -39,7 +39,7 @@ impl Store {
     }
 }
 
-/// A node. What it heard of is on its disk.
+/// A node. The highest term is on its disk.
 #[derive(Default)]
 struct Node {
     highest: Option<Term>,

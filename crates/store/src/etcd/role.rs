@@ -183,3 +183,39 @@ fn instance_row(row: &KeyValue) -> Result<InstanceRow, StoreError> {
         revision: row.written.unsigned_abs(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::tests::{EtcdCluster, open};
+    use super::*;
+
+    #[tokio::test]
+    #[ignore = "needs etcd: make test-masters"]
+    async fn a_watch_tells_when_the_role_is_taken_and_given_back() {
+        let cluster = EtcdCluster::start(1);
+        let store = open(&cluster.settings(), "one").await;
+        let changed = Notify::new();
+        let acting = async {
+            let lease = store.lease(Duration::from_secs(60)).await.unwrap();
+            loop {
+                let seen = store.role().await.unwrap().map_or(0, |row| row.revision);
+                assert!(store.take_role(b"{}", seen, Some(lease)).await.unwrap());
+                // The watch begins at some time.
+                let told = tokio::time::timeout(Duration::from_millis(100), changed.notified());
+                if told.await.is_ok() {
+                    break;
+                }
+            }
+            while store.role().await.unwrap().is_some() {
+                let _ = store.end_lease(lease).await;
+                changed.notified().await;
+            }
+        };
+        tokio::select! {
+            () = acting => {}
+            error = store.watch_role(&changed) => panic!("{error}"),
+        }
+    }
+}
