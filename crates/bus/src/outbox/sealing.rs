@@ -11,10 +11,11 @@ use crate::sealed::{NotSealed, asks_for_sealing};
 use crate::transport::Outgoing;
 
 impl Outbox {
-    /// Whether a message must be sealed.
+    /// Whether a message to `receiver` must be sealed.
     #[inline]
-    pub(super) fn must_seal(&self, message: &AclMessage) -> bool {
+    pub(super) fn must_seal(&self, message: &AclMessage, receiver: &str) -> bool {
         !message.user_defined.is_empty() && asks_for_sealing(&message.view())
+            || self.bus.seals(self.agent.name(), receiver)
     }
 
     /// The message, sealed to `receiver`. `kept`: as for [`Sealer::seal`](crate::Sealer::seal).
