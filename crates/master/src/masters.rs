@@ -81,10 +81,17 @@ pub(crate) fn single(
 
 impl Masters {
     pub(super) fn new(candidate: Candidate) -> Self {
+        // It knows itself before it has looked for others.
+        let itself = Known {
+            name: candidate.name().to_owned(),
+            about: candidate.about().clone(),
+            revision: 0,
+            changed: Instant::now(),
+        };
         Self {
             name: candidate.name().to_owned(),
             candidate: tokio::sync::Mutex::new(candidate),
-            known: Mutex::default(),
+            known: Mutex::new(vec![itself]),
             handing_over: watch::Sender::new(false),
         }
     }

@@ -43,9 +43,6 @@ const SERVER_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 /// How often a Master on a shared store looks whether it still leads.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a Master that hands over waits for its nodes.
-const PARTING: Duration = Duration::from_millis(200);
-
 /// A running Master.
 pub struct Master {
     admin: Arc<Admin>,
@@ -348,8 +345,9 @@ impl Master {
     /// Ends this Master alone, and lets another one lead at once.
     pub async fn hand_over(mut self) {
         self.tasks.shutdown().await;
-        // Nodes that can be reached hear the end. Nobody waits for the others.
-        let _ = tokio::time::timeout(PARTING, self.admin.system.end()).await;
+        self.admin.system.stop("this Master hands over");
+        // All that was acknowledged is written. The rest of the end need not be waited for: nodes obey the next Master as soon
+        // as they hear it.
         self.admin.desk.close().await;
         if let Some(masters) = &self.admin.masters {
             masters.give_back().await;

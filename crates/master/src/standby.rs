@@ -302,6 +302,11 @@ impl Candidate {
         self.claimant.stood_by()
     }
 
+    /// The facts that it tells about itself.
+    pub(super) fn about(&self) -> &About {
+        &self.about
+    }
+
     /// The name of this instance.
     pub(super) fn name(&self) -> &str {
         self.store.instance()

@@ -163,6 +163,12 @@ impl SystemAgents {
         self.control.receives(MASTER)
     }
 
+    /// Tells the system agents that they are about to end.
+    pub(crate) fn stop(&self, why: &str) {
+        self.process.stop(why);
+        self.control.stop(why);
+    }
+
     /// Ends the system agents, and takes their process off the bus.
     pub(crate) async fn end(&self) {
         self.tasks.lock().await.shutdown().await;

@@ -38,10 +38,10 @@ async fn answer(shared: Arc<Shared>, enquiry: Enquiry, turn: Turn) {
         request = request.and_then(|request| {
             let is_new = shared.leaders.obey(term)?;
             match &request {
-                NodeRequest::Masters { at, .. } if shared.turns_at_once() => {
-                    if at.control != shared.platform.read().control {
-                        shared.leaders.leads_at(term, at.clone());
-                    }
+                NodeRequest::Masters { at, .. }
+                    if shared.turns_at_once() && at.control != shared.platform.read().control =>
+                {
+                    shared.leaders.leads_at(term, at.clone());
                 }
                 _ if is_new => shared.leaders.another_leads(),
                 _ => {}

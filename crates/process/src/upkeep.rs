@@ -65,7 +65,10 @@ pub(super) async fn run(
             Event::PlatformGone => {
                 let node = shared.host.membership().node.clone();
                 let end = ProcessEnd::PlatformGone { node };
-                tracing::error!("leaving: {end}");
+                // A process that ends anyway has let go of the platform itself.
+                if shared.stopping.borrow().is_none() {
+                    tracing::error!("leaving: {end}");
+                }
                 shared.end(end);
             }
             Event::RenewalDue => {
