@@ -45,7 +45,7 @@ pub use attachment::AttachError;
 pub use bus::{Bus, BusConfig, Counters, WeakBus};
 pub use credit::WindowCredit;
 pub use error::{Rejected, SendError, TrySendError, UndeliverableReason, Unsent};
-pub use failure::{failure_notice, receipt_notice};
+pub use failure::{failure_notice, receipt_notice, receiver_receipt};
 pub use foreign::{GATEWAY, StandInReader, is_foreign};
 pub use gate::Gate;
 pub use inlet::{

@@ -56,6 +56,11 @@ impl Outbox {
         }
     }
 
+    /// A further sending side of an agent of this process, for what its process says in its name.
+    pub fn of(bus: &Bus, agent: &str) -> Option<Self> {
+        Some(Self::new(bus.clone(), bus.agent(agent)?))
+    }
+
     /// The agent's name.
     pub fn name(&self) -> &Arc<str> {
         self.agent.name()

@@ -30,6 +30,7 @@ fn letter(number: u64, sender: &str, posted: UnixMillis) -> DeliveredLetter {
         again: false,
         posted,
         expiry: u64::MAX,
+        receipt: None,
         waiting: WaitingMessage {
             message: Blob(bytes),
             provenance,
