@@ -12,7 +12,7 @@ WHEELS  := target/wheels
 say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help wheel reproducible check format test test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster test-masters rabbitmq-server etcd-server iproute2 prometheus fuzz-corpus demo deb image sbom docs bench bench-papers peers fuzz soak build clean
+.PHONY: help wheel reproducible check format test test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster test-masters walk-masters rabbitmq-server etcd-server iproute2 prometheus fuzz-corpus demo deb image sbom docs bench bench-papers peers fuzz soak build clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -238,12 +238,16 @@ test-rabbitmq-cluster: binary package rabbitmq-server ## A platform on a cluster
 etcd-server: ## Debian's etcd, for the tests; its own service is not started
 	tests/masters/install
 
-test-masters: binary package etcd-server ## The platform's state in a real etcd, whose members and Masters are killed and stopped
+test-masters: binary package etcd-server iproute2 ## The platform's state in a real etcd, whose members and Masters are killed and stopped
 	$(call say,etcd: the store)
 	program=$$($(CARGO) test $(WORKSPACE) $(FEATURES) --lib --no-run 2>&1 | sed -n 's/.*(\(.*sealbus_store-.*\))$$/\1/p') && \
 	  SEALBUS_ETCD=1 "$$program" --include-ignored
 	$(call say,etcd: platforms)
 	$(BIN)/pytest -n $(WORKERS) tests/masters
+
+walk-masters: binary package etcd-server iproute2 ## Random walks through kills and stops of Masters and etcd: RUNS=20 walks of STEPS=12, from SEED=1 on
+	$(call say,Masters: $(RUNS) walks of $(STEPS) steps)
+	$(BIN)/pytest tests/masters/test_walks.py --runs $(RUNS) --steps $(STEPS) --seed $(SEED)
 
 # ---- seeing ----------------------------------------------------------------------------------
 

@@ -12,6 +12,18 @@ from etcd import Etcd
 from platforms import binary, platform, tmp_path  # noqa: F401
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--runs", type=int, default=1, help="random walks")
+    parser.addoption("--steps", type=int, default=6, help="steps of a walk")
+    parser.addoption("--seed", type=int, default=1, help="seed of the first walk")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        first = metafunc.config.getoption("--seed")
+        metafunc.parametrize("seed", range(first, first + metafunc.config.getoption("--runs")))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def programs() -> None:
     """The programs that the tests cannot do without."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from harness import DEADLINE, sealbus, wait_for
 
 
-def free_port() -> int:
+def free_port(host: str) -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         port: int = probe.getsockname()[1]
     return port
 
@@ -21,20 +21,21 @@ def free_port() -> int:
 class Etcd:
     """Members `etcd-1`, `etcd-2`, …, which run until `end`."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, host: str = "127.0.0.1") -> None:
         self.folder = folder
+        self.host = host
         names = [f"etcd-{number}" for number in range(1, count + 1)]
-        members = [part for name in names for part in ("--member", f"{name}=127.0.0.1,localhost")]
+        members = [part for name in names for part in ("--member", f"{name}={host},localhost")]
         sealbus("store", "certify", folder, *members, "--client", "master-1")
-        self.clients = {name: free_port() for name in names}
-        self.peers = {name: free_port() for name in names}
+        self.clients = {name: free_port(host) for name in names}
+        self.peers = {name: free_port(host) for name in names}
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         for name in names:
             self.start(name)
 
     @property
     def addresses(self) -> list[str]:
-        return [f"https://127.0.0.1:{port}" for port in self.clients.values()]
+        return [f"https://{self.host}:{port}" for port in self.clients.values()]
 
     def manifest(self) -> str:
         """The section of the manifest."""
@@ -47,9 +48,9 @@ class Etcd:
 
     def start(self, name: str) -> None:
         files = self.folder / name
-        client = f"https://127.0.0.1:{self.clients[name]}"
-        peer = f"https://127.0.0.1:{self.peers[name]}"
-        cluster = ",".join(f"{each}=https://127.0.0.1:{port}" for each, port in self.peers.items())
+        client = f"https://{self.host}:{self.clients[name]}"
+        peer = f"https://{self.host}:{self.peers[name]}"
+        cluster = ",".join(f"{each}=https://{self.host}:{port}" for each, port in self.peers.items())
         tls = [
             option
             for side in ("", "peer-")
@@ -86,19 +87,23 @@ class Etcd:
     def signal(self, name: str, number: signal.Signals) -> None:
         self.running[name].send_signal(number)
 
-    def ctl(self, *words: str, name: str = "etcd-1") -> str:
-        """The output of etcdctl, which knows nothing of Sealbus."""
+    def words(self, *words: str, name: str = "etcd-1") -> list[str]:
+        """The words that run etcdctl, which knows nothing of Sealbus."""
         files = self.folder / "master-1"
+        return [
+            "etcdctl",
+            f"--endpoints=https://{self.host}:{self.clients[name]}",
+            f"--cacert={files}/ca.pem",
+            f"--cert={files}/client.pem",
+            f"--key={files}/client.key",
+            "--command-timeout=20s",
+            *words,
+        ]
+
+    def ctl(self, *words: str, name: str = "etcd-1") -> str:
+        """The output of etcdctl."""
         done = subprocess.run(
-            [
-                "etcdctl",
-                f"--endpoints=https://127.0.0.1:{self.clients[name]}",
-                f"--cacert={files}/ca.pem",
-                f"--cert={files}/client.pem",
-                f"--key={files}/client.key",
-                "--command-timeout=20s",
-                *words,
-            ],
+            self.words(*words, name=name),
             capture_output=True,
             timeout=DEADLINE,
             env=os.environ | {"ETCDCTL_API": "3"},

@@ -153,3 +153,30 @@ def test_a_token_for_a_master_is_good_once_and_for_nothing_else(platform: Make, 
     alone = platform(manifest(None)).up()
     single = alone.tell("token", "--master", expect=None)
     assert single.returncode != 0 and b"etcd" in single.stderr, single.stderr
+
+
+def test_two_masters_that_begin_a_platform_at_once_make_one_root(platform: Make, cluster: Start) -> None:
+    etcd = cluster(1)
+    both = [platform(manifest(etcd)) for _ in range(2)]
+    for master in both:
+        master.master = master.program(SEALBUS, "up", master.manifest, "--state", master.state, "--json", name="up")
+
+    def refused() -> list[Platform]:
+        return [master for master in both if master.master is not None and master.master.process.poll() is not None]
+
+    (late,) = wait_for(refused, "one of them to be refused", also=lambda: "".join(it.logs() for it in both))
+    (first,) = (master for master in both if master is not late)
+    assert late.master is not None
+    assert late.master.wait() == 1 and "whose root is" in late.master.output(), late.master.output()
+    assert not (late.state / "root.key").exists()
+    masters = Masters(first)
+    (leader,) = masters.listed(1)
+    assert leader["authority"] == "ca"
+    kept = etcd.ctl("get", "/sealbus/factory/rows/root", "--print-value-only").strip()
+    assert kept and kept in late.master.output()
+    # It comes with a token, and then has the same root.
+    token = first.ask("token", "--master")["token"]
+    words = ("up", late.manifest, "--join", token, "--state", late.state, "--json")
+    late.master = late.program(SEALBUS, *words, name="again")
+    stands_by(late)
+    assert (first.state / "root.der").read_bytes() == (late.state / "root.der").read_bytes()

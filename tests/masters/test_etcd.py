@@ -80,12 +80,18 @@ def test_a_master_without_etcd_waits_and_goes_on(platform: Make, cluster: Start)
     etcd.kill("etcd-1")
     refused = factory.tell("df", "register", "seller", "--type", "tea", "--name", "shop", expect=None)
     assert refused.returncode != 0 and b"etcd-away" in refused.stderr, refused.stderr
+
+    def warned() -> bool:
+        return any("etcd-away" in warning for warning in factory.ask("status")["warnings"])
+
+    wait_for(warned, "a warning that etcd is away", also=factory.logs)
     etcd.start("etcd-1")
 
     def registered() -> bool:
         return factory.tell("df", "register", "seller", "--type", "tea", "--name", "shop", expect=None).returncode == 0
 
     wait_for(registered, "etcd to be used again", also=factory.logs)
+    wait_for(lambda: not warned(), "the warning to go", also=factory.logs)
     assert factory.send("seller", '["where"]')
 
 

@@ -100,6 +100,15 @@ pub enum Command {
     Rules(Box<Rules>),
     /// Processes that have ended. Links to them must be given up.
     ProcessesEnded(Vec<EndedProcess>),
+    /// Another Master leads, or the same one at another place.
+    MasterMoved {
+        /// The process in which it was. Nothing waits for it any more.
+        former: EndedProcess,
+        /// Its agents, at their new place.
+        agents: Vec<DirectoryChange>,
+        /// The channel on which it is told that the process looks for them there from now on.
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// The platform, as an agent process sees it: through an attachment to a node, or embedded.

@@ -26,6 +26,15 @@ pub const ONTOLOGY: &str = "sealbus-platform";
 /// Content language of the platform's own messages.
 pub const LANGUAGE: &str = "json";
 
+/// Where a Master is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MasterContact {
+    /// The process of `master` and `ca`.
+    pub control: ProcessContact,
+    /// The process of `ams`, `df` and `operator`.
+    pub services: ProcessContact,
+}
+
 conversation! {
     /// The requests and reports of a node to the Master.
     pub enum MasterRequest in ask_master ("ask") {
@@ -320,6 +329,8 @@ conversation! {
         Masters {
             /// The addresses.
             addresses: Vec<String>,
+            /// The processes of the asking one.
+            at: MasterContact,
         } -> ();
         /// The directory changed.
         Directory {

@@ -1,5 +1,5 @@
-//! A node's signed statement: for the signing request of one of its processes, or for itself when it comes back. It is
-//! signed with the node's own key, so it is valid at every security level and over every transport.
+//! A node's signed statement: for the signing request of one of its processes, or for itself when it comes back or does not
+//! hear the Master. It is signed with the node's own key, so it is valid at every security level and over every transport.
 
 use sealbus_seal::{
     CertificateChain, CertificateError, Credential, KeyError, Signature, Timestamp, Trust,
@@ -44,6 +44,21 @@ pub struct Returning {
     pub request: Blob,
     /// The node's clock.
     pub at: UnixMillis,
+}
+
+/// The node does not hear the Master that leads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// The node's clock.
+    pub at: UnixMillis,
+}
+
+impl Statement for Alarm {
+    const CONTEXT: &'static [u8] = b"sealbus node alarm v1\0";
+
+    fn at(&self) -> UnixMillis {
+        self.at
+    }
 }
 
 impl Statement for Vouching {

@@ -1,6 +1,7 @@
 //! The platform's port for strangers, over TLS. The server shows its root certificate. A token tells the other end the
 //! fingerprint of that certificate. Newcomers join here, and anyone can read the issuance logs.
 
+mod alarm;
 mod client;
 mod lines;
 mod log_reader;
@@ -8,6 +9,7 @@ mod log_server;
 mod pace;
 mod tls;
 
+pub use alarm::{is_alarm, raise_alarm, read_alarm};
 pub use client::Enrolment;
 pub use client::EnrolmentError;
 pub use log_reader::{LogReader, ReadError};

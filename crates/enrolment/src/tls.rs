@@ -1,5 +1,6 @@
 //! TLS with a server that is identified by its root's fingerprint alone.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,10 +15,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
+use super::alarm::is_alarm;
 use super::lines::Lines;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+/// The pause before an address that refused is tried again while another one does not answer.
+const AGAIN: Duration = Duration::from_millis(300);
 /// How long a connection may take in all until the identity at its other end is known.
 const ADMISSION: Duration = Duration::from_secs(30);
 /// Most connections whose other ends are still unknown.
@@ -130,10 +134,17 @@ async fn shake_hands<F, S>(
         }
     };
     let _ = stream.set_nodelay(true);
-    let handshake = TlsAcceptor::from(config).accept(stream);
+    let handshake = async {
+        // The Master that leads notices by itself which nodes it does not hear.
+        if is_alarm(&stream).await {
+            return None;
+        }
+        Some(TlsAcceptor::from(config).accept(stream).await)
+    };
     match tokio::time::timeout(HANDSHAKE, handshake).await {
-        Ok(Ok(stream)) => serve(stream, waiting).await,
-        Ok(Err(error)) => waiting.refused(&words(&error, |error| explain(error, &refusal))),
+        Ok(None) => {}
+        Ok(Some(Ok(stream))) => serve(stream, waiting).await,
+        Ok(Some(Err(error))) => waiting.refused(&words(&error, |error| explain(error, &refusal))),
         Err(_) => waiting.refused("it did not finish its handshake in time"),
     }
 }
@@ -150,7 +161,8 @@ pub fn most_strangers() -> usize {
 }
 
 /// Connects to one of `addresses` with a server that is `expected` and shows the root with that fingerprint. All are tried
-/// at once, because the first may be the one that is away. The error lists the attempts.
+/// at once, because the first may be the one that is away. As long as one of them has not answered at all, those that
+/// refused are tried again: the server may be about to move there. The error lists the attempts.
 pub async fn connect(
     addresses: &[String],
     platform: &PlatformName,
@@ -162,22 +174,37 @@ pub async fn connect(
         Connector::for_enrolment(platform.clone(), root, CLOCK_SKEW, expected, &[protocol]);
     // The attempts that are not needed end with this set.
     let mut attempts = JoinSet::new();
-    for address in addresses {
-        let (address, connector) = (address.clone(), connector.clone());
-        attempts.spawn(async move {
+    let attempt = |address: String, pause: Duration| {
+        let connector = connector.clone();
+        async move {
+            tokio::time::sleep(pause).await;
             let connected = connect_to(&address, &connector).await;
-            connected.map_err(|why| format!("{address}: {why}"))
-        });
+            connected.map_err(|why| (address, why))
+        }
+    };
+    for address in addresses {
+        attempts.spawn(attempt(address.clone(), Duration::ZERO));
     }
-    let mut failures = Vec::new();
-    while let Some(attempt) = attempts.join_next().await {
-        match attempt {
+    let mut failures: BTreeMap<String, String> = BTreeMap::new();
+    let mut awaited: BTreeSet<&String> = addresses.iter().collect();
+    while let Some(attempted) = attempts.join_next().await {
+        match attempted {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(why)) => failures.push(why),
-            Err(error) => failures.push(error.to_string()),
+            Ok(Err((address, why))) => {
+                awaited.remove(&address);
+                failures.insert(address.clone(), why);
+                if awaited.is_empty() {
+                    break;
+                }
+                attempts.spawn(attempt(address, AGAIN));
+            }
+            Err(error) => return Err(error.to_string()),
         }
     }
-    failures.sort();
+    let failures = failures.iter();
+    let failures: Vec<_> = failures
+        .map(|(address, why)| format!("{address}: {why}"))
+        .collect();
     Err(failures.join("; "))
 }
 

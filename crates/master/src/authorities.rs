@@ -211,6 +211,16 @@ pub(super) fn own_authority(
     Ok(issuing.map(|issuing| (issuing.name().to_owned(), issuing.chain().leaf().to_vec())))
 }
 
+/// Trust in the root in `directory`, without deny lists.
+///
+/// # Errors
+/// [`AuthoritiesError`].
+pub(super) fn trust(directory: &Path, platform: &PlatformName) -> Result<Trust, AuthoritiesError> {
+    let root = read(&directory.join(ROOT_CERTIFICATE))?.unwrap_or_default();
+    Trust::new(platform.clone(), &[root.into()], CLOCK_SKEW)
+        .map_err(|_| AuthoritiesError::NotOurs("the root is none of this platform"))
+}
+
 /// Removes the key of an authority that was revoked. Nobody believes what it signs.
 pub(super) fn remove_authority(directory: &Path) -> Result<(), AuthoritiesError> {
     remove(&directory.join(CA_CHAIN))?;

@@ -140,6 +140,11 @@ impl Claimant {
         self.stood_by
     }
 
+    /// Notes that the role's row has changed. One that stands by looks at it at once.
+    pub(super) fn changed(&mut self, now: Moment) {
+        self.look_at = now;
+    }
+
     /// The thing to do now.
     pub(super) fn step(&mut self, now: Moment) -> Step {
         match self.place {

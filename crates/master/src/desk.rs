@@ -73,6 +73,8 @@ pub(crate) struct Desk {
     pub(crate) followers: Vec<oneshot::Sender<()>>,
     /// The witnesses that found the issuance log cut off or rewritten, with the words of each.
     pub(crate) log_alarms: BTreeMap<String, String>,
+    /// When each node gave its last sign of life on the bus.
+    pub(crate) beats: HashMap<String, UnixMillis>,
     /// When the Master was started.
     pub(crate) since: UnixMillis,
     pruned: UnixMillis,
@@ -152,6 +154,7 @@ pub(crate) fn open(
         awaited: Vec::new(),
         followers: Vec::new(),
         log_alarms: BTreeMap::new(),
+        beats: HashMap::new(),
         since: now,
         pruned: now,
         closing: false,
@@ -249,6 +252,7 @@ impl Work {
             self.desk.state.look(now);
             for node in std::mem::take(&mut *self.heard.lock()) {
                 self.desk.state.heard(&node, now);
+                self.desk.beats.insert(node, now);
             }
             let mut done = Vec::new();
             match first {
@@ -270,6 +274,8 @@ impl Work {
             self.desk.state.tick(now);
             if self.desk.pruned + PRUNING <= now {
                 self.desk.pruned = now;
+                let Desk { beats, state, .. } = &mut self.desk;
+                beats.retain(|node, _| state.nodes().contains_key(node));
                 // If a clock is put forward by mistake, denials must not be forgotten. They hold for as long as time
                 // really passes.
                 let passed = self.started.elapsed().as_millis() as u64;

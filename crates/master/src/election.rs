@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sealbus_ca::CaService;
 use sealbus_control::clock::{now, timestamp};
@@ -12,14 +13,18 @@ use sealbus_seal::PlatformName;
 use sealbus_store::Store;
 use tokio::net::TcpListener;
 
-use super::authorities::{Authorities, own_authority, remove_authority};
+use super::authorities::{Authorities, own_authority, remove_authority, trust};
 use super::config::MasterConfig;
+use super::cut_off::Alarms;
 use super::forwarding::forward;
 use super::kept_ports::{Kept, bind_again, kept_ports};
 use super::master_error::MasterError;
 use super::masters::Masters;
 use super::standby::{Candidate, Election};
-use super::state_store::{Led, ROOT_ROW, State};
+use super::state_store::{Led, State, StateError, check_kept_root};
+
+/// How often a Master of a platform that begins looks whether another one has begun it.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The right to lead, in a term of one's own.
 pub struct Elected {
@@ -75,12 +80,19 @@ pub(super) async fn elect(
     let own = own_ca(&*etcd, directory, &settings.name).await?;
     let kept = kept_ports(&*etcd, Some(etcd.instance())).await?;
     let (server, enrolment) = listen(config, &kept).await?;
-    let mut candidate = Candidate::new(etcd.clone(), enrolment, own, yields);
+    let trust = own.is_some().then(|| trust(directory, &settings.name));
+    let alarms = Arc::new(Alarms::new(trust.transpose()?));
+    let mut candidate = Candidate::new(etcd.clone(), enrolment, own, alarms.clone(), yields);
     let leader_at = candidate.leader_at.subscribe();
     let waiting = candidate.wait(&mut waits, config.settings.rabbitmq.is_none());
     let election = tokio::select! {
         election = waiting => election,
-        () = forward(&server, leader_at) => Election::Over,
+        () = forward(&server, leader_at, alarms) => Election::Over,
+        // Another Master has begun the platform: this one says so at once, and not when it is needed.
+        error = foreign_root(&*etcd, directory, &settings.name) => {
+            candidate.give_back().await;
+            return Err(error.into());
+        }
     };
     let fenced = match election {
         Election::Won(fenced) => fenced,
@@ -107,6 +119,17 @@ pub(super) async fn elect(
     })
 }
 
+/// Waits until the state belongs to another root than the one in `directory`, if that is not known yet.
+async fn foreign_root(store: &dyn Store, directory: &Path, platform: &PlatformName) -> StateError {
+    loop {
+        match check_kept_root(store, directory, platform).await {
+            Ok(true) => return std::future::pending().await,
+            Err(error @ StateError::AnotherRoot { .. }) => return error,
+            Ok(false) | Err(_) => tokio::time::sleep(LOOK).await,
+        }
+    }
+}
+
 /// The name and the certificate of this Master's own CA. A platform that begins has none yet.
 ///
 /// # Errors
@@ -116,7 +139,7 @@ async fn own_ca(
     directory: &Path,
     platform: &PlatformName,
 ) -> Result<Option<(String, Vec<u8>)>, MasterError> {
-    if store.get(ROOT_ROW).await?.is_none() {
+    if !check_kept_root(store, directory, platform).await? {
         return Ok(None);
     }
     let own = match own_authority(directory)? {

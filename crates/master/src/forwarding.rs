@@ -1,33 +1,64 @@
 //! The door of a Master that stands by: it hands connections on to the one that leads, so that each address of a Master is as
-//! good as the others. It cannot read them: the stranger and the leader encrypt.
+//! good as the others. It cannot read them: the stranger and the leader encrypt. Alarms of nodes are for itself.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use sealbus_control::clock::now;
+use sealbus_enrolment::{is_alarm, read_alarm};
 use sealbus_web::accept_each;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+
+use super::cut_off::Alarms;
 
 /// Most connections that are handed on at a time. Further ones end at once.
 const MOST: usize = 256;
 /// How long one may be.
 const LONGEST: Duration = Duration::from_secs(40);
 
-/// Hands connections on to `leader`. While there is none, they end at once.
-pub(super) async fn forward(listener: &TcpListener, leader: watch::Receiver<Option<SocketAddr>>) {
-    accept_each(listener, |mut near, _, open| {
-        let leader = leader.borrow().filter(|_| open < MOST)?;
-        Some(async move {
-            let handing = async {
-                let mut far = TcpStream::connect(leader).await?;
-                copy_bidirectional(&mut near, &mut far).await
-            };
+/// Hands connections on to `leader`. While there is none, they end at once, and once it is another one, too: the former
+/// one may never answer.
+pub(super) async fn forward(
+    listener: &TcpListener,
+    leader: watch::Receiver<Option<SocketAddr>>,
+    alarms: Arc<Alarms>,
+) {
+    accept_each(listener, |near, _, open| {
+        let (leaders, alarms) = (leader.clone(), alarms.clone());
+        (open < MOST).then_some(async move {
+            let serving = serve(near, leaders, &alarms);
             // A connection that breaks is tried again from its beginning.
-            let _ = tokio::time::timeout(LONGEST, handing).await;
+            let _ = tokio::time::timeout(LONGEST, serving).await;
         })
     })
     .await;
+}
+
+async fn serve(
+    mut near: TcpStream,
+    mut leaders: watch::Receiver<Option<SocketAddr>>,
+    alarms: &Alarms,
+) {
+    if is_alarm(&near).await {
+        if let Some(alarm) = read_alarm(&mut near).await {
+            alarms.note(&alarm, now());
+        }
+        return;
+    }
+    let Some(leader) = *leaders.borrow_and_update() else {
+        return;
+    };
+    let handing = async {
+        let mut far = TcpStream::connect(leader).await?;
+        copy_bidirectional(&mut near, &mut far).await
+    };
+    tokio::select! {
+        _ = handing => {}
+        _ = leaders.wait_for(|now| *now != Some(leader)) => {}
+    }
 }
 
 #[cfg(test)]
@@ -47,8 +78,10 @@ mod tests {
         let (door, at) = listener().await;
         let (leader, leads_at) = listener().await;
         let (tell, known) = watch::channel(None);
-        tokio::spawn(async move { forward(&door, known).await });
+        let alarms = Arc::new(Alarms::new(None));
+        tokio::spawn(async move { forward(&door, known, alarms).await });
         let mut refused = TcpStream::connect(at).await.unwrap();
+        refused.write_all(b"hello").await.unwrap();
         assert_eq!(refused.read(&mut [0; 8]).await.unwrap_or(0), 0);
         tell.send_replace(Some(leads_at));
         let mut stranger = TcpStream::connect(at).await.unwrap();
@@ -60,5 +93,8 @@ mod tests {
         let mut answer = [0; 5];
         stranger.read_exact(&mut answer).await.unwrap();
         assert_eq!((&heard, &answer), (b"hello", b"there"));
+        // Another one leads, and the former one never answers.
+        tell.send_replace(None);
+        assert_eq!(stranger.read(&mut [0; 8]).await.unwrap_or(0), 0);
     }
 }

@@ -14,6 +14,7 @@ mod broker_certificate;
 mod broker_watch;
 mod claim;
 mod config;
+mod cut_off;
 mod dead_letters;
 mod desk;
 mod directories;

@@ -1,14 +1,15 @@
 //! The Masters of a platform, as the one that leads knows them.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sealbus_control::admin::{MasterRole, MasterStatus};
-use sealbus_control::clock::timestamp;
+use sealbus_control::clock::{now, timestamp};
 use sealbus_control::correspondence::Correspondent;
-use sealbus_control::node::ask_node;
+use sealbus_control::node::{MasterContact, ask_node};
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 use sealbus_seal::Fingerprint;
 use sealbus_seal::token::MAX_ADDRESSES;
@@ -16,6 +17,7 @@ use sealbus_store::{Batch, Revision, Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::cut_off::Hearing;
 use super::desk::{Desk, DeskHandle};
 use super::standby::{About, Candidate, host};
 
@@ -23,6 +25,14 @@ use super::standby::{About, Candidate, host};
 const MASTERS_ROW: &str = "masters";
 /// How often the leader looks which others are there.
 const LOOK: Duration = Duration::from_secs(1);
+/// The row with the time at which a Master last handed over because it was cut off from its nodes, in Unix milliseconds.
+const YIELDED_ROW: &str = "masters-yielded";
+/// The shortest time between two such hand-overs, in milliseconds.
+const BETWEEN: UnixMillis = 60_000;
+/// How long a Master leads before it judges whether it hears enough nodes.
+const SETTLING: Duration = Duration::from_secs(10);
+/// How old the last sign of life of a Master that stands by may be.
+const PRESENT: Duration = Duration::from_secs(3);
 /// How long a node may take to answer a call, and how often it is called. A node that does not know yet that this Master
 /// leads sends its answer to the former one.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -114,21 +124,72 @@ impl Masters {
         let mut calls = JoinSet::new();
         let mut told: Option<Vec<String>> = None;
         let mut noted: Vec<Fingerprint> = Vec::new();
+        let began = Instant::now();
+        let mut was_cut_off = false;
         loop {
             if let Err(error) = self.tell(&desk, &*store).await {
                 tracing::debug!(%error, "the Masters' addresses could not be kept");
             }
             while calls.try_join_next().is_some() {}
-            if let Ok((addresses, nodes)) = desk.run(|desk, _| Ok(to_call(desk))).await
-                && told.as_ref() != Some(&addresses)
+            if let Ok((present, nodes)) = desk.run(|desk, _| Ok(to_call(desk))).await
+                && told.as_ref() != Some(&present.addresses)
             {
                 for node in nodes {
-                    calls.spawn(call(master.clone(), node, addresses.clone()));
+                    calls.spawn(call(master.clone(), node, present.clone()));
                 }
-                told = Some(addresses);
+                told = Some(present.addresses);
             }
             self.note_authorities(&desk, &mut noted).await;
+            let is_cut_off = began.elapsed() > SETTLING && self.is_cut_off(&desk).await;
+            // One look may fall into the moment in which this Master or a node awakes.
+            if std::mem::replace(&mut was_cut_off, is_cut_off) && is_cut_off {
+                self.yield_role(&*store).await;
+            }
             tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Whether this Master hears fewer than half of the nodes that it and the others hear.
+    async fn is_cut_off(&self, desk: &DeskHandle) -> bool {
+        let alarmed: BTreeSet<String> = {
+            let known = self.known.lock();
+            let others = known.iter().filter(|known| known.name != self.name);
+            let present = others.filter(|known| known.changed.elapsed() < PRESENT);
+            present
+                .flat_map(|known| known.about.alarms.clone())
+                .collect()
+        };
+        if alarmed.is_empty() {
+            return false;
+        }
+        let hearing = desk.run(move |desk, now| Ok(Hearing::of(desk, &alarmed, now)));
+        let Ok(Hearing { heard, missed }) = hearing.await else {
+            return false;
+        };
+        let is_cut_off = missed > heard;
+        if is_cut_off {
+            tracing::warn!(
+                heard,
+                missed,
+                "master-cut-off: this Master does not hear most of the nodes that are there"
+            );
+        }
+        is_cut_off
+    }
+
+    /// Hands over, unless another Master that was cut off has done so lately: the role does not go to and fro.
+    async fn yield_role(&self, store: &dyn Store) {
+        match may_yield(store).await {
+            Ok(true) => {
+                tracing::warn!("master-cut-off: this Master hands over to one that hears them");
+                self.handing_over.send_replace(true);
+            }
+            Ok(false) => {
+                tracing::warn!("master-cut-off: a Master handed over lately, so this one leads on");
+            }
+            Err(error) => {
+                tracing::debug!(%error, "whether a Master has lately handed over is not known");
+            }
         }
     }
 
@@ -260,21 +321,38 @@ impl Masters {
     }
 }
 
-/// The addresses of all Masters, and the nodes that must know them.
-fn to_call(desk: &mut Desk) -> (Vec<String>, Vec<String>) {
+/// Whether no Master that was cut off from its nodes has handed over for a while. Notes that this one does.
+async fn may_yield(store: &dyn Store) -> Result<bool, StoreError> {
+    let row = store.get(YIELDED_ROW).await?;
+    let last = row.and_then(|row| serde_json::from_slice::<UnixMillis>(&row.value).ok());
+    let time = now();
+    if last.is_some_and(|last| time.abs_diff(last) < BETWEEN) {
+        return Ok(false);
+    }
+    let mut batch = Batch::new();
+    batch.put(YIELDED_ROW, time.to_string());
+    store.commit(batch).await.map(|_| true)
+}
+
+/// The facts about Masters that nodes must know, and those nodes.
+fn to_call(desk: &mut Desk) -> (ask_node::Masters, Vec<String>) {
     let nodes = desk.state.nodes().iter();
     let nodes = nodes.filter(|(_, node)| !node.state.is_gone());
     let names = nodes.map(|(name, _)| name.clone()).collect();
-    (desk.masters.clone(), names)
+    let masters = ask_node::Masters {
+        addresses: desk.masters.clone(),
+        at: MasterContact {
+            control: desk.platform.control.clone(),
+            services: desk.platform.master.clone(),
+        },
+    };
+    (masters, names)
 }
 
 /// Calls a node where it was last. It may be away.
-async fn call(master: Correspondent, node: String, addresses: Vec<String>) {
+async fn call(master: Correspondent, node: String, present: ask_node::Masters) {
     for _ in 0..CALLS {
-        let request = ask_node::Masters {
-            addresses: addresses.clone(),
-        };
-        if master.ask(&node, request, PATIENCE).await.is_ok() {
+        if master.ask(&node, present.clone(), PATIENCE).await.is_ok() {
             return;
         }
     }

@@ -242,9 +242,7 @@ async fn write_to_etcd(
     write_private(&draft, b"").map_err(file_error("write", &draft))?;
     let term = checked.term.as_deref();
     write(file, directory, &*state.store, term, time).await?;
-    let root = directory.join(ROOT_CERTIFICATE);
-    let certificate = fs::read(&root).map_err(file_error("open", &root))?;
-    keep_root(&*state.store, &certificate).await?;
+    keep_root(&*state.store, directory, &name).await?;
     fs::remove_file(&draft).map_err(file_error("write", &draft))
 }
 

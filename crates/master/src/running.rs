@@ -43,6 +43,9 @@ const SERVER_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 /// How often a Master on a shared store looks whether it still leads.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How long a Master that hands over waits for its nodes.
+const PARTING: Duration = Duration::from_millis(200);
+
 /// A running Master.
 pub struct Master {
     admin: Arc<Admin>,
@@ -107,8 +110,9 @@ impl Master {
         let authorities = Authorities::keep(&directory, &config.settings.name, time)?;
         let authority = authorities.issuing.name().to_owned();
         if masters.is_some() {
-            keep_root(&*store, &authorities.root).await?;
+            keep_root(&*store, &directory, &config.settings.name).await?;
             issuance_log::shared::reconcile(&*store, &directory, files_of).await?;
+            tracing::debug!("the issuance logs are here");
         }
         let enrolment = server.local_addr().map_err(|error| MasterError::Listen {
             what: "nodes that join",
@@ -140,6 +144,7 @@ impl Master {
             agents_at.address,
         )
         .await?;
+        tracing::debug!("the state is read");
         let root = foundation.root.clone();
         let desk = foundation.desk.clone();
         let news = foundation.news.clone();
@@ -176,6 +181,7 @@ impl Master {
             let following = masters.clone().follow(desk.clone(), store.clone(), caller);
             tasks.spawn(following);
         }
+        tracing::debug!("the agents are there");
         let control = system.control.address();
         let ports = Ports {
             enrolment: enrolment.port(),
@@ -229,8 +235,9 @@ impl Master {
             config.settings.name.to_string(),
         );
         tasks.spawn(publisher.run());
+        let (trouble, store_trouble) = watch::channel(None);
         if masters.is_some() {
-            tasks.spawn(look(fenced));
+            tasks.spawn(look(fenced, trouble));
         }
         tasks.spawn(authority_care::run(desk.clone(), directory.clone()));
         tasks.spawn(renew_server_credential(
@@ -253,6 +260,7 @@ impl Master {
             desk,
             key,
             system: Arc::new(system),
+            store_trouble,
             backups,
             manifest: tokio::sync::Mutex::default(),
             root: Fingerprint::of(&root),
@@ -338,12 +346,15 @@ impl Master {
     }
 
     /// Ends this Master alone, and lets another one lead at once.
-    pub async fn hand_over(self) {
-        let masters = self.admin.masters.clone();
-        self.abandon().await;
-        if let Some(masters) = masters {
+    pub async fn hand_over(mut self) {
+        self.tasks.shutdown().await;
+        // Nodes that can be reached hear the end. Nobody waits for the others.
+        let _ = tokio::time::timeout(PARTING, self.admin.system.end()).await;
+        self.admin.desk.close().await;
+        if let Some(masters) = &self.admin.masters {
             masters.give_back().await;
         }
+        self.abandon().await;
     }
 
     /// Ends the Master alone. Nodes and agents go on, and find it again after a restart.
@@ -355,14 +366,18 @@ impl Master {
     }
 }
 
-/// Notices that another Master has taken over, also while there is nothing to write.
-async fn look(store: Arc<Fenced>) {
+/// Notices that another Master has taken over, also while there is nothing to write, and tells of a store that is away.
+async fn look(store: Arc<Fenced>, trouble: watch::Sender<Option<String>>) {
     loop {
         tokio::time::sleep(LOOK).await;
-        match store.look().await {
+        let found = match store.look().await {
             Err(StoreError::Superseded { .. }) => return,
-            Err(error) => tracing::debug!(%error, "whether this Master still leads is not known"),
-            Ok(()) => {}
+            found => found.err().map(|error| error.to_string()),
+        };
+        if trouble.send_replace(found.clone()).is_none()
+            && let Some(error) = found
+        {
+            tracing::warn!("whether this Master still leads is not known: {error}");
         }
     }
 }

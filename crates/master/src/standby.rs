@@ -10,9 +10,13 @@ use sealbus_seal::Term;
 use sealbus_store::etcd::{EtcdStore, InstanceRow, Lease};
 use sealbus_store::{Fenced, Revision, StoreError, latest_term};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::claim::{Claimant, LIFE, Moment, Outcome, Role, Step};
+use super::cut_off::Alarms;
+
+/// The pause before a watch that has ended is begun anew.
+const WATCHING_AGAIN: Duration = Duration::from_millis(500);
 
 /// The facts that an instance tells about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +32,9 @@ pub(super) struct About {
     pub(super) authority: String,
     #[serde(default)]
     pub(super) certificate: Blob,
+    /// The nodes that tell it that they do not hear the one that leads.
+    #[serde(default)]
+    pub(super) alarms: Vec<String>,
     /// It changes with each renewal, so that others see that the instance is awake.
     beat: u64,
 }
@@ -54,6 +61,8 @@ pub(super) struct Candidate {
     leads: bool,
     /// The instance that was seen to lead.
     leader: Option<String>,
+    /// The nodes that do not hear it.
+    alarms: Arc<Alarms>,
     /// Where nodes join the one that leads.
     pub(super) leader_at: watch::Sender<Option<SocketAddr>>,
 }
@@ -84,6 +93,7 @@ impl Candidate {
         store: Arc<EtcdStore>,
         enrolment: SocketAddr,
         own: Option<(String, Vec<u8>)>,
+        alarms: Arc<Alarms>,
         yields: bool,
     ) -> Self {
         let (authority, certificate) = own.unwrap_or_default();
@@ -98,12 +108,14 @@ impl Candidate {
                 since: now(),
                 authority,
                 certificate: Blob(certificate),
+                alarms: Vec::new(),
                 beat: 0,
             },
             latest: (Term::default(), 0),
             claimed: None,
             leads: false,
             leader: None,
+            alarms,
             leader_at: watch::Sender::new(None),
         }
     }
@@ -177,6 +189,7 @@ impl Candidate {
 
     async fn announce(&mut self, lease: Lease) {
         self.about.beat += 1;
+        self.about.alarms = self.alarms.latest();
         self.heard(self.store.announce(&as_row(&self.about), lease).await);
     }
 
@@ -247,21 +260,40 @@ impl Candidate {
     /// Waits until this instance leads or the platform is ended. `waits` is called once if another one leads, if this one
     /// `may_wait` for that.
     pub(super) async fn wait(&mut self, mut waits: impl FnMut(&str), may_wait: bool) -> Election {
-        let mut is_told = false;
-        loop {
-            let (pause, election) = self.go_on().await;
-            if let Some(election) = election {
-                return election;
+        let changed = Notify::new();
+        let store = self.store.clone();
+        let watching = async {
+            loop {
+                let error = store.watch_role(&changed).await;
+                tracing::debug!(%error, "the role of the Master is not watched");
+                tokio::time::sleep(WATCHING_AGAIN).await;
             }
-            if self.claimant.stood_by() && !is_told {
-                is_told = true;
-                let leader = self.leader.clone().unwrap_or_default();
-                if !may_wait {
-                    return Election::OnBroker(leader);
+        };
+        let waiting = async {
+            let mut is_told = false;
+            loop {
+                let (pause, election) = self.go_on().await;
+                if let Some(election) = election {
+                    return election;
                 }
-                waits(&leader);
+                if self.claimant.stood_by() && !is_told {
+                    is_told = true;
+                    let leader = self.leader.clone().unwrap_or_default();
+                    if !may_wait {
+                        return Election::OnBroker(leader);
+                    }
+                    waits(&leader);
+                }
+                let timely = tokio::time::timeout(pause, changed.notified()).await;
+                if timely.is_ok() {
+                    let now = self.now();
+                    self.claimant.changed(now);
+                }
             }
-            tokio::time::sleep(pause).await;
+        };
+        tokio::select! {
+            election = waiting => election,
+            () = watching => Election::Over,
         }
     }
 

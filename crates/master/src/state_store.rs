@@ -52,7 +52,7 @@ pub enum StateError {
     },
     /// The state in etcd belongs to another root than the one in the state directory.
     #[error(
-        "etcd holds the state of a platform {platform} whose root is {there}, and {} is {here}: join this Master to that platform (`sealbus up --join`, docs/operations.md), or give the platform another name",
+        "etcd holds the state of a platform {platform} whose root is {there}, and {} is {here}: join this Master to that platform, with a state directory of its own (`sealbus up --join`, docs/operations.md), or give the platform another name",
         path.display()
     )]
     AnotherRoot {
@@ -130,9 +130,7 @@ impl State {
         }
         let (instance, lock) = instance(&directory.join(INSTANCE)).await?;
         let store = EtcdStore::open(etcd, platform.as_str(), &instance).await?;
-        if let Some(there) = store.get(ROOT_ROW).await? {
-            check_root(directory, platform, &String::from_utf8_lossy(&there.value))?;
-        }
+        check_kept_root(&store, directory, platform).await?;
         write_private(&elsewhere, etcd.members.join(", ").as_bytes()).map_err(file(&elsewhere))?;
         let store = Arc::new(store);
         Ok(Self {
@@ -154,17 +152,46 @@ impl State {
     }
 }
 
-/// Notes whose state this is, if that is not known yet.
+/// Notes whose state this is: that of the root in `directory`, unless it belongs to another one. If two Masters begin the same
+/// platform, the store keeps the root of one.
 ///
 /// # Errors
-/// [`StoreError`].
-pub(super) async fn keep_root(store: &dyn Store, root: &[u8]) -> Result<(), StoreError> {
-    if store.get(ROOT_ROW).await?.is_some() {
+/// [`StateError::AnotherRoot`], or an error of the store.
+pub(super) async fn keep_root(
+    store: &dyn Store,
+    directory: &Path,
+    platform: &PlatformName,
+) -> Result<(), StateError> {
+    if check_kept_root(store, directory, platform).await? {
         return Ok(());
     }
+    let path = directory.join(ROOT_CERTIFICATE);
+    let root = fs::read(&path).map_err(file(&path))?;
     let mut batch = Batch::new();
-    batch.put(ROOT_ROW, Fingerprint::of(root).to_string());
-    store.commit(batch).await.map(|_| ())
+    batch.require(ROOT_ROW, 0);
+    batch.put(ROOT_ROW, Fingerprint::of(&root).to_string());
+    match store.commit(batch).await {
+        Err(StoreError::Conflict { key, .. }) if key == ROOT_ROW => {
+            check_kept_root(store, directory, platform).await.map(drop)
+        }
+        kept => Ok(kept.map(drop)?),
+    }
+}
+
+/// Checks that the state belongs to the root in `directory`. Returns whether it belongs to any root yet.
+///
+/// # Errors
+/// [`StateError::AnotherRoot`], or an error of the store.
+pub(super) async fn check_kept_root(
+    store: &dyn Store,
+    directory: &Path,
+    platform: &PlatformName,
+) -> Result<bool, StateError> {
+    let Some(there) = store.get(ROOT_ROW).await? else {
+        return Ok(false);
+    };
+    check_root(directory, platform, &String::from_utf8_lossy(&there.value))?;
+    Ok(true)
 }
 
 fn check_root(directory: &Path, platform: &PlatformName, there: &str) -> Result<(), StateError> {
@@ -229,5 +256,84 @@ async fn open_file(path: &Path) -> Result<EmbeddedStore, StoreError> {
             }
             result => return result,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::BoxFuture;
+    use sealbus_store::{Entry, MemoryStore, Revision, TakeEntry};
+
+    use super::*;
+
+    fn directory(root: &[u8]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(ROOT_CERTIFICATE), root).unwrap();
+        directory
+    }
+
+    async fn keep(store: &dyn Store, directory: &tempfile::TempDir) -> Result<(), StateError> {
+        let platform = PlatformName::new("factory").unwrap();
+        keep_root(store, directory.path(), &platform).await
+    }
+
+    #[tokio::test]
+    async fn of_two_roots_the_store_keeps_one_and_the_other_is_refused() {
+        let store = MemoryStore::new();
+        let (one, other) = (directory(b"one"), directory(b"other"));
+        keep(&store, &one).await.unwrap();
+        let refused = keep(&store, &other).await.unwrap_err();
+        assert!(
+            matches!(&refused, StateError::AnotherRoot { there, here, .. }
+            if *there == Fingerprint::of(b"one").to_string() && here != there)
+        );
+        keep(&store, &one).await.unwrap();
+    }
+
+    /// A store to which another Master writes its root between the look and the commit of this one.
+    struct Late(MemoryStore);
+
+    impl Store for Late {
+        fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
+            self.0.get(key)
+        }
+
+        fn scan<'a>(
+            &'a self,
+            prefix: &'a str,
+            after: Option<&'a str>,
+            limit: usize,
+        ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
+            self.0.scan(prefix, after, limit)
+        }
+
+        fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
+            self.0.snapshot(take)
+        }
+
+        fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
+            Box::pin(async move {
+                let mut first = Batch::new();
+                first.put(ROOT_ROW, Fingerprint::of(b"first").to_string());
+                self.0.commit(first).await?;
+                self.0.commit(batch).await
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_root_that_another_one_wrote_meanwhile_is_not_replaced() {
+        let store = Late(MemoryStore::new());
+        let other = directory(b"other");
+        let refused = keep(&store, &other).await.unwrap_err();
+        assert!(
+            matches!(refused, StateError::AnotherRoot { .. }),
+            "{refused}"
+        );
+        let kept = store.get(ROOT_ROW).await.unwrap().unwrap();
+        assert_eq!(
+            kept.value,
+            Fingerprint::of(b"first").to_string().into_bytes()
+        );
     }
 }

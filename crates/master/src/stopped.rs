@@ -35,7 +35,7 @@ pub async fn certify_broker_of(
     let Led { fenced, lock } = State::open(directory, &name, etcd).await?.lead().await?;
     let authorities = Authorities::keep(directory, &name, timestamp(now()))?;
     if etcd.is_some() {
-        keep_root(&fenced, &authorities.root).await?;
+        keep_root(&fenced, directory, &name).await?;
     }
     let nowhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let settings = PlatformSettings::new(name);

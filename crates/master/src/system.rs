@@ -117,21 +117,24 @@ impl SystemAgents {
         } = foundation;
         let mut tasks = JoinSet::new();
         let trust_claims = !process.level().authenticates();
-        let ams = process.agent(AMS).await?;
-        let df = process.agent(DF).await?;
+        // Each waits for its certificate, and these wait for the same write. Messages wait until somebody serves them.
+        let (ams, df, master, ca, agent) = tokio::try_join!(
+            process.agent(AMS),
+            process.agent(DF),
+            control.agent(MASTER),
+            control.agent(CA),
+            process.agent(OPERATOR),
+        )?;
         let gateway = Arc::new(GatewayRules::load(store.clone()).await?);
         let ams_outbox = ams.outbox().clone();
         let directories = Directories::start(ams, df, store, trust_claims, &mut tasks).await?;
         let (life_changes, changes) = mpsc::unbounded_channel();
         tasks.spawn(directories.clone().follow(changes));
-        let master = control.agent(MASTER).await?;
         let asking = Correspondent::new(master.outbox().clone()).in_term(term);
         let turns = Turns::default();
         let serving = serve_master(master, asking.clone(), desk.clone(), turns.clone());
         tasks.spawn(serving);
-        let ca = control.agent(CA).await?;
         tasks.spawn(serve_ca(ca, desk.clone(), turns));
-        let agent = process.agent(OPERATOR).await?;
         let operator = Operator::new(&agent, gateway.clone());
         tasks.spawn(operator.clone().serve(agent));
         tasks.spawn(asking::carry_out(

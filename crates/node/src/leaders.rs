@@ -1,9 +1,13 @@
 //! The Masters of the platform, as the node knows them: where they are, and the highest term that it has heard of. It obeys
 //! no lower one.
 
+use std::time::Instant;
+
 use parking_lot::{Mutex, RwLock};
+use sealbus_control::node::MasterContact;
 use sealbus_control::{Fault, FaultCode, Term};
 use sealbus_enrolment::Enrolment;
+use sealbus_seal::Heard;
 use sealbus_seal::token::MAX_ADDRESSES;
 use tokio::sync::Notify;
 
@@ -18,6 +22,10 @@ pub(crate) struct Leaders {
     /// The highest term.
     term: Mutex<Option<Term>>,
     led_anew: Notify,
+    /// Where the one that leads says that it is.
+    at: Mutex<Option<(Option<Term>, MasterContact)>>,
+    /// When the one that leads was heard last.
+    heard: Mutex<Instant>,
     memory: Memory,
 }
 
@@ -28,6 +36,8 @@ impl Leaders {
             enrolment: RwLock::new(enrolment),
             term: Mutex::new(memory.term()?),
             led_anew: Notify::new(),
+            at: Mutex::default(),
+            heard: Mutex::new(Instant::now()),
             memory,
         })
     }
@@ -65,14 +75,14 @@ impl Leaders {
             return Ok(false);
         };
         let mut highest = self.term.lock();
-        match *highest {
-            Some(known) if term < known => {
+        match term.heard_after(*highest) {
+            Heard::Over { highest: known } => {
                 let message = format!("the term {term} is over: another Master leads in {known}");
                 tracing::warn!(%term, %known, "a Master whose term is over is not obeyed");
                 return Err(Fault::new(FaultCode::NotPermitted, message));
             }
-            Some(known) if term == known => return Ok(false),
-            _ => {}
+            Heard::Same => return Ok(false),
+            Heard::Higher => {}
         }
         self.memory
             .keep_term(term)
@@ -87,6 +97,28 @@ impl Leaders {
     /// Notes that a Master which was not known spoke to this node: the former one need not be waited for.
     pub(crate) fn another_leads(&self) {
         self.led_anew.notify_one();
+    }
+
+    /// Notes that the Master that leads was heard, or that there is another one to hear from now on.
+    pub(crate) fn heard(&self) {
+        *self.heard.lock() = Instant::now();
+    }
+
+    /// When the Master that leads was heard last.
+    pub(crate) fn heard_at(&self) -> Instant {
+        *self.heard.lock()
+    }
+
+    /// Notes where the Master is that leads in this term, as it says itself.
+    pub(crate) fn leads_at(&self, term: Option<Term>, at: MasterContact) {
+        *self.at.lock() = Some((term, at));
+        self.another_leads();
+    }
+
+    /// Where the Master is now that leads in the highest term, if it has said so since the last call.
+    pub(crate) fn moved_to(&self) -> Option<MasterContact> {
+        let (term, at) = self.at.lock().take()?;
+        (term == *self.term.lock()).then_some(at)
     }
 
     /// Waits until another Master speaks to this node than the one of before.
@@ -137,6 +169,29 @@ mod tests {
         assert_eq!(fault.code, FaultCode::Storage);
         std::fs::remove_dir(folder.path().join("term.json")).unwrap();
         assert!(node.obey(Some("0.3".parse().unwrap())).is_ok());
+    }
+
+    #[test]
+    fn the_word_of_a_former_master_about_its_place_is_worth_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = leaders(folder.path());
+        let term = |text: &str| Some(text.parse::<Term>().unwrap());
+        let contact = |port: u16| sealbus_control::ProcessContact {
+            node: "master".to_owned(),
+            process: format!("{port:032x}"),
+            address: ([10, 0, 0, 1], port).into(),
+        };
+        let at = |port| MasterContact {
+            control: contact(port),
+            services: contact(port),
+        };
+        node.obey(term("0.4")).unwrap();
+        node.leads_at(term("0.4"), at(4));
+        assert_eq!(node.moved_to(), Some(at(4)));
+        assert_eq!(node.moved_to(), None);
+        node.leads_at(term("0.4"), at(4));
+        node.obey(term("0.5")).unwrap();
+        assert_eq!(node.moved_to(), None);
     }
 
     #[test]

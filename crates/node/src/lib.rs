@@ -1,6 +1,7 @@
 //! The Remote Node. It starts agent processes, vouches for them, and keeps them in touch with the platform while the
 //! Master is away.
 
+mod alarm;
 mod channel_log;
 mod child;
 mod descendants;
@@ -15,6 +16,7 @@ mod log_times;
 mod memory;
 mod metrics;
 mod notes;
+mod orders;
 mod peer;
 mod post;
 mod processes;
@@ -324,6 +326,7 @@ impl Node {
         tasks.spawn(shared.channel_logs.clone().tidy());
         tasks.spawn(supervisor::note_log_times(shared.clone()));
         tasks.spawn(session::report(shared.clone(), queue));
+        tasks.spawn(alarm::run(shared.clone()));
         let (end, ended) = watch::channel(false);
         tasks.spawn(session::run(shared.clone(), joined, source, end));
         if let Some(listener) = metrics {

@@ -6,25 +6,24 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sealbus_seal::tls::CertificateSource;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::NodeError;
 use super::host::NodeHost;
 use super::joining::{renewal_due, return_by_enrolment};
+use super::orders::serve;
 use super::shared::{Leave, Presence, Shared};
-use sealbus_control::clock::now;
-use sealbus_control::correspondence::{Correspondent, Enquiry};
+use sealbus_control::correspondence::Correspondent;
 use sealbus_control::enrolment::Joined;
 use sealbus_control::host::{Command, Membership};
-use sealbus_control::names::MASTER;
-use sealbus_control::node::{
-    LogText, MasterRequest, NodeAnswer, NodeRequest, WaitingLetters, ask_master,
+use sealbus_control::names::{CONTROL_AGENTS, MASTER};
+use sealbus_control::node::{MasterRequest, ask_master};
+use sealbus_control::{
+    AgentLocation, Blob, DirectoryChange, Fault, FaultCode, PlatformDescription, ProcessContact,
 };
-use sealbus_control::turns::{Turn, Turns};
-use sealbus_control::{Blob, Fault, FaultCode, ProcessContact};
 use sealbus_enrolment::EnrolmentError;
-use sealbus_process::{AgentHandle, Process};
+use sealbus_process::Process;
 
 /// How often the node reports to the Master.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -40,8 +39,6 @@ const PARTING: Duration = Duration::from_secs(3);
 const LOGS: Duration = Duration::from_secs(20);
 /// The pause before a failed attempt is repeated.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Largest piece of a log.
-const LOG_PIECE: u32 = 256 * 1024;
 
 /// Lives on the bus until the node leaves.
 pub(super) async fn run(
@@ -172,33 +169,73 @@ async fn live(
         process: joined.process.clone(),
         address,
     };
-    let again = keep_in_touch(shared, joined, source, &correspondent, contact).await;
-    let former = &joined.platform.control;
-    if again.platform.control.process != former.process {
-        // Another Master leads. Nothing that waits for the former one keeps this process from closing.
-        let ended = Command::ProcessesEnded(vec![former.named()]);
-        let _ = presence.commands.send(ended).await;
-    }
+    let again = keep_in_touch(shared, joined.clone(), source, &presence, contact).await;
     shared.presence.send_replace(None);
     serving.shutdown().await;
     process.close().await;
     Ok(again)
 }
 
+/// Whether the same process goes on with what its node has learned now: it is the same node of the same platform. Only the
+/// Master may be another one, or at another place.
+fn goes_on(shared: &Shared, joined: &Joined, again: &Joined) -> bool {
+    let followed = PlatformDescription {
+        master: again.platform.master.clone(),
+        control: again.platform.control.clone(),
+        ..joined.platform.clone()
+    };
+    again.process == joined.process
+        && again.platform == followed
+        && (again.platform == joined.platform || shared.turns_at_once())
+}
+
+/// Turns to the Master that leads now. Its process is found anew, and nothing waits for the former one any more.
+async fn turn_to(shared: &Arc<Shared>, presence: &Presence, former: &Joined, now: &Joined) {
+    *shared.platform.write() = now.platform.clone();
+    shared.leaders.heard();
+    let control = &now.platform.control;
+    let agents = CONTROL_AGENTS.map(|agent| DirectoryChange {
+        agent: agent.to_owned(),
+        location: AgentLocation::Process(control.clone()),
+    });
+    let (done, is_done) = oneshot::channel();
+    let moved = Command::MasterMoved {
+        former: former.platform.control.named(),
+        agents: agents.to_vec(),
+        done,
+    };
+    // An error means that the process ends.
+    let _ = presence.commands.send(moved).await;
+    let _ = is_done.await;
+    tracing::info!(master = %control.address, "turns to the Master that leads now");
+}
+
 async fn keep_in_touch(
     shared: &Arc<Shared>,
-    joined: &Joined,
+    mut joined: Joined,
     source: &Arc<CertificateSource>,
-    correspondent: &Correspondent,
+    presence: &Presence,
     contact: ProcessContact,
 ) -> Joined {
+    let correspondent = &presence.correspondent;
     let mut registered = false;
     let mut heard = Instant::now();
     let mut looked = Instant::now();
     let mut looked_at = BTreeSet::new();
     // Another Master leads: the former one is not waited for.
     let mut led_anew = false;
+    // The CA of a former Master certified this node. If that CA is revoked, a node without another certificate is lost.
+    let mut lacks_certificate = false;
     loop {
+        if let Some(at) = shared.leaders.moved_to() {
+            let mut again = joined.clone();
+            again.platform.control = at.control;
+            again.platform.master = at.services;
+            turn_to(shared, presence, &joined, &again).await;
+            joined = again;
+            heard = Instant::now();
+            (registered, led_anew, lacks_certificate) = (false, false, true);
+        }
         let is_registered = registered;
         let asking = async {
             if is_registered {
@@ -227,13 +264,14 @@ async fn keep_in_touch(
                 asked = asking => asked,
                 () = shared.leaders.led_anew() => {
                     led_anew = true;
-                    Err(another())
+                    continue;
                 }
             },
         };
         match asked {
             Ok(current) => {
                 heard = Instant::now();
+                shared.leaders.heard();
                 if !registered {
                     tracing::info!(node = %shared.name, "registered with the Master");
                 }
@@ -271,16 +309,30 @@ async fn keep_in_touch(
                 };
                 let must = std::mem::take(&mut led_anew) || given_up;
                 if must || heard.elapsed() > estranged || renewal_due(shared) {
-                    match return_by_enrolment(shared, source).await {
+                    let returned = tokio::select! {
+                        returned = return_by_enrolment(shared, source) => returned,
+                        // The attempt may be with the former one, which does not answer.
+                        () = shared.leaders.led_anew() => {
+                            led_anew = true;
+                            continue;
+                        }
+                    };
+                    match returned {
                         Ok(again) => {
-                            let same = again.process == joined.process
-                                && again.platform.control == joined.platform.control;
-                            if !same {
+                            if !goes_on(shared, &joined, &again) {
                                 return again;
                             }
+                            if again.platform.control != joined.platform.control {
+                                turn_to(shared, presence, &joined, &again).await;
+                                registered = false;
+                            }
                             // The Master is there, and this is still its node. The bus needs time.
-                            shared.deny_list_changed(again.deny_list).await;
+                            shared.deny_list_changed(again.deny_list.clone()).await;
                             heard = Instant::now();
+                            joined = again;
+                            if !registered {
+                                continue;
+                            }
                         }
                         Err(NodeError::Enrolment(EnrolmentError::Refused(fault)))
                             if fault.code == FaultCode::ClockSkew =>
@@ -294,10 +346,20 @@ async fn keep_in_touch(
                 continue;
             }
         }
-        if renewal_due(shared)
-            && let Err(error) = return_by_enrolment(shared, source).await
-        {
-            tracing::warn!(%error, "the node's certificate could not be renewed yet");
+        if lacks_certificate || renewal_due(shared) {
+            let renewed = tokio::select! {
+                renewed = return_by_enrolment(shared, source) => renewed,
+                () = shared.leaders.led_anew() => {
+                    led_anew = true;
+                    continue;
+                }
+            };
+            match renewed {
+                Ok(_) => lacks_certificate = false,
+                Err(error) => {
+                    tracing::warn!(%error, "the node's certificate could not be renewed yet");
+                }
+            }
         }
         if looked.elapsed() > LOGS {
             looked = Instant::now();
@@ -358,114 +420,4 @@ pub(super) async fn report(
             _ => {}
         }
     }
-}
-
-async fn serve(mut agent: AgentHandle, correspondent: Correspondent, shared: Arc<Shared>) {
-    let turns = Turns::default();
-    while let Some(received) = agent.receive().await {
-        if let Some((enquiry, turn)) = correspondent.receive_in_turn(received, &turns) {
-            tokio::spawn(answer(shared.clone(), enquiry, turn));
-        }
-    }
-}
-
-async fn answer(shared: Arc<Shared>, enquiry: Enquiry, turn: Turn) {
-    let term = enquiry.term;
-    let (from, request, reply) = enquiry.open::<NodeRequest>();
-    let mut request = request;
-    if from == MASTER {
-        turn.is_members();
-        request = request.and_then(|request| {
-            if shared.leaders.obey(term)? {
-                shared.leaders.another_leads();
-            }
-            Ok(request)
-        });
-    }
-    let result = match request {
-        Ok(request) => carry_out(&shared, &from, request).await,
-        Err(fault) => Err(fault),
-    };
-    if result.is_ok() {
-        turn.is_members();
-    }
-    reply.send(result).await;
-}
-
-/// Carries out a request. Only the Master may make most of them.
-async fn carry_out(
-    shared: &Arc<Shared>,
-    from: &str,
-    request: NodeRequest,
-) -> Result<NodeAnswer, Fault> {
-    match request {
-        NodeRequest::FetchFrozen { process, index } => {
-            return Ok(shared.processes.fetch(from, &process, index)?.into());
-        }
-        NodeRequest::FormerKeys { process, key } => {
-            return Ok(shared.former_keys(from, &process, key).await?.into());
-        }
-        NodeRequest::Post { letters } => {
-            return Ok(shared.carried_here(from, letters).await?.into());
-        }
-        NodeRequest::Trail { receiver, letters } => {
-            let trail = shared.trail_of(from, &receiver, &letters).await?;
-            return Ok(trail.into());
-        }
-        NodeRequest::ChannelLog { request } => {
-            return Ok(shared.channel_log_for(from, request).await?.into());
-        }
-        _ if from != MASTER => {
-            tracing::warn!(%from, "asks a node to do what only the Master may");
-            let message = "only the Master may ask that";
-            return Err(Fault::new(FaultCode::NotPermitted, message));
-        }
-        NodeRequest::Start { launch } => return Ok(shared.start(launch).await?.into()),
-        NodeRequest::Expect {
-            launch,
-            ticket,
-            expires,
-        } => shared.expect(launch, ticket, expires).await,
-        NodeRequest::Stop {
-            process,
-            grace,
-            reason,
-        } => shared.stop(&process, Duration::from_millis(grace), &reason),
-        NodeRequest::Freeze {
-            process,
-            destination,
-        } => return Ok(shared.freeze_process(&process, &destination).await?.into()),
-        NodeRequest::Certificates { process } => {
-            return Ok(shared.processes.certificates(&process)?.into());
-        }
-        NodeRequest::Observe { watch } => return Ok(shared.observe(watch).await.into()),
-        NodeRequest::Mailbox { agent } => {
-            let (letters, total) = shared.post.list(&agent);
-            return Ok(WaitingLetters { letters, total }.into());
-        }
-        NodeRequest::Cosign { request, authority } => {
-            let (trust, credential) = (shared.trust.clone(), shared.credential.load_full());
-            let judging = shared.witness.cosign(trust, credential, request, authority);
-            return Ok(judging.await?.into());
-        }
-        NodeRequest::Thaw { process } => shared.thaw(&process).await?,
-        NodeRequest::DenyList { list } => shared.deny_list_changed(list).await,
-        NodeRequest::Masters { addresses } => shared.masters_are_at(&addresses),
-        NodeRequest::Directory { update } => shared.directory_changed(update).await,
-        NodeRequest::Leave { grace } => {
-            let grace = Duration::from_millis(grace);
-            let is_masters = true;
-            shared.leave(Leave { grace, is_masters });
-        }
-        NodeRequest::Log { log, from, limit } => {
-            let limit = limit.min(LOG_PIECE);
-            let read = shared.logs.read(&log, from, limit, now());
-            let (text, next) = read.map_err(|error| {
-                let message = format!("the log of {log} cannot be read: {error}");
-                Fault::new(FaultCode::Storage, message)
-            })?;
-            return Ok(LogText { text, next }.into());
-        }
-    }
-    Ok(NodeAnswer::Done)
 }

@@ -33,7 +33,7 @@ use sealbus_control::rpc::{Caller, Untold};
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::{
     AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FaultCode, NodeDescription,
-    PlatformDescription, ProcessContact, PublishedKey, Subject,
+    PlatformDescription, ProcessContact, PublishedKey, Subject, TransportDescription,
 };
 use sealbus_keeping::channel_log::ChannelLogs;
 use sealbus_keeping::post::Post;
@@ -122,6 +122,11 @@ impl Shared {
     /// The address in the certificates of this node and its agents.
     pub(crate) fn address(&self) -> IpAddr {
         self.description.address
+    }
+
+    /// Whether the node's own process goes on when another Master leads. A broker's users belong to one Master.
+    pub(crate) fn turns_at_once(&self) -> bool {
+        matches!(self.platform.read().transport, TransportDescription::Mesh)
     }
 
     /// Begins to leave. The first wish counts.

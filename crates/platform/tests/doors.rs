@@ -23,7 +23,7 @@ use sealbus_node::{Node, NodeError};
 use sealbus_process::attachment::secret_text;
 use sealbus_seal::tls::{Acceptor, CertificateSource, ExpectedPeer};
 use sealbus_seal::token::{Purpose, Token};
-use sealbus_seal::{CertificateChain, Credential, KeyPair, SecurityLevel};
+use sealbus_seal::{CertificateChain, Credential, Identity, KeyPair, SecurityLevel};
 use serde_json::value::to_raw_value;
 use support::{HERE, LONG, Operator, config, joined, node_config, platform};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -214,6 +214,36 @@ async fn a_node_does_not_pass_for_the_master_where_others_join() {
     assert!(matches!(error, NodeError::Enrolment(_)), "{error}");
     assert!(came.try_recv().is_err(), "it talked to {address}: {error}");
     process.close().await;
+}
+
+#[tokio::test]
+async fn an_address_that_refused_is_tried_again_while_another_one_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let master = Master::start(config(folder.path(), SecurityLevel::Auth))
+        .await
+        .unwrap();
+    let token = Operator::of(&master).await.token(None).await;
+    // A Master that was stopped: the system takes connections in its name. Another one is about to lead.
+    let silent = bind((HERE, 0).into()).await.unwrap();
+    let door = bind((HERE, 0).into()).await.unwrap();
+    let addresses = [&silent, &door].map(|it| it.local_addr().unwrap().to_string());
+    let leader = master.enrolment_address();
+    tokio::spawn(async move {
+        drop(door.accept().await.unwrap());
+        let (mut near, _) = door.accept().await.unwrap();
+        let mut far = TcpStream::connect(leader).await.unwrap();
+        tokio::io::copy_bidirectional(&mut near, &mut far).await
+    });
+    let expected = Identity::node(token.platform(), "master").unwrap();
+    let expected = ExpectedPeer::Exactly(expected);
+    let connected = connect(
+        &addresses,
+        token.platform(),
+        token.root(),
+        expected,
+        ENROLMENT,
+    );
+    connected.await.unwrap();
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use sealbus_seal::Identity;
 
 use super::Shared;
 use sealbus_control::names::SYSTEM_AGENTS;
-use sealbus_control::{EndedProcess, ProcessContact, Rules};
+use sealbus_control::{DirectoryChange, EndedProcess, ProcessContact, Rules};
 
 impl Shared {
     /// Tells the bus of processes that can be reached.
@@ -42,6 +42,17 @@ impl Shared {
             }
         }
         self.processes_joined(&processes);
+    }
+
+    /// Looks anew for agents that have moved.
+    pub(super) fn directory_changed(&self, changes: &[DirectoryChange]) {
+        for change in changes {
+            if change.agent == sealbus_bus::GATEWAY {
+                self.bus.gateway_changed();
+            }
+            let name = format!("{}@{}", change.agent, self.platform);
+            self.bus.location_changed(&name);
+        }
     }
 
     /// Drops the links to processes that have ended.

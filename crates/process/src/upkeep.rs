@@ -147,19 +147,20 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
         }
         Command::DenyList(list) => shared.obey_deny_list(&list.0).await,
         Command::Letters { agent, letters } => shared.inbox.take_in(shared, &agent, letters),
-        Command::DirectoryChanged(changes) => {
-            for change in changes {
-                if change.agent == sealbus_bus::GATEWAY {
-                    shared.bus.gateway_changed();
-                }
-                shared
-                    .bus
-                    .location_changed(&format!("{}@{}", change.agent, shared.platform));
-            }
-        }
+        Command::DirectoryChanged(changes) => shared.directory_changed(&changes),
         Command::ProcessesJoined(processes) => shared.processes_joined(&processes),
         Command::ProcessesAre(processes) => shared.processes_are(processes),
         Command::ProcessesEnded(processes) => shared.processes_ended(&processes),
+        Command::MasterMoved {
+            former,
+            agents,
+            done,
+        } => {
+            shared.processes_ended(&[former]);
+            shared.directory_changed(&agents);
+            // If nobody waits for that any more, nobody misses it.
+            let _ = done.send(());
+        }
         Command::Rules(rules) => shared.obey_rules(&rules),
         Command::Observe { watch, answer } => {
             // If nobody waits for the answer any more, nobody misses it.

@@ -51,7 +51,7 @@ pub use identity::{
 pub use key::{KeyError, KeyPair, PublicKey, Signature};
 pub use level::{SecurityLevel, UnknownSecurityLevel};
 pub use request::{MAX_REQUEST_LENGTH, RequestError, SigningRequest};
-pub use term::{NotATerm, Term};
+pub use term::{Heard, NotATerm, Term};
 pub use timestamp::Timestamp;
 pub use trust::{CLOCK_SKEW, Trust, TrustError};
 pub use verified::VerifiedIdentity;

@@ -21,6 +21,31 @@ impl fmt::Display for Term {
     }
 }
 
+/// A term, as one hears it who obeys the highest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It is over: a higher one was heard of before. Whoever acts in it is not obeyed.
+    Over {
+        /// The highest one.
+        highest: Term,
+    },
+    /// It is the highest one still.
+    Same,
+    /// It is the highest one from now on. It must be kept before anyone is obeyed in it.
+    Higher,
+}
+
+impl Term {
+    /// Judges this term, where `highest` is the highest one that was heard of before.
+    pub fn heard_after(self, highest: Option<Term>) -> Heard {
+        match highest {
+            Some(highest) if self < highest => Heard::Over { highest },
+            Some(highest) if self == highest => Heard::Same,
+            _ => Heard::Higher,
+        }
+    }
+}
+
 /// A text is not a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a term is written EPOCH.NUMBER")]

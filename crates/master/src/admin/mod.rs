@@ -40,6 +40,8 @@ pub(crate) struct Admin {
     /// The key that operators prove.
     pub(crate) key: OperatorKey,
     pub(crate) system: Arc<SystemAgents>,
+    /// The fault of the store, while there is one.
+    pub(crate) store_trouble: watch::Receiver<Option<String>>,
     pub(crate) backups: Backups,
     /// The manifest in force. One at a time is put in force.
     pub(crate) manifest: Mutex<Option<Box<Manifest>>>,
@@ -250,10 +252,11 @@ impl Admin {
 
     async fn status(&self) -> Result<PlatformStatus, Fault> {
         let (enrolment, address) = (self.enrolment, self.address);
+        let mut warnings: Vec<_> = self.store_trouble.borrow().iter().cloned().collect();
         self.desk
             .run(move |desk, now| {
                 let ending = desk.ca.outlook(timestamp(now));
-                let (mut warnings, mut alarms) = (Vec::new(), Vec::new());
+                let mut alarms = Vec::new();
                 if desk.state.is_restoring() {
                     warnings.push(
                         "restoring: the Master hears what its nodes run before it places anything"

@@ -1,5 +1,8 @@
 //! Instances that claim the leadership from a model of etcd, in virtual time: answers get lost, leases end, processes sleep
-//! between any two steps and are killed.
+//! between any two steps and are killed. Those that lead give orders to nodes, over a network that loses and delays them, so
+//! that orders of a former leader come after those of the next one.
+
+use sealbus_seal::{Heard, Term};
 
 use super::*;
 
@@ -36,6 +39,24 @@ impl Store {
     }
 }
 
+/// A node. The highest term is on its disk.
+#[derive(Default)]
+struct Node {
+    highest: Option<Term>,
+    /// The terms in which it was given the orders that it obeyed.
+    obeyed: Vec<Term>,
+}
+
+/// An order on its way.
+struct Order {
+    arrives: Moment,
+    node: usize,
+    term: Term,
+}
+
+/// Nodes of a platform.
+const NODES: usize = 3;
+
 struct Instance {
     claimant: Claimant,
     lease: u64,
@@ -45,6 +66,8 @@ struct Instance {
     pending: Option<Outcome>,
     /// The revision of its term, while it leads.
     leads: Option<Revision>,
+    /// Its latest term.
+    term: Term,
 }
 
 /// A small generator: its seed repeats a run.
@@ -62,6 +85,10 @@ impl Chance {
 struct World {
     store: Store,
     instances: Vec<Instance>,
+    nodes: Vec<Node>,
+    orders: Vec<Order>,
+    /// Whether nodes compare terms.
+    are_compared: bool,
     chance: Chance,
     faults: bool,
     /// The claims so far.
@@ -76,10 +103,14 @@ impl World {
             at: 0,
             pending: None,
             leads: None,
+            term: Term::default(),
         };
         Self {
             store: Store::default(),
             instances: (0..count).map(instance).collect(),
+            nodes: (0..NODES).map(|_| Node::default()).collect(),
+            orders: Vec::new(),
+            are_compared: true,
             chance: Chance(seed | 1),
             faults,
             terms: 0,
@@ -156,6 +187,7 @@ impl World {
                     store.led_on = lease;
                     self.terms += 1;
                     self.instances[me].leads = Some(revision);
+                    self.instances[me].term.number = number + 1;
                 }
                 Outcome::Claimed(claimed)
             }
@@ -182,8 +214,51 @@ impl World {
             .filter(|(_, at)| *at < end)
         {
             now = now.max(at);
+            self.deliver(now);
             self.go_on(me, now);
         }
+    }
+
+    /// Each node hears something of a leader, sooner or later.
+    fn give_orders(&mut self, me: usize, now: Moment) {
+        for node in 0..NODES {
+            let is_faulty = self.is_faulty(now);
+            if is_faulty && self.chance.below(8) == 0 {
+                continue;
+            }
+            let delay = match is_faulty && self.chance.below(8) == 0 {
+                true => self.chance.below(12_000),
+                false => self.chance.below(30),
+            };
+            self.orders.push(Order {
+                arrives: now + delay,
+                node,
+                term: self.instances[me].term,
+            });
+        }
+    }
+
+    /// The orders that have arrived by now, in the order of their arrival.
+    fn deliver(&mut self, now: Moment) {
+        let mut arrived: Vec<Order> = self
+            .orders
+            .extract_if(.., |order| order.arrives <= now)
+            .collect();
+        arrived.sort_by_key(|order| order.arrives);
+        for Order { node, term, .. } in arrived {
+            let node = &mut self.nodes[node];
+            match term.heard_after(node.highest) {
+                Heard::Over { .. } if self.are_compared => continue,
+                Heard::Over { .. } | Heard::Same => {}
+                Heard::Higher => node.highest = Some(term),
+            }
+            node.obeyed.push(term);
+        }
+    }
+
+    /// Whether no node obeyed a lower term after a higher one.
+    fn never_falls(&self) -> bool {
+        self.nodes.iter().all(|node| node.obeyed.is_sorted())
     }
 
     fn go_on(&mut self, me: usize, now: Moment) {
@@ -202,6 +277,9 @@ impl World {
             // The fence told it.
             self.instances[me].leads = None;
             self.instances[me].claimant = Claimant::new(false, now);
+        }
+        if self.instances[me].leads.is_some() {
+            self.give_orders(me, now);
         }
         let step = self.instances[me].claimant.step(now);
         let outcome = self.carry_out(me, step, now);
@@ -254,7 +332,22 @@ fn whatever_fails_one_leads_in_the_end() {
         assert_eq!(holder, Some(owner), "seed {seed}");
         let place = world.instances[owner].claimant.place;
         assert_eq!(place, Place::Leading { holds: true }, "seed {seed}");
+        assert!(world.never_falls(), "seed {seed}");
+        let term = Some(world.instances[owner].term);
+        let mut nodes = world.nodes.iter();
+        assert!(nodes.all(|node| node.highest == term), "seed {seed}");
     }
+}
+
+#[test]
+fn nodes_that_do_not_compare_terms_obey_a_former_leader() {
+    let falls = seeds().take(100).any(|(seed, count)| {
+        let mut world = World::new(seed, count, true);
+        world.are_compared = false;
+        world.run_until(END);
+        !world.never_falls()
+    });
+    assert!(falls);
 }
 
 #[test]

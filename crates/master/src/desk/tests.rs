@@ -1,6 +1,7 @@
 use sealbus_seal::token::Secret;
 use sealbus_seal::{CLOCK_SKEW, KeyPair, RootAuthority, Trust, Validity};
 
+use super::super::cut_off::Hearing;
 use super::super::state::Patience;
 use super::*;
 use crate::vouching::check_process;
@@ -161,6 +162,33 @@ async fn a_sign_of_life_waits_behind_no_job() {
     // The sign of life is noted before the first later job.
     let heard = desk.run(move |desk, _| Ok(desk.state.nodes()[&node].heard));
     assert!(heard.await.unwrap() > before);
+}
+
+#[tokio::test]
+async fn alarms_count_of_nodes_that_are_not_heard_here() {
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
+    let description = sealbus_control::NodeDescription {
+        address: [127, 0, 0, 1].into(),
+        host: "here".to_owned(),
+        processors: 2,
+        version: "0".to_owned(),
+        isolation: Some(Isolation::None),
+    };
+    let mut alarmed: std::collections::BTreeSet<String> = ["stranger".to_owned()].into();
+    for _ in 0..3 {
+        let description = description.clone();
+        let join = move |desk: &mut Desk, now| desk.state.join(None, description, now);
+        alarmed.insert(desk.run(join).await.unwrap().0);
+    }
+    desk.heard("node-1");
+    let hear = |later: UnixMillis| {
+        let alarmed = alarmed.clone();
+        desk.run(move |desk, now| Ok(Hearing::of(desk, &alarmed, now + later)))
+    };
+    let (heard, missed) = (1, 2);
+    assert_eq!(hear(0).await.unwrap(), Hearing { heard, missed });
+    let (heard, missed) = (0, 3);
+    assert_eq!(hear(60_000).await.unwrap(), Hearing { heard, missed });
 }
 
 #[tokio::test]

@@ -71,6 +71,7 @@ impl EmbeddedPlatform {
             address: nowhere,
             term: 1,
             masters: None,
+            store_trouble: watch::channel(None).1,
             is_embedded: true,
             ended,
         };

@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{FuturesUnordered, pending};
 use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::http::uri::PathAndQuery;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tonic::body::Body;
 use tonic::client::Grpc;
-use tonic::{Code, Status};
+use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
@@ -131,6 +132,27 @@ impl Cluster {
         })
     }
 
+    /// The answers to a request that one member goes on answering until the stream is dropped.
+    pub(super) async fn follow<R: Request>(
+        &self,
+        request: R,
+    ) -> Result<Streaming<R::Answer>, CallError> {
+        let (_, mut client) = self.client().await.map_err(CallError::Away)?;
+        let following = async {
+            let ready = client.ready().await;
+            ready.map_err(|error| CallError::Away(error.to_string()))?;
+            let path = PathAndQuery::from_static(R::PATH);
+            let codec = ProstCodec::<R, R::Answer>::default();
+            // The member ends its answers with the questions.
+            let questions = futures_util::stream::iter([request]).chain(pending());
+            let questions = tonic::Request::new(questions);
+            let answers = client.streaming(questions, path, codec).await?;
+            Ok(answers.into_inner())
+        };
+        let followed = tokio::time::timeout(ANSWERING, following).await;
+        followed.unwrap_or_else(|_| Err(CallError::Away(format!("no answer within {ANSWERING:?}"))))
+    }
+
     /// Asks each member on a connection of its own.
     pub(super) async fn ask_each<R: Request>(
         &self,
@@ -213,7 +235,7 @@ async fn ask<R: Request>(
     let asking = async {
         let ready = client.ready().await;
         ready.map_err(|error| CallError::Away(error.to_string()))?;
-        let path = hyper::http::uri::PathAndQuery::from_static(R::PATH);
+        let path = PathAndQuery::from_static(R::PATH);
         let codec = ProstCodec::<R, R::Answer>::default();
         let answer = client
             .unary(tonic::Request::new(request.clone()), path, codec)

@@ -4,9 +4,12 @@
 
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::cluster::CallError;
 use super::wire::{
     Compare, Granting, KeyValue, Operation, Range, Renewing, Request, Revoking, Transaction,
+    WatchQuestion, Watching,
 };
 use super::{EtcdStore, PAGE, after};
 use crate::{Revision, StoreError};
@@ -77,6 +80,33 @@ impl EtcdStore {
     pub async fn role(&self) -> Result<Option<InstanceRow>, StoreError> {
         let found = self.brief(&Range::one(self.keys.role())).await?;
         found.rows.first().map(instance_row).transpose()
+    }
+
+    /// Tells of changes of the role's row, as long as the member that tells of them is there. It says nothing of earlier
+    /// changes, and silence is no sign of life: the row must be read now and then all the same.
+    /// Returns [`StoreError::Away`] or [`StoreError::Refused`], sooner or later.
+    pub async fn watch_role(&self, changed: &Notify) -> StoreError {
+        let watching = WatchQuestion {
+            create: Some(Watching {
+                key: self.keys.role(),
+            }),
+        };
+        let watched = async {
+            let mut answers = self.cluster.follow(watching).await?;
+            while let Some(watched) = answers.message().await? {
+                if watched.canceled {
+                    break;
+                }
+                if !watched.events.is_empty() {
+                    changed.notify_one();
+                }
+            }
+            Ok(())
+        };
+        match watched.await {
+            Err(error) => self.failed(error),
+            Ok(()) => self.away("the watch has ended".to_owned()),
+        }
     }
 
     /// Writes the row of the role in this instance's name, if the revision `seen` still wrote the present one; 0 if there
@@ -152,4 +182,40 @@ fn instance_row(row: &KeyValue) -> Result<InstanceRow, StoreError> {
         value: value[1..].to_vec(),
         revision: row.written.unsigned_abs(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::tests::{EtcdCluster, open};
+    use super::*;
+
+    #[tokio::test]
+    #[ignore = "needs etcd: make test-masters"]
+    async fn a_watch_tells_when_the_role_is_taken_and_given_back() {
+        let cluster = EtcdCluster::start(1);
+        let store = open(&cluster.settings(), "one").await;
+        let changed = Notify::new();
+        let acting = async {
+            let lease = store.lease(Duration::from_secs(60)).await.unwrap();
+            loop {
+                let seen = store.role().await.unwrap().map_or(0, |row| row.revision);
+                assert!(store.take_role(b"{}", seen, Some(lease)).await.unwrap());
+                // The watch begins at some time.
+                let told = tokio::time::timeout(Duration::from_millis(100), changed.notified());
+                if told.await.is_ok() {
+                    break;
+                }
+            }
+            while store.role().await.unwrap().is_some() {
+                let _ = store.end_lease(lease).await;
+                changed.notified().await;
+            }
+        };
+        tokio::select! {
+            () = acting => {}
+            error = store.watch_role(&changed) => panic!("{error}"),
+        }
+    }
 }

@@ -223,6 +223,32 @@ pub(super) struct Revoking {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Revoked {}
 
+/// Asks for the changes of keys. The answers go on until the stream of questions ends.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct WatchQuestion {
+    #[prost(message, optional, tag = "1")]
+    pub(super) create: Option<Watching>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Watching {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) key: Vec<u8>,
+}
+
+/// Changes of watched keys, or, without any, a word about the watch itself.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Watched {
+    #[prost(bool, tag = "4")]
+    pub(super) canceled: bool,
+    #[prost(message, repeated, tag = "11")]
+    pub(super) events: Vec<Event>,
+}
+
+/// A change; what it changed is read in another way.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Event {}
+
 impl Range {
     pub(super) fn one(key: Vec<u8>) -> Self {
         Self {
@@ -290,6 +316,7 @@ requests! {
     Granting => "/etcdserverpb.Lease/LeaseGrant", Granted;
     Renewing => "/etcdserverpb.Lease/LeaseKeepAlive", Granted;
     Revoking => "/etcdserverpb.Lease/LeaseRevoke", Revoked;
+    WatchQuestion => "/etcdserverpb.Watch/Watch", Watched;
     StatusQuestion => "/etcdserverpb.Maintenance/Status", Status;
     AlarmQuestion => "/etcdserverpb.Maintenance/Alarm", Alarms;
     MembersQuestion => "/etcdserverpb.Cluster/MemberList", Members;

@@ -1,0 +1,93 @@
+//! A Master that reaches the store and not the nodes must not go on leading. Nodes that do not hear it raise an alarm at the
+//! Masters that stand by, and these tell it through the store. It compares that with what it hears itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sealbus_control::UnixMillis;
+use sealbus_control::statement::{Alarm, Signed};
+use sealbus_seal::{Identity, Trust};
+
+use super::desk::Desk;
+
+/// How long an alarm counts. Nodes repeat it each half second.
+const FRESH: Duration = Duration::from_secs(3);
+/// Most nodes whose alarms count at a time.
+const MOST: usize = 1000;
+/// After this time in milliseconds a silent node is not heard. Nodes give a sign of life each second.
+const SILENT: UnixMillis = 2000;
+
+/// The alarms that a Master hears while it stands by.
+pub(super) struct Alarms {
+    /// Without a root of its own it believes nobody.
+    trust: Option<Trust>,
+    raised: Mutex<BTreeMap<String, Instant>>,
+}
+
+impl Alarms {
+    /// None yet.
+    pub(super) fn new(trust: Option<Trust>) -> Self {
+        Self {
+            trust,
+            raised: Mutex::default(),
+        }
+    }
+
+    /// Notes an alarm, if a node of this platform raised it now. Whether the node was revoked, the Master that leads knows.
+    pub(super) fn note(&self, alarm: &Signed, now: UnixMillis) {
+        let Some(trust) = &self.trust else { return };
+        let node = match alarm.open::<Alarm>(trust, now) {
+            Ok((identity, _)) => match identity.identity() {
+                Identity::Node { name, .. } => name.to_string(),
+                _ => return,
+            },
+            Err(error) => {
+                tracing::debug!(%error, "an alarm is not believed");
+                return;
+            }
+        };
+        let mut raised = self.raised.lock();
+        if raised.len() < MOST || raised.contains_key(&node) {
+            raised.insert(node, Instant::now());
+        }
+    }
+
+    /// The nodes that raise an alarm.
+    pub(super) fn latest(&self) -> Vec<String> {
+        let mut raised = self.raised.lock();
+        raised.retain(|_, at| at.elapsed() < FRESH);
+        raised.keys().cloned().collect()
+    }
+}
+
+/// The nodes as the Master that leads and those that stand by hear them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hearing {
+    /// Nodes that this Master hears.
+    pub(super) heard: usize,
+    /// Nodes that others hear, and this one does not.
+    pub(super) missed: usize,
+}
+
+impl Hearing {
+    /// Compares what the desk hears with the nodes that raise an alarm elsewhere. An alarm of a node that was given up, or
+    /// is heard here, does not count.
+    pub(super) fn of(desk: &Desk, alarmed: &BTreeSet<String>, now: UnixMillis) -> Self {
+        let nodes = desk.state.nodes().iter();
+        let nodes = nodes.filter(|(_, node)| !node.state.is_gone());
+        let mut hearing = Self {
+            heard: 0,
+            missed: 0,
+        };
+        for (name, _) in nodes {
+            let beat = desk.beats.get(name).copied().unwrap_or_default();
+            if now.saturating_sub(beat) < SILENT {
+                hearing.heard += 1;
+            } else if alarmed.contains(name) {
+                hearing.missed += 1;
+            }
+        }
+        hearing
+    }
+}
