@@ -10,7 +10,6 @@ use super::Outbox;
 use crate::error::SendError;
 use crate::letter::{Delivery, Letter, NotKept};
 use crate::level::{asks_for_proof, set_level};
-use crate::permission::Permit;
 
 impl Outbox {
     /// Sends `message` to all its receivers as `delivery` says. A persistent message is on a disk of the platform when
@@ -45,7 +44,7 @@ impl Outbox {
             false => self.encoded(&message, &message.receivers[0].name)?,
         };
         for receiver in &message.receivers {
-            self.check_permission(&mut Permit::default(), &receiver.name)?;
+            self.check_for(&message, &receiver.name)?;
             if is_to_seal {
                 let kept = Some(delivery.valid_from);
                 let sealed = self.sealed(&message, &receiver.name, kept).await?;
