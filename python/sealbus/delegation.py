@@ -14,7 +14,7 @@ asked: ContextVar[Delegation | None] = ContextVar("sealbus.delegation.asked", de
 
 @contextmanager
 def on_behalf_of(message: Message | None) -> Iterator[None]:
-    """What an agent sends in this block, it sends on behalf of the sender of `message`, and of those for whom that one asked.
+    """In this block an agent sends on behalf of the sender of `message`, and of those for whom that one asked.
 
     Handlers need no such block: they work on behalf of the one whose message they handle. An agent that receives a request in
     another way enters one, and with ``None`` it acts on nobody's behalf::

@@ -211,6 +211,7 @@ async def test_a_message_travels_whole_between_two_platforms(world: World) -> No
     # The agent there has the sender by its token, and those who asked by its word.
     assert call["sender"] == "partner@market" and call["chain"] == ["guest@office", "buyer@office"]
     assert call["parameters"]["X-colour"] == "red"
+    assert offer["provenance"] == call["provenance"] == "proved"
     assert not [name for name in call["parameters"] if name.startswith("X-Sealbus-") and name != "X-Sealbus-On-Behalf-Of"]
     order = json.loads(done["content"])
     assert order["act"] == "accept-proposal" and order["content"] == "two boxes"

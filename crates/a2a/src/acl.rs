@@ -21,6 +21,18 @@ const MEDIA_TYPE: &str = "application/x-mosaico-a2a-acl";
 const NATURAL: &str = "nl";
 /// Longest act, in bytes.
 const LONGEST_ACT: usize = 64;
+/// The parameter with the word of its own platform about the sender of a message, and the words.
+const PROVENANCE: &str = "X-A2A-Provenance";
+const WORDS: [&str; 8] = [
+    "same-process",
+    "proved",
+    "signed",
+    "vouched",
+    "carried",
+    "foreign",
+    "claimed",
+    "platform",
+];
 /// The beginning of the parameters that a platform's own parts understand.
 const OWN: &str = "X-Sealbus-";
 
@@ -38,8 +50,9 @@ pub struct AclData {
     pub whole: Option<AclMessage>,
 }
 
-/// What a message of A2A says about the ACL message in it. `is_whole`: the message itself goes along.
-pub(crate) fn write(message: &AclMessage, is_whole: bool) -> Value {
+/// The metadata of a message of A2A about the ACL message in it. `is_whole`: the message itself goes along.
+/// `provenance`: the platform's knowledge of its sender.
+pub(crate) fn write(message: &AclMessage, provenance: &Provenance, is_whole: bool) -> Value {
     let act = match &message.performative {
         // The extension's own name for a question.
         Performative::QueryRef if !is_whole => "ask",
@@ -55,12 +68,13 @@ pub(crate) fn write(message: &AclMessage, is_whole: bool) -> Value {
         if let Ok(encoded) = message.to_bytes() {
             data["representation"] = WHOLE.into();
             data["message"] = STANDARD.encode(encoded).into();
+            data["provenance"] = provenance.as_str().into();
         }
     }
     data
 }
 
-/// What metadata say about an ACL message; `None` if nothing.
+/// The ACL message that metadata tell of; `None` if they tell of none.
 ///
 /// # Errors
 /// [`AclError`].
@@ -95,7 +109,12 @@ pub fn read(metadata: Option<&Map<String, Value>>) -> Result<Option<AclData>, Ac
     let encoded = encoded.map_err(|_| AclError("its message is no base64"))?;
     let whole = ReceivedMessage::from_bytes(encoded.into(), Provenance::Claimed);
     let whole = whole.map_err(|_| AclError("its message is no ACL message"))?;
-    let whole = AclMessage::clone(&whole.into_message());
+    let mut whole = AclMessage::clone(&whole.into_message());
+    let parameters = &mut whole.user_defined;
+    parameters.retain(|(name, _)| !name.eq_ignore_ascii_case(PROVENANCE));
+    if let Some(word) = text("provenance").filter(|it| WORDS.contains(it)) {
+        parameters.push((PROVENANCE.to_owned(), word.into()));
+    }
     if whole.performative != performative {
         return Err(AclError("its message has another performative"));
     }
@@ -146,7 +165,7 @@ pub(crate) fn says(act: &Performative) -> bool {
     )
 }
 
-/// What becomes of a task by a message of its agent. `is_stopped`: the agent was told to stop.
+/// The state of a task after a message of its agent. `is_stopped`: the agent was told to stop.
 pub(crate) fn state_after(message: &AclMessageRef<'_>, is_stopped: bool) -> State {
     let is = |names: &[&str]| {
         let mut parameters = message.user_defined();
@@ -193,19 +212,22 @@ mod tests {
 
     #[test]
     fn a_message_travels_whole() {
-        let data = said(write(&offer(), true)).unwrap().unwrap();
-        assert_eq!(data.whole, Some(offer()));
+        let data = said(write(&offer(), &Provenance::Claimed, true))
+            .unwrap()
+            .unwrap();
+        let known = offer().with_user_defined(PROVENANCE, "claimed");
+        assert_eq!(data.whole, Some(known));
         let here = addressed(data.whole.unwrap(), Aid::new("clerk@factory").unwrap());
         assert_eq!(here.sender, None);
         assert_eq!(here.receivers[0].name, "clerk@factory");
-        assert_eq!(here.user_defined.len(), 1);
+        assert_eq!(here.user_defined.len(), 2);
         assert_eq!(here.reply_with, offer().reply_with);
         assert_eq!(here.in_reply_to, offer().in_reply_to);
     }
 
     #[test]
     fn others_get_and_give_the_act_alone() {
-        let data = write(&offer(), false);
+        let data = write(&offer(), &Provenance::Claimed, false);
         let form = json!({"performative": "propose", "codec": "nl", "mediaType": MEDIA_TYPE});
         assert_eq!(data, form);
         let data = said(data).unwrap().unwrap();
@@ -214,8 +236,13 @@ mod tests {
             (Performative::Propose, None)
         );
         let question = AclMessage::new(Performative::QueryRef);
-        assert_eq!(write(&question, false)["performative"], "ask");
-        let asked = said(write(&question, false)).unwrap().unwrap();
+        assert_eq!(
+            write(&question, &Provenance::Claimed, false)["performative"],
+            "ask"
+        );
+        let asked = said(write(&question, &Provenance::Claimed, false))
+            .unwrap()
+            .unwrap();
         assert_eq!(asked.performative, Performative::QueryRef);
         assert_eq!(read(None), Ok(None));
     }
@@ -223,11 +250,13 @@ mod tests {
     #[test]
     fn what_is_no_message_is_refused() {
         let with = |name: &str, value: Value| {
-            let mut data = write(&offer(), true);
+            let mut data = write(&offer(), &Provenance::Claimed, true);
             data[name] = value;
             said(data)
         };
         assert!(with("more", json!(1)).is_ok());
+        let lied = with("provenance", json!("certain")).unwrap().unwrap();
+        assert_eq!(lied.whole, Some(offer()));
         for (name, value) in [
             ("performative", json!("inform")),
             ("performative", json!("Propose")),

@@ -16,7 +16,7 @@ pub const DELEGATION: &str = "https://github.com/sealbus/sealbus/a2a/delegation/
 /// The extensions known here.
 pub(crate) const KNOWN: [&str; 2] = [DELEGATION, ACL];
 
-/// What a card says of the extensions.
+/// The part of a card about the extensions.
 pub(crate) fn declared() -> Value {
     json!([
         {"uri": DELEGATION, "description": "On whose behalf a message asks."},

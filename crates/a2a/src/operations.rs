@@ -250,7 +250,7 @@ impl Desk<'_> {
         Ok((task, configuration))
     }
 
-    /// What a first message asks for.
+    /// The wish of a first message.
     fn wish(&self, request: &SendMessage) -> Result<Wish, Fault> {
         let metadata = request.message.metadata.as_ref();
         if self.extensions.contains(&ACL) && metadata.is_some_and(|it| it.contains_key(ACL)) {

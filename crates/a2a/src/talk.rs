@@ -117,7 +117,7 @@ impl Work {
             return true;
         }
         let mut part = part(said);
-        part["metadata"] = json!({ ACL: write(said, is_whole) });
+        part["metadata"] = json!({ ACL: write(said, said.provenance(), is_whole) });
         self.add(&part, false);
         let text = said.text().unwrap_or_default();
         let state = state_after(&said.view(), is_stopped);

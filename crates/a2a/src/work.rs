@@ -44,7 +44,7 @@ pub(crate) struct Work {
     pub(crate) answers: mpsc::Receiver<String>,
 }
 
-/// What the agent is asked for.
+/// The wish of a caller.
 pub(crate) enum Wish {
     /// A skill, with its input.
     Skill(Skill, Input),

@@ -203,7 +203,7 @@ impl Delegation {
             return message;
         };
         let receivers = &message.receivers;
-        // What goes to a channel names none.
+        // A message to a channel names none.
         if !receivers.is_empty() && receivers.iter().all(|it| it.name == *asker) {
             return message;
         }

@@ -30,6 +30,7 @@ mod opening;
 mod origin;
 mod outbox;
 mod permission;
+mod permits;
 mod refusal;
 mod resolver;
 mod route;

@@ -69,9 +69,9 @@ impl Message {
 
     /// The agents on whose behalf the sender asks; the one that asked first stands in front. Empty: it asks for itself.
     ///
-    /// Only the sender is proved. Each agent before it is the word of the agents after it. What an agent sends while it
-    /// handles this message is sent on behalf of these agents and of the sender, without more ado;
-    /// [`Delegation::by`] and [`Delegation::carry`] do the same for work beside handlers.
+    /// Only the sender is proved. Each agent before it is the word of the agents after it. A handler of this message sends on behalf
+    /// of these agents and of the sender, without more ado; [`Delegation::by`] and [`Delegation::carry`] do the same for work
+    /// beside handlers.
     pub fn on_behalf_of(&self) -> Delegation {
         // The bus refuses messages whose chain is none.
         Delegation::of(&AclMessage::view(&self.message)).unwrap_or_default()

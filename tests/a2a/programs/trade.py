@@ -9,10 +9,11 @@ from sealbus import AclMessage, Agent, Message, Performative, SendError, Service
 
 
 def heard(message: Message) -> dict[str, object]:
-    """What a message says about itself."""
+    """The facts that a message tells about itself."""
     texts = ("protocol", "ontology", "language", "conversation_id", "reply_with", "in_reply_to")
     told: dict[str, object] = {name: None if (it := getattr(message, name)) is None else str(it) for name in texts}
     told |= {"act": str(message.performative), "sender": message.sender_name, "chain": list(message.on_behalf_of)}
+    told["provenance"] = str(message.user_defined.get("X-A2A-Provenance"))
     told["content"] = message.content.hex() if isinstance(message.content, bytes) else message.content
     told["parameters"] = {name: str(value) for name, value in message.user_defined.items() if not name.startswith("X-A2A-")}
     return told

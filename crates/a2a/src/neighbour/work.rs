@@ -67,13 +67,7 @@ fn failed(error: &RemoteError) -> Box<dyn std::error::Error + Send + Sync> {
 }
 
 /// `Message` of A2A with what an agent of ours says.
-fn message(
-    said: &AclMessage,
-    task: Option<&str>,
-    context: &str,
-    card: &Card,
-    asker: &Asker,
-) -> Value {
+fn message(said: &Message, task: Option<&str>, context: &str, card: &Card, asker: &Asker) -> Value {
     let mut message = json!({
         "messageId": new_conversation_id(), "role": "ROLE_USER", "parts": [acl::part(said)],
         "metadata": {"sealbus/performative": said.performative.to_string()},
@@ -82,7 +76,7 @@ fn message(
         message["metadata"][DELEGATION] = chain_data(asker.chain());
     }
     if card.extensions.contains(&ACL) {
-        message["metadata"][ACL] = acl::write(said, card.speaks_acl);
+        message["metadata"][ACL] = acl::write(said, said.provenance(), card.speaks_acl);
     }
     if !card.extensions.is_empty() {
         message["extensions"] = json!(card.extensions);
@@ -134,7 +128,7 @@ impl Task {
     }
 
     /// Sends a message of the task, or after its end one of its context.
-    pub(super) async fn say(&mut self, said: &AclMessage) -> AgentResult {
+    pub(super) async fn say(&mut self, said: &Message) -> AgentResult {
         let task = self.following.id().filter(|_| !self.following.has_ended());
         let (card, context) = (&self.known.card, self.following.context());
         let message = message(said, task, context, card, &self.asker);
