@@ -1,12 +1,15 @@
-//! Proofs of authorship: the cost of a message to its author and its receiver, alone and in batches, compared with one
-//! signature.
+//! Proofs of authorship and sealing: the cost of a message to its author and its receiver, alone and in batches, compared
+//! with one signature.
 
 use std::error::Error;
 use std::hint::black_box;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sealbus_bus::{SealedRow, aid_of, open_sealed};
+use sealbus_fipa::{AclMessage, Performative, bitefficient};
 use sealbus_proof::{Hash, Proof, Signer, Statement, Verifier};
+use sealbus_seal::encryption::EncryptionKey;
 use sealbus_seal::{Identity, SecurityLevel};
 use serde::Serialize;
 
@@ -59,7 +62,23 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
                 .proof(&places)
         };
     let (alone, together, one) = (proof(1, 0..1)?, proof(64, 0..64)?, proof(64, 17..18)?);
+    let key = EncryptionKey::generate()?;
+    let message = AclMessage::new(Performative::Inform)
+        .with_sender(aid_of(&format!("author@{platform}")))
+        .with_receiver(aid_of(&receiver))
+        .with_content(&[b'7'; 64][..]);
+    let begin = || SealedRow::begin(key.public(), &format!("author@{platform}"), &receiver);
+    let mut row = begin()?;
+    let sealed = row.seal(&message)?;
+    let mut secret = None;
+    let length = |message: &AclMessage| -> Result<f64, sealbus_fipa::EncodeError> {
+        let mut bytes = Vec::new();
+        bitefficient::encode(message, &mut bytes)?;
+        Ok(bytes.len() as f64)
+    };
+    let added = length(&sealed)? - length(&message)?;
     let bytes = |work: &str| match work {
+        "seal, with a known secret" => Some(added),
         "sign 1" | "verify 1" => Some(alone.length() as f64),
         "sign 64" | "verify 64" => Some(together.length() as f64 / 64.0),
         "verify 1 of 64, seen before" => Some(one.length() as f64),
@@ -74,8 +93,8 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
     };
 
     let fresh = || Verifier::new(platform.clone(), level);
-    let key = credential.key();
-    let signature = key.sign(&MESSAGE)?;
+    let signing = credential.key();
+    let signature = signing.sign(&MESSAGE)?;
     let sign = |size: usize| {
         let (signer, receiver) = (&signer, &receiver);
         move || {
@@ -101,10 +120,14 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
     };
     let measured = measure(vec![
         Subject::new("Ed25519, sign", || {
-            let _ = black_box(key.sign(black_box(&MESSAGE)));
+            let _ = black_box(signing.sign(black_box(&MESSAGE)));
         }),
         Subject::new("Ed25519, verify", || {
-            black_box(key.public_key().verifies(black_box(&MESSAGE), &signature));
+            black_box(
+                signing
+                    .public_key()
+                    .verifies(black_box(&MESSAGE), &signature),
+            );
         }),
         Subject::new("hash a statement", || {
             black_box(statement(black_box(&receiver)));
@@ -114,6 +137,27 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
         Subject::new("verify 1", verify(&alone, None)),
         Subject::new("verify 64", verify(&together, None)),
         Subject::new("verify 1 of 64, seen before", verify(&one, Some(fresh()))),
+        Subject::new("agree on a secret to seal with", || {
+            let _ = black_box(begin());
+        }),
+        Subject::new("seal, with a known secret", || {
+            let _ = black_box(row.seal(black_box(&message)));
+        }),
+        Subject::new("open, with a known secret", || {
+            let opened = open_sealed(&black_box(&sealed).view(), |envelope, sender| {
+                let known = secret.take();
+                let taken = || envelope.opening(&key, sender, &receiver);
+                let opening = known.map_or_else(taken, Ok);
+                opening.map_err(|error| error.to_string())
+            });
+            match opened {
+                Ok((opened, opening)) => {
+                    black_box(opened);
+                    secret = Some(opening);
+                }
+                Err(why) => panic!("{why}"),
+            }
+        }),
     ]);
     let rows: Vec<Row> = measured
         .into_iter()
@@ -151,5 +195,7 @@ fn print_table(rows: &[Row]) {
     let alone = of("sign 1") + of("verify 1");
     println!("\nOne message at a time: {alone:.1} µs more (the goal: 60).");
     let together = (of("sign 64") + of("verify 64")) / 64.0;
+    let sealed = of("seal, with a known secret") + of("open, with a known secret");
+    println!("Sealed: {sealed:.2} µs more for each message, besides its proof.");
     println!("In batches of 64: {together:.2} µs more for each message, at both ends together.");
 }

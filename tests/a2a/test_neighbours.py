@@ -19,9 +19,8 @@ from a2a.types import CancelTaskRequest, TaskState
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from conftest import PROGRAMS, Door, say
-from harness import Platform, wait_for
+from harness import Platform, memory, wait_for
 from test_client import heard, outcome, result, why
-from test_hostile import memory
 
 STATE = TaskState.Name
 KINDS = ["probe", "rest", "whole", "grpc"]

@@ -97,20 +97,3 @@ def platform_processes(factory: Platform) -> dict[str, int]:
         if "sealbus" in Path(words[0]).name:
             found[f"{' '.join(words[1:3])} ({pid})"] = pid
     return found
-
-
-def memory(pid: int) -> int:
-    """The most memory that a process has had so far, in MiB."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) // 1024
-    raise AssertionError(f"process {pid} has ended")
-
-
-@contextmanager
-def bounded(pids: dict[str, int], growth: int) -> Iterator[None]:
-    """No process takes more than `growth` MiB more than ever before."""
-    before = {name: memory(pid) for name, pid in pids.items()}
-    yield
-    grown = {name: memory(pid) - before[name] for name, pid in pids.items()}
-    assert max(grown.values()) <= growth, f"MiB more: {grown}"

@@ -7,8 +7,8 @@ from attacker.mallory import milliseconds, signing_request
 from attacker.rpc import Rpc, encoded, over_unix
 from crowd import crowd
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from harness import PROGRAMS, Platform, wait_for
-from pair import AGENTS, bounded
+from harness import PROGRAMS, Platform, bounded, wait_for
+from pair import AGENTS
 
 #: How many files each process of the platform may have open.
 FILES = 512

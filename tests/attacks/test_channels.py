@@ -6,8 +6,8 @@ import pytest
 from attacker.acl import message
 from attacker.channels import KEEP, Subscriber, head, stamp
 from attacker.mallory import milliseconds
-from harness import PROGRAMS, wait_for
-from pair import AGENTS, bounded
+from harness import PROGRAMS, bounded, wait_for
+from pair import AGENTS
 
 HERALDS = "".join(
     f"""

@@ -4,8 +4,8 @@ import json
 import socket
 
 import pytest
-from harness import ROOT, wait_for
-from pair import AGENTS, bounded
+from harness import ROOT, bounded, wait_for
+from pair import AGENTS
 
 WITNESS = ROOT / "tests" / "attacks" / "programs" / "witness.py"
 MANIFEST = f"""

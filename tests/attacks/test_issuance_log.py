@@ -5,8 +5,7 @@ import socket
 import pytest
 from attacker.rpc import JOINING, Token, over_tls
 from crowd import ELSEWHERE, crowd
-from harness import wait_for
-from pair import bounded
+from harness import bounded, wait_for
 
 HTTP = "http/1.1"
 

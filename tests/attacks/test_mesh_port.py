@@ -13,8 +13,7 @@ from attacker.certificates import foreign_process
 from attacker.mesh import Credential, Link
 from attacker.rpc import PATIENCE, place
 from crowd import ELSEWHERE, crowd
-from harness import PROGRAMS, wait_for
-from pair import bounded
+from harness import PROGRAMS, bounded, wait_for
 
 
 def address_of(factory, agent="sink"):

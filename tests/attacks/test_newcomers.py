@@ -13,8 +13,7 @@ from attacker.mallory import milliseconds, signing_request
 from attacker.rpc import ATTACHING, JOINING, PATIENCE, Rpc, Token, encoded, over_tls, place
 from crowd import ELSEWHERE, crowd
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from harness import PROGRAMS, SEALBUS, wait_for
-from pair import bounded
+from harness import PROGRAMS, SEALBUS, bounded, wait_for
 
 NODE = {"address": "127.0.0.1", "host": "stranger", "processors": 1, "version": "0.0.0"}
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from attacker import mesh
 from attacker.acl import management, message, word_of
-from harness import ROOT, wait_for
-from pair import AGENTS, bounded
+from harness import ROOT, bounded, wait_for
+from pair import AGENTS
 
 WITNESS = ROOT / "tests" / "attacks" / "programs" / "witness.py"
 MANIFEST = f"""

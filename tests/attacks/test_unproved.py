@@ -7,9 +7,8 @@ from attacker import mesh
 from attacker.acl import message
 from attacker.mesh import ITSELF
 from attacker.proofs import proof, statement
-from harness import wait_for
+from harness import bounded, wait_for
 from pair import MANIFEST as AT_AUTH
-from pair import bounded
 
 MANIFEST = AT_AUTH.replace('name = "factory"', 'name = "factory"\n    level = "signed"', 1)
 SINK = "sink@factory"

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +29,23 @@ def documented_keys() -> dict[str, set[str]]:
     tables = re.findall(r"### `sealbus ([^`]+)`\n\n((?:\|.*\n)+)", page)
     firsts = {command: " ".join(line.split("|")[1] for line in table.splitlines()[2:]) for command, table in tables}
     return {command: set(re.findall(r"`([^`]+)`", first)) for command, first in firsts.items()}
+
+
+def memory(pid: int) -> int:
+    """The most memory that a process has had so far, in MiB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) // 1024
+    raise AssertionError(f"process {pid} has ended")
+
+
+@contextmanager
+def bounded(pids: dict[str, int], growth: int) -> Iterator[None]:
+    """No process takes more than `growth` MiB more than ever before."""
+    before = {name: memory(pid) for name, pid in pids.items()}
+    yield
+    grown = {name: memory(pid) - before[name] for name, pid in pids.items()}
+    assert max(grown.values()) <= growth, f"MiB more: {grown}"
 
 
 def one_worker(platform: str = "") -> str:

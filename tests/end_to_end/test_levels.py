@@ -7,7 +7,7 @@ import pytest
 from harness import PROGRAMS, sealbus, wait_for
 
 
-@pytest.mark.parametrize("level", ["none", "tls", "auth", "signed"])
+@pytest.mark.parametrize("level", ["none", "tls", "auth", "signed", "sealed"])
 def test_agents_talk_at_each_level(platform, level):
     factory = platform(
         f"""
@@ -36,10 +36,16 @@ def test_agents_talk_at_each_level(platform, level):
     )
 
 
-def test_a_level_that_no_transport_here_reaches_is_refused_by_name(platform):
-    factory = platform('[platform]\nname = "factory"\nlevel = "sealed"\n')
+@pytest.mark.parametrize(
+    "refused",
+    ["[[channel]]\npath = '/news'", "[gateway.http]\nport = 0", "[gateway.iiop]\nport = 0", "[rabbitmq]\nmanaged = true"],
+)
+def test_what_cannot_be_sealed_is_refused_by_name(platform, refused):
+    transport = "rabbitmq" if "rabbitmq" in refused else "mesh"
+    factory = platform(f'[platform]\nname = "factory"\nlevel = "sealed"\ntransport = "{transport}"\n{refused}\n')
     done = sealbus("up", factory.manifest, "--state", factory.state, expect=1)
-    assert "sealed" in done.stderr.decode()
+    said = done.stderr.decode()
+    assert "sealed" in said and ("RabbitMQ" in said or refused.split("\n")[0] in said), said
     assert not factory.pids()
 
 

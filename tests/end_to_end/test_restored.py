@@ -125,6 +125,6 @@ def test_what_is_no_backup_is_refused_by_name(platform):
         said = sealbus("restore", wrong, "--state", state, expect=1).stderr.decode()
         assert why in said and "cannot be restored" in said, said
         assert not state.exists()
-    # With its keys, a backup needs nothing else.
-    sealbus("restore", backup, "--state", state)
+    # With its keys, a backup needs nothing else, not even to be a file.
+    sealbus("restore", "-", "--state", state, stdin=whole)
     assert {"state.redb", "root.der", "root.key", "ca.key", "ca.chain"} <= {path.name for path in state.iterdir()}

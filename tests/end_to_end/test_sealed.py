@@ -65,6 +65,23 @@ def test_sealed_messages_are_read_by_their_receiver_alone(platform, tmp_path, le
     assert not scene.factory.refusals()
 
 
+def test_a_platform_at_sealed_seals_what_agents_say(platform, tmp_path):
+    scene = made(platform, tmp_path, "sealed")
+    assert scene.factory.ask("status")["level"] == "sealed"
+    scene.slow.touch()
+    assert scene.ask("source", "say", "sink", TEXTS) is None
+    assert scene.ask("source", "post", "sink", TEXTS) is None
+    goal = next(node for node in ("node-2", "node-3") if node != scene.factory.agents()["sink"]["node"])
+    scene.factory.ask("move", "sink", goal)
+    scene.factory.active("sink")
+    hidden(scene)
+    scene.slow.unlink()
+    scene.hears("direct", TEXTS, "sealed signed")
+    scene.hears("kept", TEXTS, "sealed signed")
+    assert "level=sealed" in scene.ask("source", "quote", "best-effort", ["x"])
+    assert not scene.factory.refusals()
+
+
 def test_unread_sealed_messages_move_with_their_receiver(platform, tmp_path):
     scene = made(platform, tmp_path, "auth")
     scene.slow.touch()

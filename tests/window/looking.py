@@ -49,11 +49,13 @@ class Window:
 class Looker:
     """A page of a window, and all that a page should not do."""
 
-    def __init__(self, browser: Browser, window: Window, **options: object) -> None:
+    def __init__(self, browser: Browser, window: Window, script: str = "", **options: object) -> None:
+        """`script` runs before the page's own."""
         self.window = window
         self.context = browser.new_context(**options)
         self.context.set_default_timeout(DEADLINE * 1000)
         self.page: Page = self.context.new_page()
+        self.page.add_init_script(script)
         self.wrong: list[str] = []
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         self.page.on("dialog", lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))

@@ -356,6 +356,34 @@ def test_bodies_are_shown_where_the_operator_allowed_it(factory, look):
     expect(without.page.locator("main")).not_to_contain_text("between us")
 
 
+# The address changes while the link is redeemed, and an answer to a question that was asked before comes later.
+EARLY = """
+const real = window.fetch;
+let isRedeemed = false;
+window.fetch = async (address, options) => {
+  if (String(address).endsWith("session")) {
+    location.hash = "#/conversations";
+    await new Promise((done) => setTimeout(done, 500));
+    const answer = await real(address, options);
+    isRedeemed = true;
+    return answer;
+  }
+  const wait = isRedeemed ? 0 : 1500;
+  const answer = await real(address, options);
+  await new Promise((done) => setTimeout(done, wait));
+  return answer;
+};
+"""
+
+
+def test_the_address_may_change_while_the_link_is_redeemed(look):
+    page = look(script=EARLY).page
+    page.get_by_label("Protocol").wait_for()
+    # Had the page asked without a session, it would be closed by now.
+    page.wait_for_timeout(2500)
+    expect(page.get_by_label("Protocol")).to_be_visible()
+
+
 def test_nothing_is_changed_without_operate(factory, look):
     looker = look()
     page = looker.go("agents/ann")

@@ -84,6 +84,8 @@ pub(crate) struct Inner {
     pub(crate) transport: OnceLock<Arc<dyn Transport>>,
     /// Whether the transport is at level `signed` or above.
     signs: AtomicBool,
+    /// Whether agents seal all their messages to each other.
+    pub(crate) seals_all: AtomicBool,
     pub(crate) resolver: OnceLock<Arc<dyn Resolver>>,
     pub(crate) inlet: OnceLock<Arc<dyn FrameInlet>>,
     pub(crate) post: OnceLock<Arc<dyn Post>>,
@@ -130,6 +132,7 @@ impl Bus {
                 routes: RwLock::default(),
                 transport: OnceLock::new(),
                 signs: AtomicBool::new(false),
+                seals_all: AtomicBool::new(false),
                 resolver: OnceLock::new(),
                 inlet: OnceLock::new(),
                 post: OnceLock::new(),
@@ -422,7 +425,11 @@ impl Bus {
 
     /// The security level of all messages to other processes, if there is a transport.
     pub fn level(&self) -> Option<SecurityLevel> {
-        Some(self.transport()?.capabilities().level)
+        let level = self.transport()?.capabilities().level;
+        Some(match self.inner.seals_all.load(Ordering::Relaxed) {
+            true => SecurityLevel::Sealed,
+            false => level,
+        })
     }
 
     /// Whether agents sign all their messages to other processes: the platform's level is `signed` or above.

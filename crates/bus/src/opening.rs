@@ -1,6 +1,7 @@
 //! Sealed messages are opened where they come to their receiver's process.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use sealbus_fipa::AclMessageRef;
 
@@ -14,7 +15,27 @@ use crate::sealed::{Opened, Sealer, asks_for_sealing, is_sealed};
 impl Bus {
     /// Sets the service that seals and opens messages. Returns false if a service was set before.
     pub fn set_sealer(&self, sealer: Arc<dyn Sealer>) -> bool {
-        self.inner.sealer.set(sealer).is_ok()
+        let is_for_all = sealer.is_for_all();
+        let is_first = self.inner.sealer.set(sealer).is_ok();
+        if is_first {
+            self.inner.seals_all.store(is_for_all, Ordering::Relaxed);
+        }
+        is_first
+    }
+
+    /// Whether messages between these two are sealed even if they do not ask for it.
+    #[inline]
+    pub(crate) fn seals(&self, sender: &str, receiver: &str) -> bool {
+        self.inner.seals_all.load(Ordering::Relaxed) && self.are_ordinary(sender, receiver)
+    }
+
+    #[cold]
+    fn are_ordinary(&self, sender: &str, receiver: &str) -> bool {
+        self.sealer().is_some_and(|sealer| {
+            ![sender, receiver]
+                .iter()
+                .any(|it| sealer.is_of_platform(it))
+        })
     }
 
     /// The service that seals and opens messages, if there is one.
@@ -35,8 +56,8 @@ impl Bus {
         receiver: &str,
     ) -> Result<Option<Opened>, Refused> {
         match message.user_defined().next() {
-            None => Ok(None),
-            Some(_) => self.open_sealed(message, receiver),
+            None if !self.inner.seals_all.load(Ordering::Relaxed) => Ok(None),
+            _ => self.open_sealed(message, receiver),
         }
     }
 
@@ -66,14 +87,21 @@ impl Bus {
         message: &AclMessageRef<'_>,
         receiver: &str,
     ) -> Result<Option<Opened>, Refused> {
+        let not_sealed = |why: &str| {
+            Err(Refused {
+                reason: RefusalReason::NotSealed,
+                explanation: format!("{why}, and everybody could read it"),
+            })
+        };
         if !asks_for_sealing(message) {
-            return Ok(None);
+            let sender = message.sender();
+            return match self.seals(sender.as_ref().map_or("", |it| it.name()), receiver) {
+                true => not_sealed("level=sealed holds on this platform"),
+                false => Ok(None),
+            };
         }
         if !is_sealed(message) {
-            return Err(Refused {
-                reason: RefusalReason::NotSealed,
-                explanation: "it states level=sealed, and everybody could read it".to_owned(),
-            });
+            return not_sealed("it states level=sealed");
         }
         let opened = match self.sealer() {
             Some(sealer) => sealer.open(message, receiver),

@@ -123,12 +123,11 @@ impl Outbox {
     /// As [`send`](Self::send).
     pub async fn finish(&self, unsent: Unsent) -> Result<(), SendError> {
         let Unsent { message, next } = unsent;
-        let is_to_seal = self.must_seal(&message);
         let outgoing = Outgoing::new(&message);
         let parcel = self.parcel(&message, &outgoing);
         for receiver in message.receivers.iter().skip(next) {
             let receiver = &receiver.name;
-            if is_to_seal {
+            if self.must_seal(&message, receiver) {
                 let sealed = self.sealed(&message, receiver, None).await?;
                 let outgoing = Outgoing::new(&sealed);
                 self.deliver(&self.parcel(&sealed, &outgoing), receiver)
@@ -276,14 +275,13 @@ impl Outbox {
 
     fn send_rest(&self, unsent: Unsent, is_deferred: bool) -> Result<(), TrySendError> {
         let Unsent { message, next } = unsent;
-        let is_to_seal = self.must_seal(&message);
         let mut stopped_at = None;
         {
             let outgoing = Outgoing::new(&message).deferred(is_deferred);
             let parcel = self.parcel(&message, &outgoing);
             for (index, receiver) in message.receivers.iter().enumerate().skip(next) {
                 let receiver = &receiver.name;
-                let attempt = match is_to_seal {
+                let attempt = match self.must_seal(&message, receiver) {
                     true => self.attempt_sealed(&message, receiver, is_deferred),
                     false => self.attempt(&parcel, receiver, false).map(|()| true),
                 };

@@ -50,6 +50,13 @@ impl From<EncodeError> for NotSealed {
 
 /// The service of a process that seals messages of its agents, and opens those for its agents.
 pub trait Sealer: Send + Sync {
+    /// Whether messages that do not ask for a level are sealed, too: level `sealed` holds on the platform.
+    fn is_for_all(&self) -> bool;
+
+    /// Whether this is an agent of the platform itself. It reads what is written to it, and others read what it writes,
+    /// also where all others seal their messages.
+    fn is_of_platform(&self, agent: &str) -> bool;
+
     /// Seals a message to one of its receivers. Looks the receiver's key up if it is not known. `kept`: the message waits
     /// for its receiver, and is not delivered before that moment, if there is one.
     ///

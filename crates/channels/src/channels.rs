@@ -292,7 +292,9 @@ impl Shared {
     fn capabilities(&self) -> &(ChannelCapabilities, &'static str) {
         // The transport is set before agents publish. A later transport could only add capabilities.
         self.capabilities.get_or_init(|| {
-            let transport = self.bus.upgrade().and_then(|bus| bus.transport().cloned());
+            let bus = self.bus.upgrade();
+            let level = bus.as_ref().and_then(Bus::level);
+            let transport = bus.and_then(|bus| bus.transport().cloned());
             let (mut capabilities, name) = match transport {
                 Some(transport) => (
                     ChannelCapabilities::over(&transport.capabilities()),
@@ -300,6 +302,8 @@ impl Shared {
                 ),
                 None => (ChannelCapabilities::in_process(), "in-process"),
             };
+            // Agents can seal their messages above the transport.
+            capabilities.level = level.unwrap_or(capabilities.level);
             if self.logs.get().is_some() {
                 capabilities = capabilities.with_log();
             }

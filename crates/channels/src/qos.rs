@@ -264,9 +264,8 @@ impl Qos {
         if self.valid_from.is_some() && !capabilities.valid_from {
             missing.push(Promise::ValidFrom);
         }
-        if let Some(level) = self.level
-            && !capabilities.levels.contains(&level)
-        {
+        let level = self.level.unwrap_or(capabilities.level);
+        if !capabilities.levels.contains(&level) {
             missing.push(Promise::Level(level));
         }
         if let Some(wanted) = self.acknowledgement {

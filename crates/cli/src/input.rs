@@ -1,8 +1,10 @@
 //! A file that a command reads: `-` stands for standard input.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
 
 use crate::error::CliError;
 
@@ -22,10 +24,24 @@ pub(crate) fn name(path: &Path) -> PathBuf {
 /// Opens the file.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>, CliError> {
     if is_standard(path) {
-        return Ok(Box::new(std::io::stdin().lock()));
+        return Ok(Box::new(io::stdin().lock()));
     }
     let file = File::open(path).map_err(CliError::file("read", path))?;
     Ok(Box::new(BufReader::new(file)))
+}
+
+/// The file, for readers that need one on disk. Standard input is copied into a private file, which lasts as long as the
+/// second value.
+pub(crate) fn on_disk(path: &Path) -> Result<(PathBuf, Option<NamedTempFile>), CliError> {
+    if !is_standard(path) {
+        return Ok((path.to_owned(), None));
+    }
+    let copied = NamedTempFile::new().and_then(|mut copy| {
+        io::copy(&mut io::stdin().lock(), &mut copy)?;
+        Ok(copy)
+    });
+    let copy = copied.map_err(CliError::file("copy", name(path)))?;
+    Ok((copy.path().to_owned(), Some(copy)))
 }
 
 /// Reads the file, up to `most` bytes.

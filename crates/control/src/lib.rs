@@ -374,24 +374,31 @@ pub struct PlatformDescription {
 }
 
 impl PlatformDescription {
+    /// The level, if it is `auth` or above.
+    fn authenticated(&self) -> Option<SecurityLevel> {
+        self.level
+            .parse()
+            .ok()
+            .filter(|level: &SecurityLevel| level.authenticates())
+    }
+
     /// Whether the control plane has links of its own, because the level of agents' messages is below `auth`. Then its
     /// processes and those of agents do not reach each other.
     pub fn is_control_apart(&self) -> bool {
-        let level = self.level.parse();
-        !level.is_ok_and(|level: SecurityLevel| level >= SecurityLevel::Auth)
+        self.authenticated().is_none()
     }
 
     /// The platform as the processes of its control plane see it. Orders to nodes, and the nodes' reports to the
     /// Master, always travel at level `auth`. If agents' messages travel at a lower level, the control plane has mesh
-    /// links of its own.
+    /// links of its own. They are signed at most: nodes read what the Master writes to them.
     pub fn control_plane(&self) -> Self {
-        let auth = SecurityLevel::Auth;
-        if !self.is_control_apart() {
-            return self.clone();
-        }
+        let (level, transport) = match self.authenticated() {
+            Some(level) => (level.min(SecurityLevel::Signed), self.transport.clone()),
+            None => (SecurityLevel::Auth, TransportDescription::Mesh),
+        };
         Self {
-            level: auth.to_string(),
-            transport: TransportDescription::Mesh,
+            level: level.to_string(),
+            transport,
             ..self.clone()
         }
     }

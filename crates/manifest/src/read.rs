@@ -168,6 +168,9 @@ impl<'t> Reader<'t> {
             .map(|platform| platform.level.parse::<SecurityLevel>());
         let level = level.and_then(Result::ok);
         let channels = self.channels(root, level);
+        if level == Some(SecurityLevel::Sealed) {
+            self.only_what_is_sealed(root);
+        }
         let signs = level.is_none_or(SecurityLevel::authenticates);
         let evidence = self.evidence(root, signs);
         let tap = self.tap(root);
@@ -210,16 +213,7 @@ impl<'t> Reader<'t> {
                 None
             }
         };
-        let level = self.parsed::<SecurityLevel>(table, "level", "none, tls, auth or signed");
-        if let Some(level @ SecurityLevel::Sealed) = level {
-            let at = table.get("level").map_or(0..0, Spanned::span);
-            let help = "the highest level of this version is \"signed\"".to_owned();
-            self.problem(
-                at,
-                format!("level \"{level}\" is not carried by the mesh"),
-                Some(help),
-            );
-        }
+        let level = self.parsed(table, "level", "none, tls, auth, signed or sealed");
         let address = self.parsed::<IpAddr>(table, "address", "an IP address such as 10.0.0.7");
         let certificate_lifetime = self.duration(table, "lifetime").unwrap_or(3600);
         let enrolment_port = self
@@ -230,7 +224,7 @@ impl<'t> Reader<'t> {
         let max_message = self.size(table, "max-message").unwrap_or(16 * 1024 * 1024);
         Some(PlatformEntry {
             name: name?,
-            level: level.unwrap_or_default().to_string(),
+            level: level.unwrap_or(SecurityLevel::default()).to_string(),
             certificate_lifetime,
             workload_issuer: self.workload_issuer(table),
             address: address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
@@ -240,6 +234,23 @@ impl<'t> Reader<'t> {
             max_message,
             isolation: self.parsed(table, "isolation", isolation::MODES),
         })
+    }
+
+    /// Refuses what cannot be sealed.
+    fn only_what_is_sealed(&mut self, root: &DeTable<'t>) {
+        let gateway = |name| root.get("gateway")?.get_ref().as_table()?.get(name);
+        for (what, found) in [
+            ("[[channel]]", root.get("channel")),
+            ("[gateway.http]", gateway("http")),
+            ("[gateway.iiop]", gateway("iiop")),
+        ] {
+            if let Some(found) = found {
+                let problem = format!("{what} is there, and level = \"sealed\" holds");
+                let help = "events of channels and messages of other platforms cannot be sealed: remove it, or write \
+                            level = \"signed\" and seal single messages";
+                self.problem(found.span(), problem, Some(help.to_owned()));
+            }
+        }
     }
 
     fn workload_issuer(&mut self, table: &DeTable<'t>) -> Option<String> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealbus_bus::{Delivery, Envelope, ReceivedMessage, RefusalReason, SendError};
+use sealbus_channels::{Channels, Qos};
 use sealbus_control::AgentState;
 use sealbus_control::admin::AgentStatus;
 use sealbus_fipa::{AclMessage, Aid, Performative};
@@ -176,6 +177,45 @@ async fn a_message_is_read_by_its_receiver_alone_and_its_author_is_proved() {
         alice.send(secret("bob@factory")).await.unwrap();
         assert!(!received(&mut bob).await.is_sealed());
     }
+}
+
+#[tokio::test]
+async fn where_the_platform_is_at_sealed_agents_seal_without_being_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(directory.path(), SecurityLevel::Sealed).await;
+    let (first, mut alice) = joined(&operator, "alice", "node-1").await;
+    let (_second, mut bob) = joined(&operator, "bob", "node-2").await;
+    for delivery in [Delivery::default(), Delivery::persistent()] {
+        alice
+            .send_with(secret("bob@factory"), delivery)
+            .await
+            .unwrap();
+        let message = received(&mut bob).await;
+        assert!(message.is_sealed());
+        assert_eq!(message.provenance().as_str(), "signed");
+        assert_eq!(message.message().content_text().unwrap(), MARKER);
+    }
+    let both = secret("alice@factory").with_receiver(Aid::new("bob@factory").unwrap());
+    alice.send(both).await.unwrap();
+    for agent in [&mut alice, &mut bob] {
+        assert!(received(agent).await.is_sealed());
+    }
+    // Nobody may ask for less, and events cannot be sealed.
+    let less = Delivery::default().at_level(SecurityLevel::Signed);
+    let refused = alice.send_with(secret("bob@factory"), less).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("weaker than level=sealed"), "{refused}");
+    let capabilities = Channels::of(first.bus()).capabilities();
+    let refused = Qos::default().check_against(&capabilities, "mesh");
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("level=sealed"), "{refused}");
+    // The platform's own agents read what is written to them.
+    let mut question = secret("df@factory");
+    question.protocol = None;
+    alice.send(question).await.unwrap();
+    let answer = received(&mut alice).await;
+    assert!(!answer.is_sealed());
+    assert_eq!(answer.message().sender().unwrap().name(), "df@factory");
 }
 
 #[tokio::test]

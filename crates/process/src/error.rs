@@ -52,7 +52,7 @@ pub enum OpenError {
     Bind(#[from] BindError),
     /// The platform asks for more security than its transport provides. It is refused rather than weakened.
     #[error(
-        "the platform's transport does not carry level {0}: the mesh reaches signed, and RabbitMQ auth"
+        "the platform's transport does not carry level {0}: the mesh reaches sealed, RabbitMQ auth, and a platform in one process signed"
     )]
     Level(SecurityLevel),
     /// The state of the moved agents could not be fetched.

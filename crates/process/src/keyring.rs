@@ -1,5 +1,5 @@
 //! The keys with which the agents of a process open sealed messages. The process has one key at a time, and each of its
-//! agents states it as its own. Old keys are forgotten: whoever gets a key later reads what was sealed to it.
+//! agents states it as its own. Old keys are forgotten, because a thief of a key reads all that was sealed to it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -42,7 +42,8 @@ impl Process {
             .level
             .parse()
             .map_err(|error| unusable(&error))?;
-        if level > SecurityLevel::Signed {
+        // Between agents of one process nothing is signed.
+        if level == SecurityLevel::Sealed && !membership.reachable {
             return Err(OpenError::Level(level));
         }
         let roots: Vec<_> = description
@@ -87,7 +88,7 @@ impl Process {
             let levels = transport.capabilities().levels;
             levels.contains(&SecurityLevel::Signed).then(|| {
                 let (host, trust) = (host.clone(), trust.clone());
-                let sealing = Sealing::open(host, trust, platform.clone(), bus.downgrade());
+                let sealing = Sealing::open(host, trust, platform.clone(), level, bus.downgrade());
                 bus.set_sealer(sealing.clone());
                 sealing
             })

@@ -1,12 +1,13 @@
 //! Sealed messages: the keys of this process, and those of the agents that it writes to.
 
 mod moving;
+mod publishing;
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -16,14 +17,17 @@ use sealbus_seal::encryption::{
     CertifiedEncryptionKey, EncryptionError, EncryptionKey, EncryptionKeyId, EncryptionPublicKey,
     Opening,
 };
-use sealbus_seal::{Certificate, Identity, PlatformName, Trust, VerifiedIdentity, VerifyError};
+use sealbus_seal::{
+    Certificate, Identity, PlatformName, SecurityLevel, Trust, VerifiedIdentity, VerifyError,
+};
 
 use super::certification::Certified;
 use super::keyring::{KEPT, Keyring};
-use super::{Shared, now};
+use super::now;
 use sealbus_control::attachment::ask;
 use sealbus_control::host::Host;
-use sealbus_control::{AgentLocation, Blob, Fault, FaultCode};
+use sealbus_control::names::SYSTEM_AGENTS;
+use sealbus_control::{AgentLocation, Fault, FaultCode};
 
 /// The file of the keys, in the program's own folder.
 const FILE: &str = "encryption-keys";
@@ -43,6 +47,7 @@ pub(super) struct Sealing {
     host: Arc<dyn Host>,
     trust: Arc<Trust>,
     platform: PlatformName,
+    level: SecurityLevel,
     bus: WeakBus,
     keyring: Mutex<Keyring>,
     /// Where the keys lie, if the program has a folder.
@@ -100,6 +105,7 @@ impl Sealing {
         host: Arc<dyn Host>,
         trust: Arc<Trust>,
         platform: PlatformName,
+        level: SecurityLevel,
         bus: WeakBus,
     ) -> Arc<Self> {
         let file = host.folder().map(|folder| folder.join(FILE));
@@ -115,30 +121,13 @@ impl Sealing {
             host,
             trust,
             platform,
+            level,
             bus,
             keyring: Mutex::new(keyring),
             file,
             peers: Mutex::default(),
             openings: Mutex::default(),
         })
-    }
-
-    /// States the process's key as that of an agent, and tells the platform.
-    async fn publish(&self, agent: &str, certified: &Certified) -> Result<(), Fault> {
-        let internal =
-            |error: &dyn std::fmt::Display| Fault::new(FaultCode::Internal, error.to_string());
-        let key = self
-            .key_for(&certified.certificate, certified.lifetime)
-            .map_err(|error| internal(&error))?;
-        let stated = CertifiedEncryptionKey::sign(&certified.credential, key.public())
-            .map_err(|error| internal(&error))?;
-        let mut bytes = Vec::new();
-        stated.encode(&mut bytes);
-        let publish = ask::PublishKey {
-            agent: agent.to_owned(),
-            key: Blob(bytes),
-        };
-        self.host.ask(publish).await
     }
 
     /// The key to be stated under this certificate. It is on disk before it is stated.
@@ -383,6 +372,16 @@ impl Peer {
 }
 
 impl Sealer for Sealing {
+    fn is_for_all(&self) -> bool {
+        self.level >= SecurityLevel::Sealed
+    }
+
+    fn is_of_platform(&self, agent: &str) -> bool {
+        agent.rsplit_once('@').is_some_and(|(local, platform)| {
+            SYSTEM_AGENTS.contains(&local) && platform == self.platform.as_str()
+        })
+    }
+
     fn seal<'a>(
         &'a self,
         message: &'a AclMessage,
@@ -458,37 +457,4 @@ fn stated(key: &EncryptionKey, certified: &Certified) -> Result<Vec<u8>, Encrypt
     let mut bytes = Vec::new();
     CertifiedEncryptionKey::sign(&certified.credential, key.public())?.encode(&mut bytes);
     Ok(bytes)
-}
-
-impl Shared {
-    /// States the key of an agent under a new certificate. While the platform does not take it, it is stated again and
-    /// again, as long as the process is there. Meanwhile others use the key that they know.
-    pub(super) async fn publish_key(self: &Arc<Self>, agent: &str, certified: &Certified) {
-        let Some(sealing) = self.sealing.clone() else {
-            return;
-        };
-        if sealing.publish(agent, certified).await.is_ok() {
-            return;
-        }
-        let certified = certified.clone();
-        let (shared, agent) = (Arc::downgrade(self), agent.to_owned());
-        tokio::spawn(async move {
-            let is_over = |shared: &Weak<Self>| {
-                shared
-                    .upgrade()
-                    .is_none_or(|shared| shared.ended.borrow().is_some())
-            };
-            while let Err(fault) = sealing.publish(&agent, &certified).await {
-                let may_pass = matches!(
-                    fault.code,
-                    FaultCode::Unavailable | FaultCode::Storage | FaultCode::Full
-                );
-                if !may_pass || is_over(&shared) || certified.certificate.not_after() < now() {
-                    tracing::warn!(agent, %fault, "the agent's key for sealed messages is not known to others");
-                    return;
-                }
-                tokio::time::sleep(PAUSE).await;
-            }
-        });
-    }
 }

@@ -167,13 +167,7 @@ impl Binding {
     ) -> Result<VerifiedIdentity, BindingError> {
         let verified = trust.verify(&self.chain, now)?;
         let identity = verified.identity();
-        if identity.kind() != IdentityKind::Agent {
-            return Err(VerifyError::WrongKind {
-                identity: identity.clone(),
-                expected: &[IdentityKind::Agent],
-            }
-            .into());
-        }
+        VerifyError::unless_of_kind(identity, &[IdentityKind::Agent])?;
         let statement = channel.statement(prover, identity, verified.fingerprint());
         if !verified.public_key().verifies(&statement, &self.signature) {
             return Err(BindingError::NotProved {

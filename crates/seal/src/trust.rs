@@ -291,12 +291,7 @@ impl Trust {
 
         let authority = Certificate::parse(der)?;
         let identity = || authority.identity().clone();
-        if !authority.is_authority() {
-            return Err(VerifyError::WrongKind {
-                identity: identity(),
-                expected: &[IdentityKind::Authority],
-            });
-        }
+        VerifyError::unless_of_kind(authority.identity(), &[IdentityKind::Authority])?;
         if *authority.identity().platform() != self.platform {
             return Err(VerifyError::WrongPlatform {
                 identity: identity(),

@@ -106,6 +106,22 @@ pub enum VerifyError {
     },
 }
 
+impl VerifyError {
+    /// Checks that a proved identity is of one of these kinds.
+    pub(crate) fn unless_of_kind(
+        identity: &Identity,
+        expected: &'static [IdentityKind],
+    ) -> Result<(), Self> {
+        match expected.contains(&identity.kind()) {
+            true => Ok(()),
+            false => Err(Self::WrongKind {
+                identity: identity.clone(),
+                expected,
+            }),
+        }
+    }
+}
+
 fn expected_kinds(kinds: &[IdentityKind]) -> String {
     let kinds: Vec<_> = kinds
         .iter()

@@ -229,6 +229,10 @@ document.addEventListener("visibilitychange", restream);
 addEventListener("hashchange", () => (location.hash.startsWith("#once=") ? start() : show()));
 
 async function start() {
+  // Nothing is asked before the session is known: the address may change while the link is redeemed.
+  isEnded = true;
+  stream?.abort();
+  stream = null;
   try {
     await enter();
   } catch (error) {

@@ -47,7 +47,11 @@ class Notary(Agent):
         self.create_task(self.follow("/records", since=1_000_000))
 
     async def follow(self, channel: str, **options: Any) -> None:
-        async for event in await self.subscribe(channel, **options):
+        try:
+            events = await self.subscribe(channel, **options)
+        except ChannelError:
+            return  # The platform is at `sealed`.
+        async for event in events:
             self.note(channel, event)
 
     def note(self, whence: str, message: Message) -> None:
@@ -84,8 +88,8 @@ class Notary(Agent):
                     await news.publish(text)
                     await records.publish(text)
             case "quote", qos, texts:
-                quotes = await self.channel("/quotes")
                 try:
+                    quotes = await self.channel("/quotes")
                     for text in texts:
                         await quotes.publish(text, qos=qos)
                 except ChannelError as error:

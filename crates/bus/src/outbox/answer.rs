@@ -72,9 +72,8 @@ impl Outbox {
     /// As [`answer`](Self::answer).
     pub async fn finish_answer(&self, unsent: Unsent) -> Result<(), SendError> {
         let Unsent { message, next } = unsent;
-        let is_to_seal = self.must_seal(&message);
         for receiver in message.receivers.iter().skip(next) {
-            let sealed = match is_to_seal {
+            let sealed = match self.must_seal(&message, &receiver.name) {
                 true => Some(self.sealed(&message, &receiver.name, None).await?),
                 false => None,
             };

@@ -38,18 +38,21 @@ impl Outbox {
         self.check_process()?;
         let message = self.signed(message)?;
         let is_signed = self.bus.signs() || asks_for_proof(&message.view());
-        let is_to_seal = self.must_seal(&message);
-        let mut encoded = match is_to_seal {
-            true => Bytes::new(),
-            false => self.encoded(&message, &message.receivers[0].name)?,
-        };
+        let mut plain = None;
         for receiver in &message.receivers {
             self.check_for(&message, &receiver.name)?;
-            if is_to_seal {
-                let kept = Some(delivery.valid_from);
-                let sealed = self.sealed(&message, &receiver.name, kept).await?;
-                encoded = self.encoded(&sealed, &receiver.name)?;
-            }
+            let encoded = match (&plain, self.must_seal(&message, &receiver.name)) {
+                (_, true) => {
+                    let kept = Some(delivery.valid_from);
+                    let sealed = self.sealed(&message, &receiver.name, kept).await?;
+                    self.encoded(&sealed, &receiver.name)?
+                }
+                (Some(encoded), false) => Bytes::clone(encoded),
+                (None, false) => {
+                    let encoded = self.encoded(&message, &receiver.name)?;
+                    plain.insert(encoded).clone()
+                }
+            };
             let evidence = match is_signed {
                 true => Some(self.evidence_of(Statement::direct(&receiver.name, &encoded))?),
                 false => None,
@@ -57,7 +60,7 @@ impl Outbox {
             let letter = Letter {
                 sender: sender.clone(),
                 receiver: receiver.name.clone(),
-                message: encoded.clone(),
+                message: encoded,
                 delivery,
                 evidence,
             };

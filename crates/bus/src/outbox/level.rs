@@ -13,7 +13,8 @@ pub(super) fn check_level(bus: &Bus, message: &AclMessage) -> Result<(), String>
     let (transport, least, levels) = match bus.transport() {
         Some(transport) => {
             let offered = transport.capabilities();
-            (transport.name(), offered.level, offered.levels)
+            let least = bus.level().unwrap_or(offered.level);
+            (transport.name(), least, offered.levels)
         }
         // Between agents of one process nothing is signed.
         None => (

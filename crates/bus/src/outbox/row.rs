@@ -95,7 +95,7 @@ impl Outbox {
         }
         let is_for_it = |message: &&mut Arc<AclMessage>| {
             matches!(&*message.receivers, [receiver] if *receiver.name == *route.name)
-                && !self.must_seal(message)
+                && !self.must_seal(message, &route.name)
                 && !Delegation::is_in(message)
                 && self.check(message).is_ok()
         };

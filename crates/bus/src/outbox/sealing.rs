@@ -11,10 +11,11 @@ use crate::sealed::{NotSealed, asks_for_sealing};
 use crate::transport::Outgoing;
 
 impl Outbox {
-    /// Whether a message must be sealed.
+    /// Whether a message to `receiver` must be sealed.
     #[inline]
-    pub(super) fn must_seal(&self, message: &AclMessage) -> bool {
+    pub(super) fn must_seal(&self, message: &AclMessage, receiver: &str) -> bool {
         !message.user_defined.is_empty() && asks_for_sealing(&message.view())
+            || self.bus.seals(self.agent.name(), receiver)
     }
 
     /// The message, sealed to `receiver`. `kept`: as for [`Sealer::seal`](crate::Sealer::seal).
@@ -24,6 +25,7 @@ impl Outbox {
         receiver: &str,
         kept: Option<Option<Moment>>,
     ) -> Result<Arc<AclMessage>, SendError> {
+        self.check_for(message, receiver)?;
         let sealed = match self.bus.sealer() {
             Some(sealer) => sealer.seal(message, receiver, kept).await,
             None => Err(no_keys()),
@@ -40,6 +42,8 @@ impl Outbox {
         receiver: &str,
         is_deferred: bool,
     ) -> Result<bool, Stopped> {
+        // The sealed message does not show on whose behalf it asks.
+        self.check_for(message, receiver).map_err(Stopped::Failed)?;
         let sealed = match self.bus.sealer() {
             Some(sealer) => sealer.try_seal(message, receiver),
             None => Err(no_keys()),

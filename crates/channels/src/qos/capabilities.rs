@@ -11,6 +11,8 @@ use sealbus_bus::{Acknowledgement, Capabilities};
 /// The qualities that a transport and the bus together can give on channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelCapabilities {
+    /// The level of all messages.
+    pub level: SecurityLevel,
     /// The security levels it reaches.
     pub levels: Vec<SecurityLevel>,
     /// The strongest reliability.
@@ -34,6 +36,7 @@ impl ChannelCapabilities {
     pub fn in_process() -> Self {
         Self {
             // Between agents of one process nothing is signed.
+            level: SecurityLevel::None,
             levels: SecurityLevel::Auth.and_weaker(),
             reliability: Reliability::ExactlyOnce,
             ordered: true,
@@ -57,6 +60,7 @@ impl ChannelCapabilities {
             Reliability::BestEffort
         };
         Self {
+            level: transport.level,
             levels: transport.levels.clone(),
             reliability,
             largest_message: transport.largest_message,

@@ -100,7 +100,7 @@ pub(crate) struct Backup {
 
 #[derive(Debug, Args)]
 pub(crate) struct Restore {
-    /// The backup
+    /// The backup, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// The manifest, or `-` for standard input, if its [store] names the etcd into which the state is restored

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
 
 use sealbus_control::admin::{BackupMade, ask};
 use sealbus_files::Private;
@@ -14,6 +13,7 @@ use super::{instant, manifest};
 use crate::arguments::{Backup, General, Restore};
 use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
+use crate::input;
 use crate::output::Output;
 
 /// `sealbus backup FILE`
@@ -77,12 +77,13 @@ pub(crate) async fn run_restore(
     arguments: &Restore,
     output: Output,
 ) -> Result<(), CliError> {
-    let file: &Path = &arguments.file;
-    let platform = describe_backup(file)?.platform;
+    // The backup is read twice.
+    let (file, _copy) = input::on_disk(&arguments.file)?;
+    let platform = describe_backup(&file)?.platform;
     let directory = directory_of(general, &platform)?;
     let manifest = arguments.manifest.as_deref().map(manifest::read);
     let etcd = manifest.transpose()?.as_ref().and_then(etcd);
-    let restored = restore(file, &directory, etcd.as_ref()).await?;
+    let restored = restore(&file, &directory, etcd.as_ref()).await?;
     let told = json!({ "platform": platform, "state": directory, "made": restored.made });
     output.show(&told, || {
         format!(

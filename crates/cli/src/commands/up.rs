@@ -237,13 +237,10 @@ fn settings(
             .parse()
             .map_err(|error| usage(format!("{error}"), "change the manifest"))?,
     };
-    let (highest, transport) = match manifest.rabbitmq {
-        Some(_) => (SecurityLevel::Auth, "RabbitMQ"),
-        None => (SecurityLevel::Signed, "the mesh"),
-    };
-    if level > highest {
+    let highest = SecurityLevel::Auth;
+    if manifest.rabbitmq.is_some() && level > highest {
         return Err(usage(
-            format!("{transport} does not reach the level {level}: its highest is {highest}"),
+            format!("RabbitMQ does not reach the level {level}: its highest is {highest}"),
             "choose a lower level, or another transport",
         ));
     }

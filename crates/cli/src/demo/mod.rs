@@ -128,7 +128,10 @@ const fn meaning(level: SecurityLevel) -> &'static str {
         SecurityLevel::Signed => {
             "\nCertified agents that sign their messages: a receiver knows who writes, and can prove it to others."
         }
-        _ => {
+        SecurityLevel::Sealed => {
+            "\nCertified agents that sign and seal their messages: only the receiver reads them, and no node between."
+        }
+        SecurityLevel::Auth => {
             "\nCertified agents, the default: each makes its own key, and the platform's CA certifies it before it may send. Each
 connection proves who writes, so a receiver knows it."
         }

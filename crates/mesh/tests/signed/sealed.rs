@@ -18,9 +18,21 @@ use super::{proof, signer};
 const VICTIM: &str = "victim@factory";
 
 /// Opens with one key, and seals nothing.
-struct OneKey(EncryptionKey);
+struct OneKey {
+    key: EncryptionKey,
+    is_for_all: bool,
+    of_platform: &'static str,
+}
 
 impl Sealer for OneKey {
+    fn is_for_all(&self) -> bool {
+        self.is_for_all
+    }
+
+    fn is_of_platform(&self, agent: &str) -> bool {
+        agent == self.of_platform
+    }
+
     fn seal<'a>(
         &'a self,
         _: &'a AclMessage,
@@ -36,7 +48,7 @@ impl Sealer for OneKey {
 
     fn open(&self, outer: &AclMessageRef<'_>, receiver: &str) -> Result<Opened, String> {
         let secret = |envelope: &Envelope<'_>, sender: &str| {
-            let opening = envelope.opening(&self.0, sender, receiver);
+            let opening = envelope.opening(&self.key, sender, receiver);
             opening.map_err(|error| error.to_string())
         };
         open_sealed(outer, secret).map(|(opened, _)| opened)
@@ -48,7 +60,12 @@ async fn only_what_is_sealed_whole_and_signed_is_delivered() {
     let mut scene = Scene::at(SecurityLevel::Auth).await;
     let key = EncryptionKey::generate().unwrap();
     let public = key.public().clone();
-    scene.process.bus.set_sealer(Arc::new(OneKey(key)));
+    let sealer = OneKey {
+        key,
+        is_for_all: false,
+        of_platform: "ams@factory",
+    };
+    scene.process.bus.set_sealer(Arc::new(sealer));
     let mallory = scene.mallory();
     let own = signer(&mallory);
     let message = from("mallory@factory").with_content("the price is seven");
@@ -99,6 +116,38 @@ async fn only_what_is_sealed_whole_and_signed_is_delivered() {
         "the price is seven"
     );
     scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn where_all_is_sealed_only_the_platform_writes_in_the_clear() {
+    for of_platform in ["ams@factory", "mallory@factory", VICTIM] {
+        let mut scene = Scene::at(SecurityLevel::Signed).await;
+        let key = EncryptionKey::generate().unwrap();
+        let mut row = SealedRow::begin(key.public(), "mallory@factory", VICTIM).unwrap();
+        let sealer = OneKey {
+            key,
+            is_for_all: true,
+            of_platform,
+        };
+        scene.process.bus.set_sealer(Arc::new(sealer));
+        assert_eq!(scene.process.bus.level(), Some(SecurityLevel::Sealed));
+        let mallory = scene.mallory();
+        let own = signer(&mallory);
+        let clear = from("mallory@factory").with_content("in the clear");
+        let sealed = row.seal(&clear).unwrap();
+        let mut intruder = scene.ready(&mallory).await;
+        say(&mut intruder, &clear, true, &proof(&own, &clear)).await;
+        if of_platform == "ams@factory" {
+            intruder.until(is_returned(RefusalReason::NotSealed)).await;
+            assert_eq!(scene.count(RefusalReason::NotSealed), 1);
+        } else {
+            let received = soon(scene.mailbox.recv()).await.unwrap();
+            assert!(!received.is_sealed());
+        }
+        say(&mut intruder, &sealed, true, &proof(&own, &sealed)).await;
+        let received = soon(scene.mailbox.recv()).await.unwrap();
+        assert!(received.is_sealed());
+    }
 }
 
 /// Sends a message, with a proof behind it if the message is marked as signed.

@@ -115,13 +115,7 @@ impl CertifiedEncryptionKey {
         verified: &VerifiedIdentity,
     ) -> Result<&EncryptionPublicKey, EncryptionError> {
         let identity = verified.identity();
-        if identity.kind() != IdentityKind::Agent {
-            return Err(VerifyError::WrongKind {
-                identity: identity.clone(),
-                expected: &[IdentityKind::Agent],
-            }
-            .into());
-        }
+        VerifyError::unless_of_kind(identity, &[IdentityKind::Agent])?;
         if identity != agent {
             return Err(EncryptionError::AnotherAgent {
                 wanted: agent.clone(),

@@ -40,11 +40,7 @@ impl ExpectedPeer {
                 expected: expected.clone(),
                 found: found.clone(),
             }),
-            Self::AnyOf(kinds) if kinds.contains(&found.kind()) => Ok(()),
-            Self::AnyOf(expected) => Err(VerifyError::WrongKind {
-                identity: found.clone(),
-                expected,
-            }),
+            Self::AnyOf(expected) => VerifyError::unless_of_kind(found, expected),
         }
     }
 }

@@ -1,0 +1,64 @@
+//! Agents state their keys for sealed messages.
+
+use std::sync::{Arc, Weak};
+
+use sealbus_control::attachment::ask;
+use sealbus_control::{Blob, Fault, FaultCode};
+use sealbus_seal::encryption::CertifiedEncryptionKey;
+
+use super::{PAUSE, Sealing};
+use crate::certification::Certified;
+use crate::{Shared, now};
+
+impl Sealing {
+    /// States the process's key as that of an agent, and tells the platform.
+    async fn publish(&self, agent: &str, certified: &Certified) -> Result<(), Fault> {
+        let internal =
+            |error: &dyn std::fmt::Display| Fault::new(FaultCode::Internal, error.to_string());
+        let key = self
+            .key_for(&certified.certificate, certified.lifetime)
+            .map_err(|error| internal(&error))?;
+        let stated = CertifiedEncryptionKey::sign(&certified.credential, key.public())
+            .map_err(|error| internal(&error))?;
+        let mut bytes = Vec::new();
+        stated.encode(&mut bytes);
+        let publish = ask::PublishKey {
+            agent: agent.to_owned(),
+            key: Blob(bytes),
+        };
+        self.host.ask(publish).await
+    }
+}
+
+impl Shared {
+    /// States the key of an agent under a new certificate. While the platform does not take it, it is stated again and
+    /// again, as long as the process is there. Meanwhile others use the key that they know.
+    pub(crate) async fn publish_key(self: &Arc<Self>, agent: &str, certified: &Certified) {
+        let Some(sealing) = self.sealing.clone() else {
+            return;
+        };
+        if sealing.publish(agent, certified).await.is_ok() {
+            return;
+        }
+        let certified = certified.clone();
+        let (shared, agent) = (Arc::downgrade(self), agent.to_owned());
+        tokio::spawn(async move {
+            let is_over = |shared: &Weak<Self>| {
+                shared
+                    .upgrade()
+                    .is_none_or(|shared| shared.ended.borrow().is_some())
+            };
+            while let Err(fault) = sealing.publish(&agent, &certified).await {
+                let may_pass = matches!(
+                    fault.code,
+                    FaultCode::Unavailable | FaultCode::Storage | FaultCode::Full
+                );
+                if !may_pass || is_over(&shared) || certified.certificate.not_after() < now() {
+                    tracing::warn!(agent, %fault, "the agent's key for sealed messages is not known to others");
+                    return;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+    }
+}
