@@ -61,6 +61,7 @@ from sealbus.channel import (
     on_question,
 )
 from sealbus.clock import Clock
+from sealbus.delegation import on_behalf_of
 from sealbus.directory import Ams, Df, Subscription
 from sealbus.errors import (
     AclError,
@@ -204,6 +205,7 @@ __all__ = [
     "machine",
     "new_conversation_id",
     "on",
+    "on_behalf_of",
     "on_brokering",
     "on_contract_net",
     "on_dutch_auction",

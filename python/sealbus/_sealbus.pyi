@@ -163,6 +163,9 @@ class AclMessage:
     def __eq__(self, other: object) -> bool: ...
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
+class Delegation:
+    """The agents on whose behalf something is done."""
+
 class Message(AclMessage, Generic[BodyT_co]):
     """A message that an agent received: an :class:`AclMessage` to read, with the provenance of its sender.
 
@@ -176,6 +179,11 @@ class Message(AclMessage, Generic[BodyT_co]):
         """How the bus knows the sender: an agent of this process; proved by its certificate on the connection that
         carried the message; an agent of another platform, whose name is only claimed (`foreign`); merely claimed (levels
         `none` and `tls`); or the platform itself."""
+    @property
+    def on_behalf_of(self) -> tuple[str, ...]:
+        """The agents on whose behalf the sender asks, by their names; the one that asked first stands in front. Empty if it asks
+        for itself. The sender is proved. Each agent before it is the word of the agents after it."""
+    def _delegation(self) -> Delegation | None: ...
     @property
     def is_sealed(self) -> bool:
         """Whether the message was sealed: only its sender and this agent can read it."""

@@ -254,7 +254,8 @@ class Agent(Initiates):
         now; it is on disk when this returns. At its ``expiry`` (a ``datetime``, or seconds from now; by default in seven
         days) it comes back as a ``failure``; before ``valid_from`` it is not delivered. For the ``receipt`` ``"process"``
         or ``"agent"`` the AMS sends an ``inform`` once the message is in the receiver's process, or once the receiver
-        has taken it; with ``"disk"``, the return itself is the receipt. Persistent messages of one agent to another arrive
+        has taken it; if the message is signed, the receiver itself signs that ``inform``. With ``"disk"``, the return itself
+        is the receipt. Persistent messages of one agent to another arrive
         in order and once; other messages may overtake them.
 
         With the ``level`` ``"signed"`` the message bears the agent's proof, also on a platform at ``"auth"``:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sealbus._sealbus import AclMessage, ChannelEvent, Filter, Message
 from sealbus.body import declare
 from sealbus.channel import ChannelSubscription, subscribe
+from sealbus.delegation import on_behalf_of
 from sealbus.errors import AgentStopped, AnswerNotTaken, ContentError, NegativeAnswer, SealbusError
 from sealbus.mark import Listening, Supervise
 from sealbus.performative import Performative
@@ -257,11 +258,12 @@ class Handlers:
         """Calls a handler. It is the only place that does."""
         if method is None:
             method = getattr(self._life.agent, handler.attribute)
-        if self._life.tracing is None:
-            await self._handle(handler, message, method, None)
-        else:
-            with self._life.tracing.handling(message) as failed:
-                await self._handle(handler, message, method, failed)
+        with on_behalf_of(message):
+            if self._life.tracing is None:
+                await self._handle(handler, message, method, None)
+            else:
+                with self._life.tracing.handling(message) as failed:
+                    await self._handle(handler, message, method, failed)
 
     async def _handle(
         self,

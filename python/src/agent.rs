@@ -21,6 +21,7 @@ use crate::acl::aid::PyAid;
 use crate::acl::message::PyAclMessage;
 use crate::channel::{self, PyChannelHandle, PySubscriptionHandle};
 use crate::conversation::{PyConversation, PyOpenRequest};
+use crate::delegation::carried;
 use crate::error;
 use crate::filter::PyFilter;
 use crate::message::PyMessage;
@@ -84,8 +85,9 @@ impl PyAgentHandle {
     }
 
     /// The message for sending. Receivers without a platform belong to this one.
-    fn addressed(&self, message: &PyAclMessage) -> Arc<AclMessage> {
-        let mut message = message.to_shared();
+    fn addressed(&self, message: &Bound<'_, PyAclMessage>) -> PyResult<Arc<AclMessage>> {
+        let py = message.py();
+        let mut message = message.get().to_shared();
         if message
             .receivers
             .iter()
@@ -97,11 +99,11 @@ impl PyAgentHandle {
                 }
             }
         }
-        message
+        carried(py, message)
     }
 
-    fn send(&self, handle: &AgentHandle, message: &PyAclMessage) -> PyResult<Option<PyUnsent>> {
-        match handle.try_send(self.addressed(message)) {
+    fn send(&self, handle: &AgentHandle, message: Arc<AclMessage>) -> PyResult<Option<PyUnsent>> {
+        match handle.try_send(message) {
             Ok(()) => Ok(None),
             Err(TrySendError::Full(unsent)) => Ok(Some(unsent.into())),
             Err(TrySendError::Failed(problem)) => Err(error::send(&self.aid.name, &problem)),
@@ -169,7 +171,8 @@ impl PyAgentHandle {
 
     /// Sends without waiting. The returned rest has found no room, and `finish` must send it.
     fn try_send(&self, message: &Bound<'_, PyAclMessage>) -> PyResult<Option<PyUnsent>> {
-        self.with(|handle| self.send(handle, message.get()))?
+        let message = self.addressed(message)?;
+        self.with(|handle| self.send(handle, message))?
     }
 
     /// Sends messages from number `first` on. Returns the number of the first message not dealt with, and the rest of
@@ -185,7 +188,7 @@ impl PyAgentHandle {
             let mut fault = None;
             for index in next..messages.len().min(next + ROW) {
                 match messages.get_item(index)?.cast_into::<PyAclMessage>() {
-                    Ok(message) => row.push_back(self.addressed(message.get())),
+                    Ok(message) => row.push_back(self.addressed(&message)?),
                     Err(error) => {
                         fault = Some(error.into());
                         break;
@@ -258,7 +261,7 @@ impl PyAgentHandle {
             // The message states it.
             level: None,
         };
-        let message = self.addressed(message.get());
+        let message = self.addressed(message)?;
         let outbox = self.with(|handle| handle.outbox().clone())?;
         let agent = self.aid.name.clone();
         pump.call(call, async move {
@@ -280,7 +283,7 @@ impl PyAgentHandle {
         &self,
         request: &Bound<'_, PyAclMessage>,
     ) -> PyResult<(PyAclMessage, PyOpenRequest)> {
-        let mut request = Arc::unwrap_or_clone(self.addressed(request.get()));
+        let mut request = Arc::unwrap_or_clone(self.addressed(request)?);
         let open = self.with(|handle| {
             OpenRequest::open(handle.sender(), &handle.conversations(), &mut request)
         })?;

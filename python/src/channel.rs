@@ -18,6 +18,7 @@ use sealbus_channels::Ended;
 
 use crate::acl::aid::user_defined_to_python;
 use crate::acl::message::PyAclMessage;
+use crate::delegation::carried;
 use crate::error;
 use crate::last_events;
 use crate::message::PyMessage;
@@ -223,7 +224,7 @@ impl PyChannelHandle {
         qos: &str,
     ) -> PyResult<Option<Reached>> {
         let change = self::qos(qos)?;
-        let message = message.get().to_shared();
+        let message = carried(message.py(), message.get().to_shared())?;
         let published = self.channel.get()?.try_publish_with(message, change);
         match published {
             Ok(done) => Ok(done.map(reach)),
@@ -239,7 +240,7 @@ impl PyChannelHandle {
         qos: &str,
     ) -> PyResult<()> {
         let change = self::qos(qos)?;
-        let message = message.get().to_shared();
+        let message = carried(message.py(), message.get().to_shared())?;
         let (channel, agent) = (self.channel.get()?.clone(), self.agent.clone());
         pump.call(call, async move {
             let published = channel.publish_with(message, change).await;
@@ -259,7 +260,7 @@ impl PyChannelHandle {
         qos: &str,
     ) -> PyResult<()> {
         let change = self::qos(qos)?;
-        let message = message.get().to_shared();
+        let message = carried(message.py(), message.get().to_shared())?;
         let (channel, agent) = (self.channel.get()?.clone(), self.agent.clone());
         pump.call(call, async move {
             let sent = channel.send_with(&receiver, message, change).await;
@@ -283,7 +284,7 @@ impl PyChannelHandle {
         let change = self::qos(qos)?;
         let within = Duration::try_from_secs_f64(within).map_err(error::channel)?;
         let options = RequestOptions { within, first };
-        let message = message.get().to_shared();
+        let message = carried(message.py(), message.get().to_shared())?;
         let (channel, agent) = (self.channel.get()?.clone(), self.agent.clone());
         pump.call(call, async move {
             let asked = channel.request_with(message, options, change).await;

@@ -9,6 +9,7 @@ mod channel;
 #[cfg(feature = "command")]
 mod command;
 mod conversation;
+mod delegation;
 mod directory;
 #[cfg(unix)]
 mod driver;
@@ -48,6 +49,8 @@ mod _sealbus {
     use crate::channel::{PyChannelEvent, PyChannelHandle, PyRepliesHandle, PySubscriptionHandle};
     #[pymodule_export]
     use crate::conversation::{PyConversation, PyOpenRequest, new_conversation_id};
+    #[pymodule_export]
+    use crate::delegation::PyDelegation;
     #[pymodule_export]
     use crate::directory::{
         ams_found, ams_search, ams_subscribe, ams_told, df_cancel, df_deregister, df_found,

@@ -2,10 +2,12 @@
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use sealbus::{Message, Undelivered};
-use sealbus_bus::{Provenance, ReceivedMessage};
+use sealbus_bus::{Delegation, Provenance, ReceivedMessage};
 
 use crate::acl::message::PyAclMessage;
+use crate::delegation::PyDelegation;
 use crate::{body, error};
 
 /// A message that an agent received: an `AclMessage` to read, and the facts known about its sender.
@@ -57,6 +59,20 @@ impl PyMessage {
     #[getter]
     fn provenance(&self) -> &'static str {
         self.provenance.as_str()
+    }
+
+    #[getter]
+    fn on_behalf_of<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let message: &Bound<'_, PyAclMessage> = slf.as_super();
+        let chain = Delegation::of(&message.get().view()).unwrap_or_default();
+        PyTuple::new(slf.py(), chain.askers())
+    }
+
+    /// The chain of the work for this message, if it asks something.
+    #[pyo3(name = "_delegation")]
+    fn delegation(slf: &Bound<'_, Self>) -> Option<PyDelegation> {
+        let message: &Bound<'_, PyAclMessage> = slf.as_super();
+        PyDelegation::by(&message.get().view())
     }
 
     #[getter]

@@ -1,6 +1,7 @@
 """A platform at level `signed`: what passes between processes bears its author's proof, however it travels."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -59,6 +60,38 @@ def made(platform, tmp_path, level, channels="", sink=""):
 @pytest.fixture
 def scene(platform, tmp_path):
     return made(platform, tmp_path, "signed")
+
+
+@pytest.mark.parametrize("level", ["auth", "signed", "sealed"])
+def test_a_receiver_signs_the_receipt_for_a_signed_message(platform, tmp_path, level):
+    scene = made(platform, tmp_path, level, '[evidence]\n            agents = ["source", "sink"]')
+    assert scene.ask("source", "attest", "signed" if level == "auth" else None, "sink", ["the deal"]) is None
+
+    def receipts():
+        return [it for it in scene.ask("source", "heard") if "delivered" in it[2]]
+
+    ((whence, sender, content, how),) = wait_for(receipts, "the receipt", also=scene.factory.logs)
+    assert (whence, sender) == ("kept", "sink@factory")
+    assert how == ("sealed signed" if level == "sealed" else "signed")
+    certificate, number = re.search(r':certificate "?(\w+)"? :number "?(\d+)', content).groups()
+
+    def said(agent):
+        path = tmp_path / f"{agent}.evidence"
+        scene.factory.tell("evidence", "export", "--agent", agent, path)
+        report = json.loads(sealbus("evidence", "verify", path, "--json").stdout)
+        path.unlink()
+        return report["messages"]
+
+    # Others see which message the receipt is for.
+    def deals():
+        return [it for it in said("sink") if (it["serial"], str(it["number"])) == (certificate, number)]
+
+    (deal,) = wait_for(deals, "the message in the evidence", also=scene.factory.logs)
+    assert deal["author"] == "source@factory"
+    if level != "sealed":
+        assert deal["content"] == "the deal"
+        wait_for(lambda: [it for it in said("source") if it["content"] == content], "the receipt in the evidence")
+    assert not scene.factory.refusals()
 
 
 def test_whatever_is_said_bears_its_authors_proof(scene):

@@ -100,6 +100,8 @@ async def test_the_caller_is_an_agent_in_name(door: Door, mode: str) -> None:
             assert asked.structured_content["content"] == f"{name}@factory said good day"
             sent = await client.call_tool("send_message", {"to": "secretary", "content": f"tea for {name}"})
             assert sent.structured_content["acknowledged"] == "taken"
+            passed = await client.call_tool("request_agent", {"to": "herald", "content": "for whom?"})
+            assert passed.structured_content["content"] == f"{name}@factory > herald@factory"
         # Each has a mailbox of its own.
         for client, name in ((other, "auditor"), (one, "assistant"), (guest, "guest")):
             until = time.monotonic() + DEADLINE

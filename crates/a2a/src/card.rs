@@ -8,6 +8,7 @@ use sealbus_manifest::callers::{CallersEntry, OauthEntry};
 use serde_json::{Value, json};
 
 use crate::catalogue::{Exposed, Skill, Takes};
+use crate::extensions;
 
 /// The path below which each agent has its address.
 pub(crate) const AGENTS: &str = "/agents/";
@@ -89,7 +90,9 @@ pub(crate) fn card(agent: &Exposed, base: &str, security: &Security) -> Value {
         "description": format!("The agent {} of the Sealbus platform {}.", agent.local, agent.platform),
         "version": env!("CARGO_PKG_VERSION"),
         "supportedInterfaces": [interface("JSONRPC"), interface("HTTP+JSON"), grpc],
-        "capabilities": {"streaming": true, "extendedAgentCard": true},
+        "capabilities": {
+            "streaming": true, "extendedAgentCard": true, "extensions": extensions::declared(),
+        },
         "defaultInputModes": [TEXT, JSON],
         "defaultOutputModes": [TEXT, JSON],
         "skills": skills,

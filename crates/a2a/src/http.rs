@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::Fault;
 use crate::card::{AGENTS, CARD, Security, card, tag};
 use crate::catalogue::{Catalogue, Exposed};
+use crate::extensions;
 use crate::operations::Desk;
 use crate::shelf::Shelf;
 use crate::signature::{KEYS, Signer};
@@ -246,6 +247,17 @@ impl Service for Http {
     }
 
     async fn answer(&self, seat: &Arc<Tasks>, base: &str, request: Request<Bytes>) -> Answer {
+        let active = extensions::activating(&extensions::active(request.headers()));
+        let mut answer = self.answered(seat, base, request).await;
+        if let Some(active) = active {
+            answer.headers_mut().insert(extensions::HEADER, active);
+        }
+        answer
+    }
+}
+
+impl Http {
+    async fn answered(&self, seat: &Arc<Tasks>, base: &str, request: Request<Bytes>) -> Answer {
         let (head, body) = request.into_parts();
         if let Some(method) = head.uri.path().strip_prefix(grpc::SERVICE) {
             return self.answer_grpc(seat, base, method, &head, &body).await;
@@ -282,9 +294,7 @@ impl Service for Http {
         }
         rpc::answer(&desk, &body, version).await
     }
-}
 
-impl Http {
     /// Takes news of agents that are being started, or, without a state, no longer are.
     fn starts(&self, news: Option<Vec<AmsAgentDescription>>, platform: &str) {
         let catalogue = self.catalogue.write();
@@ -339,6 +349,7 @@ impl Http {
             card,
             web: self.web.clone(),
             after: after.and_then(|after| after.to_str().ok()?.parse().ok()),
+            extensions: extensions::active(headers),
             trace: trace(None, Some(headers)),
         }
     }

@@ -9,15 +9,19 @@
 //! | What may a request say? | [`wire`], [`proto`], [`frames`], [`Fault`]: free of I/O |
 //! | Which agents are there, and what do they take? | `catalogue`, `card`, `input`: free of I/O |
 //! | Who vouches for a card? | `signature`, `canonical` |
+//! | Which extensions of A2A are known? | [`extensions`]: free of I/O |
 //! | What has become of a task? | `log`: free of I/O; `tasks` holds the tasks of a caller |
 //! | What does an agent say to a task? | `work` |
+//! | What do FIPA agents say to each other? | [`acl`]: free of I/O; `talk` |
 //! | How does a task outlive the gateway? | [`record`]: free of I/O; `shelf` has the files |
 //! | Which address is told of a task? | [`push`]: free of I/O; `webhook` posts |
 //! | How does an operation come in? | `rpc`, `rest`, `grpc`, `http`, `stream` |
 
+pub mod acl;
 mod canonical;
 mod card;
 mod catalogue;
+pub mod extensions;
 mod fault;
 pub mod frames;
 mod grpc;
@@ -34,6 +38,7 @@ mod rpc;
 mod shelf;
 mod signature;
 mod stream;
+mod talk;
 mod tasks;
 mod webhook;
 pub mod wire;

@@ -95,6 +95,8 @@ pub(crate) enum Change {
     },
     /// The caller answers a question of the agent.
     Answer { message: Box<RawValue> },
+    /// The caller says something while the agent works.
+    Said { message: Box<RawValue> },
     /// The agent is asked again, because it or the gateway ended while it worked. Parts of a result no longer count.
     Again,
 }
@@ -317,6 +319,7 @@ impl Log {
                 self.remember(message.clone());
                 self.enter(State::Working, None, now);
             }
+            Change::Said { message } => self.remember(message.clone()),
             Change::Again => {
                 let is_part = |_: &u64, event: &mut Event| matches!(event, Event::Part { .. });
                 let parts = self.events.extract_if(.., is_part);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use sealbus::Delegation;
 use sealbus::trace::TraceContext;
 use sealbus_web::Client;
 use serde::Serialize;
@@ -12,16 +13,18 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::Fault;
+use crate::acl::ACL;
 use crate::catalogue::Exposed;
+use crate::extensions::{DELEGATION, read_chain};
 use crate::input::{Input, choose};
 use crate::log::{Head, State, View};
 use crate::push::PushConfig;
 use crate::record::Opening;
 use crate::stream::Stream;
 use crate::tasks::{Task, Tasks, new_id, now};
-use crate::webhook;
 use crate::wire::{Configuration, ListTasks, OneConfig, OneTask, SendMessage, history, read};
-use crate::work::Work;
+use crate::work::{Wish, Work};
+use crate::{acl, talk, webhook};
 
 /// An operation, with its parameters.
 pub(crate) enum Operation {
@@ -54,6 +57,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) web: Option<Client>,
     /// The event after which a stream continues.
     pub(crate) after: Option<u64>,
+    /// The extensions that the request activates, of those known here.
+    pub(crate) extensions: Vec<&'static str>,
     /// The trace that the request belongs to.
     pub(crate) trace: Option<TraceContext>,
 }
@@ -186,13 +191,15 @@ impl Desk<'_> {
                 let why = "The task has ended: send a message without taskId";
                 return Err(Fault::UnsupportedOperation(why.to_owned()));
             }
-            let input = Input::of(&request.message.parts)?;
+            let text = match task.opening.is_talk {
+                true => talk::said(&request.message).map(|_| said.to_string())?,
+                false => match Input::of(&request.message.parts)?.body {
+                    Value::String(text) => text,
+                    other => other.to_string(),
+                },
+            };
             told.map(|told| self.add_webhook(task.clone(), told))
                 .transpose()?;
-            let text = match input.body {
-                Value::String(text) => text,
-                other => other.to_string(),
-            };
             said["contextId"] = context.into();
             self.tasks.answer(&task, raw(&said)?, text)?;
             return Ok((task, configuration));
@@ -201,7 +208,8 @@ impl Desk<'_> {
             let why = "The agent is away: send the message again later";
             return Err(Fault::UnsupportedOperation(why.to_owned()));
         }
-        let (skill, input) = choose(&self.agent, &request)?;
+        let wish = self.wish(&request)?;
+        let chain = self.chain(&request)?;
         let id = new_id()?;
         let context = request.message.context_id.clone();
         let context = context.filter(|it| !it.is_empty());
@@ -213,23 +221,61 @@ impl Desk<'_> {
             head: Arc::new(Head {
                 id,
                 context,
-                result: skill.name.clone(),
+                result: match &wish {
+                    Wish::Skill(skill, _) => skill.name.clone(),
+                    Wish::Talk(opening, _) => opening.performative.to_string(),
+                },
             }),
             at: now(),
             name: request.message.message_id.clone(),
             hash: [0; 32],
             message: raw(&said)?,
             metadata: request.metadata.clone(),
+            is_talk: matches!(wish, Wish::Talk(..)),
+            extensions: self.extensions.iter().map(|it| (*it).to_owned()).collect(),
         };
         opening.hash.copy_from_slice(hash.as_ref());
         let (task, is_new) = self.tasks.open(opening)?;
         told.map(|told| self.add_webhook(task.clone(), told))
             .transpose()?;
         if is_new {
-            let (agent, chosen) = (self.agent.clone(), (skill.clone(), input));
-            Work::begin(&self.tasks, &task, agent, chosen, self.trace.clone());
+            if !chain.is_empty() {
+                let (caller, id) = (self.tasks.caller.voice.name(), &task.opening.head.id);
+                let agent = &self.agent.local;
+                tracing::info!(caller, agent, task = id, on_behalf_of = %chain, "a caller asks on behalf of others");
+            }
+            let (agent, trace) = (self.agent.clone(), self.trace.clone());
+            Work::begin(&self.tasks, &task, agent, wish, trace);
         }
         Ok((task, configuration))
+    }
+
+    /// The wish of a first message.
+    fn wish(&self, request: &SendMessage) -> Result<Wish, Fault> {
+        let metadata = request.message.metadata.as_ref();
+        if self.extensions.contains(&ACL) && metadata.is_some_and(|it| it.contains_key(ACL)) {
+            let opening = talk::said(&request.message)?;
+            let is_whole =
+                acl::read(metadata).is_ok_and(|it| it.is_some_and(|it| it.whole.is_some()));
+            return Ok(Wish::Talk(Box::new(opening), is_whole));
+        }
+        let (skill, input) = choose(&self.agent, request)?;
+        Ok(Wish::Skill(skill.clone(), input))
+    }
+
+    /// On whose behalf the caller says to ask.
+    fn chain(&self, request: &SendMessage) -> Result<Delegation, Fault> {
+        if !self.extensions.contains(&DELEGATION) {
+            return Ok(Delegation::default());
+        }
+        let metadata = request.message.metadata.as_ref();
+        let platform = self.tasks.caller.voice.platform();
+        read_chain(metadata, platform).map_err(|error| {
+            Fault::member(
+                format!("message.metadata[\"{DELEGATION}\"]"),
+                error.to_string(),
+            )
+        })
     }
 
     fn list(&self, list: &ListTasks) -> Result<Box<RawValue>, Fault> {

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use sealbus::Delegation;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::Fault;
+use crate::extensions::{DELEGATION, read_chain};
 use crate::log::{Change, Head, Log};
 use crate::push::{KeptWebhook, MOST_WEBHOOKS, PushConfig};
 use crate::wire::{SendMessage, read as read_value};
@@ -26,6 +28,16 @@ pub(crate) struct Opening {
     pub(crate) message: Box<RawValue>,
     /// The metadata of the request.
     pub(crate) metadata: Option<Map<String, Value>>,
+    /// The extensions that the request activated, of those known here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) extensions: Vec<String>,
+    /// Whether it is a conversation of FIPA agents.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) is_talk: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 fn write_shared<S: Serializer>(head: &Arc<Head>, to: S) -> Result<S::Ok, S::Error> {
@@ -107,6 +119,15 @@ impl Opening {
             configuration: None,
             metadata: self.metadata.clone(),
         })
+    }
+
+    /// On whose behalf the caller said to ask.
+    pub(crate) fn chain(&self, platform: &str) -> Delegation {
+        let is_active = self.extensions.iter().any(|it| it == DELEGATION);
+        let request = self.request().ok().filter(|_| is_active);
+        let metadata = request.and_then(|it| it.message.metadata);
+        // It was checked when it came.
+        read_chain(metadata.as_ref(), platform).unwrap_or_default()
     }
 
     pub(crate) fn line(&self) -> Vec<u8> {
@@ -283,6 +304,8 @@ mod tests {
             hash: [7; 32],
             message: to_raw_value(&json!({"parts": [{"text": "ü\n"}]})).unwrap(),
             metadata: None,
+            extensions: Vec::new(),
+            is_talk: false,
         }
     }
 

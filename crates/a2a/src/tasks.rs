@@ -65,6 +65,9 @@ struct Held {
     shelf: Option<Shelf>,
 }
 
+/// Messages of a caller that wait for the work on a task.
+const MOST_HEARD: usize = 16;
+
 /// The tasks of one caller.
 pub(crate) struct Tasks {
     pub(crate) caller: Caller,
@@ -260,7 +263,13 @@ impl Tasks {
         message: Box<RawValue>,
         text: String,
     ) -> Result<(), Fault> {
-        let is_asked = self.change(task, &Change::Answer { message });
+        // In a conversation of FIPA agents both may speak at any time.
+        let is_talk = task.opening.is_talk && task.state() == State::Working;
+        let change = match is_talk {
+            true => Change::Said { message },
+            false => Change::Answer { message },
+        };
+        let is_asked = self.change(task, &change);
         // The work takes earlier messages before it asks, so there is room.
         let answers = task.at_work.lock().answers.clone();
         if is_asked && answers.is_some_and(|answers| answers.try_send(text).is_ok()) {
@@ -432,7 +441,7 @@ impl Task {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (answers, heard) = mpsc::channel(1);
+        let (answers, heard) = mpsc::channel(MOST_HEARD);
         let mut at_work = self.at_work.lock();
         if let Some(doing) = at_work.doing.take() {
             doing.abort();

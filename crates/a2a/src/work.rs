@@ -38,10 +38,18 @@ const MOST_ATTEMPTS: u32 = 8;
 
 /// A task and the parts of its work.
 pub(crate) struct Work {
-    tasks: Arc<Tasks>,
-    task: Arc<Task>,
+    pub(crate) tasks: Arc<Tasks>,
+    pub(crate) task: Arc<Task>,
     /// The caller's answers to the agent's questions.
-    answers: mpsc::Receiver<String>,
+    pub(crate) answers: mpsc::Receiver<String>,
+}
+
+/// The wish of a caller.
+pub(crate) enum Wish {
+    /// A skill, with its input.
+    Skill(Skill, Input),
+    /// A conversation, which begins with this message. The caller takes whole messages, or their acts alone.
+    Talk(Box<AclMessage>, bool),
 }
 
 impl Work {
@@ -50,11 +58,11 @@ impl Work {
         tasks: &Arc<Tasks>,
         task: &Arc<Task>,
         agent: Arc<Exposed>,
-        (skill, input): (Skill, Input),
+        wish: Wish,
         trace: Option<TraceContext>,
     ) {
         task.put_to_work(|answers| {
-            let work = Self::new(tasks, task, answers).run(agent, skill, input);
+            let work = Self::new(tasks, task, answers).run(agent, wish);
             async move {
                 match trace {
                     Some(trace) => trace.carry(work).await,
@@ -70,6 +78,11 @@ impl Work {
         if attempt >= MOST_ATTEMPTS {
             let why = format!("the agent or the gateway ended {attempt} times during the work");
             tasks.enter(task, State::Failed, Some(&why));
+            return;
+        }
+        if task.opening.is_talk {
+            let why = "the agent or the gateway began anew: begin another conversation";
+            tasks.enter(task, State::Failed, Some(why));
             return;
         }
         let chosen = task.opening.request().and_then(|request| {
@@ -88,7 +101,7 @@ impl Work {
             let work = Self::new(tasks, task, answers);
             async move {
                 work.end(&agent, attempt).await;
-                work.run(agent, skill, input).await;
+                work.run(agent, Wish::Skill(skill, input)).await;
             }
         });
     }
@@ -131,9 +144,17 @@ impl Work {
     }
 
     /// Asks the agent, and follows its messages until the task ends.
-    async fn run(mut self, agent: Arc<Exposed>, skill: Skill, input: Input) {
+    async fn run(mut self, agent: Arc<Exposed>, wish: Wish) {
         let (task, tasks) = (self.task.clone(), self.tasks.clone());
-        let work = self.ask(&agent, &skill, input);
+        let chain = task.opening.chain(tasks.caller.voice.platform());
+        let work = chain.carry(async {
+            match wish {
+                Wish::Skill(skill, input) => self.ask(&agent, &skill, input).await,
+                Wish::Talk(opening, is_whole) => {
+                    self.talk(&agent, *opening, is_whole, SILENCE).await
+                }
+            }
+        });
         let ended = tokio::select! {
             biased;
             // Dropping the work tells the agent.
@@ -156,13 +177,13 @@ impl Work {
         }
     }
 
-    fn enter(&self, state: State, text: Option<&str>) {
+    pub(crate) fn enter(&self, state: State, text: Option<&str>) {
         let text = text.map(|text| shown(text, LONGEST_TEXT));
         let text = text.as_deref().filter(|text| !text.is_empty());
         self.tasks.enter(&self.task, state, text);
     }
 
-    fn add(&self, part: &Value, is_whole: bool) {
+    pub(crate) fn add(&self, part: &Value, is_whole: bool) {
         if let Ok(part) = to_raw_value(part) {
             self.tasks
                 .change(&self.task, &Change::Part { part, is_whole });
@@ -227,7 +248,7 @@ impl Work {
     }
 
     /// The agent has begun.
-    fn has_begun(&self) {
+    pub(crate) fn has_begun(&self) {
         if self.task.state() == State::Submitted {
             self.enter(State::Working, None);
         }

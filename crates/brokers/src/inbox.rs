@@ -319,7 +319,8 @@ impl AgentInbox {
         } else {
             (Arc::from(claimed.as_str()), Provenance::Claimed)
         };
-        bus.permits(&mut Permit::default(), &sender, receiver)
+        let view = message.message();
+        bus.permits_message(&mut Permit::default(), &sender, receiver, &view)
             .map_err(|it| refused(&claimed, it.reason, it.explanation))?;
         let stamp = delivery.stamp.ok_or_else(|| {
             let text = "it does not say which of its sender's messages it is";

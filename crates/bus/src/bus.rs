@@ -20,7 +20,7 @@ use crate::inlet::{ArrivedFrame, FrameInlet, FrameOrigin, LostFrame, RefusedFram
 use crate::letter::Post;
 use crate::mailbox::MailboxLimits;
 use crate::message::{Provenance, ReceivedMessage};
-use crate::permission::{MessageRules, Permit};
+use crate::permission::MessageRules;
 use crate::refusal::{Refusal, RefusalLog, RefusalReason, Refused};
 use crate::resolver::{ProcessEndpoint, Resolver};
 use crate::route::Route;
@@ -260,44 +260,6 @@ impl Bus {
     /// Sets the rules that say which agents may write to which, from now on.
     pub fn set_permissions(&self, permissions: Arc<Permissions>) {
         self.inner.rules.set(permissions);
-    }
-
-    /// Checks that `sender` may write to `receiver`, both by AID name. The check runs when an agent sends. It runs
-    /// again on arrival: in a mailbox of this process, in a transport, and in the keeper of messages for the absent.
-    ///
-    /// # Errors
-    /// [`Refused`] with `not-permitted`. The caller, which knows the proved identity, must [note](Bus::refused) it.
-    #[inline]
-    pub fn permits(
-        &self,
-        permit: &mut Permit,
-        sender: &str,
-        receiver: &str,
-    ) -> Result<(), Refused> {
-        if self.inner.rules.gave(permit) {
-            return Ok(());
-        }
-        self.inner.rules.check(permit, sender, receiver)
-    }
-
-    /// As [`permits`](Self::permits), for an agent of this process. Refusals are noted.
-    pub(crate) fn permits_own(
-        &self,
-        permit: &mut Permit,
-        sender: &str,
-        receiver: &str,
-    ) -> Result<(), Refused> {
-        self.permits(permit, sender, receiver)
-            .inspect_err(|refused| {
-                let identity = Identity::from_agent_name(sender).ok();
-                self.refused(
-                    sender,
-                    identity.map(|identity| identity.to_string()),
-                    Some(receiver),
-                    refused.reason,
-                    refused.explanation.clone(),
-                );
-            })
     }
 
     /// The log of refused attempts.

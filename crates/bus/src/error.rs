@@ -7,6 +7,7 @@ use sealbus_fipa::{AclMessage, EncodeError};
 use thiserror::Error;
 
 use crate::agent::NoSigner;
+use crate::delegation::DelegationError;
 use crate::letter::NotKept;
 use crate::refusal::{RefusalReason, Refused};
 use crate::sealed::NotSealed;
@@ -152,6 +153,26 @@ pub enum SendError {
         sender: Arc<str>,
         /// The receiver.
         receiver: String,
+    },
+    /// The platform's policy forbids it on behalf of these agents.
+    #[error(
+        "agent {sender} may not write to {receiver} on behalf of {askers}: the platform's policy forbids it, [permission] in its manifest"
+    )]
+    NotPermittedFor {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// The receiver.
+        receiver: String,
+        /// The agents that asked, the first one in front.
+        askers: String,
+    },
+    /// The message cannot be sent on behalf of the agents that it names.
+    #[error("agent {sender} may not ask others for this: {reason}")]
+    Delegation {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// Why.
+        reason: DelegationError,
     },
     /// The message has an option that only a kept message can have.
     #[error(

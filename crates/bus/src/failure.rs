@@ -1,7 +1,9 @@
-//! The notice a sender gets for a message that could not be delivered (FIPA00067, in the form of JADE's AMS).
+//! The notices a sender gets for a message that could not be delivered (FIPA00067, in the form of JADE's AMS), or that
+//! has arrived.
 
 use sealbus_fipa::sl::{ActionExpression, Content, Parameter, Term, Wff};
 use sealbus_fipa::{AclMessage, AclMessageRef, Aid, Performative};
+use sealbus_proof::Proof;
 
 use crate::acknowledgement::Acknowledgement;
 use crate::error::UndeliverableReason;
@@ -49,10 +51,45 @@ pub fn receipt_notice(
     receiver: &str,
     acknowledgement: Acknowledgement,
 ) -> Option<AclMessage> {
+    let by = match acknowledgement {
+        Acknowledgement::ReceiverProcess => "process",
+        Acknowledgement::ReceiverAgent => "agent",
+        Acknowledgement::OnDisk | Acknowledgement::OnMajority => "disk",
+    };
+    delivered(ams, message, receiver, vec![Term::text(by.to_owned())])
+}
+
+/// The `inform` from `receiver` itself, which has taken a signed message. Once the receiver has signed it, it proves to
+/// others that the message arrived.
+///
+/// The content is that of [`receipt_notice`]. After `agent` it names the message as evidence does: by the serial number of
+/// its author's certificate, and its number under that certificate.
+pub fn receiver_receipt(
+    receiver: &Aid,
+    message: &AclMessageRef<'_>,
+    proof: &Proof,
+) -> Option<AclMessage> {
+    let named = vec![
+        Parameter::new("certificate", Term::text(proof.serial().to_string())),
+        Parameter::new("number", Term::text(proof.numbers().start.to_string())),
+    ];
+    let words = vec![
+        Term::text("agent".to_owned()),
+        Term::frame("message", named),
+    ];
+    delivered(receiver, message, &receiver.name, words)
+}
+
+fn delivered(
+    from: &Aid,
+    message: &AclMessageRef<'_>,
+    receiver: &str,
+    words: Vec<Term<'static>>,
+) -> Option<AclMessage> {
     let sender = message.sender()?;
     let mut notice = message
         .create_reply(Performative::Inform)
-        .with_sender(ams.clone());
+        .with_sender(from.clone());
     notice.receivers = vec![crate::aid_of(sender.name())];
     notice.language = Some("fipa-sl".into());
     notice.encoding = None;
@@ -60,15 +97,9 @@ pub fn receipt_notice(
         agent_identifier(sender.name()),
         Term::function("ACLMessage", Vec::new()),
     );
-    let by = match acknowledgement {
-        Acknowledgement::ReceiverProcess => "process",
-        Acknowledgement::ReceiverAgent => "agent",
-        Acknowledgement::OnDisk | Acknowledgement::OnMajority => "disk",
-    };
-    let delivered = Wff::predicate(
-        "delivered",
-        vec![agent_identifier(receiver), Term::text(by.to_owned())],
-    );
+    let mut terms = vec![agent_identifier(receiver)];
+    terms.extend(words);
+    let delivered = Wff::predicate("delivered", terms);
     Some(notice.with_content(Content::of(action).and(delivered)))
 }
 

@@ -13,6 +13,7 @@ use sealbus_seal::Identity;
 
 use crate::agent::LocalAgent;
 use crate::credit::WindowCredit;
+use crate::delegation::Delegation;
 use crate::error::{Rejected, UndeliverableReason};
 use crate::gate::Gate;
 use crate::mailbox::{MESSAGE_OVERHEAD, WindowListener};
@@ -104,13 +105,17 @@ pub struct ArrivedFrame {
 }
 
 impl ArrivedFrame {
-    /// Checks that the writer of the frame also wrote the ACL message in it.
+    /// Checks that the writer of the frame also wrote the ACL message in it, and that it rightly says on whose behalf.
     ///
     /// # Errors
-    /// [`Refused`] with `forged-sender` if not: only agents write messages, each under its own name.
+    /// [`Refused`], with `forged-sender` if another wrote it: only agents write messages, each under its own name.
     pub fn check_message(&self, message: &AclMessageRef<'_>) -> Result<(), Refused> {
         match &self.origin {
-            FrameOrigin::Agent(name) => check_sender(name, message),
+            FrameOrigin::Agent(name) => {
+                check_sender(name, message)?;
+                Delegation::from_sender(message, name)?;
+                Ok(())
+            }
             FrameOrigin::Process => Err(Refused {
                 reason: RefusalReason::ForgedSender,
                 explanation: format!("{} sent an agent's message as its own", self.process),

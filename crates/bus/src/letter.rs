@@ -22,7 +22,8 @@ pub struct Delivery {
     /// The moment before which the message is not delivered.
     pub valid_from: Option<Moment>,
     /// The sender wants an `inform` from the AMS once the message is [in the receiver's
-    /// process](Acknowledgement::ReceiverProcess) or [taken by the receiver](Acknowledgement::ReceiverAgent). The
+    /// process](Acknowledgement::ReceiverProcess) or [taken by the receiver](Acknowledgement::ReceiverAgent). If the message is
+    /// signed, the receiver itself signs that it has taken it. The
     /// message is [on disk](Acknowledgement::OnDisk) when sending returns, so no receipt is sent for that.
     pub receipt: Option<Acknowledgement>,
     /// The least security level at which the message goes to other processes; `None`: the platform's. At `signed` the

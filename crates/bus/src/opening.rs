@@ -8,6 +8,7 @@ use sealbus_fipa::AclMessageRef;
 use crate::bus::Bus;
 use crate::error::UndeliverableReason;
 use crate::message::ReceivedMessage;
+use crate::permission::Permit;
 use crate::refusal::{RefusalReason, Refused};
 use crate::sealed::{Opened, Sealer, asks_for_sealing, is_sealed};
 
@@ -106,9 +107,15 @@ impl Bus {
             Some(sealer) => sealer.open(message, receiver),
             None => Err("this process has no keys".to_owned()),
         };
-        opened.map(Some).map_err(|why| Refused {
+        let opened = opened.map_err(|why| Refused {
             reason: RefusalReason::NotOpened,
             explanation: format!("the sealed message does not open: {why}"),
-        })
+        })?;
+        // The outer message does not show on whose behalf the one inside asks.
+        let inside = opened.message.message();
+        let sender = inside.sender().map(|it| it.name().to_owned());
+        let sender = sender.unwrap_or_default();
+        self.permits_message(&mut Permit::default(), &sender, receiver, &inside)?;
+        Ok(Some(opened))
     }
 }

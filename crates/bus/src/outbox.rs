@@ -14,6 +14,7 @@ use sealbus_fipa::{AclMessage, Aid, Limits};
 
 use crate::agent::LocalAgent;
 use crate::bus::Bus;
+use crate::delegation::Delegation;
 use crate::error::{SendError, TrySendError, Unsent};
 use crate::permission::Permit;
 use crate::route::{Bottleneck, Parcel, ParcelMessage, Route, Sent};
@@ -54,6 +55,11 @@ impl Outbox {
             agent,
             last: Mutex::new(None),
         }
+    }
+
+    /// A further sending side of an agent of this process, for what its process says in its name.
+    pub fn of(bus: &Bus, agent: &str) -> Option<Self> {
+        Some(Self::new(bus.clone(), bus.agent(agent)?))
     }
 
     /// The agent's name.
@@ -178,8 +184,33 @@ impl Outbox {
         if parcel.is_notice {
             return Ok(());
         }
-        self.check_permission(permit, receiver)
-            .map_err(Stopped::Failed)
+        let permitted = match &parcel.chain {
+            None => self.check_permission(permit, receiver),
+            Some(chain) => self.check_chain(chain, receiver),
+        };
+        permitted.map_err(Stopped::Failed)
+    }
+
+    /// Checks that the agent may write this message to `receiver`.
+    fn check_for(&self, message: &AclMessage, receiver: &str) -> Result<(), SendError> {
+        match chain_of(message) {
+            None => self.check_permission(&mut Permit::default(), receiver),
+            Some(chain) => self.check_chain(&chain, receiver),
+        }
+    }
+
+    /// Checks that the agent may write to `receiver` on behalf of others.
+    fn check_chain(&self, chain: &Delegation, receiver: &str) -> Result<(), SendError> {
+        let sender = self.agent.name();
+        let permitted = self.bus.inner.rules.check_for(sender, receiver, chain);
+        permitted.map_err(|refused| {
+            self.bus.refused_own(sender, receiver, &refused);
+            SendError::NotPermittedFor {
+                sender: sender.clone(),
+                receiver: receiver.to_owned(),
+                askers: chain.to_string(),
+            }
+        })
     }
 
     /// Checks that the agent may write to `receiver`.
@@ -195,10 +226,13 @@ impl Outbox {
     fn ask_permission(&self, permit: &mut Permit, receiver: &str) -> Result<(), SendError> {
         let sender = self.agent.name();
         self.bus
-            .permits_own(permit, sender, receiver)
-            .map_err(|_| SendError::NotPermitted {
-                sender: sender.clone(),
-                receiver: receiver.to_owned(),
+            .permits(permit, sender, receiver)
+            .map_err(|refused| {
+                self.bus.refused_own(sender, receiver, &refused);
+                SendError::NotPermitted {
+                    sender: sender.clone(),
+                    receiver: receiver.to_owned(),
+                }
             })
     }
 
@@ -290,6 +324,7 @@ impl Outbox {
             outgoing,
             is_own: true,
             is_notice: false,
+            chain: chain_of(message),
         }
     }
 
@@ -353,8 +388,15 @@ impl Outbox {
                 });
             }
         }
+        let sender = self.agent.name();
+        Delegation::from_sender(&message.view(), sender).map_err(|reason| {
+            SendError::Delegation {
+                sender: sender.clone(),
+                reason,
+            }
+        })?;
         check_level(&self.bus, message).map_err(|reason| SendError::Level {
-            sender: self.agent.name().clone(),
+            sender: sender.clone(),
             reason,
         })
     }
@@ -425,6 +467,15 @@ impl Outbox {
             receiver: receiver.to_owned(),
             reason,
         }
+    }
+}
+
+/// On whose behalf a message asks, if it says so.
+#[inline]
+fn chain_of(message: &AclMessage) -> Option<Delegation> {
+    match Delegation::is_in(message) {
+        true => Delegation::of(&message.view()).ok(),
+        false => None,
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use sealbus_seal::permission::Permissions;
 
+use crate::delegation::Delegation;
 use crate::refusal::{RefusalReason, Refused};
 
 /// The rules that a bus obeys. Without rules, every agent may write to every other.
@@ -57,6 +58,27 @@ impl MessageRules {
         }
         permit.granted_by = version;
         Ok(())
+    }
+
+    /// Checks that `sender` may write to `receiver` on behalf of others.
+    pub(crate) fn check_for(
+        &self,
+        sender: &str,
+        receiver: &str,
+        chain: &Delegation,
+    ) -> Result<(), Refused> {
+        match &*self.rules.read() {
+            Some(permissions) if !permissions.may_send_for(sender, receiver, chain.askers()) => {
+                let explanation = format!(
+                    "the policy does not let {sender} write to {receiver} on behalf of {chain}"
+                );
+                Err(Refused {
+                    reason: RefusalReason::NotPermitted,
+                    explanation,
+                })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use sealbus_seal::PlatformName;
 use tokio::sync::Notify;
 
 use crate::agent::LocalAgent;
+use crate::delegation::Delegation;
 use crate::error::UndeliverableReason;
 use crate::foreign::spoken_for;
 use crate::gate::Gate;
@@ -193,6 +194,8 @@ pub(crate) struct Parcel<'a> {
     pub(crate) is_own: bool,
     /// Whether the message is the platform's own notice, which needs no permission.
     pub(crate) is_notice: bool,
+    /// On whose behalf it asks, if it says so.
+    pub(crate) chain: Option<Delegation>,
 }
 
 pub(crate) enum ParcelMessage<'a> {

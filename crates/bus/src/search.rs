@@ -270,6 +270,7 @@ fn send_one(bus: &Bus, message: &HeldMessage, way: &State) -> Result<(), NotSent
                 outgoing: &outgoing,
                 is_own: false,
                 is_notice: false,
+                chain: None,
             };
             let received = parcel
                 .received(&bus.config().platform)
@@ -278,8 +279,13 @@ fn send_one(bus: &Bus, message: &HeldMessage, way: &State) -> Result<(), NotSent
             // The rules may have changed while it was held.
             if !received.is_notice() {
                 let (sender, receiver) = (message.sender.name(), agent.name());
-                bus.permits_own(&mut Permit::default(), sender, receiver)
-                    .map_err(|refused| NotSent::Impossible(refused.into()))?;
+                bus.permits_own(
+                    &mut Permit::default(),
+                    sender,
+                    receiver,
+                    &received.message(),
+                )
+                .map_err(|refused| NotSent::Impossible(refused.into()))?;
             }
             agent
                 .mailbox()

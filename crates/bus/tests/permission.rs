@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealbus_bus::{
-    BoxFuture, Bus, BusConfig, Delivery, Letter, Location, Mailbox, NotKept, Outbox, Permit, Post,
-    Provenance, RefusalReason, ResolveError, Resolver, SendError, TrySendError,
+    BoxFuture, Bus, BusConfig, Delegation, Delivery, Letter, Location, Mailbox, NotKept,
+    ON_BEHALF_OF, Outbox, Permit, Post, Provenance, RefusalReason, ResolveError, Resolver,
+    SendError, TrySendError,
 };
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_seal::PlatformName;
@@ -31,6 +32,7 @@ fn deny(bus: &Bus, from: &str, to: &str) {
     let messages = Messages {
         from: vec![from.to_owned()],
         to: vec![to.to_owned()],
+        on_behalf_of: None,
     };
     let policy = Policy {
         rules: vec![Rule::Deny(messages)],
@@ -178,4 +180,61 @@ async fn a_decision_is_good_until_the_rules_change() {
     bus.permits(&mut permit, "alice@factory", "bob@factory")
         .unwrap();
     assert_ne!(permit, first);
+}
+
+#[tokio::test]
+async fn on_behalf_of_others_only_as_the_rules_say() {
+    let bus = bus();
+    let rule = Rule::Deny(Messages {
+        from: vec!["*".to_owned()],
+        to: vec!["bob".to_owned()],
+        on_behalf_of: Some(vec!["mallory".to_owned()]),
+    });
+    let policy = Policy {
+        rules: vec![rule],
+        ..Policy::default()
+    };
+    bus.set_permissions(Arc::new(policy.compile(&bus.config().platform).unwrap()));
+    let (alice, _alice) = attach(&bus, "alice@factory");
+    let (_bob, mut mail) = attach(&bus, "bob@factory");
+    let asked_by = |names: &[&str]| {
+        let chain = Delegation::new(names.iter().copied()).unwrap();
+        chain.put_into(Arc::new(to("bob@factory")))
+    };
+    alice.send(to("bob@factory")).await.unwrap();
+    alice.send(asked_by(&["carol@factory"])).await.unwrap();
+    let refused_chain = alice
+        .send(asked_by(&["mallory@factory", "carol@factory"]))
+        .await;
+    assert!(
+        matches!(&refused_chain, Err(SendError::NotPermittedFor { askers, .. }) if askers == "mallory@factory, carol@factory"),
+        "{refused_chain:?}"
+    );
+    let many = [asked_by(&["carol@factory"]), asked_by(&["mallory@factory"])];
+    assert!(matches!(
+        alice.send_many(many).await,
+        Err(SendError::NotPermittedFor { .. })
+    ));
+    let kept = Delivery::persistent();
+    let kept = alice.send_with(asked_by(&["mallory@factory"]), kept).await;
+    assert!(
+        matches!(kept, Err(SendError::NotPermittedFor { .. })),
+        "{kept:?}"
+    );
+    assert_eq!(refused(&bus), 3);
+    let circle = alice.send(asked_by(&["alice@factory"])).await;
+    assert!(
+        matches!(circle, Err(SendError::Delegation { .. })),
+        "{circle:?}"
+    );
+    let broken = to("bob@factory").with_user_defined(ON_BEHALF_OF, "carol@factory  dave@factory");
+    assert!(matches!(
+        alice.send(broken).await,
+        Err(SendError::Delegation { .. })
+    ));
+    let mut chains = Vec::new();
+    while let Some(message) = mail.try_recv() {
+        chains.push(Delegation::of(&message.message()).unwrap().to_string());
+    }
+    assert_eq!(chains, ["", "carol@factory", "carol@factory"]);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sealbus_control::workload::{WorkloadIssuer, WorkloadToken};
 use sealbus_control::{Fault, FaultCode};
-use sealbus_seal::workload::{MAX_AUDIENCE_LENGTH, PublishedKey, WorkloadClaims, WorkloadKey};
+use sealbus_seal::workload::{PublishedKey, WorkloadClaims, WorkloadKey, check_audience};
 use sealbus_seal::{Identity, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -64,30 +64,27 @@ impl CaService {
         self.workload.issuer = issuer;
     }
 
-    /// A workload token for an agent, given by its local name, which must have proved that it asks.
+    /// A workload token for an agent, given by its local name, which must have proved that it asks. `actor` is the agent, by its
+    /// local name, that asks for it, if it is another one; it must have proved that, and be trusted to tell for whom it asks.
     ///
-    /// The token ends with the agent's certificate at the latest.
+    /// The token ends with the agents' certificates at the latest.
     ///
     /// # Errors
-    /// [`FaultCode::NotPermitted`] if the agent has no valid certificate, or if there are no such tokens on this platform;
+    /// [`FaultCode::NotPermitted`] if an agent has no valid certificate, or if there are no such tokens on this platform;
     /// [`FaultCode::BadRequest`] if the audience is none.
     pub fn workload_token(
         &mut self,
         agent: &str,
+        actor: Option<&str>,
         audience: &str,
         now: Timestamp,
     ) -> Result<WorkloadToken, Fault> {
         self.workload.issuer()?;
-        check_audience(audience)?;
-        let certificates = self.issued.of_subject(agent);
-        let certificates = certificates.filter(|found| self.is_good(found, now));
-        let certificate = certificates.max_by_key(|found| found.record.not_after);
-        let Some(certificate) = certificate else {
-            let message = format!("no workload token for {agent}: it has no valid certificate");
-            return Err(Fault::new(FaultCode::NotPermitted, message));
-        };
-        let subject = certificate.record.identity.to_string();
-        let expires = now.plus(LIFETIME).min(certificate.record.not_after);
+        check_audience(audience).map_err(bad_audience)?;
+        let (subject, until) = self.certified(agent, now)?;
+        let actor = actor.map(|actor| self.certified(actor, now)).transpose()?;
+        let until = actor.as_ref().map_or(until, |actor| until.min(actor.1));
+        let expires = now.plus(LIFETIME).min(until);
         self.ready_key(now)?;
         let Workload {
             issuer: Some(issuer),
@@ -100,6 +97,7 @@ impl CaService {
         let claims = WorkloadClaims {
             issuer,
             subject: &subject,
+            actor: actor.as_ref().map(|(actor, _)| actor.as_str()),
             audience,
             issued: now,
             expires,
@@ -110,6 +108,19 @@ impl CaService {
             token,
             expires: expires.as_unix_seconds() * 1000,
         })
+    }
+
+    /// The URI of an agent that is believed now, by its local name, and the end of its certificate.
+    fn certified(&self, agent: &str, now: Timestamp) -> Result<(String, Timestamp), Fault> {
+        let certificates = self.issued.of_subject(agent);
+        let certificates = certificates.filter(|found| self.is_good(found, now));
+        let certificate = certificates.max_by_key(|found| found.record.not_after);
+        let certificate = certificate.ok_or_else(|| {
+            let message = format!("no workload token for {agent}: it has no valid certificate");
+            Fault::new(FaultCode::NotPermitted, message)
+        })?;
+        let record = &certificate.record;
+        Ok((record.identity.to_string(), record.not_after))
     }
 
     /// The issuer and its keys. There is always one, so that those who check tokens know it before the first token comes.
@@ -175,16 +186,7 @@ fn row(id: &str) -> String {
     format!("{WORKLOAD_KEY_ROW}{id}")
 }
 
-fn check_audience(audience: &str) -> Result<(), Fault> {
-    let problem = if audience.is_empty() {
-        "the audience of a workload token is empty"
-    } else if audience.len() > MAX_AUDIENCE_LENGTH {
-        "the audience of a workload token is too long"
-    } else if audience.chars().any(char::is_control) {
-        "the audience of a workload token has control characters"
-    } else {
-        return Ok(());
-    };
-    Err(Fault::new(FaultCode::BadRequest, problem)
-        .advise("name the server as it names itself, such as https://api.example"))
+fn bad_audience(problem: &str) -> Fault {
+    Fault::new(FaultCode::BadRequest, problem)
+        .advise("name the server as it names itself, such as https://api.example")
 }

@@ -18,6 +18,9 @@ conversation! {
         WorkloadToken {
             /// Whom the token is for.
             audience: String,
+            /// The agent of the platform, by its local name, for which an agent asks that stands for a neighbour.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            asker: Option<String>,
         } -> WorkloadToken;
         /// The keys against which workload tokens are checked.
         WorkloadIssuer -> WorkloadIssuer;

@@ -139,6 +139,9 @@ pub struct DeliveredLetter {
     pub posted: UnixMillis,
     /// When it expires.
     pub expiry: UnixMillis,
+    /// The receipt requested by its sender.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
     /// The message.
     pub waiting: WaitingMessage,
 }
@@ -151,6 +154,8 @@ pub enum LetterOutcome {
     Arrived,
     /// The receiver has taken it.
     Taken,
+    /// The receiver has taken it, and has signed the receipt that the sender asked for.
+    Acknowledged,
     /// The letter expired unread.
     Expired,
     /// The receiver is not there, or left it unread.
@@ -162,7 +167,10 @@ pub enum LetterOutcome {
 impl LetterOutcome {
     /// Whether the letter goes nowhere any more.
     pub const fn is_final(self) -> bool {
-        matches!(self, Self::Taken | Self::Expired | Self::Refused(_))
+        matches!(
+            self,
+            Self::Taken | Self::Acknowledged | Self::Expired | Self::Refused(_)
+        )
     }
 }
 

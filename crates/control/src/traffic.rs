@@ -138,6 +138,9 @@ pub struct MessageHead {
     pub size: u64,
     /// The platform's knowledge of the sender, such as `proved` or `claimed`.
     pub provenance: String,
+    /// The agents on whose behalf the sender asks, the one that asked first in front; their full names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on_behalf_of: Vec<String>,
     /// The body, if the reader asked for bodies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Body>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealbus_bus::{ForeignOrigin, ORIGIN_PARAMETER, is_foreign};
+use sealbus_bus::{Delegation, ForeignOrigin, ORIGIN_PARAMETER, is_foreign};
 use sealbus_fipa::envelope::Received;
 use sealbus_fipa::{AclMessage, Aid, Limits};
 use sealbus_seal::PlatformName;
@@ -168,6 +168,15 @@ pub(crate) fn judge(
                 ));
             }
         }
+    }
+    let chain = Delegation::from_sender(&message.view(), sender.as_deref().unwrap_or_default())
+        .map_err(|error| turn(Turned::NotPermitted, &sender, None, error.to_string()))?;
+    let ours = chain.askers().iter().find(|it| !is_foreign(it, platform));
+    if let Some(ours) = ours {
+        let explanation = format!(
+            "it says to be on behalf of {ours}, and agents of this platform speak for themselves"
+        );
+        return Err(turn(Turned::NotPermitted, &sender, None, explanation));
     }
     let id = current
         .received

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use http::Uri;
 use http::header::HeaderName;
+use sealbus_seal::workload::check_audience;
 use serde::{Deserialize, Serialize};
 
 /// `[gateway.neighbours.NAME]`, an agent of others that speaks A2A. The agent `NAME` of this platform stands for it.
@@ -18,6 +19,9 @@ pub struct NeighbourEntry {
     /// The header for the key. Without it, the key is a bearer token in `Authorization`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
+    /// The name that it gives itself, for tokens: each request carries a workload token of the agent that asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_audience: Option<String>,
     /// Further hosts, perhaps with a port, that its card may lead to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
@@ -80,6 +84,17 @@ impl NeighbourEntry {
         if url.authority().is_some_and(|it| it.as_str().contains('@')) || url.query().is_some() {
             return Err(format!(
                 "the url of the neighbour {name} has a user or a query: write the key into a file, and name it in key-file"
+            ));
+        }
+        let audience = self.token_audience.as_deref().map(check_audience);
+        if let Some(Err(problem)) = audience {
+            return Err(format!(
+                "the token-audience of the neighbour {name}: {problem}"
+            ));
+        }
+        if self.token_audience.is_some() && self.key_file.is_some() && self.header.is_none() {
+            return Err(format!(
+                "the neighbour {name} has a token-audience and a key-file, and both would be its bearer token: name a header for the key"
             ));
         }
         match &self.header {

@@ -160,6 +160,7 @@ impl<'t> Reader<'t> {
             isolation: floor,
             ..gateway
         });
+        self.neighbours_tokens(root, gateway.as_ref(), platform.as_ref());
         let rabbitmq = self.rabbitmq(root);
         let witnesses = self.witnesses(root);
         let level = platform

@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 use super::callers::CallersEntry;
 use super::neighbours::NeighbourEntry;
 use super::read::{Reader, absolute};
-use super::{AgentEntry, ChannelEntry, GatewayEntry, NEIGHBOURS_AGENT, Retention};
+use super::{AgentEntry, ChannelEntry, GatewayEntry, NEIGHBOURS_AGENT, PlatformEntry, Retention};
 
 pub(super) const CHANNEL_KEYS: &[&str] = &["path", "qos", "persistent", "retention"];
 const RETENTION_KEYS: &[&str] = &["age", "count", "bytes"];
@@ -156,6 +156,26 @@ impl<'t> Reader<'t> {
             }
         }
         Some(gateway)
+    }
+
+    /// Tokens for neighbours need an issuer.
+    pub(super) fn neighbours_tokens(
+        &mut self,
+        root: &DeTable<'t>,
+        gateway: Option<&GatewayEntry>,
+        platform: Option<&PlatformEntry>,
+    ) {
+        let neighbours = gateway.into_iter().flat_map(|it| &it.neighbours);
+        let mut with_tokens = neighbours.filter(|(_, entry)| entry.token_audience.is_some());
+        if let (Some((name, _)), Some(value), Some(platform)) =
+            (with_tokens.next(), root.get("gateway"), platform)
+            && platform.workload_issuer.is_none()
+        {
+            let problem =
+                format!("the neighbour {name} has a token-audience, and no token is made here");
+            let help = "set `workload-issuer` in [platform]".to_owned();
+            self.problem(value.span(), problem, Some(help));
+        }
     }
 
     /// `level`: the platform's.

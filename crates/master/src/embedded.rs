@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 pub use watched::{Watched, WatchedError};
 
-use crate::desk::DeskHandle;
+use crate::desk::{Desk, DeskHandle};
 use crate::{
     Authorities, AuthoritiesError, FoundationError, HostedProcess, OwnHost, PlatformSettings,
     SystemAgents, SystemError, lay, timestamp_now,
@@ -65,6 +65,18 @@ impl EmbeddedPlatform {
     /// [`EmbeddedError`].
     pub async fn start(name: PlatformName) -> Result<Self, EmbeddedError> {
         Self::start_in(name, None).await
+    }
+
+    /// From now on agents get workload tokens, which name their issuer by this URL.
+    ///
+    /// # Errors
+    /// If the platform ends meanwhile.
+    pub async fn issue_workload_tokens(&self, issuer: String) -> Result<(), EmbeddedError> {
+        let issuing = move |desk: &mut Desk, _| {
+            desk.ca.issue_workload_tokens(Some(issuer));
+            Ok(())
+        };
+        Ok(self.desk.run(issuing).await?)
     }
 
     /// Like [`start`](Self::start), but persistent messages are kept in this folder, which later runs of the program

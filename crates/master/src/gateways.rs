@@ -1,6 +1,6 @@
 //! The Master's view of the gateways: the operators' rules, kept in the store, and the gateways' state.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use sealbus_control::neighbours::ask_neighbours;
 use sealbus_control::node::ask_gateway;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_management::LoadError;
+use sealbus_manifest::neighbours::NeighbourEntry;
 use sealbus_manifest::{A2A_AGENT, GATEWAY_VARIABLE, MCP_AGENT, NEIGHBOURS_AGENT};
 use sealbus_store::{Batch, Store};
 
@@ -131,6 +132,27 @@ pub(crate) fn known(desk: &Desk) -> BTreeSet<&'static str> {
     };
     let names = [MCP_AGENT, A2A_AGENT, NEIGHBOURS_AGENT].into_iter();
     names.filter(is_gateway).collect()
+}
+
+/// Checks that an agent stands for a neighbour whose entry in the manifest names this audience of tokens. Such an agent may have
+/// tokens for those who ask it.
+pub(crate) fn check_stand_in(desk: &Desk, agent: &str, audience: &str) -> Result<(), Fault> {
+    let environment = match desk.state.group_of(agent).map(|(_, group)| &group.origin) {
+        Some(Origin::Program { environment, .. }) => environment.get(GATEWAY_VARIABLE),
+        _ => None,
+    };
+    let entries = environment
+        .and_then(|it| serde_json::from_str::<BTreeMap<String, NeighbourEntry>>(it).ok());
+    let entry = entries.and_then(|mut entries| entries.remove(agent));
+    match entry.and_then(|entry| entry.token_audience) {
+        Some(wanted) if wanted == audience => Ok(()),
+        _ => {
+            let message = format!(
+                "{agent} gets no workload token of another agent for {audience}: no neighbour of this name has that token-audience"
+            );
+            Err(Fault::new(FaultCode::NotPermitted, message))
+        }
+    }
 }
 
 /// The gateways' own reports, with these rules of the operators.

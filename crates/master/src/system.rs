@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::desk::{Desk, DeskHandle};
 use super::directories::Directories;
 use super::foundation::Foundation;
-use super::gateways::GatewayRules;
+use super::gateways::{self, GatewayRules};
 use super::operator::Operator;
 use super::own_host::HostedProcess;
 use super::reachable::CONTROL_GROUP;
@@ -336,10 +336,18 @@ async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
                     judge(&turn, &result);
                     result
                 }
-                Ok(AuthorityRequest::WorkloadToken { audience }) => {
+                Ok(AuthorityRequest::WorkloadToken { audience, asker }) => {
                     // The bus has proved the asker's name: this process always speaks at level auth, or above.
                     let making = move |desk: &mut Desk, now| {
-                        let token = desk.ca.workload_token(&from, &audience, timestamp(now))?;
+                        let (agent, actor) = match &asker {
+                            None => (&from, None),
+                            Some(asker) => {
+                                gateways::check_stand_in(desk, &from, &audience)?;
+                                (asker, Some(from.as_str()))
+                            }
+                        };
+                        let now = timestamp(now);
+                        let token = desk.ca.workload_token(agent, actor, &audience, now)?;
                         Ok(token.into())
                     };
                     desk.run(making).await

@@ -314,6 +314,7 @@ async fn what_the_policy_denies_is_refused() {
     let rule = Rule::Deny(Messages {
         from: vec!["mallory".into()],
         to: vec!["*".into()],
+        on_behalf_of: None,
     });
     let policy = Policy {
         rules: vec![rule],

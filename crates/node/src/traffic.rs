@@ -144,6 +144,7 @@ mod tests {
             conversation: None,
             protocol: None,
             size: 1,
+            on_behalf_of: Vec::new(),
             provenance: "proved".to_owned(),
             body: None,
         };

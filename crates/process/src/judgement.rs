@@ -58,7 +58,12 @@ impl Shared {
                 },
             ),
             None => {
-                let permitted = self.bus.permits(&mut Permit::default(), &sender, receiver);
+                let permitted = self.bus.permits_message(
+                    &mut Permit::default(),
+                    &sender,
+                    receiver,
+                    &letter.message(),
+                );
                 match permitted {
                     Ok(()) => return Ok(()),
                     Err(refused) => (LetterRefusal::NotPermitted, refused),
@@ -98,6 +103,7 @@ impl Shared {
             .refused(&sender, proved, Some(receiver), reason, refused.explanation);
         Err(match reason {
             RefusalReason::NotSealed => LetterRefusal::NotSealed,
+            RefusalReason::NotPermitted => LetterRefusal::NotPermitted,
             _ => LetterRefusal::NotOpened,
         })
     }

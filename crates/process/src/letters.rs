@@ -1,6 +1,8 @@
 //! Messages that the platform keeps. Letters from this process's agents go to the node batch by batch. Letters for its
 //! agents go into their mailboxes, and are reported as they are taken.
 
+mod receipts;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::sync::{Arc, Weak};
@@ -10,13 +12,14 @@ use parking_lot::Mutex;
 use sealbus_bus::Moment;
 use sealbus_bus::{
     Acknowledgement, BoxFuture, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post,
-    RefusalReason,
+    RefusalReason, WeakBus,
 };
 use tokio::sync::{Notify, mpsc};
 
 use super::Shared;
 use super::freeze::Unreadable;
 use super::node_queue::{Keeper, NodeQueue};
+use receipts::Receipts;
 use sealbus_control::attachment::ask;
 use sealbus_control::clock::now;
 use sealbus_control::host::Host;
@@ -171,6 +174,8 @@ enum Here {
 /// The letters handed to this process's agents.
 pub(super) struct Inbox {
     host: Arc<dyn Host>,
+    bus: WeakBus,
+    receipts: Receipts,
     /// Letters by local name and number, so that a letter that the node hands over again is recognised.
     letters: Mutex<HashMap<String, HashMap<u64, Here>>>,
     /// Reports for the node, in order.
@@ -180,10 +185,12 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn start(host: Arc<dyn Host>) -> Arc<Self> {
+    pub(super) fn start(host: Arc<dyn Host>, bus: WeakBus) -> Arc<Self> {
         let (reports, waiting) = mpsc::unbounded_channel();
         let inbox = Arc::new(Self {
             host,
+            bus,
+            receipts: Receipts::default(),
             letters: Mutex::default(),
             reports,
             confirmed: Notify::new(),
@@ -207,6 +214,7 @@ impl Inbox {
                 again,
                 posted,
                 expiry,
+                receipt,
                 waiting,
             } = letter;
             let Some(local) = &local else {
@@ -270,6 +278,9 @@ impl Inbox {
                     continue;
                 }
             };
+            if receipt == Some(Receipt::Agent) {
+                self.receipts.owe(agent, number, &message, &whole);
+            }
             match local.mailbox().push_accepted(message) {
                 Ok(()) => self.say(agent, number, LetterOutcome::Arrived),
                 Err(_) => {
@@ -386,6 +397,13 @@ async fn report(
         let mut next = Some(first);
         let mut count = 0;
         while let Some((agent, number, outcome)) = next.take() {
+            let Some(inbox) = inbox.upgrade() else {
+                return;
+            };
+            let settling = inbox
+                .receipts
+                .settle(inbox.bus.upgrade(), &agent, number, outcome);
+            let outcome = settling.await;
             by_agent.entry(agent).or_default().push((number, outcome));
             count += 1;
             if count < MOST_POSTED {

@@ -106,7 +106,7 @@ impl Process {
         }
         let shared = Arc::new(Shared {
             sealing,
-            inbox: letters::Inbox::start(host.clone()),
+            inbox: letters::Inbox::start(host.clone(), bus.downgrade()),
             certifier,
             bus,
             trust,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
-use sealbus_bus::{Arrival, Bus, LinkCounts, Watcher};
+use sealbus_bus::{Arrival, Bus, Delegation, LinkCounts, Watcher};
 use sealbus_channels::{ChannelPath, ChannelPattern, Channels};
 use sealbus_control::clock::now;
 use sealbus_control::text::excerpt;
@@ -114,6 +114,7 @@ impl Watcher for Watches {
 fn head(arrival: &Arrival<'_>) -> MessageHead {
     let message = arrival.message.seen();
     let short = |text: &str| excerpt(text, LONGEST_NAME);
+    let chain = Delegation::of(&message).unwrap_or_default();
     MessageHead {
         at: now(),
         from: message
@@ -130,6 +131,7 @@ fn head(arrival: &Arrival<'_>) -> MessageHead {
         protocol: message.protocol().map(|protocol| short(&protocol)),
         size: arrival.message.size() as u64,
         provenance: arrival.message.provenance().as_str().to_owned(),
+        on_behalf_of: chain.askers().iter().map(|it| short(it)).collect(),
         body: None,
     }
 }

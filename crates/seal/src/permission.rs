@@ -27,6 +27,9 @@ pub const MAX_RULES: usize = 1024;
 /// [[permission.rule]]
 /// deny = { from = ["sellers"], to = ["*"] }
 ///
+/// [[permission.rule]]
+/// deny = { from = ["*"], to = ["vault"], on-behalf-of = ["*"] }
+///
 /// [[permission.channel]]
 /// allow = { agents = ["sellers"], do = ["publish", "answer"], on = ["/prices/**"] }
 ///
@@ -115,6 +118,14 @@ pub struct Messages {
     pub from: Vec<String>,
     /// Their receivers.
     pub to: Vec<String>,
+    /// Those on whose behalf they ask. Without it, a rule applies whoever asks. With it, a rule applies only to messages on
+    /// behalf of others: one that denies, if one of them is meant; one that allows, if all of them are.
+    #[serde(
+        default,
+        rename = "on-behalf-of",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub on_behalf_of: Option<Vec<String>>,
 }
 
 /// A compiled policy: a decision is two look-ups in tables.
@@ -125,6 +136,22 @@ pub struct Permissions {
     count: usize,
     /// The decisions, `count` × `count` of them, with one row for each sender's class.
     allowed: Vec<bool>,
+    /// The rules for messages on behalf of others, in their order.
+    delegated: Vec<Delegated>,
+    /// The place of the rule behind each decision, if there are rules for messages on behalf of others.
+    deciding: Vec<Option<usize>>,
+}
+
+/// A rule for messages on behalf of others.
+#[derive(Clone, Debug)]
+struct Delegated {
+    allow: bool,
+    askers: AgentSet,
+    /// The classes of senders and of receivers that it is for.
+    from: Vec<bool>,
+    to: Vec<bool>,
+    /// Its place among all rules.
+    place: usize,
 }
 
 /// Why a policy cannot be compiled.
@@ -155,6 +182,8 @@ impl Default for Permissions {
             classes: HashMap::new(),
             count: 1,
             allowed: vec![true],
+            delegated: Vec::new(),
+            deciding: Vec::new(),
         }
     }
 }
@@ -241,21 +270,45 @@ impl Policy {
             }
             classes.insert(name.clone(), class);
         }
-        let allowed = signatures
+        // The place of the first rule for all messages that decides about a pair of classes.
+        let deciding: Vec<Option<usize>> = signatures
             .iter()
             .flat_map(|sender| signatures.iter().map(move |receiver| (sender, receiver)))
             .map(|(sender, receiver)| {
-                rules
-                    .iter()
-                    .zip(sender.iter().zip(receiver))
-                    .find(|(_, (sender, receiver))| sender.0 && receiver.1)
-                    .is_none_or(|(rule, _)| rule.allow)
+                let mut sides = rules.iter().zip(sender.iter().zip(receiver));
+                sides.position(|(rule, (sender, receiver))| {
+                    rule.askers.is_none() && sender.0 && receiver.1
+                })
             })
             .collect();
+        let decision = |place: &Option<usize>| place.is_none_or(|place| rules[place].allow);
+        let allowed = deciding.iter().map(decision).collect();
+        let delegated: Vec<Delegated> = rules
+            .iter()
+            .enumerate()
+            .filter_map(|(place, rule)| {
+                let side = |of: fn(&(bool, bool)) -> bool| {
+                    signatures.iter().map(|it| of(&it[place])).collect()
+                };
+                Some(Delegated {
+                    allow: rule.allow,
+                    askers: rule.askers.clone()?,
+                    from: side(|it| it.0),
+                    to: side(|it| it.1),
+                    place,
+                })
+            })
+            .collect();
+        let is_delegated = !delegated.is_empty();
         Ok(Permissions {
             classes,
             count: signatures.len(),
             allowed,
+            deciding: match is_delegated {
+                true => deciding,
+                false => Vec::new(),
+            },
+            delegated,
         })
     }
 }
@@ -269,13 +322,39 @@ impl Permissions {
         self.allowed[self.class(sender) * self.count + self.class(receiver)]
     }
 
+    /// Whether the agent `sender` may write to the agent `receiver` on behalf of `askers`, all by AID name. Without askers, it
+    /// is [`may_send`](Self::may_send).
+    pub fn may_send_for(&self, sender: &str, receiver: &str, askers: &[String]) -> bool {
+        if self.delegated.is_empty() || askers.is_empty() {
+            return self.may_send(sender, receiver);
+        }
+        let (from, to) = (self.class(sender), self.class(receiver));
+        let pair = from * self.count + to;
+        let decided = self.deciding[pair].unwrap_or(usize::MAX);
+        let mut earlier = self
+            .delegated
+            .iter()
+            .take_while(|rule| rule.place < decided);
+        let found = earlier.find(|rule| rule.from[from] && rule.to[to] && rule.is_for(askers));
+        found.map_or(self.allowed[pair], |rule| rule.allow)
+    }
+
     /// Whether the policy allows all messages, without any difference between them.
     pub fn allow_everything(&self) -> bool {
-        self.allowed.iter().all(|allowed| *allowed)
+        self.allowed.iter().all(|allowed| *allowed) && self.delegated.iter().all(|it| it.allow)
     }
 
     fn class(&self, agent: &str) -> usize {
         self.classes.get(agent).map_or(0, |class| *class as usize)
+    }
+}
+
+impl Delegated {
+    fn is_for(&self, askers: &[String]) -> bool {
+        match self.allow {
+            true => askers.iter().all(|it| self.askers.holds(it)),
+            false => askers.iter().any(|it| self.askers.holds(it)),
+        }
     }
 }
 
@@ -295,6 +374,7 @@ struct CompiledRule {
     allow: bool,
     from: AgentSet,
     to: AgentSet,
+    askers: Option<AgentSet>,
 }
 
 impl AgentSet {
@@ -358,6 +438,7 @@ impl CompiledRule {
             allow,
             from: side(&messages.from)?,
             to: side(&messages.to)?,
+            askers: messages.on_behalf_of.as_deref().map(side).transpose()?,
         })
     }
 

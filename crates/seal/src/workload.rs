@@ -17,6 +17,22 @@ use crate::timestamp::Timestamp;
 /// The longest audience that a token may have, in bytes.
 pub const MAX_AUDIENCE_LENGTH: usize = 1024;
 
+/// Checks the audience of a token.
+///
+/// # Errors
+/// The problem with it.
+pub fn check_audience(audience: &str) -> Result<(), &'static str> {
+    if audience.is_empty() {
+        Err("the audience of a workload token is empty")
+    } else if audience.len() > MAX_AUDIENCE_LENGTH {
+        Err("the audience of a workload token is too long")
+    } else if audience.chars().any(char::is_control) {
+        Err("the audience of a workload token has control characters")
+    } else {
+        Ok(())
+    }
+}
+
 /// A P-256 key that signs workload tokens. It cannot be copied, and is never written anywhere.
 pub struct WorkloadKey {
     pair: EcdsaKeyPair,
@@ -50,6 +66,9 @@ pub struct WorkloadClaims<'a> {
     pub issuer: &'a str,
     /// The agent's URI, `spiffe://factory/agent/seller`: `sub`, and `client_id` after RFC 9068.
     pub subject: &'a str,
+    /// The agent that shows the token for the subject (`act`, RFC 8693, section 4.1; and `client_id`), by its URI. Without one
+    /// the subject shows it itself.
+    pub actor: Option<&'a str>,
     /// Whom the token is for (`aud`).
     pub audience: &'a str,
     /// When it is made (`iat`).
@@ -99,15 +118,18 @@ impl WorkloadKey {
     pub fn sign(&self, claims: &WorkloadClaims<'_>) -> Result<String, KeyError> {
         let number = URL_SAFE_NO_PAD.encode(random::<16>()?);
         let head = serde_json::json!({"alg": "ES256", "typ": "JWT", "kid": self.public.kid});
-        let body = serde_json::json!({
+        let mut body = serde_json::json!({
             "iss": claims.issuer,
             "sub": claims.subject,
-            "client_id": claims.subject,
+            "client_id": claims.actor.unwrap_or(claims.subject),
             "aud": claims.audience,
             "iat": claims.issued.as_unix_seconds(),
             "exp": claims.expires.as_unix_seconds(),
             "jti": number,
         });
+        if let Some(actor) = claims.actor {
+            body["act"] = serde_json::json!({ "sub": actor });
+        }
         let part = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", part(head), part(body));
         let signature = (self.pair)
@@ -135,6 +157,7 @@ mod tests {
         let claims = WorkloadClaims {
             issuer: "https://tea.example",
             subject: "spiffe://factory/agent/seller",
+            actor: None,
             audience: "a \"b\\\n",
             issued: Timestamp::from_unix_seconds(1000),
             expires: Timestamp::from_unix_seconds(1300),
@@ -151,6 +174,19 @@ mod tests {
         assert_eq!((&body["iat"], &body["exp"]), (&1000.into(), &1300.into()));
         let other = read(other.split('.').nth(1).unwrap());
         assert_ne!(body["jti"], other["jti"]);
+        assert_eq!((&body["client_id"], body.get("act")), (&body["sub"], None));
+        let actor = "spiffe://factory/agent/clerk";
+        let through = WorkloadClaims {
+            actor: Some(actor),
+            ..claims.clone()
+        };
+        let through = key.sign(&through).unwrap();
+        let through = read(through.split('.').nth(1).unwrap());
+        assert_eq!(through["sub"], claims.subject);
+        assert_eq!(
+            (&through["client_id"], &through["act"]["sub"]),
+            (&actor.into(), &actor.into())
+        );
         let mut point = vec![4];
         point.extend(decode(&key.public().x));
         point.extend(decode(&key.public().y));

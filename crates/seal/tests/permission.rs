@@ -88,6 +88,53 @@ fn everybody_does_not_mean_the_services() {
 }
 
 #[test]
+fn rules_say_on_whose_behalf_an_agent_may_ask() {
+    let policy: Policy = toml::from_str(
+        r#"
+        [groups]
+        directors = ["boss", "deputy"]
+
+        [[rule]]
+        allow = { from = ["clerk"], to = ["vault"], on-behalf-of = ["directors"] }
+
+        [[rule]]
+        deny = { from = ["clerk"], to = ["vault"] }
+
+        [[rule]]
+        deny = { from = ["*"], to = ["safe"], on-behalf-of = ["*"] }
+
+        [[rule]]
+        deny = { from = ["*"], to = ["desk"], on-behalf-of = ["stranger"] }
+        "#,
+    )
+    .unwrap();
+    let permissions = policy.compile(&platform()).unwrap();
+    let may = |from: &str, to: &str, askers: &[&str]| {
+        let whole = |name: &&str| format!("{name}@factory");
+        let askers: Vec<String> = askers.iter().map(whole).collect();
+        permissions.may_send_for(&whole(&from), &whole(&to), &askers)
+    };
+    assert!(may("clerk", "vault", &["boss"]));
+    assert!(may("clerk", "vault", &["boss", "deputy"]));
+    // One who may not is enough.
+    assert!(!may("clerk", "vault", &["boss", "stranger"]));
+    assert!(!may("clerk", "vault", &[]));
+    assert!(may("clerk", "safe", &[]));
+    assert!(!may("clerk", "safe", &["boss"]));
+    assert!(may("clerk", "desk", &["boss"]));
+    assert!(!may("clerk", "desk", &["boss", "stranger", "deputy"]));
+    assert!(may("other", "vault", &["stranger"]));
+    assert!(!permissions.allow_everything());
+    let only = "[[rule]]\ndeny = { from = ['*'], to = ['*'], on-behalf-of = ['*'] }";
+    let only: Policy = toml::from_str(only).unwrap();
+    assert!(!only.compile(&platform()).unwrap().allow_everything());
+    assert_eq!(
+        toml::from_str::<Policy>(&toml::to_string(&only).unwrap()),
+        Ok(only)
+    );
+}
+
+#[test]
 fn mistakes_are_named() {
     let parse = |text: &str| toml::from_str::<Policy>(text);
     assert!(parse("[[rule]]\nallow = { form = ['a'], to = ['b'] }").is_err());
@@ -97,6 +144,7 @@ fn mistakes_are_named() {
         rules: vec![Rule::Deny(Messages {
             from: vec![name.into()],
             to: vec!["*".into()],
+            on_behalf_of: None,
         })],
         ..Policy::default()
     };
@@ -124,6 +172,7 @@ fn hostile_policies_are_bounded() {
                 Rule::Deny(Messages {
                     from: vec![format!("a{number}")],
                     to: vec!["x".into()],
+                    on_behalf_of: None,
                 })
             })
             .collect(),
@@ -145,9 +194,15 @@ proptest! {
     fn compiled_and_read_rules_agree(
         groups in prop::collection::vec(prop::collection::vec(0..6usize, 0..4), 0..3),
         rules in prop::collection::vec(
-            (any::<bool>(), prop::collection::vec(0..10usize, 0..4), prop::collection::vec(0..10usize, 0..4)),
+            (
+                any::<bool>(),
+                prop::collection::vec(0..10usize, 0..4),
+                prop::collection::vec(0..10usize, 0..4),
+                prop::option::of(prop::collection::vec(0..10usize, 0..4)),
+            ),
             0..6,
         ),
+        chain in prop::collection::vec(0..7usize, 0..3),
     ) {
         let entry = |number: &usize| match *number {
             9 => "*".to_owned(),
@@ -164,10 +219,12 @@ proptest! {
                 .collect(),
             rules: rules
                 .iter()
-                .map(|(allow, from, to)| {
+                .map(|(allow, from, to, askers)| {
+                    let entries = |side: &Vec<usize>| side.iter().map(entry).collect();
                     let messages = Messages {
-                        from: from.iter().map(entry).collect(),
-                        to: to.iter().map(entry).collect(),
+                        from: entries(from),
+                        to: entries(to),
+                        on_behalf_of: askers.as_ref().map(entries),
                     };
                     if *allow { Rule::Allow(messages) } else { Rule::Deny(messages) }
                 })
@@ -181,7 +238,15 @@ proptest! {
                     || policy.groups.get(entry).is_some_and(|group| group.iter().any(|member| member == agent))
             })
         };
-        let expected = |from: &str, to: &str| {
+        let chain: Vec<String> = chain.iter().map(|it| format!("a{it}")).collect();
+        let is_for = |allow: bool, entries: &[String], chain: &[String]| {
+            !chain.is_empty()
+                && match allow {
+                    true => chain.iter().all(|asker| fits(entries, asker)),
+                    false => chain.iter().any(|asker| fits(entries, asker)),
+                }
+        };
+        let expected = |from: &str, to: &str, chain: &[String]| {
             policy
                 .rules
                 .iter()
@@ -190,7 +255,9 @@ proptest! {
                         Rule::Allow(messages) => (true, messages),
                         Rule::Deny(messages) => (false, messages),
                     };
-                    (fits(&messages.from, from) && fits(&messages.to, to)).then_some(allow)
+                    let askers = messages.on_behalf_of.as_deref();
+                    let is_for = askers.is_none_or(|askers| is_for(allow, askers, chain));
+                    (fits(&messages.from, from) && fits(&messages.to, to) && is_for).then_some(allow)
                 })
                 .unwrap_or(true)
         };
@@ -198,9 +265,15 @@ proptest! {
         for from in 0..7 {
             for to in 0..7 {
                 let (from, to) = (format!("a{from}"), format!("a{to}"));
+                let whole = |name: &String| format!("{name}@factory");
                 prop_assert_eq!(
-                    permissions.may_send(&format!("{from}@factory"), &format!("{to}@factory")),
-                    expected(&from, &to)
+                    permissions.may_send(&whole(&from), &whole(&to)),
+                    expected(&from, &to, &[])
+                );
+                let askers: Vec<String> = chain.iter().map(whole).collect();
+                prop_assert_eq!(
+                    permissions.may_send_for(&whole(&from), &whole(&to), &askers),
+                    expected(&from, &to, &chain)
                 );
             }
         }

@@ -117,7 +117,8 @@ pub use workload::{WorkloadIssuer, WorkloadToken, WorkloadTokenError};
 
 // The names of the layers below that nearly every agent needs.
 pub use sealbus_bus::{
-    Acknowledgement, ConversationOpen, Delivery, Late, Provenance, SendError, TrySendError,
+    Acknowledgement, ConversationOpen, Delegation, DelegationError, Delivery, Late, Provenance,
+    SendError, TrySendError,
 };
 pub use sealbus_fipa::{AclMessage, Aid, Content, Performative};
 

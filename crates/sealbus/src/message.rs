@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use sealbus_bus::{Provenance, ReceivedMessage};
+use sealbus_bus::{Delegation, Provenance, ReceivedMessage};
 use sealbus_fipa::AclMessage;
 
 use crate::body::{Body, BodyError};
@@ -65,6 +65,16 @@ impl Message {
     /// The bus's knowledge of the sender.
     pub fn provenance(&self) -> &Provenance {
         &self.provenance
+    }
+
+    /// The agents on whose behalf the sender asks; the one that asked first stands in front. Empty: it asks for itself.
+    ///
+    /// Only the sender is proved. Each agent before it is the word of the agents after it. A handler of this message sends on behalf
+    /// of these agents and of the sender, without more ado; [`Delegation::by`] and [`Delegation::carry`] do the same for work
+    /// beside handlers.
+    pub fn on_behalf_of(&self) -> Delegation {
+        // The bus refuses messages whose chain is none.
+        Delegation::of(&AclMessage::view(&self.message)).unwrap_or_default()
     }
 
     /// The message's number among those kept for this agent, if it was kept. The number is greater than that of each

@@ -31,6 +31,9 @@ pub const LOG_VARIABLE: &str = "SEALBUS_LOG";
 /// Without it, messages are kept as long as the program runs.
 pub const STATE_VARIABLE: &str = "SEALBUS_STATE";
 
+/// The variable that names the URL of the issuer of workload tokens, for an embedded platform.
+const ISSUER_VARIABLE: &str = "SEALBUS_WORKLOAD_ISSUER";
+
 /// Name of the embedded platform, as in `seller-1@home`.
 pub const EMBEDDED_NAME: &str = "home";
 
@@ -121,7 +124,8 @@ fn variable(name: &'static str) -> Result<Option<String>, PlatformError> {
 
 impl Platform {
     /// Starts a platform inside this process: Master, CA, AMS and DF, with nothing to install and no open socket. It is
-    /// named `home`. With a folder in `SEALBUS_STATE` it keeps persistent messages there.
+    /// named `home`. With a folder in `SEALBUS_STATE` it keeps persistent messages there, and with a URL in
+    /// `SEALBUS_WORKLOAD_ISSUER` it issues [workload tokens](crate::Voice::workload_token) in its name.
     ///
     /// # Errors
     /// If there is no randomness for its keys.
@@ -138,6 +142,9 @@ impl Platform {
             PlatformName::new(name).map_err(|error| OpenError::Description(error.to_string()))?;
         let folder = variable(STATE_VARIABLE)?.map(PathBuf::from);
         let embedded = EmbeddedPlatform::start_in(name, folder).await?;
+        if let Some(issuer) = variable(ISSUER_VARIABLE)? {
+            embedded.issue_workload_tokens(issuer).await?;
+        }
         let mut platform = Platform::open(embedded.host(), Some(embedded.bus())).await?;
         platform.embedded = Some(embedded);
         Ok(platform)

@@ -7,7 +7,7 @@ use sealbus_control::authority::{AuthorityRequest, ask_ca};
 use sealbus_control::names::CA;
 use sealbus_control::node::{LANGUAGE, ONTOLOGY};
 use sealbus_control::{Fault, FaultCode};
-use sealbus_fipa::{AclMessage, Performative};
+use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use crate::context::{RequestError, Voice};
 
@@ -58,8 +58,32 @@ impl Voice {
         &self,
         audience: &str,
     ) -> Result<WorkloadToken, WorkloadTokenError> {
+        self.token(audience, None).await
+    }
+
+    /// The same for an agent of this platform that asks this one, which stands for a neighbour
+    /// (`[gateway.neighbours]`): the token is that agent's, and names this one as the agent
+    /// that shows it (`act`, RFC 8693). The audience is the `token-audience` of the neighbour's entry. No other agent gets such
+    /// tokens.
+    ///
+    /// # Errors
+    /// [`WorkloadTokenError`].
+    pub async fn workload_token_for(
+        &self,
+        asker: &Aid,
+        audience: &str,
+    ) -> Result<WorkloadToken, WorkloadTokenError> {
+        self.token(audience, Some(asker.local_name().to_owned()))
+            .await
+    }
+
+    async fn token(
+        &self,
+        audience: &str,
+        asker: Option<String>,
+    ) -> Result<WorkloadToken, WorkloadTokenError> {
         let audience = audience.to_owned();
-        self.ask_ca(ask_ca::WorkloadToken { audience }).await
+        self.ask_ca(ask_ca::WorkloadToken { audience, asker }).await
     }
 
     /// The URL and the public keys of the platform's issuer of workload tokens, for those who publish them.

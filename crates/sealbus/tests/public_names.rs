@@ -26,6 +26,8 @@ const MODULES: [(&str, &str, &[&str]); 12] = [
             "Conversation",
             "ConversationOpen",
             "ConverseError",
+            "Delegation",
+            "DelegationError",
             "Delivery",
             "Elapsed",
             "Failure",

@@ -20,6 +20,7 @@ from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import (
     AgentCapabilities,
     AgentCard,
+    AgentExtension,
     AgentInterface,
     AgentSkill,
     Message,
@@ -50,6 +51,10 @@ class Probe(AgentExecutor):
         if data:
             text = f"data {json.dumps(data[0])}"
         word, _, rest = text.strip().partition(" ")
+        if word == "show":
+            told = MessageToDict(context.message)
+            told["headers"] = dict((context.call_context.state if context.call_context else {}).get("headers", {}))
+            print("shown", json.dumps(told), flush=True)
         if word == "say":
             said = Message(
                 message_id=context.message.message_id + "-reply",
@@ -88,6 +93,9 @@ class Probe(AgentExecutor):
             chunk = [Part(text=f"{step} ")]
             await up.add_artifact(chunk, artifact_id="numbers", append=step > 0, last_chunk=step == steps - 1)
         await up.complete()
+
+    async def on_show(self, up: TaskUpdater, text: str, _: str) -> None:
+        await self.on_echo(up, text, text)
 
     async def on_hold(self, up: TaskUpdater, _: str, rest: str) -> None:
         await up.start_work(up.new_agent_message([Part(text="holding")]))
@@ -156,7 +164,9 @@ async def main(arguments: argparse.Namespace) -> None:
         name="Probe",
         description="Does what the words say.",
         version="1.0.0",
-        capabilities=AgentCapabilities(streaming=not arguments.whole),
+        capabilities=AgentCapabilities(
+            streaming=not arguments.whole, extensions=[AgentExtension(uri=it) for it in arguments.extension]
+        ),
         default_input_modes=["text/plain", "application/json"],
         default_output_modes=["text/plain", "application/json"],
         supported_interfaces=[AgentInterface(url=bindings[it], protocol_binding=it, protocol_version="1.0") for it in order],
@@ -201,6 +211,7 @@ if __name__ == "__main__":
     parser.add_argument("--grpc", type=int, help="speak gRPC alone, at this port")
     parser.add_argument("--sign", help="sign the card with the key in this file, a private JSON Web Key")
     parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--extension", action="append", default=[], help="declare an extension by its URI")
     parser.add_argument("--key")
     parser.add_argument("--certificate")
     parser.add_argument("--private-key")

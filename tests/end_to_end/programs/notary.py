@@ -7,6 +7,8 @@ It is told what to do in requests whose content is a JSON list.
 ["post", receiver, texts]   sends them persistently
 ["vow", receiver, texts]    sends them at level `signed`
 ["bond", receiver, texts]   sends them persistently at level `signed`
+["attest", level, receiver, texts]
+                            sends them persistently at this level, and asks the receiver for a receipt
 ["seal", receiver, texts]   sends them at level `sealed`, or answers why not
 ["will", receiver, texts]   sends them persistently at level `sealed`, or answers why not
 ["publish", texts]          publishes them on /news, and persistently on /records
@@ -74,6 +76,10 @@ class Notary(Agent):
                 for text in texts:
                     message = AclMessage(Performative.INFORM, receiver, text)
                     await self.send(message, persistent=persistent, level=level)
+            case "attest", level, receiver, texts:
+                for text in texts:
+                    message = AclMessage(Performative.INFORM, receiver, text)
+                    await self.send(message, persistent=True, level=level, receipt="agent")
             case ("seal" | "will"), receiver, texts:
                 try:
                     for text in texts:

@@ -63,6 +63,9 @@ class Secretary(Agent):
             answer = message.create_reply(Performative.INFORM, told)
             await self.send(answer.replace(user_defined={"X-traceparent": BACK}))
             return
+        if message.text == "for whom?":
+            await self.reply(message, Performative.INFORM, " > ".join([*message.on_behalf_of, message.sender_name]))
+            return
         await self.reply(message, Performative.INFORM, f"{message.sender_name} said {message.text}")
 
     @on(Performative.INFORM)
@@ -82,7 +85,12 @@ class Vault(Agent):
 
 
 class Herald(Agent):
-    """Repeats the events of one channel on another."""
+    """Repeats the events of one channel on another, and passes requests on to the secretary."""
+
+    @on(Performative.REQUEST)
+    async def asked(self, message: Message) -> None:
+        answer = await self.request(AclMessage(Performative.REQUEST, "secretary", message.text), timeout=60)
+        await self.reply(message, Performative.INFORM, answer.text)
 
     @on_event("/orders")
     async def ordered(self, event: ChannelEvent) -> None:

@@ -2,14 +2,14 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sealbus::Content;
 use sealbus::body::{BYTES, JSON, WrittenBody};
+use sealbus::{AclMessage, Content, Performative};
 use sealbus_callers::shown;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::fault::RemoteFault;
-use crate::wire;
+use crate::{acl, wire};
 
 /// Longest answer that is not a stream, and longest event of one, in bytes.
 pub const LONGEST_ANSWER: usize = 8 << 20;
@@ -42,6 +42,8 @@ pub enum Part {
     Data(Value),
     /// Bytes.
     Raw(Vec<u8>),
+    /// A whole ACL message.
+    Acl(Box<AclMessage>),
 }
 
 impl Part {
@@ -49,6 +51,11 @@ impl Part {
         let Value::Object(mut part) = part else {
             return Err(unreadable("a part is no object"));
         };
+        let metadata = part.get("metadata").and_then(Value::as_object);
+        let data = acl::read(metadata).map_err(|error| unreadable(&error.to_string()))?;
+        if let Some(whole) = data.and_then(|data| data.whole) {
+            return Ok(Self::Acl(Box::new(whole)));
+        }
         if let Some(Value::String(text)) = part.remove("text") {
             return Ok(Self::Text(text));
         }
@@ -79,6 +86,30 @@ impl Part {
             Self::Text(text) => text.clone().into(),
             Self::Data(data) => written(data.to_string().into(), JSON),
             Self::Raw(bytes) => written(bytes.clone().into(), BYTES),
+            Self::Acl(message) => WrittenBody {
+                content: message
+                    .content
+                    .clone()
+                    .unwrap_or_else(|| String::new().into()),
+                language: message
+                    .language
+                    .as_ref()
+                    .and_then(|it| it.as_str())
+                    .map(str::to_owned),
+                ontology: None,
+            },
+        }
+    }
+
+    /// The part as a message of its agent: an `inform`, if it is no whole message.
+    pub fn acl(self) -> AclMessage {
+        match self {
+            Self::Acl(message) => *message,
+            other => {
+                let mut message = AclMessage::new(Performative::Inform);
+                other.body().put_into(&mut message);
+                message
+            }
         }
     }
 
@@ -88,6 +119,7 @@ impl Part {
             Self::Text(text) => text.len(),
             Self::Data(data) => data.to_string().len(),
             Self::Raw(bytes) => bytes.len(),
+            Self::Acl(message) => message.content_bytes().map_or(0, <[u8]>::len),
         }
     }
 }
@@ -108,6 +140,7 @@ pub fn body(mut parts: Vec<Part>) -> Option<WrittenBody> {
         Part::Text(text) => text.into(),
         Part::Data(data) => data,
         Part::Raw(bytes) => json!({"raw": STANDARD.encode(bytes)}),
+        Part::Acl(message) => acl::part(&message),
     });
     Some(Part::Data(list.collect()).body())
 }
@@ -166,7 +199,7 @@ impl Status {
         let texts = self.parts.iter().map(|part| match part {
             Part::Text(text) => text.clone(),
             Part::Data(data) => data.to_string(),
-            Part::Raw(_) => String::new(),
+            Part::Raw(_) | Part::Acl(_) => String::new(),
         });
         shown(&texts.collect::<Vec<_>>().join(" "), LONGEST_TEXT)
     }

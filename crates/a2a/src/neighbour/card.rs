@@ -6,6 +6,8 @@ use sealbus_callers::shown;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::acl::{ACL, WHOLE};
+use crate::extensions::KNOWN;
 use crate::wire;
 
 /// Longest card, in bytes.
@@ -68,6 +70,10 @@ pub struct Card {
     pub streams: bool,
     /// Its skills.
     pub skills: Vec<Skill>,
+    /// The extensions known here that it knows, too, by their URIs.
+    pub extensions: Vec<&'static str>,
+    /// Whether it takes and gives whole ACL messages.
+    pub speaks_acl: bool,
 }
 
 /// Why a card is not believed.
@@ -127,6 +133,14 @@ struct Extension {
     uri: String,
     #[serde(default)]
     required: bool,
+    #[serde(default)]
+    params: Params,
+}
+
+#[derive(Default, Deserialize)]
+struct Params {
+    #[serde(default)]
+    representations: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -167,10 +181,16 @@ impl Card {
     pub fn read(card: Value, from: &Uri, hosts: &[String]) -> Result<Self, CardError> {
         let written: Written = wire::read(card).map_err(unreadable)?;
         let interface = interface(written.supported_interfaces, from, hosts)?;
-        let mut extensions = written.capabilities.extensions.iter();
-        if let Some(unknown) = extensions.find(|it| it.required) {
+        let declared = &written.capabilities.extensions;
+        let is_known = |it: &&Extension| KNOWN.contains(&it.uri.as_str());
+        let mut unknown = declared.iter().filter(|it| !is_known(it));
+        if let Some(unknown) = unknown.find(|it| it.required) {
             return Err(CardError::Extension(shown(&unknown.uri, LONGEST_NAME)));
         }
+        let is_declared = |known: &&'static str| declared.iter().any(|it| it.uri == **known);
+        let extensions = KNOWN.into_iter().filter(is_declared).collect();
+        let mut acl = declared.iter().filter(|it| it.uri == ACL);
+        let speaks_acl = acl.any(|it| it.params.representations.iter().any(|it| it == WHOLE));
         let mut skills: Vec<Skill> = Vec::new();
         for skill in written.skills {
             let id = shown(&skill.id, LONGEST_NAME);
@@ -191,6 +211,8 @@ impl Card {
             interface,
             streams: written.capabilities.streaming,
             skills,
+            extensions,
+            speaks_acl,
         })
     }
 }

@@ -29,6 +29,9 @@ pub(super) enum RemoteError {
     Redirected(u16),
     #[error("it answered status {0} instead of {1}")]
     NoFile(u16, &'static str),
+    /// It gets no request without a token.
+    #[error("there is no token to show it: {0}")]
+    Token(String),
     #[error("it sent more events at once than anybody can read")]
     Flood,
 }

@@ -6,11 +6,14 @@
 //! | Who signed it? | [`signature`], free of I/O |
 //! | What does an answer say? | [`answer`], [`fault`], free of I/O |
 //! | What is new in it? | [`task`], free of I/O |
+//! | Who asks it, and by what token? | `asker` |
 //! | How is the other side asked? | `remote`; `stream` reads what it says |
 //! | What becomes of a request of our agents? | `work` |
+//! | What becomes of a conversation with an agent that speaks ACL? | `tunnel` |
 //! | Which agents stand for them? | `serving` |
 
 pub mod answer;
+mod asker;
 pub mod card;
 mod error;
 pub mod fault;
@@ -19,6 +22,7 @@ mod serving;
 pub mod signature;
 mod stream;
 pub mod task;
+mod tunnel;
 mod work;
 
 pub use serving::serve;

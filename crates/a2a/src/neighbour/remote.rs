@@ -17,12 +17,14 @@ use sealbus_web::{Client, MayReach, Server, WebError, reach, trust, whole};
 use serde_json::{Value, json};
 
 use super::answer::Told;
+use super::asker::{Asker, Tokens};
 use super::card::{Binding, Card, LONGEST_CARD, parse, place};
 use super::error::RemoteError;
 use super::signature::{
     CardSignatureError, LONGEST_KEYS, SignedCard, Signers, is_signed, published_at,
 };
 use super::stream::{Answer, Form, Stream};
+use crate::extensions;
 use crate::frames::framed;
 use crate::grpc::SERVICE;
 use crate::proto;
@@ -64,6 +66,7 @@ pub(super) struct Remote {
     card_at: Uri,
     hosts: Vec<String>,
     key: Option<(HeaderName, HeaderValue)>,
+    tokens: Option<Tokens>,
     known: Mutex<Result<Arc<Known>, String>>,
 }
 
@@ -96,6 +99,7 @@ impl Remote {
             card_at,
             hosts: entry.hosts.clone(),
             key,
+            tokens: entry.token_audience.clone().map(Tokens::new),
             known: Mutex::new(Err("its card has not been read yet".to_owned())),
         })
     }
@@ -188,39 +192,57 @@ impl Remote {
     }
 
     /// Sends a message. The answer comes as a stream if the card promises one.
-    pub(super) async fn send(&self, known: &Known, message: Value) -> Result<Stream, RemoteError> {
+    pub(super) async fn send(
+        &self,
+        known: &Known,
+        message: Value,
+        asker: &Asker,
+    ) -> Result<Stream, RemoteError> {
         let configuration = json!({"returnImmediately": true});
         if known.card.streams {
             let params = json!({"message": message});
-            let answer = self.call(known, Operation::Stream, "", params, LONG);
+            let answer = self.call(known, Operation::Stream, "", params, LONG, asker);
             return Stream::open(answer.await?).await;
         }
         let params = json!({"message": message, "configuration": configuration});
-        let answer = self.call(known, Operation::Send, "", params, LONG).await?;
+        let answer = self.call(known, Operation::Send, "", params, LONG, asker);
+        let answer = answer.await?;
         Ok(Stream::of(Told::read(answer.result().await?)?))
     }
 
     /// The task as it is now.
-    pub(super) async fn get(&self, known: &Known, task: &str) -> Result<Told, RemoteError> {
-        let answer = self.call(known, Operation::Get, task, json!({"id": task}), SHORT);
+    pub(super) async fn get(
+        &self,
+        known: &Known,
+        task: &str,
+        asker: &Asker,
+    ) -> Result<Told, RemoteError> {
+        let params = json!({ "id": task });
+        let answer = self.call(known, Operation::Get, task, params, SHORT, asker);
         Ok(Told::task(answer.await?.result().await?)?)
     }
 
     /// Ends the task.
-    pub(super) async fn cancel(&self, known: &Known, task: &str) -> Result<(), RemoteError> {
-        let answer = self.call(known, Operation::Cancel, task, json!({"id": task}), SHORT);
+    pub(super) async fn cancel(
+        &self,
+        known: &Known,
+        task: &str,
+        asker: &Asker,
+    ) -> Result<(), RemoteError> {
+        let params = json!({ "id": task });
+        let answer = self.call(known, Operation::Cancel, task, params, SHORT, asker);
         answer.await?.result().await.map(drop)
     }
 
     /// Follows the task again.
-    pub(super) async fn subscribe(&self, known: &Known, task: &str) -> Result<Stream, RemoteError> {
-        let answer = self.call(
-            known,
-            Operation::Subscribe,
-            task,
-            json!({"id": task}),
-            SHORT,
-        );
+    pub(super) async fn subscribe(
+        &self,
+        known: &Known,
+        task: &str,
+        asker: &Asker,
+    ) -> Result<Stream, RemoteError> {
+        let params = json!({ "id": task });
+        let answer = self.call(known, Operation::Subscribe, task, params, SHORT, asker);
         Stream::open(answer.await?).await
     }
 
@@ -231,6 +253,7 @@ impl Remote {
         task: &str,
         mut params: Value,
         time: Duration,
+        asker: &Asker,
     ) -> Result<Answer, RemoteError> {
         let interface = &known.card.interface;
         let (method, path, name) = operation.names();
@@ -288,8 +311,14 @@ impl Remote {
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
         }
         headers.insert("a2a-version", HeaderValue::from_static("1.0"));
+        if let Some(extensions) = extensions::activating(&known.card.extensions) {
+            headers.insert(extensions::HEADER, extensions);
+        }
         if let Some((name, value)) = &self.key {
             headers.insert(name.clone(), value.clone());
+        }
+        if let Some(tokens) = &self.tokens {
+            headers.insert(AUTHORIZATION, tokens.header(asker).await?);
         }
         let http = if is_grpc { &self.http2 } else { &self.http };
         let response = http.ask(request, time).await?;

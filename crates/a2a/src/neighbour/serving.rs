@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use sealbus::acl::AclMessageRef;
 use sealbus::acl::sl::Term;
 use sealbus::directory::ServiceDescription;
 use sealbus::tool::Tool;
 use sealbus::{
-    Agent, AgentResult, Context, NamedAgents, Performative, Platform, RunError, Voice, agent,
+    Agent, AgentResult, Context, Filter, NamedAgents, Performative, Platform, RunError, Voice,
+    agent,
 };
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::names::OPERATOR;
@@ -23,7 +25,7 @@ use tokio::task::JoinSet;
 
 use super::card::{Card, Skill};
 use super::remote::{Remote, SetupError};
-use super::work;
+use super::{tunnel, work};
 
 /// Pause before a card is read anew.
 const REFRESH: Duration = Duration::from_secs(300);
@@ -137,7 +139,23 @@ impl Agent for StandIn {
                 counted.ended(work::serve(remote, voice, request, parts).await)
             }
         });
-        context.offer(relay.concurrency(CONCURRENCY));
+        let neighbour = self.neighbour.clone();
+        let speaks_acl = move |_: &AclMessageRef<'_>| {
+            let known = neighbour.remote.known();
+            known.is_ok_and(|known| known.card.speaks_acl)
+        };
+        let speaks_acl = Filter::matching(speaks_acl);
+        context.offer(relay.concurrency(CONCURRENCY).when(!speaks_acl.clone()));
+        let conversations = context.handle().conversations();
+        let neighbour = self.neighbour.clone();
+        context.on(speaks_acl, CONCURRENCY, move |voice, opening| {
+            let (neighbour, conversations) = (neighbour.clone(), conversations.clone());
+            async move {
+                let counted = Counted::new(&neighbour.counts);
+                let remote = neighbour.remote.clone();
+                counted.ended(tunnel::talk(remote, voice, conversations, opening).await)
+            }
+        });
         let neighbour = self.neighbour.clone();
         context.on(Performative::Cfp, CONCURRENCY, move |voice, call| {
             let neighbour = neighbour.clone();

@@ -3,22 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use sealbus::acl::AclMessageRef;
-use sealbus::body::{BYTES, Body, BodyError, JSON, WrittenBody};
+use sealbus::body::{Body, BodyError, WrittenBody};
 use sealbus::tool::Parts;
 use sealbus::{
-    AclMessage, AgentResult, Content, Failure, Message, NotUnderstood, Performative, Refuse, Voice,
+    AclMessage, AgentResult, Failure, Message, NotUnderstood, Performative, Refuse, Voice,
     new_conversation_id,
 };
 use serde_json::{Value, json};
 
 use super::answer::{AnswerError, Part, Told, body};
+use super::asker::Asker;
+use super::card::Card;
 use super::error::RemoteError;
 use super::remote::{Known, Remote};
 use super::stream::Stream;
 use super::task::{End, Following, News};
+use crate::acl::{self, ACL};
+use crate::extensions::{DELEGATION, chain_data};
 
 /// The parameter with which messages tell who the neighbour is, and by what proof.
 pub(super) const NEIGHBOUR_PARAMETER: &str = "X-Sealbus-Neighbour";
@@ -65,22 +67,20 @@ fn failed(error: &RemoteError) -> Box<dyn std::error::Error + Send + Sync> {
 }
 
 /// `Message` of A2A with what an agent of ours says.
-fn message(said: &AclMessage, task: Option<&str>, context: &str) -> Value {
-    let language = said.language.as_ref().and_then(|it| it.as_str());
-    let part = match &said.content {
-        None => json!({"text": ""}),
-        Some(Content::Bytes(bytes)) => {
-            json!({"raw": STANDARD.encode(bytes), "mediaType": language.unwrap_or(BYTES)})
-        }
-        Some(Content::Text(text)) => match serde_json::from_str::<Value>(text) {
-            Ok(data) if language == Some(JSON) => json!({"data": data, "mediaType": JSON}),
-            _ => json!({"text": text, "mediaType": "text/plain"}),
-        },
-    };
+fn message(said: &Message, task: Option<&str>, context: &str, card: &Card, asker: &Asker) -> Value {
     let mut message = json!({
-        "messageId": new_conversation_id(), "role": "ROLE_USER", "parts": [part],
+        "messageId": new_conversation_id(), "role": "ROLE_USER", "parts": [acl::part(said)],
         "metadata": {"sealbus/performative": said.performative.to_string()},
     });
+    if card.extensions.contains(&DELEGATION) {
+        message["metadata"][DELEGATION] = chain_data(asker.chain());
+    }
+    if card.extensions.contains(&ACL) {
+        message["metadata"][ACL] = acl::write(said, said.provenance(), card.speaks_acl);
+    }
+    if !card.extensions.is_empty() {
+        message["extensions"] = json!(card.extensions);
+    }
     if let Some(task) = task {
         message["taskId"] = task.into();
     }
@@ -94,6 +94,7 @@ fn message(said: &AclMessage, task: Option<&str>, context: &str) -> Value {
 pub(super) struct Task {
     remote: Arc<Remote>,
     known: Arc<Known>,
+    asker: Arc<Asker>,
     following: Following,
     stream: Option<Stream>,
     /// It is to be asked for its state before it is followed again.
@@ -102,11 +103,16 @@ pub(super) struct Task {
 
 impl Task {
     /// Sends the first message.
-    pub(super) async fn open(remote: &Arc<Remote>, said: &AclMessage) -> AgentResult<Self> {
+    pub(super) async fn open(
+        remote: &Arc<Remote>,
+        voice: &Voice,
+        said: &Message,
+    ) -> AgentResult<Self> {
         let known = remote.known().map_err(Failure::new)?;
         let mut task = Self {
             remote: remote.clone(),
             known,
+            asker: Arc::new(Asker::of(voice, said)),
             following: Following::default(),
             stream: None,
             is_polled: false,
@@ -122,16 +128,14 @@ impl Task {
     }
 
     /// Sends a message of the task, or after its end one of its context.
-    pub(super) async fn say(&mut self, said: &AclMessage) -> AgentResult {
-        let (task, context) = (self.following.id(), self.following.context());
-        let message = if self.following.has_ended() {
-            let message = message(said, None, context);
+    pub(super) async fn say(&mut self, said: &Message) -> AgentResult {
+        let task = self.following.id().filter(|_| !self.following.has_ended());
+        let (card, context) = (&self.known.card, self.following.context());
+        let message = message(said, task, context, card, &self.asker);
+        if self.following.has_ended() {
             self.following = Following::default();
-            message
-        } else {
-            message(said, task, context)
-        };
-        let sent = self.remote.send(&self.known, message).await;
+        }
+        let sent = self.remote.send(&self.known, message, &self.asker).await;
         self.stream = Some(sent.map_err(|error| failed(&error))?);
         Ok(())
     }
@@ -186,7 +190,7 @@ impl Task {
             return Err(AnswerError::Unreadable(empty).into());
         };
         if self.known.card.streams && !std::mem::replace(&mut self.is_polled, true) {
-            match self.remote.subscribe(&self.known, task).await {
+            match self.remote.subscribe(&self.known, task, &self.asker).await {
                 Ok(stream) => {
                     self.stream = Some(stream);
                     return Ok(None);
@@ -196,7 +200,7 @@ impl Task {
                 Err(error) => return Err(error),
             }
         }
-        let told = self.remote.get(&self.known, task).await?;
+        let told = self.remote.get(&self.known, task, &self.asker).await?;
         tokio::time::sleep(*poll).await;
         *poll = (*poll * 2).min(LONGEST_POLL);
         self.is_polled = false;
@@ -214,8 +218,9 @@ impl Drop for Task {
             tokio::runtime::Handle::try_current(),
         ) {
             let (remote, known) = (self.remote.clone(), self.known.clone());
+            let asker = self.asker.clone();
             runtime.spawn(async move {
-                if let Err(error) = remote.cancel(&known, &task).await {
+                if let Err(error) = remote.cancel(&known, &task, &asker).await {
                     tracing::info!(%error, "a neighbour did not stop a task");
                 }
             });
@@ -231,7 +236,7 @@ pub(super) async fn serve(
     parts: Parts<Given>,
 ) -> AgentResult<Option<WrittenBody>> {
     let work = async {
-        let mut task = Task::open(&remote, &request).await?;
+        let mut task = Task::open(&remote, &voice, &request).await?;
         parts.note(NEIGHBOUR_PARAMETER, task.proof());
         work(&mut task, &voice, &request, &parts).await
     };
@@ -302,7 +307,7 @@ async fn ask(task: &Task, voice: &Voice, request: &Message, text: String) -> Age
     }
 }
 
-fn end_error(end: End) -> Box<dyn std::error::Error + Send + Sync> {
+pub(super) fn end_error(end: End) -> Box<dyn std::error::Error + Send + Sync> {
     let or = |text: String, otherwise: &str| {
         if text.is_empty() {
             otherwise.to_owned()
@@ -382,7 +387,7 @@ async fn outcome(task: &mut Task) -> AgentResult<Outcome> {
 /// Takes part in a contract net: the task's result, or its question, is the proposal; the order is the next message.
 pub(super) async fn bid(remote: Arc<Remote>, voice: Voice, call: Message) -> AgentResult {
     let mut talk = voice.participate(&call)?;
-    let mut task = match Task::open(&remote, &call).await {
+    let mut task = match Task::open(&remote, &voice, &call).await {
         Ok(task) => task,
         Err(error) => return Ok(talk.answer(Performative::Refuse, error.to_string()).await?),
     };

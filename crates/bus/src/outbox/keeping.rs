@@ -10,7 +10,6 @@ use super::Outbox;
 use crate::error::SendError;
 use crate::letter::{Delivery, Letter, NotKept};
 use crate::level::{asks_for_proof, set_level};
-use crate::permission::Permit;
 
 impl Outbox {
     /// Sends `message` to all its receivers as `delivery` says. A persistent message is on a disk of the platform when
@@ -41,7 +40,7 @@ impl Outbox {
         let is_signed = self.bus.signs() || asks_for_proof(&message.view());
         let mut plain = None;
         for receiver in &message.receivers {
-            self.check_permission(&mut Permit::default(), &receiver.name)?;
+            self.check_for(&message, &receiver.name)?;
             let encoded = match (&plain, self.must_seal(&message, &receiver.name)) {
                 (_, true) => {
                     let kept = Some(delivery.valid_from);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sealbus_fipa::AclMessage;
 
 use super::{Last, Outbox};
+use crate::delegation::Delegation;
 use crate::error::{SendError, TrySendError};
 use crate::message::{Provenance, ReceivedMessage};
 use crate::permission::Permit;
@@ -95,6 +96,7 @@ impl Outbox {
         let is_for_it = |message: &&mut Arc<AclMessage>| {
             matches!(&*message.receivers, [receiver] if *receiver.name == *route.name)
                 && !self.must_seal(message, &route.name)
+                && !Delegation::is_in(message)
                 && self.check(message).is_ok()
         };
         let length = messages

@@ -25,6 +25,7 @@ impl Outbox {
         receiver: &str,
         kept: Option<Option<Moment>>,
     ) -> Result<Arc<AclMessage>, SendError> {
+        self.check_for(message, receiver)?;
         let sealed = match self.bus.sealer() {
             Some(sealer) => sealer.seal(message, receiver, kept).await,
             None => Err(no_keys()),
@@ -41,6 +42,8 @@ impl Outbox {
         receiver: &str,
         is_deferred: bool,
     ) -> Result<bool, Stopped> {
+        // The sealed message does not show on whose behalf it asks.
+        self.check_for(message, receiver).map_err(Stopped::Failed)?;
         let sealed = match self.bus.sealer() {
             Some(sealer) => sealer.try_seal(message, receiver),
             None => Err(no_keys()),

@@ -26,7 +26,7 @@ fn seconds(time: Timestamp) -> u64 {
 fn a_token_ends_with_the_certificate_at_the_latest() {
     let mut service = issuing();
     certified(&mut service, "seller", Duration::from_secs(100), NOW);
-    let token = |service: &mut CaService, now| service.workload_token("seller", "a", now);
+    let token = |service: &mut CaService, now| service.workload_token("seller", None, "a", now);
     let first = token(&mut service, NOW).unwrap();
     assert_eq!(first.expires, seconds(NOW.plus(Duration::from_secs(100))));
     let over = NOW.plus(Duration::from_secs(100));
@@ -46,17 +46,17 @@ fn a_revoked_agent_a_stranger_and_a_node_get_none() {
     certified(&mut service, "seller", HOUR, NOW);
     certified(&mut service, "buyer", HOUR, NOW);
     node(&mut service);
-    service.workload_token("seller", "a", NOW).unwrap();
+    service.workload_token("seller", None, "a", NOW).unwrap();
     service.revoke_by_hand("seller", "stolen", NOW).unwrap();
     for name in ["seller", "nobody", "node-1", "", "seller@factory"] {
-        let fault = service.workload_token(name, "a", NOW).unwrap_err();
+        let fault = service.workload_token(name, None, "a", NOW).unwrap_err();
         assert_eq!(fault.code, FaultCode::NotPermitted, "{name}: {fault}");
     }
-    service.workload_token("buyer", "a", NOW).unwrap();
+    service.workload_token("buyer", None, "a", NOW).unwrap();
     service
         .revoke_process("p", None, Reason::Superseded, NOW)
         .unwrap();
-    service.workload_token("buyer", "a", NOW).unwrap_err();
+    service.workload_token("buyer", None, "a", NOW).unwrap_err();
 }
 
 #[test]
@@ -65,12 +65,18 @@ fn audiences_are_bounded_and_a_platform_without_an_issuer_makes_none() {
     certified(&mut service, "seller", HOUR, NOW);
     let long = "a".repeat(1025);
     for audience in ["", "a\n", &long] {
-        let fault = service.workload_token("seller", audience, NOW).unwrap_err();
+        let fault = service
+            .workload_token("seller", None, audience, NOW)
+            .unwrap_err();
         assert_eq!(fault.code, FaultCode::BadRequest, "{audience}");
     }
-    service.workload_token("seller", &long[1..], NOW).unwrap();
+    service
+        .workload_token("seller", None, &long[1..], NOW)
+        .unwrap();
     service.issue_workload_tokens(None);
-    let fault = service.workload_token("seller", "a", NOW).unwrap_err();
+    let fault = service
+        .workload_token("seller", None, "a", NOW)
+        .unwrap_err();
     assert_eq!(fault.code, FaultCode::NotPermitted);
     assert!(service.workload_issuer(NOW).is_err());
 }
@@ -116,4 +122,18 @@ fn keys_change_each_day_and_stay_published_for_their_last_token() {
     let newest = third.iter().find(|key| !second.contains(key)).unwrap();
     let fourth = keys(&mut service, 49);
     assert!(fourth.len() == 2 && fourth.contains(newest), "{fourth:?}");
+}
+
+#[test]
+fn a_token_for_another_names_both_and_needs_both() {
+    let mut service = issuing();
+    certified(&mut service, "seller", HOUR, NOW);
+    certified(&mut service, "clerk", Duration::from_secs(100), NOW);
+    let token = |service: &mut CaService| service.workload_token("seller", Some("clerk"), "a", NOW);
+    let made = token(&mut service).unwrap();
+    assert_eq!(made.expires, seconds(NOW.plus(Duration::from_secs(100))));
+    service.revoke_by_hand("clerk", "stolen", NOW).unwrap();
+    let fault = token(&mut service).unwrap_err();
+    assert!(fault.message.contains("clerk"), "{fault}");
+    service.workload_token("seller", None, "a", NOW).unwrap();
 }

@@ -5,9 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sealbus_bus::{
-    Acknowledgement, FrameOrigin, MESSAGE_OVERHEAD, ReceivedMessage, RefusalReason, check_sender,
-};
+use sealbus_bus::{Acknowledgement, FrameOrigin, MESSAGE_OVERHEAD, ReceivedMessage, RefusalReason};
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_seal::SecurityLevel;
@@ -46,7 +44,7 @@ impl Exchange {
         }
         let (author, provenance) = match &arrived.origin {
             FrameOrigin::Agent(name) => {
-                check_sender(name, &message.message())?;
+                arrived.check_message(&message.message())?;
                 if level >= Some(SecurityLevel::Signed) && arrived.provenance.evidence().is_none() {
                     return Err(refuse(
                         RefusalReason::NotProved,

@@ -175,6 +175,7 @@ impl Carrier {
                     again: *again,
                     posted: cover.posted,
                     expiry: cover.expiry,
+                    receipt: cover.receipt,
                     waiting: waiting_message(message, cover),
                 })
             })

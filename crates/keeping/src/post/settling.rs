@@ -40,6 +40,7 @@ impl Post {
                     self.receipt(&mailbox, number, Receipt::Agent).await?;
                     gone.push(number);
                 }
+                LetterOutcome::Acknowledged => gone.push(number),
                 LetterOutcome::Expired => {
                     self.expired(&mailbox, number).await?;
                     gone.push(number);

@@ -369,7 +369,7 @@ fn judge(
     };
     // The platform's own notices ask nobody.
     if !provenance.is_of_platform() {
-        bus.permits(permit, &sender.name, receiver)?;
+        bus.permits_message(permit, &sender.name, receiver, &message.message())?;
     }
     Ok((provenance, named))
 }

@@ -239,6 +239,7 @@ async fn what_the_policy_forbids() {
     let messages = Messages {
         from: vec!["alice".into()],
         to: vec!["bob".into()],
+        on_behalf_of: None,
     };
     let policy = Policy {
         rules: vec![Rule::Deny(messages)],

@@ -314,6 +314,7 @@ async fn what_waits_obeys_the_rules_that_hold_when_it_is_delivered() {
         rules: vec![Rule::Deny(Messages {
             from: vec!["alice".to_owned()],
             to: vec!["bob".to_owned()],
+            on_behalf_of: None,
         })],
         ..Policy::default()
     };

@@ -98,6 +98,7 @@ async fn every_process_knows_the_others_also_while_the_master_is_away() {
         rules: vec![Rule::Deny(Messages {
             from: vec!["alice".to_owned()],
             to: vec!["bob".to_owned()],
+            on_behalf_of: None,
         })],
         ..Policy::default()
     };

@@ -30,6 +30,7 @@ fn letter(number: u64, sender: &str, posted: UnixMillis) -> DeliveredLetter {
         again: false,
         posted,
         expiry: u64::MAX,
+        receipt: None,
         waiting: WaitingMessage {
             message: Blob(bytes),
             provenance,
@@ -62,11 +63,13 @@ async fn letters_obey_the_rules_and_revocations_of_the_day_they_are_handed_over(
             Rule::Deny(Messages {
                 from: vec!["mallory".to_owned()],
                 to: vec!["bob".to_owned()],
+                on_behalf_of: None,
             }),
             // This rule does not hold back the platform's notices.
             Rule::Deny(Messages {
                 from: vec!["ams".to_owned()],
                 to: vec!["bob".to_owned()],
+                on_behalf_of: None,
             }),
         ],
         ..Policy::default()

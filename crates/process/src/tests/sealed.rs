@@ -124,6 +124,7 @@ fn letter(number: u64, alice: &Arc<Credential>, receiver: &str, message: &[u8]) 
         again: false,
         posted: now,
         expiry: u64::MAX,
+        receipt: None,
         waiting: WaitingMessage {
             message: Blob(message.to_vec()),
             provenance: WaitingProvenance::Signed {

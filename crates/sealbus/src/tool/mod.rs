@@ -82,6 +82,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::body::{Body, JSON, Json, WrittenBody};
+use crate::filter::Filter;
 use crate::message::Message;
 use crate::supervision::AgentResult;
 
@@ -167,6 +168,8 @@ pub struct Tool {
     streams: bool,
     /// Takes every request, and agrees by itself.
     is_relay: bool,
+    /// The requests that it serves, if not all.
+    when: Option<Filter>,
     places: Arc<Semaphore>,
     serve: Arc<Serve>,
 }
@@ -233,6 +236,7 @@ impl Tool {
             output: String::new(),
             streams: true,
             is_relay: true,
+            when: None,
             places: Arc::new(Semaphore::new(CONCURRENCY)),
             serve: Arc::new(serve),
         }
@@ -250,6 +254,7 @@ impl Tool {
             output: schema::<R>(),
             streams,
             is_relay: false,
+            when: None,
             places: Arc::new(Semaphore::new(CONCURRENCY)),
             serve: Arc::new(serve),
         }
@@ -267,6 +272,14 @@ impl Tool {
     #[must_use]
     pub fn concurrency(mut self, most: usize) -> Tool {
         self.places = Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
+        self
+    }
+
+    /// Serves only the requests that `takes` describes. The others go to handlers, or to
+    /// [`on_message`](crate::Agent::on_message).
+    #[must_use]
+    pub fn when(mut self, takes: impl Into<Filter>) -> Tool {
+        self.when = Some(takes.into());
         self
     }
 
@@ -298,6 +311,7 @@ impl Tool {
     /// Whether a request is for this tool. A request to an agent with a single tool need not name the tool.
     fn is_asked(&self, request: &AclMessageRef<'_>, is_only: bool) -> bool {
         request.performative() == Performative::Request
+            && self.when.as_ref().is_none_or(|it| it.takes(request))
             && match request.ontology() {
                 _ if self.is_relay => true,
                 Some(ontology) => ontology.text().is_some_and(|it| it == self.name),

@@ -18,20 +18,71 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use sealbus_fipa::AclMessage;
+use sealbus_bus::{Delegation, Provenance};
+use sealbus_fipa::{AclMessage, Aid};
 
 #[cfg(feature = "telemetry")]
 use spans as telling;
 #[cfg(not(feature = "telemetry"))]
 use untold as telling;
 
-pub(crate) use telling::{Handling, Sending, failed, publishing, sending};
+pub(crate) use telling::{Sending, failed};
 
 const PARENT: &str = "X-traceparent";
 const STATE: &str = "X-tracestate";
 
 /// A longer `tracestate` is left out. W3C does not ask for more to be passed on.
 const LONGEST_STATE: usize = 512;
+
+/// A message on its way to its receivers: it says on whose behalf it is sent, and belongs to the trace of its work.
+pub(crate) fn sending(
+    agent: &Aid,
+    message: impl Into<Arc<AclMessage>>,
+) -> (Arc<AclMessage>, Sending) {
+    telling::sending(agent, Delegation::carried(message.into()))
+}
+
+/// The same for a message on its way to a channel.
+pub(crate) fn publishing(
+    agent: &str,
+    operation: &'static str,
+    channel: &str,
+    message: impl Into<Arc<AclMessage>>,
+) -> (Arc<AclMessage>, Sending) {
+    let message = Delegation::carried(message.into());
+    telling::publishing(agent, operation, channel, message)
+}
+
+/// The handling of a message: its sender asks for what is sent in it, and a span of its trace lasts as long.
+pub(crate) struct Handling {
+    told: telling::Handling,
+    asked: Delegation,
+}
+
+impl Handling {
+    pub(crate) fn of(
+        agent: &Aid,
+        message: &AclMessage,
+        provenance: &Provenance,
+        channel: Option<&str>,
+    ) -> Self {
+        Self {
+            told: telling::Handling::of(agent, message, provenance, channel),
+            asked: Delegation::by(&message.view()),
+        }
+    }
+
+    /// This work belongs to it.
+    pub(crate) fn within<F: Future>(&self, work: F) -> impl Future<Output = F::Output> {
+        self.asked.clone().carry(self.told.within(work))
+    }
+
+    /// This call belongs to it.
+    pub(crate) fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
+        let asked = self.asked.clone();
+        asked.carry_in(|| self.told.enter(work))
+    }
+}
 
 /// The place of a message in a trace.
 ///

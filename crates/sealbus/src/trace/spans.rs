@@ -28,15 +28,12 @@ pub(crate) struct Sending {
 }
 
 /// A message on its way to its receivers, with a span if one is current.
-pub(crate) fn sending(
-    agent: &Aid,
-    message: impl Into<Arc<AclMessage>>,
-) -> (Arc<AclMessage>, Sending) {
+pub(crate) fn sending(agent: &Aid, message: Arc<AclMessage>) -> (Arc<AclMessage>, Sending) {
     let to = |message: &AclMessage| {
         let names = message.receivers.iter().map(|it| it.name.as_str());
         names.collect::<Vec<_>>().join(", ")
     };
-    produced(&agent.name, "send", to, message.into())
+    produced(&agent.name, "send", to, message)
 }
 
 /// A message on its way to a channel, with a span if one is current.
@@ -44,9 +41,9 @@ pub(crate) fn publishing(
     agent: &str,
     operation: &'static str,
     channel: &str,
-    message: impl Into<Arc<AclMessage>>,
+    message: Arc<AclMessage>,
 ) -> (Arc<AclMessage>, Sending) {
-    produced(agent, operation, |_| channel.to_owned(), message.into())
+    produced(agent, operation, |_| channel.to_owned(), message)
 }
 
 fn produced(

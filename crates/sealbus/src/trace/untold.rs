@@ -13,8 +13,8 @@ use crate::supervision::Fault;
 pub(crate) struct Sending;
 
 /// A message on its way to its receivers.
-pub(crate) fn sending(_: &Aid, message: impl Into<Arc<AclMessage>>) -> (Arc<AclMessage>, Sending) {
-    (carried(message.into()), Sending)
+pub(crate) fn sending(_: &Aid, message: Arc<AclMessage>) -> (Arc<AclMessage>, Sending) {
+    (carried(message), Sending)
 }
 
 /// A message on its way to a channel.
@@ -22,9 +22,9 @@ pub(crate) fn publishing(
     _: &str,
     _: &'static str,
     _: &str,
-    message: impl Into<Arc<AclMessage>>,
+    message: Arc<AclMessage>,
 ) -> (Arc<AclMessage>, Sending) {
-    (carried(message.into()), Sending)
+    (carried(message), Sending)
 }
 
 /// The handling of a message.

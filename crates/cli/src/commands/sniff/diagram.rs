@@ -176,6 +176,7 @@ mod tests {
             protocol: None,
             size: 1,
             provenance: "proved".to_owned(),
+            on_behalf_of: Vec::new(),
             body: None,
         })
     }

@@ -45,7 +45,7 @@ fn line(seen: &Seen) -> String {
         Seen::Message(head) => {
             let by = head.channel.as_deref();
             format!(
-                "{}  {} → {}{}  {}  {}  {} bytes  {}{}",
+                "{}  {} → {}{}  {}  {}  {} bytes  {}{}{}",
                 instant(head.at),
                 head.from,
                 head.to,
@@ -54,6 +54,10 @@ fn line(seen: &Seen) -> String {
                 head.conversation.as_deref().unwrap_or("-"),
                 head.size,
                 head.provenance,
+                match head.on_behalf_of.is_empty() {
+                    true => String::new(),
+                    false => format!("  on behalf of {}", head.on_behalf_of.join(", ")),
+                },
                 head.body.as_ref().map(body).unwrap_or_default()
             )
         }
