@@ -213,7 +213,8 @@ impl<'t> Reader<'t> {
                 None
             }
         };
-        let level = self.parsed(table, "level", "none, tls, auth, signed or sealed");
+        let level: Option<SecurityLevel> =
+            self.parsed(table, "level", "none, tls, auth, signed or sealed");
         let address = self.parsed::<IpAddr>(table, "address", "an IP address such as 10.0.0.7");
         let certificate_lifetime = self.duration(table, "lifetime").unwrap_or(3600);
         let enrolment_port = self
@@ -224,7 +225,7 @@ impl<'t> Reader<'t> {
         let max_message = self.size(table, "max-message").unwrap_or(16 * 1024 * 1024);
         Some(PlatformEntry {
             name: name?,
-            level: level.unwrap_or(SecurityLevel::default()).to_string(),
+            level: level.unwrap_or_default().to_string(),
             certificate_lifetime,
             workload_issuer: self.workload_issuer(table),
             address: address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
