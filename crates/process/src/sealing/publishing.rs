@@ -4,9 +4,8 @@ use std::sync::{Arc, Weak};
 
 use sealbus_control::attachment::ask;
 use sealbus_control::{Blob, Fault, FaultCode};
-use sealbus_seal::encryption::CertifiedEncryptionKey;
 
-use super::{PAUSE, Sealing};
+use super::{PAUSE, Sealing, stated};
 use crate::certification::Certified;
 use crate::{Shared, now};
 
@@ -18,13 +17,10 @@ impl Sealing {
         let key = self
             .key_for(&certified.certificate, certified.lifetime)
             .map_err(|error| internal(&error))?;
-        let stated = CertifiedEncryptionKey::sign(&certified.credential, key.public())
-            .map_err(|error| internal(&error))?;
-        let mut bytes = Vec::new();
-        stated.encode(&mut bytes);
+        let stated = stated(&key, certified).map_err(|error| internal(&error))?;
         let publish = ask::PublishKey {
             agent: agent.to_owned(),
-            key: Blob(bytes),
+            key: Blob(stated),
         };
         self.host.ask(publish).await
     }
