@@ -10,6 +10,7 @@ import json
 import socket
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from conftest import Door
 from harness import DEADLINE, bounded, wait_for
@@ -138,6 +139,12 @@ def test_long_messages_that_are_kept_make_room_for_others(door: Door) -> None:
             assert status in (200, 429)
 
 
+def at_work(door: Door) -> list[str]:
+    """The auditor's tasks at work."""
+    listed = json.loads(door.send("GET", "/agents/clock/tasks?status=TASK_STATE_WORKING", caller="auditor")[2])
+    return [task["id"] for task in listed["tasks"]]
+
+
 def test_many_streams_that_nobody_reads(door: Door) -> None:
     endless = json.dumps(message(parts=[{"data": {"count": 1_000_000, "pause": 0.005}}], metadata={"skill": "slow"})).encode()
     host, port = door.place
@@ -150,12 +157,7 @@ def test_many_streams_that_nobody_reads(door: Door) -> None:
         first = socket.create_connection(door.place, DEADLINE)
         streams.append(first)
         first.sendall(head.format("message:stream", len(endless)).encode() + endless)
-
-        def at_work() -> list[str]:
-            listed = json.loads(door.send("GET", "/agents/clock/tasks?status=TASK_STATE_WORKING", caller="auditor")[2])
-            return [task["id"] for task in listed["tasks"]]
-
-        (task,) = wait_for(at_work, "the task to be at work")
+        (task,) = wait_for(lambda: at_work(door), "the task to be at work")
         refused = 0
         for _ in range(300):
             stream = socket.create_connection(door.place, DEADLINE)
@@ -183,10 +185,15 @@ def test_connections_that_say_nothing_keep_nobody_out(door: Door) -> None:
 
 
 def test_a_revoked_caller_is_cut_off(door: Door) -> None:
-    def state() -> str:
-        return str(door.call("echo", "SendMessage", message(), caller="auditor")["result"]["task"]["status"]["state"])
+    def state(agent: str, asked: dict[str, object]) -> str:
+        return str(door.call(agent, "SendMessage", asked, caller="auditor")["result"]["task"]["status"]["state"])
 
-    assert state() == "TASK_STATE_COMPLETED"
-    with honest(door):
+    assert state("echo", message()) == "TASK_STATE_COMPLETED"
+    endless = message(parts=[{"data": {"count": 1_000_000, "pause": 0.005}}], metadata={"skill": "slow"})
+    with honest(door), ThreadPoolExecutor() as others:
+        # It waits for an answer meanwhile.
+        waiting = others.submit(state, "clock", endless)
+        wait_for(lambda: at_work(door), "the task to be at work")
         door.factory.tell("ca", "revoke", "auditor")
-        wait_for(lambda: state() == "TASK_STATE_FAILED", "the revoked caller to be refused")
+        assert waiting.result(DEADLINE) == "TASK_STATE_FAILED"
+        wait_for(lambda: state("echo", message()) == "TASK_STATE_FAILED", "the revoked caller to be refused")

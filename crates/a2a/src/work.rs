@@ -162,8 +162,14 @@ impl Work {
             ended = work => ended,
         };
         match ended {
-            // The gateway is told to stop. The task goes on when it starts again.
-            Ok(()) | Err(ProtocolError::Receive(_)) => {}
+            Ok(()) => {}
+            // The gateway is told to stop, and the task goes on when it starts again. Or the caller was revoked.
+            Err(ProtocolError::Receive(_)) => tokio::select! {
+                () = task.until(State::is_terminal) => {}
+                () = tasks.caller.revoked() => {
+                    tasks.enter(&task, State::Failed, Some("the caller was revoked"));
+                }
+            },
             Err(ProtocolError::Undeliverable(_)) => {
                 self.wait_for_return(RETURN, "the agent is away").await;
             }

@@ -1,5 +1,9 @@
 //! A caller from outside, as an agent of the platform: its name, its certificate, its mailbox, its rights.
 
+use std::fmt;
+use std::future::pending;
+
+use sealbus::process::{Process, Wishes};
 use sealbus::{Agent, AgentResult, Context, Filter, Message, Voice};
 use tokio::sync::{mpsc, oneshot};
 
@@ -7,11 +11,12 @@ use tokio::sync::{mpsc, oneshot};
 const REQUESTS: usize = 16;
 
 /// A caller from outside, for its gateway.
-#[derive(Debug)]
 pub struct Caller {
     /// The caller's agent.
     pub voice: Voice,
     mail: mpsc::Sender<MailRequest>,
+    wishes: Wishes,
+    process: Process,
 }
 
 #[derive(Debug)]
@@ -26,6 +31,20 @@ impl Caller {
         let (answer, taken) = oneshot::channel();
         self.mail.send(MailRequest { most, answer }).await.ok()?;
         taken.await.ok()
+    }
+
+    /// Waits until the agent has to leave although its gateway goes on: it was revoked. Waits for ever if the gateway ends.
+    pub async fn revoked(&self) {
+        self.wishes.stop_wished().await;
+        if self.process.is_stopping() {
+            pending().await
+        }
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller").field("voice", &self.voice).finish_non_exhaustive()
     }
 }
 
@@ -47,15 +66,17 @@ impl CallerAgent {
 impl Agent for CallerAgent {
     async fn setup(&mut self, context: &mut Context) -> AgentResult {
         let (mail, mut requests) = mpsc::channel(REQUESTS);
+        let wishes = context.handle().wishes();
         let caller = Caller {
             voice: context.voice(),
             mail,
+            wishes: wishes.clone(),
+            process: context.handle().process().clone(),
         };
         if let Some(known) = self.known.take() {
             // Without a gateway there is nobody to serve.
             let _ = known.send(caller);
         }
-        let wishes = context.handle().wishes();
         loop {
             let MailRequest { most, answer } = tokio::select! {
                 () = wishes.stop_wished() => return Ok(()),
