@@ -36,7 +36,7 @@ use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin};
 use sealbus_conformance::schedule::{Random, seeds};
 
 /// The default number of schedules. The environment variable asks for more.
-const SCHEDULES: u64 = 1200;
+const SCHEDULES: u64 = 400;
 
 /// The faults in a schedule, each in percent.
 #[derive(Clone, Copy, Debug)]
