@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+mod control_plane;
+mod doors;
+mod sealed;
 #[path = "../support/mod.rs"]
 mod support;
 mod without_master;
@@ -21,24 +24,6 @@ use sealbus_process::{AgentHandle, Parting, Process, ProcessEnd};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::{Messages, Policy, Rule};
 use support::{LONG, Operator, alive, config, joined, node_config, platform};
-
-/// Waits until every node has sent another heartbeat.
-async fn heartbeats(operator: &Operator) {
-    let before = operator.nodes().await;
-    let heard = async {
-        loop {
-            let nodes = operator.nodes().await;
-            let mut both = nodes.iter().zip(&before);
-            if both.all(|(now, before)| now.heard > before.heard) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(LONG, heard)
-        .await
-        .expect("the nodes send heartbeats");
-}
 
 async fn say(from: &AgentHandle, to: &AgentHandle, what: &str) {
     let message = AclMessage::new(Performative::Inform)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sealbus_bus::{ProcessEndpoint, Provenance, RefusalReason};
 use sealbus_channels::{ChannelPath, Channels, Subscription, SubscriptionOptions};
-use sealbus_control::admin::AgentStatus;
+use sealbus_control::admin::{AgentStatus, NodeStatus};
 use sealbus_control::{AgentState, Rules};
 use sealbus_fipa::{AclMessage, Performative};
 use sealbus_manifest::Manifest;
@@ -14,7 +14,26 @@ use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::{Messages, Policy, Rule};
 
 use super::support::{LONG, Operator, alive, config, joined, platform, platform_of};
-use super::{count, forbidden, hear, heartbeats, say};
+use super::{count, forbidden, hear, say};
+
+/// Waits until every node has sent another heartbeat.
+async fn heartbeats(operator: &Operator) {
+    let before = operator.nodes().await;
+    let are_later = |nodes: Vec<NodeStatus>| {
+        nodes
+            .iter()
+            .zip(&before)
+            .all(|(now, before)| now.heard > before.heard)
+    };
+    let heard = async {
+        while !are_later(operator.nodes().await) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, heard)
+        .await
+        .expect("the nodes send heartbeats");
+}
 
 #[tokio::test]
 async fn a_master_started_again_has_every_entry_and_agents_talk_meanwhile() {

@@ -1,14 +1,11 @@
 //! Nodes obey orders from proved senders alone, and the Master believes reports from proved nodes alone, at every
 //! level. Strangers and agents try both at the levels where agents' messages prove nobody.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod support;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::support::{HERE, LONG, Operator, platform};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
 };
@@ -27,7 +24,6 @@ use sealbus_seal::{
     SigningRequest, Timestamp, Trust, Validity,
 };
 use serde::Serialize;
-use support::{HERE, LONG, Operator, platform};
 
 /// Resolves every name to one process.
 struct Only(ProcessEndpoint);

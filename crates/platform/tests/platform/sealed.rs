@@ -1,11 +1,8 @@
 //! Level `sealed` on a platform with two nodes: nobody but the receiver reads a message, on the wire or on any disk.
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::support::{LONG, Operator, platform};
 use sealbus_bus::{Delivery, Envelope, ReceivedMessage, RefusalReason, SendError};
 use sealbus_channels::{Channels, Qos};
 use sealbus_control::AgentState;
@@ -15,7 +12,6 @@ use sealbus_process::attachment::Attachment;
 use sealbus_process::{AgentHandle, Parting, Process};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::encryption::Commitment;
-use support::{LONG, Operator, platform};
 
 const MARKER: &str = "the-price-is-seven-and-nobody-else-may-know";
 

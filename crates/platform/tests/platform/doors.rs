@@ -1,13 +1,10 @@
 //! Strangers, programs and nodes at the entrances of a platform: those for joining, for attaching programs, and for
 //! operators.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod support;
-
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use crate::support::{HERE, LONG, Operator, alive, config, joined, node_config, platform};
 use sealbus_control::admin::ask;
 use sealbus_control::attachment::AttachmentRequest;
 use sealbus_control::authority::AuthorityRequest;
@@ -25,7 +22,6 @@ use sealbus_seal::tls::{Acceptor, CertificateSource, ExpectedPeer};
 use sealbus_seal::token::{Purpose, Token};
 use sealbus_seal::{CertificateChain, Credential, Identity, KeyPair, SecurityLevel};
 use serde_json::value::to_raw_value;
-use support::{HERE, LONG, Operator, config, joined, node_config, platform};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -50,7 +46,7 @@ async fn strangers_keep_no_newcomer_out() {
         .await
         .unwrap();
     // Strangers do not keep a program from its node either, and operators are answered.
-    support::alive(&operator, 1).await;
+    alive(&operator, 1).await;
     let ticket = operator.ticket("guest", None).await;
     let address = Token::parse(Purpose::Ticket, &ticket).unwrap().addresses()[0].clone();
     let _more = silent_connections(&address, 300).await;
