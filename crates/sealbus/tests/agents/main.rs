@@ -3,13 +3,17 @@
 
 mod auctions;
 mod behaviours;
+mod channels;
 mod conversations;
+mod directory;
 mod handlers;
 mod hooks;
+mod moving;
 mod protocols;
 mod relays;
 mod test_beds;
 mod tools;
+mod workload;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

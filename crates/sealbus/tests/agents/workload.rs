@@ -1,5 +1,4 @@
 //! Workload tokens of agents in Rust, on a platform of their own program.
-#![allow(clippy::unwrap_used)]
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

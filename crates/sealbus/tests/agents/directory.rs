@@ -1,5 +1,4 @@
 //! Offering services and finding them, on an embedded platform with its real AMS and DF.
-#![allow(clippy::unwrap_used)]
 
 use sealbus::directory::{
     AgentState, AmsAgentDescription, DfAgentDescription, DirectoryError, SearchConstraints,

@@ -1,6 +1,5 @@
 //! Agents that move: their hooks on a real platform, with an injected wish to move them.
 // Longer than 500 lines: its tests share one move, made by hand.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
