@@ -40,7 +40,7 @@ FEATURES  := --features sealbus/protobuf,sealbus/telemetry
 .PHONY: binary package
 binary:
 	$(call say,Building the sealbus binary (debug))
-	$(CARGO) build $(WORKSPACE) --bin sealbus --example tool_agent
+	$(CARGO) build $(WORKSPACE) $(FEATURES) --bin sealbus --example tool_agent
 
 package: $(STAMPS)/tools
 	$(call say,Building the Python package (debug) into $(VENV))
