@@ -12,8 +12,12 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import grpc
+from a2a.types import SubscribeToTaskRequest
+
 from conftest import Door
 from harness import DEADLINE, bounded, wait_for
+from strangers import strangers
 
 CARD = "/.well-known/agent-card.json"
 
@@ -175,13 +179,50 @@ def test_many_streams_that_nobody_reads(door: Door) -> None:
 
 
 def test_connections_that_say_nothing_keep_nobody_out(door: Door) -> None:
-    with honest(door):
-        silent = [socket.create_connection(door.place, DEADLINE) for _ in range(500)]
-        for stream in silent[::2]:
-            stream.sendall(b"POST /agents/echo HTTP/1.1\r\nHost: ")
+    with honest(door), strangers(door.place, [b"", b"POST /agents/echo HTTP/1.1\r\nHost: "]):
         assert door.send("GET", "/agents/echo/tasks")[0] == 200
-        for stream in silent:
-            stream.close()
+
+
+def test_ten_thousand_streams_of_one_caller_keep_nobody_out(door: Door) -> None:
+    """Over HTTP/2, a connection has many streams: this caller opens all that it is let, and asks for more."""
+    endless = {**message(parts=[{"data": {"count": 1_000_000, "pause": 0.5}}], metadata={"skill": "slow"}), "configuration": {"returnImmediately": True}}
+    task = json.loads(door.send("POST", "/agents/clock/message:send", endless, caller="auditor")[2])["task"]["id"]
+    watch = SubscribeToTaskRequest(tenant="clock", id=task).SerializeToString()
+    shown = [("a2a-version", "1.0"), ("authorization", f"Bearer {door.keys['auditor']}")]
+    place = "{}:{}".format(*door.place)
+    refused, open_streams = [], []
+    with honest(door, 64), contextlib.ExitStack() as stack:
+        for number in range(50):
+            options = [("grpc.use_local_subchannel_pool", 1), ("sealbus.number", number)]
+            channel = stack.enter_context(grpc.insecure_channel(place, options=options))
+            call = channel.unary_stream("/lf.a2a.v1.A2AService/SubscribeToTask")
+            begun = [call(watch, metadata=shown, timeout=DEADLINE) for _ in range(200)]
+            # The first event of a stream is there, or the stream was refused.
+            for stream in begun:
+                try:
+                    next(stream)
+                    open_streams.append(stream)
+                except grpc.RpcError as error:
+                    refused.append(error.code())
+            assert door.send("GET", "/agents/clock/tasks")[0] == 200
+        assert len(open_streams) <= 256 and len(refused) >= 9_744
+        assert {code for code, _ in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}, {it: refused.count(it) for it in set(refused)}
+        for stream in open_streams:
+            stream.cancel()
+    wait_for(lambda: door.send("POST", f"/agents/clock/tasks/{task}:cancel", caller="auditor")[0] == 200, "a free place")
+
+
+def test_connections_of_one_caller_have_an_end(door: Door) -> None:
+    host = ":".join(map(str, door.place))
+    asked = f"GET /agents/echo/tasks HTTP/1.1\r\nHost: {host}\r\nA2A-Version: 1.0\r\nAuthorization: Bearer {door.keys['auditor']}\r\n\r\n"
+    with honest(door), contextlib.ExitStack() as stack:
+        statuses = []
+        for _ in range(300):
+            stream = stack.enter_context(socket.create_connection(door.place, DEADLINE))
+            stream.sendall(asked.encode())
+            statuses.append(stream.recv(12)[-3:])
+        assert statuses == [b"200"] * 256 + [b"429"] * 44
+        assert door.send("GET", "/agents/echo/tasks")[0] == 200
 
 
 def test_a_revoked_caller_is_cut_off(door: Door) -> None:

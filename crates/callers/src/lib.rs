@@ -20,6 +20,7 @@ mod body;
 mod caller;
 mod connection;
 mod door;
+mod entry;
 mod guest;
 mod issuer;
 mod keys;
