@@ -32,7 +32,7 @@ def test_a_client_in_javascript_asks_agents(door: Door, tmp_path: Path, binding:
     asked = found["question"]["status"]
     assert (asked["state"], asked["message"]["parts"][0]["text"]) == ("TASK_STATE_INPUT_REQUIRED", "which colour?")
     assert texts(found["answer"]) == ["you answered: blue"]
-    assert found["foreign"] == "TaskNotFoundError"
+    assert found["foreign"].endswith("TaskNotFoundError")
     assert last([found["cancelled"]])["state"] == "TASK_STATE_CANCELED"
-    assert found["again"] == "TaskNotCancelableError"
+    assert found["again"].endswith("TaskNotCancelableError")
     wait_for((door.notes / "slow-cancelled").exists, "the agent's tool to be cancelled")

@@ -53,7 +53,7 @@ OVER_GRPC = {
 OVER_TLS = {"tls": "server", "grpc-tls": "other"}
 """Servers over TLS: in JSON-RPC, and in gRPC, which has another certificate of the same authority."""
 UNPROVED = {
-    "grpc-impostor": "invalid peer certificate: UnknownIssuer",
+    "grpc-impostor": "invalid peer certificate: BadSignature",
     "grpc-misnamed": "invalid peer certificate: certificate not valid for name \"localhost\"",
     "grpc-plain": "",
 }

@@ -1,23 +1,19 @@
 //! The listening side: HTTP, with a limit on everything that a stranger can make grow.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use http_body_util::combinators::BoxBody;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Incoming};
 use hyper::header::{
     AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, WWW_AUTHENTICATE,
 };
 use hyper::http::request::Parts;
-use hyper::{Method, Request, StatusCode, Version};
+use hyper::{Method, Request, StatusCode, Uri, Version};
 use parking_lot::Mutex;
 use sealbus::Voice;
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
@@ -27,13 +23,13 @@ use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
 use sealbus_web::accept_each;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use crate::body::{self, Unread};
 use crate::caller::Caller;
 use crate::connection::{self, Answer, text_answer};
+use crate::counted::Counted;
 use crate::entry::{Entries, Entry};
 use crate::guest::Guest;
 use crate::issuer::{Issuer, Refusal};
@@ -46,6 +42,8 @@ use crate::resource::{Resource, challenge};
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// Bytes of all bodies of one caller that are read at a time.
 const BODIES: usize = 16 << 20;
+/// Bytes of all answers of one caller that are not written yet, apart from streams.
+const ANSWERS: usize = 64 << 20;
 /// Requests of one caller that are served at a time, open streams among them.
 const REQUESTS: usize = 256;
 
@@ -97,6 +95,11 @@ pub trait Service: Send + Sync + 'static {
         std::future::ready(Ok(()))
     }
 
+    /// The door's refusal of a request for this address, in the form of the service's protocol.
+    fn refusal(&self, _asked: &Uri, answer: Answer) -> impl Future<Output = Answer> + Send {
+        std::future::ready(answer)
+    }
+
     /// Answers a caller's request.
     fn answer(
         &self,
@@ -113,6 +116,7 @@ struct Place<T> {
     connections: Arc<Semaphore>,
     requests: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
     /// Requests that found a place.
     served: AtomicU64,
 }
@@ -169,6 +173,7 @@ impl<S: Service> Door<S> {
             connections: Entries::of_caller(),
             requests: Arc::new(Semaphore::new(REQUESTS)),
             bodies: Arc::new(Semaphore::new(BODIES)),
+            answers: Arc::new(Semaphore::new(ANSWERS)),
             served: AtomicU64::new(0),
         };
         Ok(Arc::new(Self {
@@ -272,6 +277,7 @@ impl<S: Service> Door<S> {
         let (head, mut body) = request.into_parts();
         let is_http2 = head.version == Version::HTTP_2;
         let waits = head.headers.contains_key(EXPECT);
+        let asked = head.uri.clone();
         let mut answer = self.served(head, &mut body, guest).await;
         if let Some(word) = word(answer.status()) {
             *self.refused.lock().entry(word).or_default() += 1;
@@ -280,6 +286,7 @@ impl<S: Service> Door<S> {
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(CONNECTION, close);
             }
+            answer = self.service.refusal(&asked, answer).await;
         }
         answer
     }
@@ -404,15 +411,14 @@ impl<S: Service> Door<S> {
         let request = Request::from_parts(head, body);
         let answer = self.service.answer(&place.seat, &base, request).await;
         drop(room);
+        // A caller that does not read its answers keeps them here.
+        let bytes = answer.size_hint().exact().unwrap_or(0).min(ANSWERS as u64);
+        let Ok(room) = place.answers.clone().try_acquire_many_owned(bytes as u32) else {
+            let why = "too many answers that were not read";
+            return refused(StatusCode::TOO_MANY_REQUESTS, why);
+        };
         tracing::debug!(caller = place.name, status = %answer.status(), "answered");
-        answer.map(|body| {
-            Counted {
-                body,
-                end: expires.map(|at| Box::pin(tokio::time::sleep_until(instant(at)))),
-                _permit: permit,
-            }
-            .boxed()
-        })
+        answer.map(|body| Counted::new(body, expires, [permit, room]).boxed())
     }
 }
 
@@ -443,47 +449,4 @@ fn unauthorized(unknown: Unknown, resource: Option<&Resource>) -> Answer {
     let word = challenge(resource, word);
     answer.headers_mut().insert(WWW_AUTHENTICATE, word);
     answer
-}
-
-/// When a time of the clock will be, given in seconds since 1970.
-fn instant(at: u64) -> Instant {
-    /// Longer than any stream lasts.
-    const LONGEST: Duration = Duration::from_secs(30 * 86_400);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let left = Duration::from_secs(at).saturating_sub(now.unwrap_or_default());
-    Instant::now() + left.min(LONGEST)
-}
-
-/// An answer that holds its caller's place until it is written, or the caller has gone. It ends with the caller's token.
-struct Counted {
-    body: BoxBody<Bytes, Infallible>,
-    end: Option<Pin<Box<Sleep>>>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Body for Counted {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        waiting: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(waiting);
-        if frame.is_pending()
-            && let Some(end) = &mut self.end
-            && end.as_mut().poll(waiting).is_ready()
-        {
-            return Poll::Ready(None);
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

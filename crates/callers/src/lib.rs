@@ -19,6 +19,7 @@ mod asking;
 mod body;
 mod caller;
 mod connection;
+mod counted;
 mod door;
 mod entry;
 mod guest;

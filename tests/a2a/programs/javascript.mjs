@@ -24,7 +24,7 @@ const factory = new ClientFactory({
   preferredTransports: [binding],
   cardResolver: new DefaultAgentCardResolver({ fetchImpl }),
 });
-const client = (agent) => factory.createFromUrl(`${base}/agents/${agent}`);
+const client = (agent) => factory.createFromUrl(`${base}/agents/${agent}/.well-known/agent-card.json`, "");
 const options = { serviceParameters: binding === "GRPC" ? { authorization: shown.Authorization } : {} };
 
 const say = (parts, more = {}, configuration = undefined) =>
