@@ -45,7 +45,7 @@ MANIFEST = """
     [[agent]]
     name = "office"
     command = ["PYTHON", "OFFICE", "NOTES"]
-    agents = ["clock", "secretary", "vault", "herald"]
+    agents = ["clock", "secretary", "vault", "herald", "kit"]
     write = ["NOTES"]
 
     [[agent]]
