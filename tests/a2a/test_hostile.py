@@ -160,6 +160,22 @@ def test_answers_that_nobody_reads_have_an_end(door: Door) -> None:
         wait_for(lambda: door.send("GET", "/agents/echo/tasks", caller="auditor")[0] == 200, "room for an answer")
 
 
+def test_long_events_that_nobody_reads_have_an_end(door: Door) -> None:
+    long = json.dumps(message("x" * 3_000_000)).encode()
+    host = ":".join(map(str, door.place))
+    head = "\r\n".join([
+        "POST /agents/echo/message:stream HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {door.keys['auditor']}",
+        "Content-Type: application/json", "A2A-Version: 1.0", f"Content-Length: {len(long)}", "", "",
+    ])  # fmt: skip
+    with honest(door, 192), contextlib.ExitStack() as stack:
+        # The same message is the same task, and each stream begins with all of it.
+        for _ in range(200):
+            stream = stack.enter_context(socket.create_connection(door.place, DEADLINE))
+            stream.sendall(head.encode() + long)
+            assert stream.recv(12).startswith(b"HTTP/1.1")
+        assert door.send("GET", "/agents/echo/tasks")[0] == 200
+
+
 def at_work(door: Door) -> list[str]:
     """The auditor's tasks at work."""
     listed = json.loads(door.send("GET", "/agents/clock/tasks?status=TASK_STATE_WORKING", caller="auditor")[2])

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{
     AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, WWW_AUTHENTICATE,
 };
@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::body::{self, Unread};
 use crate::caller::Caller;
 use crate::connection::{self, Answer, text_answer};
-use crate::counted::Counted;
+use crate::counted::Unwritten;
 use crate::entry::{Entries, Entry};
 use crate::guest::Guest;
 use crate::issuer::{Issuer, Refusal};
@@ -42,8 +42,6 @@ use crate::resource::{Resource, challenge};
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// Bytes of all bodies of one caller that are read at a time.
 const BODIES: usize = 16 << 20;
-/// Bytes of all answers of one caller that are not written yet, apart from streams.
-const ANSWERS: usize = 64 << 20;
 /// Requests of one caller that are served at a time, open streams among them.
 const REQUESTS: usize = 256;
 
@@ -116,7 +114,7 @@ struct Place<T> {
     connections: Arc<Semaphore>,
     requests: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
-    answers: Arc<Semaphore>,
+    unwritten: Unwritten,
     /// Requests that found a place.
     served: AtomicU64,
 }
@@ -173,7 +171,7 @@ impl<S: Service> Door<S> {
             connections: Entries::of_caller(),
             requests: Arc::new(Semaphore::new(REQUESTS)),
             bodies: Arc::new(Semaphore::new(BODIES)),
-            answers: Arc::new(Semaphore::new(ANSWERS)),
+            unwritten: Unwritten::default(),
             served: AtomicU64::new(0),
         };
         Ok(Arc::new(Self {
@@ -411,14 +409,16 @@ impl<S: Service> Door<S> {
         let request = Request::from_parts(head, body);
         let answer = self.service.answer(&place.seat, &base, request).await;
         drop(room);
-        // A caller that does not read its answers keeps them here.
-        let bytes = answer.size_hint().exact().unwrap_or(0).min(ANSWERS as u64);
-        let Ok(room) = place.answers.clone().try_acquire_many_owned(bytes as u32) else {
-            let why = "too many answers that were not read";
-            return refused(StatusCode::TOO_MANY_REQUESTS, why);
-        };
         tracing::debug!(caller = place.name, status = %answer.status(), "answered");
-        answer.map(|body| Counted::new(body, expires, [permit, room]).boxed())
+        let (head, body) = answer.into_parts();
+        // A caller that does not read its answers leaves them here.
+        match place.unwritten.count(body, expires, permit) {
+            Some(body) => Answer::from_parts(head, body.boxed()),
+            None => refused(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many answers that were not read",
+            ),
+        }
     }
 }
 
