@@ -204,7 +204,7 @@ mod tests {
         assert!(one.frame().await.is_some());
         assert!(unwritten.count(whole(), None, request(&places)).is_none());
         assert!(other.frame().await.is_none());
-        // What was read makes room.
+        // Reading makes room.
         while one.held.is_some() {
             one.frame().await.unwrap().unwrap();
         }
