@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
+import pytest
 from a2a.types import SubscribeToTaskRequest
 
-from conftest import Door
+from conftest import Door, opened
 from harness import DEADLINE, bounded, wait_for
 from strangers import strangers
 
@@ -28,6 +29,13 @@ def message(text: str = "hi", **more: object) -> dict[str, object]:
 
 def say(text: str = "hi", **more: object) -> dict[str, object]:
     return {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message(text, **more)}
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    """A platform of its own: its callers' places are filled, and one of them is revoked."""
+    with opened(tmp_path_factory) as door:
+        yield door
 
 
 @contextlib.contextmanager
@@ -161,18 +169,19 @@ def test_answers_that_nobody_reads_have_an_end(door: Door) -> None:
 
 
 def test_long_events_that_nobody_reads_have_an_end(door: Door) -> None:
-    long = json.dumps(message("x" * 3_000_000)).encode()
+    """A task that waits for its caller is followed over and over: each stream begins with all of it."""
+    task = door.call("oracle", "SendMessage", message("x" * 3_000_000), caller="auditor")["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     host = ":".join(map(str, door.place))
-    head = "\r\n".join([
-        "POST /agents/echo/message:stream HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {door.keys['auditor']}",
-        "Content-Type: application/json", "A2A-Version: 1.0", f"Content-Length: {len(long)}", "", "",
+    asked = "\r\n".join([
+        f"POST /agents/oracle/tasks/{task['id']}:subscribe HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {door.keys['auditor']}",
+        "A2A-Version: 1.0", "Content-Length: 0", "", "",
     ])  # fmt: skip
-    with honest(door, 192), contextlib.ExitStack() as stack:
-        # The same message is the same task, and each stream begins with all of it.
-        for _ in range(200):
+    with honest(door, 256), contextlib.ExitStack() as stack:
+        for _ in range(240):
             stream = stack.enter_context(socket.create_connection(door.place, DEADLINE))
-            stream.sendall(head.encode() + long)
-            assert stream.recv(12).startswith(b"HTTP/1.1")
+            stream.sendall(asked.encode())
+            assert stream.recv(12) == b"HTTP/1.1 200"
         assert door.send("GET", "/agents/echo/tasks")[0] == 200
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from conftest import Door
+from conftest import Door, opened
 from harness import DEADLINE, bounded, wait_for
 from strangers import strangers
 
@@ -72,6 +72,13 @@ class Stranger:
 
     def search(self, *lines: str, host: str | None = None) -> tuple[int, str]:
         return self.post(call("search_agents"), *self.stateless("search_agents"), *lines, host=host)
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    """A platform of its own: its callers' places are filled, and one of them is revoked."""
+    with opened(tmp_path_factory) as door:
+        yield door
 
 
 @pytest.fixture
