@@ -169,12 +169,13 @@ def test_answers_that_nobody_reads_have_an_end(door: Door) -> None:
 
 
 def test_long_events_that_nobody_reads_have_an_end(door: Door) -> None:
-    """A task that waits for its caller is followed over and over: each stream begins with all of it."""
-    task = door.call("oracle", "SendMessage", message("x" * 3_000_000), caller="auditor")["result"]["task"]
-    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    """A task at work is followed over and over: each stream begins with all of it."""
+    long = message(parts=[{"data": {"count": 1_000_000, "pause": 5}}], metadata={"skill": "slow", "note": "x" * 3_000_000})
+    now = {**long, "configuration": {"returnImmediately": True}}
+    task = door.call("clock", "SendMessage", now, caller="auditor")["result"]["task"]
     host = ":".join(map(str, door.place))
     asked = "\r\n".join([
-        f"POST /agents/oracle/tasks/{task['id']}:subscribe HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {door.keys['auditor']}",
+        f"POST /agents/clock/tasks/{task['id']}:subscribe HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {door.keys['auditor']}",
         "A2A-Version: 1.0", "Content-Length: 0", "", "",
     ])  # fmt: skip
     with honest(door, 256), contextlib.ExitStack() as stack:
@@ -183,6 +184,8 @@ def test_long_events_that_nobody_reads_have_an_end(door: Door) -> None:
             stream.sendall(asked.encode())
             assert stream.recv(12) == b"HTTP/1.1 200"
         assert door.send("GET", "/agents/echo/tasks")[0] == 200
+    cancel = ("POST", f"/agents/clock/tasks/{task['id']}:cancel")
+    wait_for(lambda: door.send(*cancel, caller="auditor")[0] == 200, "the places of the streams")
 
 
 def at_work(door: Door) -> list[str]:
