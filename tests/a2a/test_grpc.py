@@ -159,7 +159,7 @@ def test_a_stream_of_grpc_that_nobody_reads_gives_its_place_back(door: Door) -> 
                 try:
                     next(watcher)
                 except grpc.RpcError as error:
-                    assert error.code() == grpc.StatusCode.UNAVAILABLE
+                    assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
                     count += 1
             return count
 

@@ -12,8 +12,13 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from conftest import Door
+import grpc
+import pytest
+from a2a.types import SubscribeToTaskRequest
+
+from conftest import Door, opened
 from harness import DEADLINE, bounded, wait_for
+from strangers import strangers
 
 CARD = "/.well-known/agent-card.json"
 
@@ -24,6 +29,13 @@ def message(text: str = "hi", **more: object) -> dict[str, object]:
 
 def say(text: str = "hi", **more: object) -> dict[str, object]:
     return {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message(text, **more)}
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    """A platform of its own: its callers' places are filled, and one of them is revoked."""
+    with opened(tmp_path_factory) as door:
+        yield door
 
 
 @contextlib.contextmanager
@@ -139,6 +151,43 @@ def test_long_messages_that_are_kept_make_room_for_others(door: Door) -> None:
             assert status in (200, 429)
 
 
+def test_answers_that_nobody_reads_have_an_end(door: Door) -> None:
+    """A caller asks for all that is kept for it, over and over, and reads only the beginnings."""
+    for _ in range(16):
+        door.send("POST", "/agents/echo/message:send", message("x" * 2_000_000), caller="auditor")
+    host = ":".join(map(str, door.place))
+    asked = f"GET /agents/echo/tasks HTTP/1.1\r\nHost: {host}\r\nA2A-Version: 1.0\r\nAuthorization: Bearer {door.keys['auditor']}\r\n\r\n"
+    with honest(door, 192), contextlib.ExitStack() as stack:
+        statuses = []
+        for _ in range(40):
+            stream = stack.enter_context(socket.create_connection(door.place, DEADLINE))
+            stream.sendall(asked.encode())
+            statuses.append(stream.recv(12)[-3:])
+        assert set(statuses) == {b"200", b"429"}
+        stack.close()
+        wait_for(lambda: door.send("GET", "/agents/echo/tasks", caller="auditor")[0] == 200, "room for an answer")
+
+
+def test_long_events_that_nobody_reads_have_an_end(door: Door) -> None:
+    """A task at work is followed over and over: each stream begins with all of it."""
+    long = message(parts=[{"data": {"count": 1_000_000, "pause": 5}}], metadata={"skill": "slow", "note": "x" * 3_000_000})
+    now = {**long, "configuration": {"returnImmediately": True}}
+    task = door.call("clock", "SendMessage", now, caller="auditor")["result"]["task"]
+    host = ":".join(map(str, door.place))
+    asked = "\r\n".join([
+        f"POST /agents/clock/tasks/{task['id']}:subscribe HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {door.keys['auditor']}",
+        "A2A-Version: 1.0", "Content-Length: 0", "", "",
+    ])  # fmt: skip
+    with honest(door, 256), contextlib.ExitStack() as stack:
+        for _ in range(240):
+            stream = stack.enter_context(socket.create_connection(door.place, DEADLINE))
+            stream.sendall(asked.encode())
+            assert stream.recv(12) == b"HTTP/1.1 200"
+        assert door.send("GET", "/agents/echo/tasks")[0] == 200
+    cancel = ("POST", f"/agents/clock/tasks/{task['id']}:cancel")
+    wait_for(lambda: door.send(*cancel, caller="auditor")[0] == 200, "the places of the streams")
+
+
 def at_work(door: Door) -> list[str]:
     """The auditor's tasks at work."""
     listed = json.loads(door.send("GET", "/agents/clock/tasks?status=TASK_STATE_WORKING", caller="auditor")[2])
@@ -175,13 +224,50 @@ def test_many_streams_that_nobody_reads(door: Door) -> None:
 
 
 def test_connections_that_say_nothing_keep_nobody_out(door: Door) -> None:
-    with honest(door):
-        silent = [socket.create_connection(door.place, DEADLINE) for _ in range(500)]
-        for stream in silent[::2]:
-            stream.sendall(b"POST /agents/echo HTTP/1.1\r\nHost: ")
+    with honest(door), strangers(door.place, [b"", b"POST /agents/echo HTTP/1.1\r\nHost: "]):
         assert door.send("GET", "/agents/echo/tasks")[0] == 200
-        for stream in silent:
-            stream.close()
+
+
+def test_ten_thousand_streams_of_one_caller_keep_nobody_out(door: Door) -> None:
+    """Over HTTP/2, a connection has many streams: this caller opens all that it is let, and asks for more."""
+    endless = {**message(parts=[{"data": {"count": 1_000_000, "pause": 0.5}}], metadata={"skill": "slow"}), "configuration": {"returnImmediately": True}}
+    task = json.loads(door.send("POST", "/agents/clock/message:send", endless, caller="auditor")[2])["task"]["id"]
+    watch = SubscribeToTaskRequest(tenant="clock", id=task).SerializeToString()
+    shown = [("a2a-version", "1.0"), ("authorization", f"Bearer {door.keys['auditor']}")]
+    place = "{}:{}".format(*door.place)
+    refused, open_streams = [], []
+    with honest(door, 64), contextlib.ExitStack() as stack:
+        for number in range(50):
+            options = [("grpc.use_local_subchannel_pool", 1), ("sealbus.number", number)]
+            channel = stack.enter_context(grpc.insecure_channel(place, options=options))
+            call = channel.unary_stream("/lf.a2a.v1.A2AService/SubscribeToTask")
+            begun = [call(watch, metadata=shown, timeout=DEADLINE) for _ in range(200)]
+            # The first event of a stream is there, or the stream was refused.
+            for stream in begun:
+                try:
+                    next(stream)
+                    open_streams.append(stream)
+                except grpc.RpcError as error:
+                    refused.append((error.code(), error.details()))
+            assert door.send("GET", "/agents/clock/tasks")[0] == 200
+        assert len(open_streams) <= 256 and len(refused) >= 9_744
+        assert set(refused) == {(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many requests at a time")}
+        for stream in open_streams:
+            stream.cancel()
+    wait_for(lambda: door.send("POST", f"/agents/clock/tasks/{task}:cancel", caller="auditor")[0] == 200, "a free place")
+
+
+def test_connections_of_one_caller_have_an_end(door: Door) -> None:
+    host = ":".join(map(str, door.place))
+    asked = f"GET /agents/vault/tasks HTTP/1.1\r\nHost: {host}\r\nA2A-Version: 1.0\r\nAuthorization: Bearer {door.keys['auditor']}\r\n\r\n"
+    with honest(door), contextlib.ExitStack() as stack:
+        statuses = []
+        for _ in range(300):
+            stream = stack.enter_context(socket.create_connection(door.place, DEADLINE))
+            stream.sendall(asked.encode())
+            statuses.append(stream.recv(12)[-3:])
+        assert statuses == [b"200"] * 256 + [b"429"] * 44
+        assert door.send("GET", "/agents/echo/tasks")[0] == 200
 
 
 def test_a_revoked_caller_is_cut_off(door: Door) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,10 +16,13 @@ from typing import Any
 import jwt
 import pytest
 from a2a.types import CancelTaskRequest, TaskState
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from conftest import PROGRAMS, Door, say
 from harness import Platform, memory, wait_for
+from login import Authority, free_port
 from test_client import heard, outcome, result, why
 
 STATE = TaskState.Name
@@ -47,6 +50,14 @@ OVER_GRPC = {
     "foreign": "it told of another task",
     "refusing": "it answered error 7: not  you",
 }
+OVER_TLS = {"tls": "server", "grpc-tls": "other"}
+"""Servers over TLS: in JSON-RPC, and in gRPC, which has another certificate of the same authority."""
+UNPROVED = {
+    "grpc-impostor": "invalid peer certificate: BadSignature",
+    "grpc-misnamed": "invalid peer certificate: certificate not valid for name \"localhost\"",
+    "grpc-plain": "",
+}
+"""Servers of gRPC that do not prove their name, although the server of their card does."""
 BAD_ANSWERS = {
     "line": "an event of its stream has more than 8388608 bytes",
     "foreign": "it told of another task",
@@ -66,13 +77,6 @@ MANIFEST = """
     name = "customer"
     command = ["PYTHON", "CUSTOMER"]
 """
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 class Server:
@@ -123,6 +127,20 @@ def hood(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbourhood]:
         new_key(directory, "other", "probe-1")
         servers["signed"] = Server(stack, directory / "signed.log", "probe.py", "--sign", str(directory / "signing"))
         servers["grpc"] = Server(stack, directory / "grpc.log", "probe.py", "--grpc", "GRPC")
+        authority = Authority(directory)
+        for name in ("server", "other"):
+            authority.certify(name)
+        authority.certify("elsewhere", "elsewhere.example")
+        (directory / "stranger").mkdir()
+        Authority(directory / "stranger").certify("server")
+
+        def over_tls(name: str, *more: str) -> Server:
+            proof = ("--host", "localhost", "--certificate", str(directory / "server"))
+            return Server(stack, directory / f"{name}.log", "probe.py", *proof, *more)
+
+        servers["tls"] = over_tls("tls")
+        for name, file in {"tls": "other", "impostor": "stranger/server", "misnamed": "elsewhere", "plain": ""}.items():
+            servers[f"grpc-{name}"] = over_tls(f"grpc-{name}", "--grpc", "GRPC", "--grpc-certificate", str(directory / file) if file else "")
         servers["hostile-grpc"] = Server(stack, directory / "hostile-grpc.log", "hostile_grpc.py", "GRPC")
         manifest = MANIFEST.replace("CUSTOMER", str(PROGRAMS / "customer.py"))
         for name in OFFICIAL:
@@ -137,6 +155,10 @@ def hood(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbourhood]:
         for name in OVER_GRPC:
             there = f'hosts = ["127.0.0.1:{servers["hostile-grpc"].grpc}"]'
             manifest += neighbour(f"grpc-{name}", "hostile-grpc", f"/{name}", there)
+        for name in (*OVER_TLS, *UNPROVED):
+            there = f'hosts = ["localhost:{servers[name].grpc}"]\n    trust = "authority.pem"'
+            manifest += neighbour(name, name, more=there).replace("http://127.0.0.1", "https://localhost")
+        manifest += neighbour("untrusted", "tls").replace("http://127.0.0.1", "https://localhost")
         manifest += neighbour("published", "signed", more="signed = true")
         manifest += neighbour("pinned", "signed", more='signer = "signing.keys"')
         manifest += neighbour("mistaken", "signed", more='signer = "other.keys"')
@@ -159,7 +181,7 @@ def hood(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbourhood]:
 
         def are_offered() -> bool:
             signed = ("published", "pinned", "true", *(f"lenient-{it}" for it in UNSIGNED))
-            agents = (*OFFICIAL, *BAD_ANSWERS, "silent", "cut", "customer", "grpc", *(f"grpc-{it}" for it in OVER_GRPC), *signed)
+            agents = (*OFFICIAL, *BAD_ANSWERS, "silent", "cut", "customer", "grpc", *(f"grpc-{it}" for it in OVER_GRPC), *signed, *OVER_TLS, *UNPROVED)
             places = (f"/agents/{it}/.well-known/agent-card.json" for it in agents)
             return all(hood.door.send("GET", place, caller=None)[0] == 200 for place in places)
 
@@ -250,6 +272,34 @@ async def test_a_neighbour_gets_its_key_and_nobody_else(hood: Neighbourhood) -> 
     assert "agents of others:" in shown and "A2A clients reach" in shown
     counters = json.loads(hood.door.factory.tell("gateway", "counters", "--json").stdout)
     assert {"a2a", "neighbours"} <= counters.keys()
+
+
+@pytest.mark.parametrize("name", OVER_TLS)
+async def test_a_neighbour_over_tls_is_proved(hood: Neighbourhood, name: str) -> None:
+    heard = await told(hood, "request-of", name, "echo good day ½")
+    assert (heard["act"], heard["text"], heard["sender"]) == ("inform", "good day ½", f"{name}@factory")
+    # The server of the card is the one that is shown.
+    certificate = x509.load_pem_x509_certificate((hood.door.notes / "server.pem").read_bytes())
+    fingerprint = hashlib.sha256(certificate.public_bytes(Encoding.DER)).hexdigest()
+    assert heard["neighbour"].endswith(f"; TLS localhost sha256:{fingerprint}; card not signed"), heard
+    assert await told(hood, "parts-of", name, "slow 3") == ["0 ", "1 ", "2 "]
+    before = hood.servers[name].said().count("cancelled")
+    assert (await told(hood, "request-of", name, "hold 3000", "2"))["act"] == "failure"
+    await asyncio.to_thread(wait_for, lambda: hood.servers[name].said().count("cancelled") > before, "the task to be ended there")
+
+
+@pytest.mark.parametrize("name", UNPROVED)
+async def test_a_server_of_grpc_proves_its_name(hood: Neighbourhood, name: str) -> None:
+    heard = await told(hood, "request-of", name, "show me")
+    assert heard["act"] == "failure" and UNPROVED[name] in heard["text"], heard
+    assert not [line for line in hood.servers[name].said() if line.startswith("shown")]
+
+
+async def test_a_server_of_an_unknown_authority_is_not_asked(hood: Neighbourhood) -> None:
+    def is_known() -> bool:
+        return "UnknownIssuer" in (hood.status()["untrusted"]["trouble"] or "")
+
+    await asyncio.to_thread(wait_for, is_known, "the certificate to be refused", also=lambda: str(hood.status()))
 
 
 async def test_a_broken_stream_goes_on(hood: Neighbourhood) -> None:

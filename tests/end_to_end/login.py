@@ -48,10 +48,12 @@ class Authority:
         builder = builder.serial_number(x509.random_serial_number())
         return builder.not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=1))
 
-    def certify(self, name: str) -> Certificate:
+    def certify(self, name: str, host: str | None = None) -> Certificate:
+        """Certifies this host, or else this machine."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        names = [x509.DNSName(host)] if host else names
         builder = self._builder(subject, key).add_extension(x509.SubjectAlternativeName(names), critical=False)
         builder = builder.add_extension(x509.BasicConstraints(False, None), critical=True)
         certificate = builder.sign(self.key, hashes.SHA256())

@@ -45,7 +45,7 @@ MANIFEST = """
     [[agent]]
     name = "office"
     command = ["PYTHON", "OFFICE", "NOTES"]
-    agents = ["clock", "secretary", "vault", "herald"]
+    agents = ["clock", "secretary", "vault", "herald", "kit"]
     write = ["NOTES"]
 
     [[agent]]
@@ -115,14 +115,20 @@ def start(directory: Path, manifest: str = MANIFEST) -> tuple[Platform, Door]:
     return factory, Door(factory, url, keys, notes)
 
 
-@pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    directory = tmp_path_factory.mktemp("factory")
-    factory, door = start(directory)
+@contextlib.contextmanager
+def opened(factories: pytest.TempPathFactory) -> Iterator[Door]:
+    factory, door = start(factories.mktemp("factory"))
     try:
         yield door
     finally:
         factory.down()
+
+
+@pytest.fixture(scope="session")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    """One platform for all files that leave it as it was."""
+    with opened(tmp_path_factory) as door:
+        yield door
 
 
 @pytest.fixture(params=["auto", "legacy"])

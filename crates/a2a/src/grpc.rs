@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{HeaderMap, Response};
+use hyper::{HeaderMap, Response, StatusCode};
 use sealbus_callers::{Answer, text_answer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -99,9 +99,29 @@ fn trailers(status: &Status) -> HeaderMap {
 
 /// An answer with an error.
 pub(crate) fn refused(fault: &Fault) -> Answer {
-    let mut answer = text_answer(hyper::StatusCode::OK, Bytes::new());
+    let mut answer = text_answer(StatusCode::OK, Bytes::new());
     *answer.headers_mut() = trailers(&fault.to_grpc());
     let grpc = HeaderValue::from_static("application/grpc");
     answer.headers_mut().insert(CONTENT_TYPE, grpc);
     answer
+}
+
+/// The door's refusal of a request. Clients find the reason only in the words of gRPC, and some take a body for a broken stream.
+pub(crate) async fn turned_away(answer: Answer) -> Answer {
+    let code = match answer.status() {
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::FORBIDDEN => Code::PermissionDenied,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE => Code::ResourceExhausted,
+        StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
+        // A request that is none of gRPC has an answer of HTTP.
+        _ => return answer,
+    };
+    let (mut head, body) = answer.into_parts();
+    let why = body.collect().await.unwrap_or_else(|never| match never {});
+    let why = String::from_utf8_lossy(&why.to_bytes()).into_owned();
+    head.status = StatusCode::OK;
+    head.headers.extend(trailers(&Status::new(code, why)));
+    let grpc = HeaderValue::from_static("application/grpc");
+    head.headers.insert(CONTENT_TYPE, grpc);
+    Response::from_parts(head, Full::default().boxed())
 }

@@ -9,7 +9,7 @@ use hyper::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH,
 };
 use hyper::http::request::Parts;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, StatusCode, Uri};
 use parking_lot::{Mutex, RwLock};
 use percent_encoding::percent_decode_str;
 use sealbus::Voice;
@@ -244,6 +244,13 @@ impl Service for Http {
         let mut voices = seats.iter().map(|tasks| &tasks.caller.voice);
         let is_shown = rest == CARD && voices.any(|voice| voice.may_write_to(&agent.aid));
         is_shown.then(|| self.card(&agent, base, &head.headers))
+    }
+
+    async fn refusal(&self, asked: &Uri, answer: Answer) -> Answer {
+        match asked.path().starts_with(grpc::SERVICE) {
+            true => grpc::turned_away(answer).await,
+            false => answer,
+        }
     }
 
     async fn answer(&self, seat: &Arc<Tasks>, base: &str, request: Request<Bytes>) -> Answer {

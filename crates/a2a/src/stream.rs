@@ -26,7 +26,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// A stream that has not begun.
 pub(crate) struct Stream {
     task: Arc<Task>,
-    first: Box<RawValue>,
+    first: Option<Box<RawValue>>,
     at: u64,
     /// The task was over at the beginning, and this is the rest for a caller that was cut off.
     is_rest: bool,
@@ -42,7 +42,7 @@ impl Stream {
         });
         Self {
             task,
-            first,
+            first: Some(first),
             at,
             is_rest,
         }
@@ -69,8 +69,11 @@ impl Stream {
     /// Sends events until the task ends or waits for its caller, or until nobody reads any more.
     async fn run(mut self, events: &mpsc::Sender<Bytes>, form: impl Form) {
         let mut changes = self.task.changes();
-        let first = form.event(self.at, &self.first);
-        if events.send(first).await.is_err() {
+        // The whole task may be long, and the stream may last.
+        let first = self.first.take().map(|told| form.event(self.at, &told));
+        if let Some(first) = first
+            && events.send(first).await.is_err()
+        {
             return;
         }
         loop {

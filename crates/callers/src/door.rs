@@ -1,39 +1,36 @@
 //! The listening side: HTTP, with a limit on everything that a stranger can make grow.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use http_body_util::combinators::BoxBody;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::header::{
     AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, WWW_AUTHENTICATE,
 };
 use hyper::http::request::Parts;
-use hyper::{Method, Request, StatusCode, Version};
+use hyper::{Method, Request, StatusCode, Uri, Version};
 use parking_lot::Mutex;
 use sealbus::Voice;
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
 use sealbus_control::mcp::{McpCallerStatus, McpStatus};
 use sealbus_manifest::callers::{CallersEntry, NoPlace};
 use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
-use sealbus_web::accept;
+use sealbus_web::accept_each;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use crate::body::{self, Unread};
 use crate::caller::Caller;
 use crate::connection::{self, Answer, text_answer};
+use crate::counted::Unwritten;
+use crate::entry::{Entries, Entry};
 use crate::guest::Guest;
 use crate::issuer::{Issuer, Refusal};
 use crate::keys::{Keys, Shown, Unknown};
@@ -41,8 +38,6 @@ use crate::places::{Places, WrongPlace};
 use crate::published::Published;
 use crate::resource::{Resource, challenge};
 
-/// Open connections.
-const CONNECTIONS: usize = 1_024;
 /// The time that a TLS handshake may take.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// Bytes of all bodies of one caller that are read at a time.
@@ -98,6 +93,11 @@ pub trait Service: Send + Sync + 'static {
         std::future::ready(Ok(()))
     }
 
+    /// The door's refusal of a request for this address, in the form of the service's protocol.
+    fn refusal(&self, _asked: &Uri, answer: Answer) -> impl Future<Output = Answer> + Send {
+        std::future::ready(answer)
+    }
+
     /// Answers a caller's request.
     fn answer(
         &self,
@@ -111,8 +111,10 @@ pub trait Service: Send + Sync + 'static {
 struct Place<T> {
     seat: Arc<T>,
     name: String,
+    connections: Arc<Semaphore>,
     requests: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
+    unwritten: Unwritten,
     /// Requests that found a place.
     served: AtomicU64,
 }
@@ -131,6 +133,7 @@ pub(crate) struct Entrance {
 pub(crate) struct Door<S: Service> {
     service: Arc<S>,
     places: Places,
+    entries: Entries,
     entrance: Entrance,
     published: Published,
     callers: Keys<Place<S::Seat>>,
@@ -165,13 +168,16 @@ impl<S: Service> Door<S> {
         let place = |caller: Caller| Place {
             name: caller.voice.name().to_owned(),
             seat: service.seat(caller),
+            connections: Entries::of_caller(),
             requests: Arc::new(Semaphore::new(REQUESTS)),
             bodies: Arc::new(Semaphore::new(BODIES)),
+            unwritten: Unwritten::default(),
             served: AtomicU64::new(0),
         };
         Ok(Arc::new(Self {
             callers: callers.map(place),
             places,
+            entries: Entries::default(),
             entrance,
             published: Published::new(voice),
             service,
@@ -186,23 +192,34 @@ impl<S: Service> Door<S> {
 
     /// Serves for ever. Connections end with the returned future.
     pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
-        accept(listener, CONNECTIONS, |stream| self.clone().serve(stream)).await;
+        accept_each(&listener, |stream, from, _| {
+            let (door, entry) = (self.clone(), self.entries.came(from.ip()));
+            // Answers are written whole. A connection that takes no option has already broken.
+            let _ = stream.set_nodelay(true);
+            Some(async move {
+                tokio::select! {
+                    () = entry.must_go() => {}
+                    () = door.serve(stream, entry.clone()) => {}
+                }
+            })
+        })
+        .await;
     }
 
-    async fn serve(self: Arc<Self>, stream: TcpStream) {
+    async fn serve(self: Arc<Self>, stream: TcpStream, entry: Arc<Entry>) {
         let Some(tls) = &self.entrance.tls else {
             let is_http2 = match S::SPEAKS_HTTP2 {
                 true => connection::is_http2(&stream).await,
                 false => Some(false),
             };
             let Some(is_http2) = is_http2 else { return };
-            return self.speak(stream, is_http2, Guest::default()).await;
+            return self.speak(stream, is_http2, Guest::plain(entry)).await;
         };
         match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
                 let connection = stream.get_ref().1;
                 let trust = self.entrance.trust.as_deref();
-                let guest = Guest::of(connection, trust);
+                let guest = Guest::of(connection, trust, entry);
                 let is_http2 = connection.alpn_protocol() == Some(connection::HTTP2);
                 self.speak(stream, is_http2, guest).await;
             }
@@ -258,6 +275,7 @@ impl<S: Service> Door<S> {
         let (head, mut body) = request.into_parts();
         let is_http2 = head.version == Version::HTTP_2;
         let waits = head.headers.contains_key(EXPECT);
+        let asked = head.uri.clone();
         let mut answer = self.served(head, &mut body, guest).await;
         if let Some(word) = word(answer.status()) {
             *self.refused.lock().entry(word).or_default() += 1;
@@ -266,6 +284,7 @@ impl<S: Service> Door<S> {
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(CONNECTION, close);
             }
+            answer = self.service.refusal(&asked, answer).await;
         }
         answer
     }
@@ -376,6 +395,9 @@ impl<S: Service> Door<S> {
         let Ok(permit) = place.requests.clone().try_acquire_owned() else {
             return refused(StatusCode::TOO_MANY_REQUESTS, "too many requests at a time");
         };
+        if !guest.entry.let_in(&place.connections) {
+            return refused(StatusCode::TOO_MANY_REQUESTS, "too many connections");
+        }
         place.served.fetch_add(1, Ordering::Relaxed);
         if let Err(answer) = self.service.admit(&place.seat, &head).await {
             return answer;
@@ -388,14 +410,15 @@ impl<S: Service> Door<S> {
         let answer = self.service.answer(&place.seat, &base, request).await;
         drop(room);
         tracing::debug!(caller = place.name, status = %answer.status(), "answered");
-        answer.map(|body| {
-            Counted {
-                body,
-                end: expires.map(|at| Box::pin(tokio::time::sleep_until(instant(at)))),
-                _permit: permit,
-            }
-            .boxed()
-        })
+        let (head, body) = answer.into_parts();
+        // A caller that does not read its answers leaves them here.
+        match place.unwritten.count(body, expires, permit) {
+            Some(body) => Answer::from_parts(head, body.boxed()),
+            None => refused(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many answers that were not read",
+            ),
+        }
     }
 }
 
@@ -426,47 +449,4 @@ fn unauthorized(unknown: Unknown, resource: Option<&Resource>) -> Answer {
     let word = challenge(resource, word);
     answer.headers_mut().insert(WWW_AUTHENTICATE, word);
     answer
-}
-
-/// When a time of the clock will be, given in seconds since 1970.
-fn instant(at: u64) -> Instant {
-    /// Longer than any stream lasts.
-    const LONGEST: Duration = Duration::from_secs(30 * 86_400);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let left = Duration::from_secs(at).saturating_sub(now.unwrap_or_default());
-    Instant::now() + left.min(LONGEST)
-}
-
-/// An answer that holds its caller's place until it is written, or the caller has gone. It ends with the caller's token.
-struct Counted {
-    body: BoxBody<Bytes, Infallible>,
-    end: Option<Pin<Box<Sleep>>>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Body for Counted {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        waiting: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(waiting);
-        if frame.is_pending()
-            && let Some(end) = &mut self.end
-            && end.as_mut().poll(waiting).is_ready()
-        {
-            return Poll::Ready(None);
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

@@ -7,8 +7,10 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
+import grpc
 import grpc.aio
 import jwt
 import uvicorn
@@ -153,6 +155,11 @@ def public(key: jwt.PyJWK) -> dict[str, Any]:
     return {**told, "kid": key.key_id, "alg": "ES256", "use": "sig"}
 
 
+def credentials(certificate: str) -> grpc.ServerCredentials:
+    key, chain = (Path(certificate + ending).read_bytes() for ending in (".key", ".pem"))
+    return grpc.ssl_server_credentials([(key, chain)])
+
+
 async def main(arguments: argparse.Namespace) -> None:
     scheme = "https" if arguments.certificate else "http"
     base = f"{scheme}://{arguments.host}:{arguments.port}"
@@ -189,7 +196,11 @@ async def main(arguments: argparse.Namespace) -> None:
     ]
     if arguments.grpc:
         server = grpc.aio.server()
-        server.add_insecure_port(f"127.0.0.1:{arguments.grpc}")
+        certificate = arguments.certificate if arguments.grpc_certificate is None else arguments.grpc_certificate
+        if certificate:
+            server.add_secure_port(f"127.0.0.1:{arguments.grpc}", credentials(certificate))
+        else:
+            server.add_insecure_port(f"127.0.0.1:{arguments.grpc}")
         a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(handler), server)
         await server.start()
     config = uvicorn.Config(
@@ -197,8 +208,8 @@ async def main(arguments: argparse.Namespace) -> None:
         host="127.0.0.1",
         port=arguments.port,
         log_level="warning",
-        ssl_certfile=arguments.certificate,
-        ssl_keyfile=arguments.private_key,
+        ssl_certfile=arguments.certificate and f"{arguments.certificate}.pem",
+        ssl_keyfile=arguments.certificate and f"{arguments.certificate}.key",
     )
     await uvicorn.Server(config).serve()
 
@@ -213,6 +224,6 @@ if __name__ == "__main__":
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--extension", action="append", default=[], help="declare an extension by its URI")
     parser.add_argument("--key")
-    parser.add_argument("--certificate")
-    parser.add_argument("--private-key")
+    parser.add_argument("--certificate", help="speak TLS with this certificate and key, without the endings .pem and .key")
+    parser.add_argument("--grpc-certificate", help="the same for gRPC; empty: no TLS")
     sys.exit(asyncio.run(main(parser.parse_args())))

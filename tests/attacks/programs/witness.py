@@ -1,5 +1,5 @@
 """Notes every message that reaches it, in the order of arrival: who sent it, by what act, and its text. Answers `["all"]` with the notes,
-and `["search", type]` with what the DF and the DFs that it knows tell of such services."""
+`["chains"]` with each text and those on whose behalf it came, and `["search", type]` with what the DF and the DFs that it knows tell of such services."""
 
 import json
 import re
@@ -13,6 +13,7 @@ class Witness(Agent):
     def __init__(self) -> None:
         super().__init__()
         self.notes: list[list[str]] = []
+        self.chains: list[tuple[str, list[str]]] = []
 
     async def on_message(self, message: Message) -> None:
         text = message.content_text or ""
@@ -22,9 +23,13 @@ class Witness(Agent):
             await self.reply(message, Performative.INFORM, json.dumps(answer))
             return
         self.notes.append([message.sender_name, str(message.performative), text[:200], str(message.provenance)])
+        self.chains.append((text[:200], list(message.on_behalf_of)))
 
     async def all_(self) -> Any:
         return self.notes
+
+    async def chains_(self) -> Any:
+        return self.chains
 
     async def search_(self, kind: str) -> Any:
         template = f"(df-agent-description :services (set (service-description :type {kind})))"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sealbus import AclMessage, Agent, ChannelEvent, Message, Performative, Progress, Refuse, on, on_event, run, tool
+from sealbus import AclMessage, Agent, ChannelEvent, Failure, Message, Performative, Progress, Refuse, on, on_event, run, tool
 
 NOTES = Path(sys.argv[1])
 BACK = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
@@ -97,4 +97,34 @@ class Herald(Agent):
         await self.publish("/news", f"{event.sender_name} ordered {event.text}")
 
 
-run(Clock("clock"), Secretary("secretary"), Vault("vault"), Herald("herald"))
+@dataclass
+class Nothing:
+    """No argument is needed."""
+
+
+class Kit(Agent):
+    """Tools that the official kit asks for."""
+
+    async def setup(self) -> None:
+        await self.df.register(*self.tools())
+
+    @tool(name="test_simple_text")
+    async def test_simple_text(self, nothing: Nothing) -> str:
+        """Says a text."""
+        return "This is a simple text response for testing."
+
+    @tool(name="test_error_handling")
+    async def test_error_handling(self, nothing: Nothing) -> str:
+        """Fails."""
+        raise Failure("This tool intentionally returns an error for testing")
+
+    @tool(name="test_tool_with_progress")
+    async def test_tool_with_progress(self, nothing: Nothing) -> AsyncIterator[str | Progress]:
+        """Says how far it is."""
+        for done in (0.25, 0.5, 1):
+            yield Progress(done)
+            await asyncio.sleep(0.05)
+        yield "done"
+
+
+run(Clock("clock"), Secretary("secretary"), Vault("vault"), Herald("herald"), Kit("kit"))

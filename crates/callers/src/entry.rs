@@ -1,0 +1,115 @@
+//! Places for connections. A connection on which no caller has asked yet makes room for others; one of a caller stays.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use sealbus_mesh::{Stranger, Strangers};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Open connections of all callers.
+const CONNECTIONS: usize = 1_024;
+/// Open connections of one caller.
+const OF_CALLER: usize = 256;
+/// Open connections on which no caller has asked yet. When there are more, the oldest one of the address with the most ends.
+const STRANGERS: usize = 512;
+
+/// The places of a door.
+pub(crate) struct Entries {
+    strangers: Strangers<IpAddr>,
+    known: Arc<Semaphore>,
+}
+
+impl Default for Entries {
+    fn default() -> Self {
+        Self {
+            strangers: Strangers::new(STRANGERS),
+            known: Arc::new(Semaphore::new(CONNECTIONS)),
+        }
+    }
+}
+
+impl Entries {
+    /// Takes in a connection from this address.
+    pub(crate) fn came(&self, from: IpAddr) -> Arc<Entry> {
+        Arc::new(Entry {
+            stranger: self.strangers.came(from.to_canonical()),
+            known: self.known.clone(),
+            held: OnceLock::new(),
+        })
+    }
+
+    /// The places of one caller.
+    pub(crate) fn of_caller() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(OF_CALLER))
+    }
+}
+
+/// The place of one connection.
+pub(crate) struct Entry {
+    stranger: Stranger<IpAddr>,
+    known: Arc<Semaphore>,
+    /// A place among all callers' connections, and one among those of the caller that asked first.
+    held: OnceLock<[OwnedSemaphorePermit; 2]>,
+}
+
+impl Entry {
+    /// Waits until the connection must end, to make room for another.
+    pub(crate) async fn must_go(&self) {
+        self.stranger.must_go().await;
+    }
+
+    /// Keeps the connection for a caller with these places. Returns whether there is one for it.
+    pub(crate) fn let_in(&self, places: &Arc<Semaphore>) -> bool {
+        if self.held.get().is_some() {
+            return true;
+        }
+        let own = places.clone().try_acquire_owned();
+        let shared = self.known.clone().try_acquire_owned();
+        let (Ok(own), Ok(shared)) = (own, shared) else {
+            return false;
+        };
+        // Requests of HTTP/2 may come at once. The first one's places are kept.
+        let _ = self.held.set([own, shared]);
+        self.stranger.let_in();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn a_callers_connections_stay_and_have_an_end() {
+        let (door, caller) = (Entries::default(), Entries::of_caller());
+        let own: Vec<_> = (0..OF_CALLER).map(|_| door.came(HERE)).collect();
+        assert!(own.iter().all(|it| it.let_in(&caller)));
+        let further = door.came(HERE);
+        assert!(!further.let_in(&caller) && further.let_in(&Entries::of_caller()));
+        let crowd: Vec<_> = (0..2 * STRANGERS).map(|_| door.came(HERE)).collect();
+        let waiting = crowd.iter().filter(|it| it.stranger.is_waiting());
+        assert_eq!(waiting.count(), STRANGERS);
+        // A second request needs no further place.
+        assert!(own.iter().all(|it| it.let_in(&caller)));
+        drop(own);
+        assert_eq!(caller.available_permits(), OF_CALLER);
+    }
+
+    #[test]
+    fn callers_together_have_an_end() {
+        let (door, mut kept) = (Entries::default(), Vec::new());
+        for _ in 0..CONNECTIONS / OF_CALLER {
+            let caller = Entries::of_caller();
+            kept.extend((0..OF_CALLER).map(|_| (door.came(HERE), caller.clone())));
+        }
+        assert!(kept.iter().all(|(entry, caller)| entry.let_in(caller)));
+        let other = Entries::of_caller();
+        assert!(!door.came(HERE).let_in(&other));
+        kept.pop();
+        assert!(door.came(HERE).let_in(&other));
+    }
+}
