@@ -227,17 +227,7 @@ impl Masters {
     fn note(&self, rows: Vec<(String, Revision, About)>) {
         let mut known = self.known.lock();
         let before = std::mem::take(&mut *known);
-        for (name, revision, about) in rows {
-            let same = before
-                .iter()
-                .find(|it| it.name == name && it.revision == revision);
-            known.push(Known {
-                changed: same.map_or_else(Instant::now, |same| same.changed),
-                name,
-                about,
-                revision,
-            });
-        }
+        *known = present(before, rows, &self.name);
     }
 
     /// Tells nodes the addresses of all instances, with those that were there lately.
@@ -328,6 +318,26 @@ impl Masters {
     }
 }
 
+/// The instances that have rows. The one called `itself` is there also if its lease has just ended, and its row with it.
+fn present(before: Vec<Known>, rows: Vec<(String, Revision, About)>, itself: &str) -> Vec<Known> {
+    let mut present: Vec<Known> = Vec::with_capacity(rows.len() + 1);
+    for (name, revision, about) in rows {
+        let same = before
+            .iter()
+            .find(|it| it.name == name && it.revision == revision);
+        present.push(Known {
+            changed: same.map_or_else(Instant::now, |same| same.changed),
+            name,
+            about,
+            revision,
+        });
+    }
+    if !present.iter().any(|it| it.name == itself) {
+        present.extend(before.into_iter().find(|it| it.name == itself));
+    }
+    present
+}
+
 /// Whether no Master that was cut off from its nodes has handed over for a while. Notes that this one does.
 async fn may_yield(store: &dyn Store) -> Result<bool, StoreError> {
     let row = store.get(YIELDED_ROW).await?;
@@ -397,7 +407,28 @@ async fn keep_addresses(store: &dyn Store, addresses: &[String]) -> Result<(), S
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_master_whose_lease_has_ended_still_knows_itself() {
+        let row = |name: &str, port: u16| {
+            let about =
+                json!({"host": "", "enrolment": format!("10.0.0.1:{port}"), "since": 0, "beat": 1});
+            (name.to_owned(), 7, serde_json::from_value(about).unwrap())
+        };
+        let names = |known: &[Known]| {
+            let names = known.iter().map(|it| it.name.clone());
+            names.collect::<Vec<_>>()
+        };
+        let both = present(Vec::new(), vec![row("one", 1), row("two", 2)], "one");
+        assert_eq!(names(&both), ["one", "two"]);
+        let left = present(both, vec![row("two", 2)], "one");
+        assert_eq!(names(&left), ["two", "one"]);
+        let left = present(left, vec![row("one", 1)], "one");
+        assert_eq!(names(&left), ["one"]);
+    }
 
     #[test]
     fn the_latest_addresses_stay_and_their_number_is_bounded() {
