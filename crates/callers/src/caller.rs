@@ -44,7 +44,9 @@ impl Caller {
 
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caller").field("voice", &self.voice).finish_non_exhaustive()
+        f.debug_struct("Caller")
+            .field("voice", &self.voice)
+            .finish_non_exhaustive()
     }
 }
 
