@@ -8,7 +8,7 @@ use aws_lc_rs::rand;
 use mls_rs::external_client::ExternalClient;
 use mls_rs::group::CommitOutput;
 use mls_rs::{ExtensionList, Group as MlsGroup, MlsMessage};
-use sealbus_seal::encryption::EncryptionPublicKey;
+use sealbus_seal::encryption::{EncryptionPublicKey, LONGEST_KEY_PACKAGE};
 use sealbus_seal::{Credential, Identity, Timestamp, Trust, VerifiedIdentity};
 
 use crate::credential::{self, Config};
@@ -19,8 +19,6 @@ use crate::welcome;
 
 /// Most members of a group, without its publisher.
 pub const MOST_MEMBERS: usize = 1024;
-/// The longest key package.
-pub const LONGEST_PACKAGE: usize = 16 << 10;
 /// After so many messages the secrets change. A member that was left out of more messages in a row could not go on
 /// (mls-rs steps over 1024).
 const MOST_MESSAGES: u32 = 1000;
@@ -49,11 +47,11 @@ impl Candidate {
         trust: &Trust,
         now: Timestamp,
     ) -> Result<Self, GroupError> {
-        if package.len() > LONGEST_PACKAGE {
+        if package.len() > LONGEST_KEY_PACKAGE {
             return Err(GroupError::TooLong {
                 what: "a key package",
                 length: package.len(),
-                limit: LONGEST_PACKAGE,
+                limit: LONGEST_KEY_PACKAGE,
             });
         }
         let package = MlsMessage::from_bytes(package)?;

@@ -24,5 +24,5 @@ mod packages;
 mod welcome;
 
 pub use error::GroupError;
-pub use group::{Candidate, Change, Group, LONGEST_PACKAGE, MOST_MEMBERS};
+pub use group::{Candidate, Change, Group, MOST_MEMBERS};
 pub use member::{Invitee, Member};

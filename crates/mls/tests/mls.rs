@@ -6,7 +6,8 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use sealbus_mls::{Change, Group, GroupError, LONGEST_PACKAGE, Member};
+use sealbus_mls::{Change, Group, GroupError, Member};
+use sealbus_seal::encryption::LONGEST_KEY_PACKAGE;
 use support::{Agent, HOUR, Platform};
 
 fn group(platform: &Platform, publisher: &Agent) -> Group {
@@ -150,7 +151,7 @@ fn only_the_certified_agent_joins() {
         .err()
         .unwrap();
     assert!(matches!(refused, GroupError::NotVerified(_)), "{refused}");
-    let refused = platform.check(&vec![0; LONGEST_PACKAGE + 1], &alice, &alice.identity);
+    let refused = platform.check(&vec![0; LONGEST_KEY_PACKAGE + 1], &alice, &alice.identity);
     assert!(matches!(refused, Err(GroupError::TooLong { .. })));
 }
 
