@@ -23,7 +23,7 @@ use crate::path::ChannelPath;
 const SEALED: &str = "sealed";
 /// The version of the form. Version 1 is that of messages to one receiver.
 const VERSION: u8 = 2;
-/// The first bytes of what an event is bound to.
+/// The first bytes of the context of an event.
 const CONTEXT: &[u8] = b"sealbus sealed event v1\0";
 
 /// The length of a group's name in bytes.
@@ -137,13 +137,13 @@ pub struct SealedPart<'a> {
     pub channel: &'a str,
     /// The group.
     pub group: GroupName,
-    /// What it brings.
+    /// Its kind.
     pub kind: PartKind,
     /// The bytes of MLS.
     pub bytes: &'a [u8],
 }
 
-/// What a part brings.
+/// The kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartKind {
     /// An event, to which its author committed.
@@ -241,7 +241,7 @@ impl<'a> SealedPart<'a> {
         outer
     }
 
-    /// What the sealed bytes of an event are bound to: the channel, the publisher and the commitment.
+    /// The context that the sealed bytes of an event are bound to: the channel, the publisher and the commitment.
     pub fn context(&self) -> [u8; 32] {
         let length = |text: &str| (text.len() as u64).to_be_bytes();
         let commitment = match &self.kind {

@@ -14,7 +14,7 @@ pub enum GroupError {
     /// More bytes than allowed.
     #[error("{what} has {length} bytes, and the limit is {limit}")]
     TooLong {
-        /// What is too long.
+        /// The bytes.
         what: &'static str,
         /// Its length.
         length: usize,
@@ -24,7 +24,7 @@ pub enum GroupError {
     /// More members than a group may have.
     #[error(
         "a sealed channel has at most {most} agents of other processes for each publisher, and not {0}",
-        most = crate::group::MOST_MEMBERS
+        most = crate::limits::MOST_MEMBERS
     )]
     TooManyMembers(usize),
     /// The key package is another agent's.

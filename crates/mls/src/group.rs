@@ -14,11 +14,10 @@ use sealbus_seal::{Credential, Identity, Timestamp, Trust, VerifiedIdentity};
 use crate::credential::{self, Config};
 use crate::crypto::Provider;
 use crate::error::GroupError;
+use crate::limits::MOST_MEMBERS;
 use crate::packages::Packages;
 use crate::welcome;
 
-/// Most members of a group, without its publisher.
-pub const MOST_MEMBERS: usize = 1024;
 /// After so many messages the secrets change. A member that was left out of more messages in a row could not go on
 /// (mls-rs steps over 1024).
 const MOST_MESSAGES: u32 = 1000;
@@ -80,7 +79,7 @@ impl Candidate {
     }
 }
 
-/// What the members learn when a group changes, each before the next message.
+/// The news of a change, which each member needs before the next message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// For the members that stay.

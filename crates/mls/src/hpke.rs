@@ -5,21 +5,21 @@ use aws_lc_rs::error::Unspecified;
 use mls_rs::crypto::{HpkeCiphertext, HpkePublicKey, HpkeSecretKey};
 use zeroize::Zeroizing;
 
-use crate::crypto::{self, CryptoError};
+use crate::primitives::{self, CryptoError};
 
 /// The length of each key (RFC 7748).
 pub(crate) const KEY: usize = 32;
 /// The lengths of a key and a nonce of AES-128-GCM.
 const AEAD: (usize, usize) = (16, 12);
 
-/// What a secret is derived for: the KEM, or the whole suite (RFC 9180, sections 4.1 and 5.1).
+/// The purposes of a derived secret: the KEM, or the whole suite (RFC 9180, sections 4.1 and 5.1).
 const OF_KEM: &[u8] = b"KEM\x00\x20";
 const OF_SUITE: &[u8] = b"HPKE\x00\x20\x00\x01\x00\x01";
 
 type Secret = Zeroizing<Vec<u8>>;
 
 fn labeled_extract(suite: &[u8], salt: &[u8], label: &[u8], secret: &[u8]) -> Secret {
-    crypto::extract(salt, &[b"HPKE-v1", suite, label, secret])
+    primitives::extract(salt, &[b"HPKE-v1", suite, label, secret])
 }
 
 fn labeled_expand(
@@ -32,7 +32,7 @@ fn labeled_expand(
     let short = u16::try_from(length).map_err(|_| CryptoError::Unspecified)?;
     let short = short.to_be_bytes();
     let info = [short.as_slice(), b"HPKE-v1", suite, label, info];
-    crypto::expand(secret, &info, length)
+    primitives::expand(secret, &info, length)
 }
 
 fn private_key(bytes: &[u8]) -> Result<PrivateKey, CryptoError> {
@@ -85,7 +85,7 @@ pub(crate) fn seal(
     let (key, nonce) = schedule(&shared, info)?;
     Ok(HpkeCiphertext {
         kem_output: sent.as_ref().to_vec(),
-        ciphertext: crypto::seal(&key, &nonce, associated, message)?,
+        ciphertext: primitives::seal(&key, &nonce, associated, message)?,
     })
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn open(
     let own = private_key(secret)?;
     let shared = shared(&own, &sealed.kem_output, &sealed.kem_output, public)?;
     let (key, nonce) = schedule(&shared, info)?;
-    crypto::open(&key, &nonce, associated, &sealed.ciphertext)
+    primitives::open(&key, &nonce, associated, &sealed.ciphertext)
 }
 
 #[cfg(test)]

@@ -19,10 +19,13 @@ mod crypto;
 mod error;
 mod group;
 mod hpke;
+mod limits;
 mod member;
 mod packages;
+mod primitives;
 mod welcome;
 
 pub use error::GroupError;
-pub use group::{Candidate, Change, Group, MOST_MEMBERS};
+pub use group::{Candidate, Change, Group};
+pub use limits::MOST_MEMBERS;
 pub use member::{Invitee, Member};

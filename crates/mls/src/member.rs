@@ -7,7 +7,7 @@ use mls_rs::extension::recommended::LastResortKeyPackageExt;
 use mls_rs::group::{CommitEffect, ReceivedMessage};
 use mls_rs::{Client, ExtensionList, Group as MlsGroup, MlsMessage};
 use sealbus_seal::encryption::{EncryptionKey, EncryptionKeyId};
-use sealbus_seal::{Credential, Identity, Timestamp, Trust, VerifiedIdentity};
+use sealbus_seal::{CLOCK_SKEW, Credential, Identity, Timestamp, Trust, VerifiedIdentity};
 use zeroize::Zeroizing;
 
 use crate::credential::{self, Config};
@@ -36,7 +36,8 @@ impl Invitee {
         until: Timestamp,
         now: Timestamp,
     ) -> Self {
-        let client = credential::client(credential, packages.clone(), until.since(now));
+        let lifetime = until.since(now) + CLOCK_SKEW;
+        let client = credential::client(credential, packages.clone(), lifetime);
         Self { client, packages }
     }
 
@@ -56,7 +57,8 @@ impl Invitee {
         let last_resort = LastResortKeyPackageExt.into_extension();
         let mut extensions = ExtensionList::new();
         extensions.set(last_resort.map_err(mls_rs::error::MlsError::from)?);
-        let time = Some(credential::time(now));
+        // The clocks of publishers may be behind.
+        let time = Some(credential::time(now.minus(CLOCK_SKEW)));
         let package =
             self.client
                 .generate_key_package_message(extensions, ExtensionList::new(), time)?;

@@ -13,7 +13,10 @@ const MOST: usize = 16;
 
 /// The packages of an agent, the latest last.
 #[derive(Clone, Default)]
-pub(crate) struct Packages(Arc<Mutex<Vec<(Vec<u8>, KeyPackageData)>>>);
+pub(crate) struct Packages(Arc<Mutex<Vec<Package>>>);
+
+/// A package, with its hash before it.
+type Package = (Vec<u8>, KeyPackageData);
 
 impl Packages {
     /// Forgets the packages that have expired.

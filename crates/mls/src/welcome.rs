@@ -14,7 +14,7 @@ use sealbus_seal::encryption::{
 use zeroize::Zeroizing;
 
 use crate::error::GroupError;
-use crate::group::MOST_MEMBERS;
+use crate::limits::MOST_MEMBERS;
 
 const INFO: &[u8] = b"sealbus welcome v1\0";
 const SECRET: usize = 32;

@@ -1,4 +1,4 @@
-//! Who reads what: members of the moment, and nobody else.
+//! Members of the moment read a message, and nobody else does.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -176,7 +176,7 @@ fn nobody_joins_with_a_certificate_that_was_revoked_or_has_ended() {
     let refused = platform.check(&package, &alice, &alice.identity);
     assert!(refused.is_err());
     group
-        .change(&[alice.identity.clone()], &[], platform.now)
+        .change(std::slice::from_ref(&alice.identity), &[], platform.now)
         .unwrap();
 }
 

@@ -3,6 +3,7 @@
 mod events;
 mod memberships;
 mod moving;
+mod owned;
 mod publishing;
 
 use std::collections::HashMap;
@@ -219,7 +220,7 @@ impl Sealing {
         peer.seal(message, sender, receiver).map(Some)
     }
 
-    /// What an agent has stated last: its key, and its key package for groups.
+    /// The latest statement of an agent: its key, and its key package for groups.
     async fn published(
         &self,
         receiver: &str,

@@ -24,7 +24,7 @@ use crate::qos::{Qos, Reliability};
 use crate::sealed::{EventSealer, EventToSeal, GroupChange, LeftOut, Reader, SealedEvent};
 use crate::sealed::{SealedPart, Unsealed};
 
-/// What was opened of a message that arrived.
+/// The result of opening a message that arrived.
 pub(super) enum Opening {
     /// It is not sealed.
     Plain,

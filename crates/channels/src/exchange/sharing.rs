@@ -182,7 +182,7 @@ impl Exchange {
         let (header, message) = (held.header.clone(), held.message.clone());
         let publisher = held.publisher.clone();
         let (process, id) = share.member;
-        // What is held is sealed anew each time it is given, to those that may read it by then.
+        // A held event is sealed anew each time it is given, to those that may read it by then.
         let (message, inside) = match header.qos.level == Some(SecurityLevel::Sealed) {
             false => (message, None),
             true => match self.seal_share(share, &header, &publisher, &message, now) {

@@ -13,25 +13,25 @@ use sealbus_seal::{
     SigningRequest, Timestamp, Trust, Validity,
 };
 
-pub const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-pub struct Platform {
-    pub name: PlatformName,
-    pub authority: IssuingAuthority,
-    pub trust: Arc<Trust>,
-    pub now: Timestamp,
+pub(crate) struct Platform {
+    pub(crate) name: PlatformName,
+    pub(crate) authority: IssuingAuthority,
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) now: Timestamp,
 }
 
 /// An agent in a process of its own.
-pub struct Agent {
-    pub identity: Identity,
-    pub credential: Arc<Credential>,
-    pub key: Arc<EncryptionKey>,
-    pub invitee: Invitee,
+pub(crate) struct Agent {
+    pub(crate) identity: Identity,
+    pub(crate) credential: Arc<Credential>,
+    pub(crate) key: Arc<EncryptionKey>,
+    pub(crate) invitee: Invitee,
 }
 
 impl Platform {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let now: Timestamp = SystemTime::now().into();
         let name = PlatformName::new("factory").unwrap();
         let root = RootAuthority::create(&name, Validity::starting(now, 10_000 * HOUR)).unwrap();
@@ -48,7 +48,7 @@ impl Platform {
         }
     }
 
-    pub fn certify(&self, identity: &Identity) -> Arc<Credential> {
+    pub(crate) fn certify(&self, identity: &Identity) -> Arc<Credential> {
         let key = KeyPair::generate().unwrap();
         let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -58,7 +58,7 @@ impl Platform {
         Arc::new(Credential::new(key, issued.chain).unwrap())
     }
 
-    pub fn agent(&self, name: &str) -> Agent {
+    pub(crate) fn agent(&self, name: &str) -> Agent {
         let identity = Identity::agent(&self.name, name).unwrap();
         let credential = self.certify(&identity);
         Agent {
@@ -69,12 +69,12 @@ impl Platform {
         }
     }
 
-    pub fn candidate(&self, agent: &Agent) -> Candidate {
+    pub(crate) fn candidate(&self, agent: &Agent) -> Candidate {
         let package = agent.invitee.offer(self.now).unwrap();
         self.check(&package, agent, &agent.identity).unwrap()
     }
 
-    pub fn check(
+    pub(crate) fn check(
         &self,
         package: &[u8],
         agent: &Agent,
@@ -85,7 +85,7 @@ impl Platform {
     }
 
     /// An operator revokes an agent.
-    pub fn deny(&self, agent: &Agent) {
+    pub(crate) fn deny(&self, agent: &Agent) {
         let mut list = DenyList::new(self.authority.identity().clone());
         let denial = Denial {
             at: self.now,
@@ -98,7 +98,7 @@ impl Platform {
         self.trust.apply_deny_list(&list, self.now).unwrap();
     }
 
-    pub fn join(
+    pub(crate) fn join(
         &self,
         agent: &Agent,
         welcome: &[u8],

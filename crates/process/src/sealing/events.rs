@@ -1,20 +1,21 @@
 //! Sealed channels: the groups of this process's publishers, the key packages of those who read, and the offers of this
 //! process's agents to read what others publish.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use sealbus_bus::{BoxFuture, NotSealed, Opened, Sealer};
 use sealbus_channels::{
-    EventSealer, EventToSeal, GroupChange, GroupName, Inside, LeftOut, PartKind, Reader,
-    SealedEvent, SealedPart, Unsealed,
+    EventSealer, EventToSeal, GroupChange, Inside, LeftOut, PartKind, Reader, SealedEvent,
+    SealedPart, Unsealed,
 };
-use sealbus_mls::{Candidate, Change, Group, GroupError, Invitee, MOST_MEMBERS, Member};
-use sealbus_seal::{Credential, Identity, Serial, Timestamp, VerifiedIdentity};
+use sealbus_mls::{Candidate, Group, GroupError, Invitee, MOST_MEMBERS, Member};
+use sealbus_seal::{Credential, Identity, Serial, Timestamp};
 
 use super::memberships::Memberships;
+use super::owned::Owned;
 use super::{MOST, NoKey, PATIENCE, PAUSE, Sealing};
 use crate::certification::Certified;
 use crate::now;
@@ -25,13 +26,10 @@ const MOST_GROUPS: usize = 1024;
 const UNUSED: Duration = Duration::from_secs(3600);
 /// The pause before a key package that was not there is asked for again.
 const RETRY: Duration = Duration::from_secs(5);
-/// A member that could not open an event joins again at once. If that happens again and again, it waits longer each time,
-/// up to the second of these.
-const REJOINING: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 /// Key packages that are asked for at a time.
 const AT_ONCE: usize = 32;
 
-/// What a process knows of sealed channels.
+/// All that a process knows of sealed channels.
 #[derive(Default)]
 pub(super) struct Events {
     offers: HashMap<String, Offer>,
@@ -57,126 +55,20 @@ struct Known {
     at: Instant,
 }
 
-/// The group of a publisher of this process.
-struct Owned {
-    group: Group,
-    name: GroupName,
-    /// The publisher's certificate when it made the group.
-    credential: Arc<Credential>,
-    members: BTreeMap<Arc<str>, Joined>,
-    /// Readers of whose absence the publisher was told.
-    told: HashSet<Arc<str>>,
-    used: Instant,
-}
-
-/// A member of a group.
-struct Joined {
-    session: u64,
-    verified: VerifiedIdentity,
-    at: Instant,
-    /// How often it has joined in this session.
-    times: u32,
-    /// It could not open an event.
-    is_lost: bool,
-}
-
-impl Joined {
-    /// Whether it has to join again now.
-    fn must_rejoin(&self) -> bool {
-        let pause = REJOINING.0 * 4_u32.saturating_pow(self.times.saturating_sub(1).min(8));
-        self.is_lost && (self.times < 2 || self.at.elapsed() >= pause.min(REJOINING.1))
-    }
-}
+/// A reader that cannot join, and why.
+type Out = (Arc<str>, NotSealed);
 
 /// The readers of an event, sorted.
 #[derive(Default)]
 struct Sorted {
     joining: Vec<(Reader, Candidate)>,
     staying: BTreeSet<Arc<str>>,
-    left_out: Vec<(Arc<str>, NotSealed)>,
+    left_out: Vec<Out>,
     unknown: Vec<Reader>,
 }
 
 fn not_sealed(error: &GroupError) -> NotSealed {
     NotSealed(error.to_string())
-}
-
-impl Owned {
-    fn new(group: Group, credential: Arc<Credential>) -> Result<Self, NotSealed> {
-        let name = group.name().try_into();
-        Ok(Self {
-            name: name.map_err(|_| NotSealed("the group has no name".to_owned()))?,
-            group,
-            credential,
-            members: BTreeMap::new(),
-            told: HashSet::new(),
-            used: Instant::now(),
-        })
-    }
-
-    fn part<'a>(
-        &self,
-        (publisher, channel): (&'a str, &'a str),
-        kind: PartKind,
-        bytes: &'a [u8],
-    ) -> SealedPart<'a> {
-        SealedPart {
-            publisher,
-            channel,
-            group: self.name,
-            kind,
-            bytes,
-        }
-    }
-
-    /// One change of the group, as its members learn it.
-    fn change(
-        &mut self,
-        of: (&str, &str),
-        leaving: &[Arc<str>],
-        joining: &[(Reader, Candidate)],
-        now: Timestamp,
-    ) -> Result<Vec<GroupChange>, GroupError> {
-        let gone: Vec<Identity> = leaving
-            .iter()
-            .filter_map(|agent| Identity::from_agent_name(agent).ok())
-            .collect();
-        let candidates: Vec<Candidate> = joining.iter().map(|(_, it)| it.clone()).collect();
-        let Change { commit, welcome } = self.group.change(&gone, &candidates, now)?;
-        for agent in leaving {
-            self.members.remove(agent);
-        }
-        let mut times = HashMap::new();
-        for (reader, _) in joining {
-            let former = self.members.remove(&reader.agent);
-            let former = former.filter(|it| it.session == reader.session);
-            times.insert(&reader.agent, former.map_or(0, |it| it.times));
-        }
-        let staying: BTreeSet<Arc<str>> = self.members.keys().cloned().collect();
-        for (reader, candidate) in joining {
-            let joined = Joined {
-                session: reader.session,
-                verified: candidate.verified().clone(),
-                at: Instant::now(),
-                times: times.get(&reader.agent).map_or(1, |times| times + 1),
-                is_lost: false,
-            };
-            self.members.insert(reader.agent.clone(), joined);
-        }
-        let new = joining.iter().map(|(it, _)| it.agent.clone()).collect();
-        let parts = [
-            (PartKind::Commit, commit, staying),
-            (PartKind::Welcome, welcome, new),
-        ];
-        let changes = parts.into_iter().filter_map(|(kind, bytes, readers)| {
-            let message = self.part(of, kind, &bytes?).to_message();
-            Some(GroupChange {
-                message: Arc::new(message),
-                readers,
-            })
-        });
-        Ok(changes.collect())
-    }
 }
 
 impl Sealing {
@@ -230,7 +122,7 @@ impl Sealing {
         self.events.lock().memberships = Memberships::default();
     }
 
-    /// Who stays in a group, who joins, and who cannot.
+    /// The readers that stay in a group, join it, or cannot.
     fn sort(&self, events: &Events, owned: Option<&Owned>, readers: &[Reader]) -> Sorted {
         let now = now();
         let mut sorted = Sorted::default();
@@ -344,7 +236,6 @@ impl Sealing {
     }
 
     /// Brings a group up to date. Returns its changes, and the readers that cannot join.
-    #[expect(clippy::type_complexity, reason = "named at its only caller")]
     fn change_group(
         &self,
         events: &mut Events,
@@ -352,7 +243,7 @@ impl Sealing {
         of: (&str, &str),
         sorted: Sorted,
         now: Timestamp,
-    ) -> Result<(Vec<GroupChange>, Vec<(Arc<str>, NotSealed)>), GroupError> {
+    ) -> Result<(Vec<GroupChange>, Vec<Out>), GroupError> {
         let Sorted {
             joining,
             staying,
@@ -421,8 +312,14 @@ impl Sealing {
     /// The same, with patience for a package that the platform does not know yet.
     async fn candidate_patiently(&self, reader: &Reader) -> Result<Candidate, NotSealed> {
         let begun = Instant::now();
-        // Who had none before is not waited for again.
-        let is_known = self.events.lock().readers.contains_key(&reader.agent);
+        // An agent that had none before is not waited for again.
+        let known = self
+            .events
+            .lock()
+            .readers
+            .get(&reader.agent)
+            .map(|it| it.session);
+        let is_known = known == Some(reader.session);
         let patience = if is_known { Duration::ZERO } else { PATIENCE };
         loop {
             let missing = match self.candidate(reader).await {

@@ -1,4 +1,4 @@
-//! Sealed channels between processes: who reads what, and what hostile processes and nodes achieve.
+//! Sealed channels between processes: their readers, and what hostile processes and nodes achieve.
 
 use std::collections::BTreeSet;
 
@@ -185,7 +185,7 @@ async fn who_comes_later_reads_what_is_later_and_who_leaves_or_was_revoked_reads
     assert_eq!(next(&mut bobs).await, "1");
     assert_eq!(next(&mut bobs).await, "2");
 
-    // What carol's process knew of the group opens nothing after she was revoked.
+    // The secrets that carol's process had open nothing after she was revoked.
     world.deny("carol").await;
     let list = world.deny_list.lock().sign(&world.authority).unwrap();
     while one.shared.trust.latest_deny_list().unwrap().version() != list.version() {
@@ -257,7 +257,7 @@ fn reader(agent: &str) -> Reader {
     }
 }
 
-/// What a publisher's process sends so that these readers get an event: the contents of the outer messages.
+/// The parts that a publisher's process sends so that these readers get an event: the contents of the outer messages.
 async fn parts(process: &Process, publisher: &str, readers: &[&str], text: &str) -> Vec<Vec<u8>> {
     let sealing = sealer(process);
     let readers: Vec<_> = readers.iter().map(|it| reader(it)).collect();
@@ -279,7 +279,7 @@ async fn parts(process: &Process, publisher: &str, readers: &[&str], text: &str)
     changes.chain([content(&event.message)]).collect()
 }
 
-/// What an agent reads of a content that is said to come from this publisher on this channel.
+/// The text that an agent reads of a content that is said to come from this publisher on this channel.
 fn read_part(
     process: &Process,
     agent: &str,
