@@ -186,7 +186,7 @@ class Message(AclMessage, Generic[BodyT_co]):
     def _delegation(self) -> Delegation | None: ...
     @property
     def is_sealed(self) -> bool:
-        """Whether the message was sealed: only its sender and this agent can read it."""
+        """Whether the message was sealed: only its sender and those that it is for can read it."""
     @property
     def text(self) -> str:
         """The content, which must be text; raises :class:`~sealbus.ContentError` if it is bytes or missing."""

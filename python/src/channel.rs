@@ -46,15 +46,15 @@ impl PyChannelEvent {
     ) -> PyResult<Py<Self>> {
         let provenance = event.provenance().clone();
         let kept = event.log().map(|_| event.header().number);
-        let may_be_again = event.may_be_again();
+        let mut facts = PyMessage::new(provenance.clone(), kept, event.may_be_again());
+        facts.is_sealed = event.message().is_sealed();
         let message = event.message().clone().into_message();
-        let received = ReceivedMessage::shared(message, provenance.clone());
-        let message = PyAclMessage::received(received);
+        let message = PyAclMessage::received(ReceivedMessage::shared(message, provenance));
         let source = source
             .filter(|_| event.is_request())
             .map(|source| Owned::new(source.clone()));
         let initializer = PyClassInitializer::from(message)
-            .add_subclass(PyMessage::new(provenance, kept, may_be_again))
+            .add_subclass(facts)
             .add_subclass(Self { event, source });
         Py::new(py, initializer)
     }

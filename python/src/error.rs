@@ -106,6 +106,7 @@ pub(crate) fn publish(agent: &str, problem: &PublishError) -> PyErr {
     match problem {
         PublishError::Unavailable(problem) => channel(problem),
         PublishError::Downgrade(problem) => channel(problem),
+        PublishError::NotSealed { .. } => channel(problem),
         _ => exceptions::SendError::new_err((agent, problem.to_string())),
     }
 }

@@ -18,8 +18,8 @@ pub(crate) struct PyMessage {
     pub(crate) kept: Option<u64>,
     /// Whether the agent, or another one of its group, may have had it before.
     pub(crate) may_be_again: bool,
-    /// Whether only its sender and the agent can read it.
-    is_sealed: bool,
+    /// Whether only its sender and those that it is for can read it.
+    pub(crate) is_sealed: bool,
     /// The content as a value, once it was read.
     body: Mutex<Option<Py<PyAny>>>,
 }

@@ -78,8 +78,30 @@ def test_a_platform_at_sealed_seals_what_agents_say(platform, tmp_path):
     scene.slow.unlink()
     scene.hears("direct", TEXTS, "sealed signed")
     scene.hears("kept", TEXTS, "sealed signed")
-    assert "level=sealed" in scene.ask("source", "quote", "best-effort", ["x"])
+    assert "a log cannot hold" in scene.ask("source", "quote", "persistent", ["x"])
     assert not scene.factory.refusals()
+
+
+@pytest.mark.parametrize("level", ["auth", "signed", "sealed"])
+def test_sealed_events_are_read_by_subscribers_alone(platform, tmp_path, level):
+    scene = made(platform, tmp_path, level, '[evidence]\n            agents = ["sink"]', sink='node = "node-2"')
+    qos = "priority=7" if level == "sealed" else "level=sealed"
+    assert scene.ask("source", "quote", qos, TEXTS) is None
+    scene.hears("/quotes", TEXTS, "sealed signed")
+    # A subscriber that begins anew has lost what it knew of the group.
+    before = scene.factory.agents()["sink"]["pid"]
+    os.kill(before, signal.SIGKILL)
+    wait_for(lambda: scene.factory.agents()["sink"]["pid"] not in (None, before), "another life", also=scene.factory.logs)
+    scene.factory.active("sink")
+
+    def hears_again():
+        assert scene.ask("source", "quote", qos, [f"{MARKER} again"]) is None
+        return scene.heard("/quotes")
+
+    heard = wait_for(hears_again, "the events of another life", also=scene.factory.logs)
+    assert set(heard) == {(f"{MARKER} again", "sealed signed")}
+    hidden(scene)
+    assert "a log cannot hold" in scene.ask("source", "quote", f"persistent,{qos}", ["x"])
 
 
 def test_unread_sealed_messages_move_with_their_receiver(platform, tmp_path):

@@ -59,7 +59,7 @@ pub(crate) fn asks_for_proof(message: &AclMessageRef<'_>) -> bool {
 }
 
 /// Has a message ask for this level.
-pub(crate) fn set_level(message: &mut AclMessage, level: SecurityLevel) {
+pub fn set_level(message: &mut AclMessage, level: SecurityLevel) {
     let parameters = &mut message.user_defined;
     parameters.retain(|(name, _)| !name.eq_ignore_ascii_case(LEVEL_PARAMETER));
     let value = Expression::Word(level.as_str().to_owned());

@@ -56,7 +56,7 @@ pub use inlet::{
     OutgoingFrame, ProcessDestination, RefusedFrame, check_sender,
 };
 pub use letter::{Delivery, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post};
-pub use level::{Downgrade, LEVEL_PARAMETER, level_of};
+pub use level::{Downgrade, LEVEL_PARAMETER, level_of, set_level};
 pub use lifetime::{Lifetime, LifetimeError};
 pub use mailbox::{
     Closed, Conversation, ConversationOpen, Conversations, Late, MESSAGE_OVERHEAD, Mailbox,
@@ -71,7 +71,7 @@ pub use permission::Permit;
 pub use refusal::{Refusal, RefusalLog, RefusalReason, Refused};
 pub use resolver::{BoxFuture, Location, ProcessEndpoint, ResolveError, Resolver};
 pub use sealed::{
-    Envelope, NotSealed, Opened, SEALED_OVERHEAD, SealedRow, Sealer, open as open_sealed,
+    Envelope, NotSealed, Opened, SEALED_OVERHEAD, SealedRow, Sealer, is_sealed, open as open_sealed,
 };
 pub use tap::{Arrival, Tap, Watcher};
 pub use transport::{Capabilities, Destination, LinkCounts, Outgoing, Transport, TransportError};

@@ -174,7 +174,7 @@ fn context(sender: &str, receiver: &str) -> Vec<u8> {
 }
 
 /// Whether this message is the outer one of a sealed message.
-pub(crate) fn is_sealed(message: &AclMessageRef<'_>) -> bool {
+pub fn is_sealed(message: &AclMessageRef<'_>) -> bool {
     matches!(message.performative(), Performative::Other(name) if &*name == SEALED)
         && asks_for_sealing(message)
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use sealbus_seal::Identity;
+use sealbus_seal::{Identity, SecurityLevel};
 use tokio::sync::Notify;
 
 use super::declared::DeclaredChannels;
@@ -29,6 +29,7 @@ use super::log::{ChannelLogs, Feeds, Replay};
 use super::path::ChannelPath;
 use super::permission::ChannelPermissions;
 use super::qos::{ChannelCapabilities, Qos};
+use super::sealed::EventSealer;
 use inlet::Inlet;
 pub use last::{LastError, LastEvents};
 pub use request::{Answers, Replies, RequestOptions};
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     /// Tasks that wait to be introduced.
     waiting: AtomicUsize,
     logs: OnceLock<Arc<dyn ChannelLogs>>,
+    sealer: OnceLock<Arc<dyn EventSealer>>,
     turns: kept::Turns,
     feeds: Arc<Feeds>,
 }
@@ -122,6 +124,7 @@ impl Channels {
             introduced: Notify::new(),
             waiting: AtomicUsize::new(0),
             logs: OnceLock::new(),
+            sealer: OnceLock::new(),
             turns: kept::Turns::default(),
             feeds: Arc::default(),
         });
@@ -142,6 +145,16 @@ impl Channels {
         let channels = Arc::new(channels);
         *self.shared.declared.lock() = channels.clone();
         self.shared.work(|exchange, _| exchange.declare(channels));
+    }
+
+    /// Sets the service that seals and opens events. Call this before the capabilities of channels are first asked for.
+    /// Returns false if a service was set before.
+    pub fn set_sealer(&self, sealer: Arc<dyn EventSealer>) -> bool {
+        let is_first = self.shared.sealer.set(sealer.clone()).is_ok();
+        if is_first {
+            self.shared.work(|exchange, _| exchange.set_sealer(sealer));
+        }
+        is_first
     }
 
     /// The quality of service that the platform declares for a channel.
@@ -304,6 +317,9 @@ impl Shared {
             };
             // Agents can seal their messages above the transport.
             capabilities.level = level.unwrap_or(capabilities.level);
+            if self.sealer.get().is_some() {
+                capabilities.levels.push(SecurityLevel::Sealed);
+            }
             if self.logs.get().is_some() {
                 capabilities = capabilities.with_log();
             }

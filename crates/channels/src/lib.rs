@@ -28,6 +28,7 @@ mod pattern;
 mod permission;
 mod qos;
 mod queue;
+mod sealed;
 
 pub use address::{
     AddressError, AddressProblem, AddressScheme, ChannelAddress, ChannelOwner, MAX_ADDRESS_LENGTH,
@@ -61,3 +62,7 @@ pub use qos::{
 };
 pub use queue::{FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue};
 pub use sealbus_bus::{Downgrade, Moment};
+pub use sealed::{
+    EventSealer, EventToSeal, GROUP_NAME, GroupChange, GroupName, Inside, LeftOut, PartKind,
+    Reader, SealedEvent, SealedPart, Unsealed,
+};

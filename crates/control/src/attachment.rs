@@ -33,7 +33,7 @@ conversation! {
         PublishKey {
             /// Local name.
             agent: String,
-            /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey).
+            /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey), and the key package after it.
             key: Blob,
         } -> ();
         /// The key for sealed messages that an agent stated last.

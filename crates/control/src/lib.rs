@@ -304,7 +304,8 @@ impl WaitingProvenance {
 /// The key for sealed messages that an agent stated last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishedKey {
-    /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey); none if the agent stated no key.
+    /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey), and the key package after it; none
+    /// if the agent stated no key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Blob>,
 }

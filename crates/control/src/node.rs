@@ -89,7 +89,7 @@ conversation! {
             process: String,
             /// Local name.
             agent: String,
-            /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey).
+            /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey), and the key package after it.
             key: Blob,
         } -> ();
         /// The key for sealed messages that an agent stated last.

@@ -241,14 +241,13 @@ impl<'t> Reader<'t> {
     fn only_what_is_sealed(&mut self, root: &DeTable<'t>) {
         let gateway = |name| root.get("gateway")?.get_ref().as_table()?.get(name);
         for (what, found) in [
-            ("[[channel]]", root.get("channel")),
             ("[gateway.http]", gateway("http")),
             ("[gateway.iiop]", gateway("iiop")),
         ] {
             if let Some(found) = found {
                 let problem = format!("{what} is there, and level = \"sealed\" holds");
-                let help = "events of channels and messages of other platforms cannot be sealed: remove it, or write \
-                            level = \"signed\" and seal single messages";
+                let help = "messages of other platforms cannot be sealed: remove it, or write level = \"signed\" and seal \
+                            single messages";
                 self.problem(found.span(), problem, Some(help.to_owned()));
             }
         }

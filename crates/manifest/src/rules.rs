@@ -268,6 +268,11 @@ impl<'t> Reader<'t> {
             let message = "a retention for a channel that keeps nothing";
             self.problem(value.span(), message, Some(help));
         }
+        if is_persistent(&qos) && qos.level.max(level) == Some(SecurityLevel::Sealed) {
+            let message = "the channel is persistent, and level=sealed holds for it";
+            let help = "a log cannot hold what its later readers could not open: make it transient, or write level=signed";
+            self.problem(entry.span(), message, Some(help.to_owned()));
+        }
         Some(ChannelEntry {
             path: path?,
             qos: qos.to_string(),
@@ -368,6 +373,25 @@ mod tests {
         has(12, "`persistent` is a text");
         has(13, "unknown key `retenton`");
         has(16, "level=tls would be weaker than level=auth");
+    }
+
+    #[test]
+    fn sealed_channels_keep_nothing() {
+        let persistent = |level: &str, qos: &str, is_persistent: bool| {
+            let text = format!(
+                "level = \"{level}\"\n[[channel]]\npath = \"/a\"\nqos = \"{qos}\"\npersistent = {is_persistent}\n"
+            );
+            parse(&text)
+                .err()
+                .map(|problems| problems[0].message.clone())
+        };
+        assert_eq!(persistent("auth", "level=sealed", false), None);
+        assert_eq!(persistent("sealed", "priority=7", false), None);
+        assert_eq!(persistent("auth", "priority=7", true), None);
+        for (level, qos) in [("auth", "level=sealed"), ("sealed", "priority=7")] {
+            let problem = persistent(level, qos, true).unwrap();
+            assert!(problem.contains("level=sealed holds for it"), "{problem}");
+        }
     }
 
     #[test]

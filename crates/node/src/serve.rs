@@ -269,7 +269,7 @@ fn reported_by(by: &str, records: Vec<RefusalRecord>) -> Result<Vec<RefusalRecor
 
 /// Checks that a process states a key, before the bytes go on.
 fn check_key(key: &Blob) -> Result<(), Fault> {
-    CertifiedEncryptionKey::decode(&key.0)
+    CertifiedEncryptionKey::decode_with_package(&key.0)
         .map(|_| ())
         .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))
 }

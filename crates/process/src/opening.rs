@@ -90,6 +90,7 @@ impl Process {
                 let (host, trust) = (host.clone(), trust.clone());
                 let sealing = Sealing::open(host, trust, platform.clone(), level, bus.downgrade());
                 bus.set_sealer(sealing.clone());
+                Channels::of(&bus).set_sealer(sealing.clone());
                 sealing
             })
         });

@@ -1,6 +1,9 @@
 //! Sealed messages: the keys of this process, and those of the agents that it writes to.
 
+mod events;
+mod memberships;
 mod moving;
+mod owned;
 mod publishing;
 
 use std::collections::HashMap;
@@ -24,6 +27,7 @@ use sealbus_seal::{
 use super::certification::Certified;
 use super::keyring::{KEPT, Keyring};
 use super::now;
+use events::Events;
 use sealbus_control::attachment::ask;
 use sealbus_control::host::Host;
 use sealbus_control::names::SYSTEM_AGENTS;
@@ -54,6 +58,7 @@ pub(super) struct Sealing {
     file: Option<PathBuf>,
     peers: Mutex<HashMap<String, Peer>>,
     openings: Mutex<Openings>,
+    events: Mutex<Events>,
 }
 
 /// The latest secret of each sender for each receiver.
@@ -127,6 +132,7 @@ impl Sealing {
             file,
             peers: Mutex::default(),
             openings: Mutex::default(),
+            events: Mutex::default(),
         })
     }
 
@@ -159,6 +165,7 @@ impl Sealing {
 
     /// Forgets the keys and secrets that are over.
     pub(super) fn forget(&self) {
+        self.forget_groups();
         for peer in self.peers.lock().values_mut() {
             peer.rows.retain(|_, row| !is_over(row));
         }
@@ -213,9 +220,11 @@ impl Sealing {
         peer.seal(message, sender, receiver).map(Some)
     }
 
-    /// Looks up the key of an agent. `kept`: the message waits for its receiver, which may be absent.
-    pub(super) async fn look_up(&self, receiver: &str, kept: bool) -> Result<Peer, NoKey> {
-        let not_sealed = |why: String| NoKey::ForNow(NotSealed(why));
+    /// The latest statement of an agent: its key, and its key package for groups.
+    async fn published(
+        &self,
+        receiver: &str,
+    ) -> Result<(Identity, CertifiedEncryptionKey, Vec<u8>), NoKey> {
         let identity = Identity::from_agent_name(receiver)
             .ok()
             .filter(|identity| *identity.platform() == self.platform);
@@ -233,12 +242,19 @@ impl Sealing {
         let published = self.host.ask(asking).await;
         let published = published.map_err(|fault| NoKey::Refused(NotSealed(fault.to_string())))?;
         let Some(key) = published.key else {
-            return Err(not_sealed(
+            return Err(NoKey::ForNow(NotSealed(
                 "it has stated no key for sealed messages: it has never run, or its program cannot open them"
                     .to_owned(),
-            ));
+            )));
         };
-        let stated = CertifiedEncryptionKey::decode(&key.0)?;
+        let (stated, package) = CertifiedEncryptionKey::decode_with_package(&key.0)?;
+        Ok((identity, stated, package.to_vec()))
+    }
+
+    /// Looks up the key of an agent. `kept`: the message waits for its receiver, which may be absent.
+    pub(super) async fn look_up(&self, receiver: &str, kept: bool) -> Result<Peer, NoKey> {
+        let not_sealed = |why: String| NoKey::ForNow(NotSealed(why));
+        let (identity, stated, _) = self.published(receiver).await?;
         let now = now();
         match stated.verify(&identity, &self.trust, now) {
             Ok(key) => {

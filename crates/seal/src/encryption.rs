@@ -17,8 +17,8 @@ mod certified;
 mod commitment;
 mod context;
 
-pub use certified::CertifiedEncryptionKey;
 use certified::LONGEST_ABSENCE;
+pub use certified::{CertifiedEncryptionKey, LONGEST_KEY_PACKAGE};
 pub use commitment::{Commitment, Salt};
 pub use context::{Opening, Sealing};
 

@@ -61,7 +61,7 @@ pub use verify_error::VerifyError;
 pub(crate) type Hash = [u8; 32];
 
 /// SHA-256 of the concatenation of `parts`.
-fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     for part in parts {
         context.update(part);

@@ -57,7 +57,7 @@ impl Message {
         }
     }
 
-    /// Whether the message was sealed: only its sender and this agent can read it.
+    /// Whether the message was sealed: only its sender and those that it is for can read it.
     pub fn is_sealed(&self) -> bool {
         self.is_sealed
     }

@@ -49,11 +49,7 @@ class Notary(Agent):
         self.create_task(self.follow("/records", since=1_000_000))
 
     async def follow(self, channel: str, **options: Any) -> None:
-        try:
-            events = await self.subscribe(channel, **options)
-        except ChannelError:
-            return  # The platform is at `sealed`.
-        async for event in events:
+        async for event in await self.subscribe(channel, **options):
             self.note(channel, event)
 
     def note(self, whence: str, message: Message) -> None:

@@ -111,7 +111,7 @@ impl Channels {
             .work(|exchange, now| exchange.publish(&publication, now));
         Ok(match attempt? {
             Attempt::Done(reach) => Some(reach),
-            Attempt::Full(_) => None,
+            Attempt::Full(_) | Attempt::Unknown(_) => None,
         })
     }
 
@@ -250,21 +250,24 @@ impl Shared {
         agent: u64,
         mut attempt: impl FnMut(Turn<'_>) -> Result<Attempt<T>, PublishError>,
     ) -> Result<T, PublishError> {
-        let mut gate = match attempt(Turn::of(agent))? {
-            Attempt::Done(done) => return Ok(done),
-            Attempt::Full(gate) => gate,
-        };
+        let mut answer = attempt(Turn::of(agent))?;
         loop {
-            let answer = gate
-                .pass_as(agent, || match attempt(Turn::at(agent, &gate)) {
-                    Ok(Attempt::Full(other)) if Arc::ptr_eq(&other, &gate) => None,
-                    answer => Some(answer),
-                })
-                .await;
-            match answer? {
+            answer = match answer {
                 Attempt::Done(done) => return Ok(done),
-                Attempt::Full(other) => gate = other,
-            }
+                Attempt::Full(gate) => {
+                    let passed = gate.pass_as(agent, || match attempt(Turn::at(agent, &gate)) {
+                        Ok(Attempt::Full(other)) if Arc::ptr_eq(&other, &gate) => None,
+                        answer => Some(answer),
+                    });
+                    passed.await?
+                }
+                Attempt::Unknown(readers) => {
+                    if let Some(sealer) = self.sealer.get() {
+                        sealer.look_up(&readers).await;
+                    }
+                    attempt(Turn::of(agent))?
+                }
+            };
         }
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use sealbus_bus::{FrameOrigin, RefusalReason};
 
+use sealbus_seal::VerifiedIdentity;
+
 use super::arrival::{Objection, Origin, refuse};
 use super::groups::GroupKey;
 use super::peer::RemoteSubscription;
@@ -38,6 +40,8 @@ impl Exchange {
         }
         self.withdrawn(from.index, announcement.subscription, 0, now);
         let former = self.forget_away(from.index, Some(announcement.subscription));
+        let certified = from.arrived.provenance.certified();
+        let since = certified.map(VerifiedIdentity::not_before);
         let Some(peer) = self.peers.get_mut(from.index) else {
             return Ok(());
         };
@@ -52,6 +56,7 @@ impl Exchange {
             pattern.clone(),
             filter,
             announcement,
+            since,
             peer.outgoing.next(),
         );
         if let Some(former) = former

@@ -14,11 +14,20 @@ use sealbus_seal::permission::ChannelRight;
 use super::aftermath::{Aftermath, Source, TakenNote};
 use super::arrival::{Objection, Origin, refuse};
 use super::consumer::{Consumer, Put};
+use super::sealing::Opening;
 use super::targets::{Here, Targets as WhomFor};
 use super::{Exchange, Now};
 use crate::event::{ChannelHeader, ReceivedEvent};
 use crate::frame::{Frame, Head, HeadMechanism, Targets};
 use crate::path::ChannelPath;
+
+/// Refuses what agents here could not open.
+fn unless_failed(failed: Vec<String>) -> Result<(), Objection> {
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(refuse(RefusalReason::NotOpened, failed.join("; "))),
+    }
+}
 
 impl Exchange {
     /// The ACL message of a frame, with the known facts about its sender.
@@ -95,25 +104,39 @@ impl Exchange {
         let checked = self
             .message(from, body, level)
             .and_then(|(author, message)| {
-                if self.rights.may(&author, ChannelRight::Publish, &path) {
-                    Ok(message)
-                } else {
-                    Err(refuse(
+                if !self.rights.may(&author, ChannelRight::Publish, &path) {
+                    return Err(refuse(
                         RefusalReason::NotPermitted,
                         format!("the policy does not let {author} publish on {path}"),
-                    ))
+                    ));
                 }
+                let opening = self.open(&author, &path, &message, level, &targets, named)?;
+                Ok((message, opening))
             });
         let cost = body.len() + MESSAGE_OVERHEAD;
-        let message = match checked {
-            Ok(message) => message,
+        let (message, opening) = match checked {
+            Ok(checked) => checked,
             Err(objection) => {
                 self.refund_all(from, &targets, named, cost, now);
                 return Err(objection);
             }
         };
+        let (message, opened_by, not_opened) = match opening {
+            Opening::Plain => (message, None, Vec::new()),
+            // Changes take no credit, and nobody gets them.
+            Opening::Change(failed) => return unless_failed(failed),
+            Opening::Event(opened, by, failed) => (message.opened(opened), Some(by), failed),
+        };
         targets.counts.received.fetch_add(1, Ordering::Relaxed);
-        let chosen = self.pick(from, &header, &message, &targets, named, cost, now);
+        let mut chosen = self.pick(from, &header, &message, &targets, named, cost, now);
+        if let Some(opened_by) = opened_by {
+            let (able, unable): (Vec<_>, Vec<_>) = chosen
+                .into_iter()
+                .partition(|consumer| opened_by.contains(&consumer.agent));
+            let unpaid: Vec<u32> = unable.iter().map(|consumer| consumer.id).collect();
+            self.refund(from, &unpaid, cost, now);
+            chosen = able;
+        }
         if let HeadMechanism::Request { id } = head.mechanism {
             // Subscriptions that are asked and are no longer here.
             let missing: Vec<u32> = named
@@ -141,10 +164,10 @@ impl Exchange {
             if is_message {
                 return Err(Objection::Absent);
             }
-            if wants_agents {
+            if wants_agents && not_opened.is_empty() {
                 self.note_nobody(from, now);
             }
-            return Ok(());
+            return unless_failed(not_opened);
         }
         let Some(key) = self.peers.get(from.index).map(|peer| peer.key) else {
             return Ok(());
@@ -171,7 +194,7 @@ impl Exchange {
             hand_over(last, event);
         }
         match beyond {
-            None => Ok(()),
+            None => unless_failed(not_opened),
             Some(agent) => Err(refuse(
                 RefusalReason::OverLimit,
                 format!("more was sent to {agent} than its subscription has given credit for"),

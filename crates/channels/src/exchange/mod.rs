@@ -68,6 +68,7 @@ mod room;
 mod scale;
 #[cfg(test)]
 mod scenes;
+mod sealing;
 mod sending;
 mod sessions;
 mod share;
@@ -108,6 +109,7 @@ use super::path::ChannelPath;
 use super::pattern::{ChannelPattern, PatternIndex};
 use super::permission::ChannelPermissions;
 use super::queue::FlowReport;
+use super::sealed::EventSealer;
 use sealbus_bus::Gate;
 use sealbus_bus::Moment;
 use sealbus_bus::RefusalReason;
@@ -168,6 +170,7 @@ pub(crate) struct Exchange {
     config: ExchangeConfig,
     rights: Arc<ChannelPermissions>,
     declared: Arc<DeclaredChannels>,
+    sealer: Option<Arc<dyn EventSealer>>,
     // Sorted, so that output does not depend on the order of a hash table.
     consumers: BTreeMap<u32, Arc<Consumer>>,
     /// Agents that rest, because they move.
@@ -220,6 +223,7 @@ impl Exchange {
             config,
             rights: Arc::default(),
             declared: Arc::default(),
+            sealer: None,
             consumers: BTreeMap::new(),
             resting: HashSet::new(),
             next_subscription: 1,

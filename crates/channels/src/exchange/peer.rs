@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
-use sealbus_seal::Identity;
+use sealbus_seal::{Identity, Timestamp};
 
 use super::aftermath::PeerKey;
 use super::receipt::Receipt;
@@ -34,6 +34,8 @@ pub(crate) struct RemoteSubscription {
     pub(crate) reads_logs: bool,
     /// The queue group whose events it shares.
     pub(crate) group: Option<Arc<str>>,
+    /// The beginning of the certificate under which its agent announced it.
+    pub(super) since: Option<Timestamp>,
     /// The first frame to its process that was made since it was announced.
     pub(super) known_before: u64,
     /// The bytes that may be sent to it in all, and the bytes that were.
@@ -55,6 +57,7 @@ impl RemoteSubscription {
         pattern: ChannelPattern,
         filter: Option<ChannelFilter>,
         announcement: &Announcement<'_>,
+        since: Option<Timestamp>,
         known_before: u64,
     ) -> Self {
         Self {
@@ -66,6 +69,7 @@ impl RemoteSubscription {
             answers: announcement.answers,
             reads_logs: announcement.reads_logs,
             group: (!announcement.group.is_empty()).then(|| announcement.group.into()),
+            since,
             known_before,
             limit: AtomicU64::new(announcement.credit),
             sent: AtomicU64::new(0),

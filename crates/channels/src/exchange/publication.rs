@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealbus_bus::{Gate, Moment, NoSigner, NotKept, UndeliverableReason};
+use sealbus_bus::{Gate, Moment, NoSigner, NotKept, NotSealed, UndeliverableReason};
 use sealbus_fipa::{AclMessage, EncodeError};
 use sealbus_seal::Identity;
 use thiserror::Error;
@@ -12,6 +12,7 @@ use super::receipt::Receipt;
 use crate::log::LogPlace;
 use crate::path::ChannelPath;
 use crate::qos::Qos;
+use crate::sealed::Reader;
 
 /// The reason why a message was not put on a channel. Later faults come to the publisher as a `failure` message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -109,6 +110,16 @@ pub enum PublishError {
     /// A level that is too weak.
     #[error(transparent)]
     Downgrade(#[from] sealbus_bus::Downgrade),
+    /// The level of the event, the channel or the platform is `sealed`, and it was not sealed.
+    #[error("agent {agent} cannot seal what it puts on {channel}: {reason}")]
+    NotSealed {
+        /// The publishing agent.
+        agent: Arc<str>,
+        /// The channel.
+        channel: ChannelPath,
+        /// Why.
+        reason: NotSealed,
+    },
     /// The QoS asked for cannot be had.
     #[error(transparent)]
     Unavailable(#[from] crate::qos::UnavailableQos),
@@ -187,6 +198,19 @@ pub(crate) enum Attempt<T> {
     Done(T),
     /// There is none: wait at the gate.
     Full(Arc<Gate>),
+    /// It is sealed, and the keys of these readers must be looked up first.
+    Unknown(Vec<Reader>),
+}
+
+impl<T> Attempt<T> {
+    /// The same, with another result.
+    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Attempt<U> {
+        match self {
+            Self::Done(done) => Attempt::Done(change(done)),
+            Self::Full(gate) => Attempt::Full(gate),
+            Self::Unknown(readers) => Attempt::Unknown(readers),
+        }
+    }
 }
 
 /// A request that was sent.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sealbus_bus::{Acknowledgement, MESSAGE_OVERHEAD, Provenance, ReceivedMessage, shared_size};
+use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::ChannelRight;
 
 use super::aftermath::{Aftermath, Source};
@@ -21,7 +22,7 @@ use crate::event::{ChannelHeader, Mechanism, ReceivedEvent};
 use crate::frame::{self, Head, Stamp};
 use crate::log::LogNote;
 use crate::path::ChannelPath;
-use crate::qos::Reliability;
+use crate::qos::{Qos, Reliability};
 
 /// The chosen targets: subscriptions here, and for each other process the subscriptions there. A process with no
 /// subscription named stands for all of its subscriptions.
@@ -148,7 +149,15 @@ impl Exchange {
         let targets = self.targets(path);
         let next = || targets.counts.published.load(Ordering::Relaxed) + 1;
         let (number, published) = publication.kept.unwrap_or_else(|| (next(), now.moment));
-        let header = ChannelHeader::new(mechanism, path.clone(), *qos, number, published);
+        let seals = self.is_to_seal(publisher, path, qos, &mechanism)?;
+        let qos = Qos {
+            level: match seals {
+                true => Some(SecurityLevel::Sealed),
+                false => qos.level,
+            },
+            ..*qos
+        };
+        let header = ChannelHeader::new(mechanism, path.clone(), qos, number, published);
         if header.is_never_valid(now.moment) {
             return Err(PublishError::Expired);
         }
@@ -167,6 +176,20 @@ impl Exchange {
         if let Some(gate) = self.full(&mut chosen, &targets, cost, is_event, publication, now) {
             return Ok(Attempt::Full(gate));
         }
+        let sealed = match seals
+            .then(|| self.seal(publication, &targets))
+            .transpose()?
+        {
+            Some(Err(readers)) => return Ok(Attempt::Unknown(readers)),
+            Some(Ok(sealed)) => {
+                self.send_changes(&header, publisher, &targets, &sealed.changes, now)?;
+                self.leave_out_readers(publication, &mut chosen, &targets, &sealed.left_out);
+                Some(sealed)
+            }
+            None => None,
+        };
+        let inside = sealed.as_ref().map(|it| &it.inside);
+        let message = sealed.as_ref().map_or(message, |it| &it.message);
         let mut groups = chosen.groups.iter();
         let goes_far = !chosen.there.is_empty() || groups.any(|it| self.groups.reaches_far(*it));
         let encoded = goes_far.then(|| self.encode(message)).transpose()?;
@@ -198,7 +221,8 @@ impl Exchange {
             self.serve_groups(now);
         }
         if let Some((last, others)) = chosen.here.split_last() {
-            let message = ReceivedMessage::shared(message.clone(), Provenance::SameProcess);
+            let message = ReceivedMessage::shared(message.clone(), Provenance::SameProcess)
+                .opened(inside.cloned());
             let event = ReceivedEvent::new(header, message);
             let consumer = |index: &usize| targets.here.get(*index).map(|it| &it.consumer);
             for consumer in others.iter().filter_map(consumer) {
@@ -241,6 +265,7 @@ impl Exchange {
                 for (at, there) in targets.there.iter().enumerate() {
                     let reads_logs = |it: &There| it.uses.sees && !it.sees(header);
                     if let Some(all) = &there.all
+                        && header.qos.level != Some(SecurityLevel::Sealed)
                         && !(is_kept(header) && there.subscriptions.iter().any(reads_logs))
                     {
                         if there.subscriptions.iter().any(|it| it.uses.sees) {
@@ -444,10 +469,8 @@ impl Exchange {
         publication: &Publication<'_>,
         now: Now,
     ) -> Result<Attempt<Reach>, PublishError> {
-        Ok(match self.put(publication, Mechanism::Event, now)? {
-            Attempt::Done((reach, ..)) => Attempt::Done(reach),
-            Attempt::Full(gate) => Attempt::Full(gate),
-        })
+        let attempt = self.put(publication, Mechanism::Event, now)?;
+        Ok(attempt.map(|(reach, ..)| reach))
     }
 
     /// Sends to one agent on the channel.
@@ -460,9 +483,7 @@ impl Exchange {
         let mechanism = Mechanism::Message {
             receiver: receiver.clone(),
         };
-        Ok(match self.put(publication, mechanism, now)? {
-            Attempt::Done((reach, ..)) => Attempt::Done(reach),
-            Attempt::Full(gate) => Attempt::Full(gate),
-        })
+        let attempt = self.put(publication, mechanism, now)?;
+        Ok(attempt.map(|(reach, ..)| reach))
     }
 }

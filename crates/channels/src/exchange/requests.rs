@@ -114,6 +114,7 @@ impl Exchange {
         let (_, chosen, targets) = match self.put(&publication, mechanism, now)? {
             Attempt::Done(done) => done,
             Attempt::Full(gate) => return Ok(Attempt::Full(gate)),
+            Attempt::Unknown(readers) => return Ok(Attempt::Unknown(readers)),
         };
         self.next_request += 1;
         self.set_alarm(Some(asking.deadline));

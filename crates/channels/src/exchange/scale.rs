@@ -238,7 +238,7 @@ impl Platform {
             .unwrap()
         {
             Attempt::Done(reach) => reach.processes,
-            Attempt::Full(_) => panic!("an event waits"),
+            Attempt::Full(_) | Attempt::Unknown(_) => panic!("an event waits"),
         }
     }
 }

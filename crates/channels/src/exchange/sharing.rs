@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sealbus_bus::{Acknowledgement, MESSAGE_OVERHEAD, Provenance, ReceivedMessage, shared_size};
 use sealbus_bus::{RefusalReason, UndeliverableReason};
 use sealbus_fipa::{AclMessage, bitefficient};
+use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::ChannelRight;
 
 use super::aftermath::{Source, not_taken};
@@ -181,11 +182,20 @@ impl Exchange {
         let (header, message) = (held.header.clone(), held.message.clone());
         let publisher = held.publisher.clone();
         let (process, id) = share.member;
+        // A held event is sealed anew each time it is given, to those that may read it by then.
+        let (message, inside) = match header.qos.level == Some(SecurityLevel::Sealed) {
+            false => (message, None),
+            true => match self.seal_share(share, &header, &publisher, &message, now) {
+                Ok(sealed) => (sealed.message, Some(sealed.inside)),
+                Err(reason) => return self.groups.returned(share, Some(reason)),
+            },
+        };
         let Some(index) = process else {
             match self.consumers.get(&id).cloned() {
                 Some(consumer) => {
                     self.share_arrived(share);
-                    let message = ReceivedMessage::shared(message, Provenance::SameProcess);
+                    let message =
+                        ReceivedMessage::shared(message, Provenance::SameProcess).opened(inside);
                     let event = ReceivedEvent::new(header, message);
                     self.enqueue(&consumer, event, Source::Group(share), now);
                 }

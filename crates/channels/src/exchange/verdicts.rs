@@ -107,6 +107,9 @@ impl Exchange {
         text: &str,
         now: Now,
     ) {
+        if reason == RefusalReason::NotOpened {
+            self.was_not_opened(index, number);
+        }
         let reason = UndeliverableReason::Refused {
             reason,
             explanation: text.to_owned(),

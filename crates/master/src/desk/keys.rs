@@ -93,7 +93,7 @@ impl Keys {
 
 /// The agent that states a key, and the serial number of its certificate.
 fn owner_of(key: &[u8]) -> Option<(Identity, Serial)> {
-    let stated = CertifiedEncryptionKey::decode(key).ok()?;
+    let (stated, _) = CertifiedEncryptionKey::decode_with_package(key).ok()?;
     let leaf = Certificate::parse(stated.chain().leaf()).ok()?;
     Some((leaf.identity().clone(), leaf.serial()))
 }

@@ -10,14 +10,15 @@ use crate::certification::Certified;
 use crate::{Shared, now};
 
 impl Sealing {
-    /// States the process's key as that of an agent, and tells the platform.
+    /// States the process's key as that of an agent, with the agent's key package for groups, and tells the platform.
     async fn publish(&self, agent: &str, certified: &Certified) -> Result<(), Fault> {
         let internal =
             |error: &dyn std::fmt::Display| Fault::new(FaultCode::Internal, error.to_string());
         let key = self
             .key_for(&certified.certificate, certified.lifetime)
             .map_err(|error| internal(&error))?;
-        let stated = stated(&key, certified).map_err(|error| internal(&error))?;
+        let mut stated = stated(&key, certified).map_err(|error| internal(&error))?;
+        stated.extend(self.offer(certified).map_err(|error| internal(&error))?);
         let publish = ask::PublishKey {
             agent: agent.to_owned(),
             key: Blob(stated),

@@ -7,6 +7,7 @@ mod killable;
 mod letters;
 mod meshed;
 mod sealed;
+mod sealed_channels;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

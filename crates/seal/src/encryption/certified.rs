@@ -18,6 +18,9 @@ const CONTEXT: &[u8] = b"sealbus encryption key v1\0";
 /// How long ago the certificate of an absent agent may have ended. No message waits longer for its receiver.
 pub(super) const LONGEST_ABSENCE: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// The longest key package for groups of MLS.
+pub const LONGEST_KEY_PACKAGE: usize = 16 << 10;
+
 /// An agent's key for encryption, signed by the agent's certified key. It is good as long as the certificate is: a
 /// statement under a former certificate says nothing, unless its agent is absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,17 +148,30 @@ impl CertifiedEncryptionKey {
 
     /// Reads a wire form that fills `bytes` exactly.
     pub fn decode(bytes: &[u8]) -> Result<Self, EncryptionError> {
+        match Self::decode_with_package(bytes)? {
+            (stated, []) => Ok(stated),
+            _ => Err(EncryptionError::StatementLength),
+        }
+    }
+
+    /// Reads a statement that the agent's key package for groups of MLS may follow. The statement says nothing of the
+    /// package, which has a signature of its own.
+    pub fn decode_with_package(bytes: &[u8]) -> Result<(Self, &[u8]), EncryptionError> {
         let (chain, rest) = CertificateChain::decode_prefix(bytes)?;
         let (key, signature) = rest
             .split_at_checked(KEY)
             .ok_or(EncryptionError::StatementLength)?;
-        let signature = signature
-            .try_into()
-            .map_err(|_| EncryptionError::StatementLength)?;
-        Ok(Self {
+        let (signature, rest) = signature
+            .split_first_chunk()
+            .ok_or(EncryptionError::StatementLength)?;
+        let stated = Self {
             chain,
             key: EncryptionPublicKey::from_bytes(key)?,
-            signature: Signature::from_bytes(signature),
-        })
+            signature: Signature::from_bytes(*signature),
+        };
+        match rest.len() <= LONGEST_KEY_PACKAGE {
+            true => Ok((stated, rest)),
+            false => Err(EncryptionError::StatementLength),
+        }
     }
 }

@@ -211,6 +211,7 @@ impl World {
             match &attempt {
                 Ok(Attempt::Done(reach)) => format!("{reach:?}"),
                 Ok(Attempt::Full(_)) => "full".to_owned(),
+                Ok(Attempt::Unknown(_)) => "unknown".to_owned(),
                 Err(error) => error.to_string(),
             }
         ));

@@ -1,0 +1,434 @@
+//! Sealed channels: the groups of this process's publishers, the key packages of those who read, and the offers of this
+//! process's agents to read what others publish.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use sealbus_bus::{BoxFuture, NotSealed, Opened, Sealer};
+use sealbus_channels::{
+    EventSealer, EventToSeal, GroupChange, Inside, LeftOut, PartKind, Reader, SealedEvent,
+    SealedPart, Unsealed,
+};
+use sealbus_mls::{Candidate, Group, GroupError, Invitee, MOST_MEMBERS, Member};
+use sealbus_seal::{Credential, Identity, Serial, Timestamp};
+
+use super::memberships::Memberships;
+use super::owned::Owned;
+use super::{MOST, NoKey, PATIENCE, PAUSE, Sealing};
+use crate::certification::Certified;
+use crate::now;
+
+/// Most groups of the publishers of a process.
+const MOST_GROUPS: usize = 1024;
+/// A group in which nothing was published for that long is forgotten.
+const UNUSED: Duration = Duration::from_secs(3600);
+/// The pause before a key package that was not there is asked for again.
+const RETRY: Duration = Duration::from_secs(5);
+/// Key packages that are asked for at a time.
+const AT_ONCE: usize = 32;
+
+/// All that a process knows of sealed channels.
+#[derive(Default)]
+pub(super) struct Events {
+    offers: HashMap<String, Offer>,
+    /// By publisher and channel.
+    groups: HashMap<(String, String), Owned>,
+    readers: HashMap<Arc<str>, Known>,
+    memberships: Memberships,
+}
+
+/// An agent of this process, and its offer to join groups.
+struct Offer {
+    serial: Serial,
+    credential: Arc<Credential>,
+    until: Timestamp,
+    invitee: Invitee,
+    package: Vec<u8>,
+}
+
+/// The key package of a reader, as it was looked up.
+struct Known {
+    session: u64,
+    found: Result<Candidate, NotSealed>,
+    at: Instant,
+}
+
+/// A reader that cannot join, and why.
+type Out = (Arc<str>, NotSealed);
+
+/// The readers of an event, sorted.
+#[derive(Default)]
+struct Sorted {
+    joining: Vec<(Reader, Candidate)>,
+    staying: BTreeSet<Arc<str>>,
+    left_out: Vec<Out>,
+    unknown: Vec<Reader>,
+}
+
+fn not_sealed(error: &GroupError) -> NotSealed {
+    NotSealed(error.to_string())
+}
+
+impl Sealing {
+    /// The key package that an agent of this process states under this certificate.
+    pub(super) fn offer(&self, certified: &Certified) -> Result<Vec<u8>, GroupError> {
+        let certificate = &certified.certificate;
+        let name = certificate.identity().agent_name().unwrap_or_default();
+        let now = now();
+        let mut events = self.events.lock();
+        if let Some(known) = events.offers.get(&name)
+            && known.serial == certificate.serial()
+        {
+            return Ok(known.package.clone());
+        }
+        let (credential, until) = (&certified.credential, certificate.not_after());
+        let invitee = match events.offers.get(&name) {
+            Some(known) => known.invitee.renewed(credential, until, now),
+            None => Invitee::new(credential, until, now),
+        };
+        let package = invitee.offer(now)?;
+        let offer = Offer {
+            serial: certificate.serial(),
+            credential: credential.clone(),
+            until,
+            invitee,
+            package: package.clone(),
+        };
+        events.offers.insert(name, offer);
+        Ok(package)
+    }
+
+    /// Forgets what is over.
+    pub(super) fn forget_groups(&self) {
+        let now = now();
+        let mut events = self.events.lock();
+        let Events {
+            offers,
+            groups,
+            readers,
+            memberships,
+        } = &mut *events;
+        offers.retain(|_, offer| now <= offer.until);
+        groups.retain(|(publisher, _), it| self.is_here(publisher) && it.used.elapsed() < UNUSED);
+        readers.retain(|_, known| known.at.elapsed() < UNUSED);
+        memberships.forget(&self.trust, now, |agent| self.is_here(agent));
+    }
+
+    /// Forgets what the process knows of the groups of others.
+    #[cfg(test)]
+    pub(crate) fn lose_groups(&self) {
+        self.events.lock().memberships = Memberships::default();
+    }
+
+    /// The readers that stay in a group, join it, or cannot.
+    fn sort(&self, events: &Events, owned: Option<&Owned>, readers: &[Reader]) -> Sorted {
+        let now = now();
+        let mut sorted = Sorted::default();
+        for reader in readers {
+            let joined = owned.and_then(|owned| owned.members.get(&reader.agent));
+            if let Some(joined) = joined
+                && joined.session == reader.session
+                && !joined.must_rejoin()
+                && self.trust.check(&joined.verified, now).is_ok()
+            {
+                sorted.staying.insert(reader.agent.clone());
+                continue;
+            }
+            let known = events.readers.get(&reader.agent);
+            match known.filter(|it| it.session == reader.session) {
+                Some(Known {
+                    found: Ok(candidate),
+                    ..
+                }) if self.trust.check(candidate.verified(), now).is_ok() => {
+                    sorted.joining.push((reader.clone(), candidate.clone()));
+                }
+                Some(Known {
+                    found: Err(why),
+                    at,
+                    ..
+                }) if at.elapsed() < RETRY => {
+                    sorted.left_out.push((reader.agent.clone(), why.clone()));
+                }
+                _ => sorted.unknown.push(reader.clone()),
+            }
+        }
+        sorted
+    }
+
+    /// Seals an event of an agent of this process.
+    fn seal_event(&self, event: &EventToSeal<'_>) -> Result<SealedEvent, Unsealed> {
+        let EventToSeal {
+            publisher, channel, ..
+        } = *event;
+        let failed = |error: GroupError| Unsealed::Failed(not_sealed(&error));
+        if event.readers.len() > MOST_MEMBERS {
+            return Err(failed(GroupError::TooManyMembers(event.readers.len())));
+        }
+        let inside = Inside::new(event.message).map_err(Unsealed::Failed)?;
+        let now = now();
+        let mut events = self.events.lock();
+        let credential = match events.offers.get(publisher) {
+            Some(offer) => offer.credential.clone(),
+            None => {
+                let why = NotSealed(format!("{publisher} has no certificate yet"));
+                return Err(Unsealed::Failed(why));
+            }
+        };
+        let key = (publisher.to_owned(), channel.to_string());
+        let of = (publisher, channel.as_str());
+        let goes_on = |owned: &Owned| {
+            Arc::ptr_eq(&owned.credential, &credential) && owned.group.goes_on(&self.trust, now)
+        };
+        let owned = events.groups.get(&key).filter(|owned| goes_on(owned));
+        let mut sorted = self.sort(&events, owned, event.readers);
+        if event.waits && !sorted.unknown.is_empty() {
+            return Err(Unsealed::Unknown(sorted.unknown));
+        }
+        let unknown = std::mem::take(&mut sorted.unknown).into_iter();
+        let for_now = || NotSealed("its key package is not known yet".to_owned());
+        sorted
+            .left_out
+            .extend(unknown.map(|it| (it.agent, for_now())));
+        let is_new = owned.is_none();
+        let mut owned = match events.groups.remove(&key) {
+            Some(owned) if !is_new => owned,
+            _ => {
+                let group = Group::new(&credential, &self.trust, now).map_err(failed)?;
+                Owned::new(group, credential.clone()).map_err(Unsealed::Failed)?
+            }
+        };
+        let (changes, left_out) = self
+            .change_group(&mut events, &mut owned, of, sorted, now)
+            .map_err(failed)?;
+        let part = owned.part(of, PartKind::Event(inside.commitment), &[]);
+        let sealed = owned.group.seal(&part.context(), &inside.bytes);
+        let sealed = sealed.map_err(failed)?;
+        let part = SealedPart {
+            bytes: &sealed,
+            ..part
+        };
+        let message = Arc::new(part.to_message());
+        let left_out = left_out.into_iter().map(|(agent, reason)| LeftOut {
+            is_news: event.waits && owned.told.insert(agent.clone()),
+            agent,
+            reason,
+        });
+        let left_out = left_out.collect();
+        owned
+            .told
+            .retain(|agent| !owned.members.contains_key(agent));
+        owned.used = Instant::now();
+        if events.groups.len() >= MOST_GROUPS {
+            let oldest = events.groups.iter().min_by_key(|(_, it)| it.used);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                events.groups.remove(&oldest);
+            }
+        }
+        events.groups.insert(key, owned);
+        Ok(SealedEvent {
+            changes,
+            message,
+            inside: inside.opened,
+            left_out,
+        })
+    }
+
+    /// Brings a group up to date. Returns its changes, and the readers that cannot join.
+    fn change_group(
+        &self,
+        events: &mut Events,
+        owned: &mut Owned,
+        of: (&str, &str),
+        sorted: Sorted,
+        now: Timestamp,
+    ) -> Result<(Vec<GroupChange>, Vec<Out>), GroupError> {
+        let Sorted {
+            joining,
+            staying,
+            mut left_out,
+            ..
+        } = sorted;
+        let is_joining = |agent: &Arc<str>| joining.iter().any(|(it, _)| it.agent == *agent);
+        let members = owned.members.keys();
+        let leaving: Vec<Arc<str>> = members
+            .filter(|agent| !staying.contains(*agent) && !is_joining(agent))
+            .cloned()
+            .collect();
+        if joining.is_empty() && leaving.is_empty() && !owned.group.is_due(now) {
+            return Ok((Vec::new(), left_out));
+        }
+        match owned.change(of, &leaving, &joining, now) {
+            Ok(changes) => return Ok((changes, left_out)),
+            Err(error) if joining.is_empty() => return Err(error),
+            Err(_) => {}
+        }
+        // A key package that does not fit with the others keeps nobody else out.
+        let mut changes = owned.change(of, &leaving, &[], now)?;
+        for candidate in joining {
+            match owned.change(of, &[], std::slice::from_ref(&candidate), now) {
+                Ok(further) => changes.extend(further),
+                Err(error) => {
+                    let (reader, _) = candidate;
+                    let why = not_sealed(&error);
+                    let known = Known {
+                        session: reader.session,
+                        found: Err(why.clone()),
+                        at: Instant::now(),
+                    };
+                    events.readers.insert(reader.agent.clone(), known);
+                    // It may have been a member that should join again.
+                    if owned.members.contains_key(&reader.agent) {
+                        let gone = std::slice::from_ref(&reader.agent);
+                        changes.extend(owned.change(of, gone, &[], now)?);
+                    }
+                    left_out.push((reader.agent, why));
+                }
+            }
+        }
+        Ok((changes, left_out))
+    }
+
+    /// The key package of a reader, if it states one that is good now.
+    async fn candidate(&self, reader: &Reader) -> Result<Candidate, NoKey> {
+        let (identity, stated, package) = self.published(&reader.agent).await?;
+        let now = now();
+        let key = stated.verify(&identity, &self.trust, now)?.clone();
+        let for_now = |why: &str| NoKey::ForNow(NotSealed(why.to_owned()));
+        if package.is_empty() {
+            return Err(for_now("its program cannot read sealed channels"));
+        }
+        let candidate = Candidate::verify(&package, key, &identity, &self.trust, now)
+            .map_err(|error| NoKey::Refused(not_sealed(&error)))?;
+        match reader.since {
+            Some(since) if candidate.verified().not_before() < since => Err(for_now(
+                "the platform offers a key package that it stated in an earlier process",
+            )),
+            _ => Ok(candidate),
+        }
+    }
+
+    /// The same, with patience for a package that the platform does not know yet.
+    async fn candidate_patiently(&self, reader: &Reader) -> Result<Candidate, NotSealed> {
+        let begun = Instant::now();
+        // An agent that had none before is not waited for again.
+        let known = self
+            .events
+            .lock()
+            .readers
+            .get(&reader.agent)
+            .map(|it| it.session);
+        let is_known = known == Some(reader.session);
+        let patience = if is_known { Duration::ZERO } else { PATIENCE };
+        loop {
+            let missing = match self.candidate(reader).await {
+                Ok(candidate) => return Ok(candidate),
+                Err(NoKey::Refused(refused)) => return Err(refused),
+                Err(NoKey::ForNow(missing)) => missing,
+            };
+            if begun.elapsed() >= patience || !self.is_expected(&reader.agent).await {
+                return Err(missing);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn look_up_readers(&self, readers: &[Reader]) {
+        for some in readers.chunks(AT_ONCE) {
+            let found = join_all(some.iter().map(|it| self.candidate_patiently(it))).await;
+            let mut events = self.events.lock();
+            for (reader, found) in some.iter().zip(found) {
+                if events.readers.len() >= MOST {
+                    events.readers.clear();
+                }
+                let known = Known {
+                    session: reader.session,
+                    found,
+                    at: Instant::now(),
+                };
+                events.readers.insert(reader.agent.clone(), known);
+            }
+        }
+    }
+
+    /// Opens a part for an agent of this process.
+    fn open_part(&self, part: &SealedPart<'_>, agent: &str) -> Result<Option<Opened>, String> {
+        let mut events = self.events.lock();
+        let place = (
+            agent.to_owned(),
+            part.publisher.to_owned(),
+            part.channel.to_owned(),
+        );
+        if part.kind == PartKind::Welcome {
+            let invitee = events.offers.get(agent).map(|offer| &offer.invitee);
+            let invitee = invitee.ok_or("the agent has no certificate yet")?;
+            let publisher =
+                Identity::from_agent_name(part.publisher).map_err(|error| error.to_string())?;
+            let find = |id| self.keyring.lock().find(id);
+            let member = Member::join(invitee, part.bytes, &publisher, find, &self.trust, now())
+                .map_err(|error| error.to_string())?;
+            if member.name() != part.group {
+                return Err("the Welcome is to another group".to_owned());
+            }
+            let length = part.bytes.len();
+            events.memberships.join(place, part.group, member, length);
+            return Ok(None);
+        }
+        let member = events
+            .memberships
+            .find(&place, &part.group)
+            .ok_or("the agent is not a member of the group, or has lost what it knew of it")?;
+        if part.kind == PartKind::Commit {
+            let followed = member.follow(part.bytes);
+            if matches!(followed, Err(GroupError::Removed)) {
+                events.memberships.leave(&place);
+            }
+            return followed.map(|()| None).map_err(|error| error.to_string());
+        }
+        let inside = member
+            .open(&part.context(), part.bytes)
+            .map_err(|error| error.to_string())?;
+        part.opened(&inside).map(Some)
+    }
+}
+
+impl EventSealer for Sealing {
+    fn is_for_all(&self) -> bool {
+        Sealer::is_for_all(self)
+    }
+
+    fn is_of_platform(&self, agent: &str) -> bool {
+        Sealer::is_of_platform(self, agent)
+    }
+
+    fn seal(&self, event: &EventToSeal<'_>) -> Result<SealedEvent, Unsealed> {
+        self.seal_event(event)
+    }
+
+    fn look_up<'a>(&'a self, readers: &'a [Reader]) -> BoxFuture<'a, ()> {
+        Box::pin(self.look_up_readers(readers))
+    }
+
+    fn open(&self, part: &SealedPart<'_>, agent: &str) -> Result<Option<Opened>, String> {
+        self.open_part(part, agent)
+    }
+
+    fn not_opened(&self, publisher: &str, channel: &str, readers: &BTreeSet<Arc<str>>) {
+        let mut events = self.events.lock();
+        let Events {
+            groups,
+            readers: known,
+            ..
+        } = &mut *events;
+        let Some(owned) = groups.get_mut(&(publisher.to_owned(), channel.to_owned())) else {
+            return;
+        };
+        for agent in readers {
+            if let Some(joined) = owned.members.get_mut(agent) {
+                joined.is_lost = true;
+                known.remove(agent);
+            }
+        }
+    }
+}
