@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -155,12 +156,13 @@ async def test_a_task_is_cancelled_at_the_agent_before_all_its_watchers(door: Do
 
 
 async def test_tasks_are_listed_in_pages_the_latest_first(door: Door, binding: str) -> None:
+    context = f"pages-{binding}-{uuid.uuid4()}"
     async with door.client("echo", "auditor", binding) as client:
-        ids = [(await outcome(client, say(f"page {number}", context=f"pages-{binding}"))).id for number in range(5)]
+        ids = [(await outcome(client, say(f"page {number}", context=context))).id for number in range(5)]
         found: list[str] = []
         token = ""
         while True:
-            wanted = ListTasksRequest(context_id=f"pages-{binding}", page_size=2, page_token=token)
+            wanted = ListTasksRequest(context_id=context, page_size=2, page_token=token)
             page = await client.list_tasks(wanted)
             assert page.total_size == 5
             assert not any(task.artifacts for task in page.tasks)

@@ -112,7 +112,7 @@ def test_a_chain_is_the_word_of_its_sender_who_is_shown(factory, pair, mallory):
     asks(taken, link, "in the name of the boss", text("boss@factory clerk@factory"))
     wait_for(lambda: "in the name of the boss" in heard(factory), "the message to arrive", also=factory.logs)
     assert heard(factory)["in the name of the boss"] == ["boss@factory", "clerk@factory"]
-    (note,) = [it for it in json.loads(factory.send("victim", '["all"]')) if it[2] == "in the name of the boss"]
+    (note,) = [it for it in json.loads(factory.send("victim", '["all"]')) if it[::2] == [taken.name, "in the name of the boss"]]
     assert note == [taken.name, "request", "in the name of the boss", "proved"]
     # A rule about those on whose behalf it is asked holds for its word.
     asks(taken, link, "for the outcast", text("boss@factory outcast@factory"))

@@ -113,6 +113,7 @@ pub(crate) async fn turned_away(answer: Answer) -> Answer {
         StatusCode::FORBIDDEN => Code::PermissionDenied,
         StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE => Code::ResourceExhausted,
         StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
+        StatusCode::REQUEST_TIMEOUT => Code::DeadlineExceeded,
         // A request that is none of gRPC has an answer of HTTP.
         _ => return answer,
     };

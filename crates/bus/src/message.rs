@@ -149,7 +149,7 @@ impl ReceivedMessage {
         self
     }
 
-    /// Whether the message was sealed: only its sender and its receiver can read it.
+    /// Whether the message was sealed: only its sender and those that it was sent to can read it.
     #[inline]
     pub fn is_sealed(&self) -> bool {
         self.sealed.is_some()

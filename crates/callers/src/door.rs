@@ -284,9 +284,8 @@ impl<S: Service> Door<S> {
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(CONNECTION, close);
             }
-            answer = self.service.refusal(&asked, answer).await;
         }
-        answer
+        self.service.refusal(&asked, answer).await
     }
 
     /// The caller, and when its right ends.

@@ -1,8 +1,9 @@
 //! Places for connections. A connection on which no caller has asked yet makes room for others; one of a caller stays.
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use sealbus_mesh::{Stranger, Strangers};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -34,7 +35,7 @@ impl Entries {
         Arc::new(Entry {
             stranger: self.strangers.came(from.to_canonical()),
             known: self.known.clone(),
-            held: OnceLock::new(),
+            held: Mutex::default(),
         })
     }
 
@@ -49,7 +50,7 @@ pub(crate) struct Entry {
     stranger: Stranger<IpAddr>,
     known: Arc<Semaphore>,
     /// A place among all callers' connections, and one among those of the caller that asked first.
-    held: OnceLock<[OwnedSemaphorePermit; 2]>,
+    held: Mutex<Option<[OwnedSemaphorePermit; 2]>>,
 }
 
 impl Entry {
@@ -60,7 +61,9 @@ impl Entry {
 
     /// Keeps the connection for a caller with these places. Returns whether there is one for it.
     pub(crate) fn let_in(&self, places: &Arc<Semaphore>) -> bool {
-        if self.held.get().is_some() {
+        // Requests of HTTP/2 may come at once: the first one's places are those of all.
+        let mut held = self.held.lock();
+        if held.is_some() {
             return true;
         }
         let own = places.clone().try_acquire_owned();
@@ -68,8 +71,7 @@ impl Entry {
         let (Ok(own), Ok(shared)) = (own, shared) else {
             return false;
         };
-        // Requests of HTTP/2 may come at once. The first one's places are kept.
-        let _ = self.held.set([own, shared]);
+        *held = Some([own, shared]);
         self.stranger.let_in();
         true
     }

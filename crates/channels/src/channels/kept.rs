@@ -124,7 +124,8 @@ impl Channels {
         let logs = self.shared.logs.get().ok_or_else(no_log)?;
         let now = self.shared.work(|exchange, now| {
             exchange.may_publish(publisher, channel)?;
-            exchange.is_to_seal(publisher, channel, qos, &Mechanism::Event)?;
+            let declared = exchange.declared_level(channel);
+            exchange.is_to_seal(publisher, channel, declared, qos, &Mechanism::Event)?;
             Ok::<_, PublishError>(now.moment)
         })?;
         let header = ChannelHeader::new(Mechanism::Event, channel.clone(), *qos, 0, now);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sealbus_bus::{LocalAgent, Moment, Outbox};
 use sealbus_fipa::AclMessage;
+use tokio::runtime::Handle;
 
 use super::{Channels, Replies, RequestOptions, Shared};
 use crate::exchange::{
@@ -111,7 +112,16 @@ impl Channels {
             .work(|exchange, now| exchange.publish(&publication, now));
         Ok(match attempt? {
             Attempt::Done(reach) => Some(reach),
-            Attempt::Full(_) | Attempt::Unknown(_) => None,
+            Attempt::Full(_) => None,
+            Attempt::Unknown(readers) => {
+                if let Some(sealer) = self.shared.sealer.get().cloned()
+                    && let Ok(runtime) = Handle::try_current()
+                {
+                    // A later attempt finds the keys.
+                    runtime.spawn(async move { sealer.look_up(&readers).await });
+                }
+                None
+            }
         })
     }
 

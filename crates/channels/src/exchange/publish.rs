@@ -149,7 +149,7 @@ impl Exchange {
         let targets = self.targets(path);
         let next = || targets.counts.published.load(Ordering::Relaxed) + 1;
         let (number, published) = publication.kept.unwrap_or_else(|| (next(), now.moment));
-        let seals = self.is_to_seal(publisher, path, qos, &mechanism)?;
+        let seals = self.is_to_seal(publisher, path, targets.level, qos, &mechanism)?;
         let qos = Qos {
             level: match seals {
                 true => Some(SecurityLevel::Sealed),

@@ -40,10 +40,9 @@ impl Exchange {
         self.sealer = Some(sealer);
     }
 
-    /// Whether what an agent puts on a channel must be sealed.
-    fn must_seal(&self, publisher: &str, path: &ChannelPath, level: Option<SecurityLevel>) -> bool {
-        level.max(self.declared.qos(path).level) == Some(SecurityLevel::Sealed)
-            || self.seals_all(publisher)
+    /// The level that the platform declares for a channel.
+    pub(crate) fn declared_level(&self, path: &ChannelPath) -> Option<SecurityLevel> {
+        self.declared.qos(path).level
     }
 
     /// Whether all that an agent writes is sealed on this platform.
@@ -52,7 +51,8 @@ impl Exchange {
         sealer.is_some_and(|sealer| sealer.is_for_all() && !sealer.is_of_platform(author))
     }
 
-    /// Whether something must be sealed. Only events that nobody keeps can be.
+    /// Whether something must be sealed, on a channel for which the platform declares this level. Only events that nobody
+    /// keeps can be.
     ///
     /// # Errors
     /// If it must be sealed, and cannot be.
@@ -60,10 +60,12 @@ impl Exchange {
         &self,
         publisher: &Arc<str>,
         path: &ChannelPath,
+        declared: Option<SecurityLevel>,
         qos: &Qos,
         mechanism: &Mechanism,
     ) -> Result<bool, PublishError> {
-        if !self.must_seal(publisher, path, qos.level) {
+        let level = qos.level.max(declared);
+        if level != Some(SecurityLevel::Sealed) && !self.seals_all(publisher) {
             return Ok(false);
         }
         let reason = match mechanism {
@@ -209,12 +211,10 @@ impl Exchange {
                 let Some(peer) = self.peers.get_mut(there.peer) else {
                     continue;
                 };
-                let mut agents = BTreeSet::new();
                 let reading = there.subscriptions.iter().filter(|it| reads_events(it));
-                // One subscription stands for all of its agent.
+                // Any of an agent's subscriptions may end meanwhile. The agent takes the change once.
                 let named: Vec<u32> = reading
                     .filter(|it| change.readers.contains(&it.subscription.agent))
-                    .filter(|it| agents.insert(&it.subscription.agent))
                     .map(|it| it.id)
                     .collect();
                 for part in named.chunks(frame::MOST_TARGETS) {

@@ -135,7 +135,7 @@ impl Exchange {
             return channel.targets.clone();
         }
         let mut targets = Targets {
-            level: self.declared.qos(path).level,
+            level: self.declared_level(path),
             ..Targets::default()
         };
         self.here.for_each_match(path, |id| {

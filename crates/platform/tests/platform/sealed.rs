@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::support::{LONG, Operator, platform};
 use sealbus_bus::{Delivery, Envelope, ReceivedMessage, RefusalReason, SendError};
-use sealbus_channels::{Channels, Qos};
+use sealbus_channels::{ChannelPath, Channels, Persistence, Qos};
 use sealbus_control::AgentState;
 use sealbus_control::admin::AgentStatus;
 use sealbus_fipa::{AclMessage, Aid, Performative};
@@ -196,15 +196,28 @@ async fn where_the_platform_is_at_sealed_agents_seal_without_being_told() {
     for agent in [&mut alice, &mut bob] {
         assert!(received(agent).await.is_sealed());
     }
-    // Nobody may ask for less, and events cannot be sealed.
+    // Nobody may ask for less.
     let less = Delivery::default().at_level(SecurityLevel::Signed);
     let refused = alice.send_with(secret("bob@factory"), less).await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("weaker than level=sealed"), "{refused}");
-    let capabilities = Channels::of(first.bus()).capabilities();
-    let refused = Qos::default().check_against(&capabilities, "mesh");
+    // Events are sealed, and no log keeps them.
+    let channels = Channels::of(first.bus());
+    let path = ChannelPath::new("/offers").unwrap();
+    let event = || AclMessage::new(Performative::Inform).with_content(MARKER);
+    channels
+        .publish(alice.outbox(), &path, &Qos::default(), event())
+        .await
+        .unwrap();
+    let persistent = Qos {
+        persistence: Persistence::Persistent,
+        ..Qos::default()
+    };
+    let refused = channels
+        .publish(alice.outbox(), &path, &persistent, event())
+        .await;
     let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains("level=sealed"), "{refused}");
+    assert!(refused.contains("a log cannot hold"), "{refused}");
     // The platform's own agents read what is written to them.
     let mut question = secret("df@factory");
     question.protocol = None;

@@ -264,13 +264,13 @@ impl Sealing {
             Err(error) if joining.is_empty() => return Err(error),
             Err(_) => {}
         }
-        // A key package that does not fit with the others keeps nobody else out.
+        // A key package that does not fit with the others is found by halves.
         let mut changes = owned.change(of, &leaving, &[], now)?;
-        for candidate in joining {
-            match owned.change(of, &[], std::slice::from_ref(&candidate), now) {
-                Ok(further) => changes.extend(further),
-                Err(error) => {
-                    let (reader, _) = candidate;
+        let mut parts = vec![&joining[..]];
+        while let Some(part) = parts.pop() {
+            match (owned.change(of, &[], part, now), part) {
+                (Ok(further), _) => changes.extend(further),
+                (Err(error), [(reader, _)]) => {
                     let why = not_sealed(&error);
                     let known = Known {
                         session: reader.session,
@@ -283,7 +283,11 @@ impl Sealing {
                         let gone = std::slice::from_ref(&reader.agent);
                         changes.extend(owned.change(of, gone, &[], now)?);
                     }
-                    left_out.push((reader.agent, why));
+                    left_out.push((reader.agent.clone(), why));
+                }
+                (Err(_), _) => {
+                    let (one, other) = part.split_at(part.len() / 2);
+                    parts.extend([other, one]);
                 }
             }
         }
@@ -310,8 +314,11 @@ impl Sealing {
     }
 
     /// The same, with patience for a package that the platform does not know yet.
-    async fn candidate_patiently(&self, reader: &Reader) -> Result<Candidate, NotSealed> {
-        let begun = Instant::now();
+    async fn candidate_patiently(
+        &self,
+        reader: &Reader,
+        begun: Instant,
+    ) -> Result<Candidate, NotSealed> {
         // An agent that had none before is not waited for again.
         let known = self
             .events
@@ -335,20 +342,22 @@ impl Sealing {
     }
 
     async fn look_up_readers(&self, readers: &[Reader]) {
+        // The patience is for all of them, and what was found counts from the end of the look-up.
+        let begun = Instant::now();
+        let mut all = Vec::with_capacity(readers.len());
         for some in readers.chunks(AT_ONCE) {
-            let found = join_all(some.iter().map(|it| self.candidate_patiently(it))).await;
-            let mut events = self.events.lock();
-            for (reader, found) in some.iter().zip(found) {
-                if events.readers.len() >= MOST {
-                    events.readers.clear();
-                }
-                let known = Known {
-                    session: reader.session,
-                    found,
-                    at: Instant::now(),
-                };
-                events.readers.insert(reader.agent.clone(), known);
-            }
+            let looking = some.iter().map(|it| self.candidate_patiently(it, begun));
+            all.extend(join_all(looking).await);
+        }
+        let mut events = self.events.lock();
+        if events.readers.len() + readers.len() > MOST {
+            events.readers.clear();
+        }
+        let at = Instant::now();
+        for (reader, found) in readers.iter().zip(all) {
+            let session = reader.session;
+            let known = Known { session, found, at };
+            events.readers.insert(reader.agent.clone(), known);
         }
     }
 
