@@ -38,7 +38,7 @@ def test_agents_talk_at_each_level(platform, level):
 
 @pytest.mark.parametrize(
     "refused",
-    ["[[channel]]\npath = '/news'", "[gateway.http]\nport = 0", "[gateway.iiop]\nport = 0", "[rabbitmq]\nmanaged = true"],
+    ["[[channel]]\npath = '/news'\npersistent = true", "[gateway.http]\nport = 0", "[gateway.iiop]\nport = 0", "[rabbitmq]\nmanaged = true"],
 )
 def test_what_cannot_be_sealed_is_refused_by_name(platform, refused):
     transport = "rabbitmq" if "rabbitmq" in refused else "mesh"

@@ -129,9 +129,8 @@ def test_channels_and_single_events_are_signed_where_the_platform_is_not(platfor
     right = [("one", "proved"), ("two", "signed"), ("three", "proved")]
     wait_for(lambda: len(scene.heard("/quotes")) >= 3, "the quotes", also=scene.factory.logs)
     assert scene.heard("/quotes") == right
-    # Nobody asks for less than holds, and nobody gets what the platform cannot give.
+    # Nobody asks for less than holds.
     assert "level=tls would be weaker than level=auth" in scene.ask("source", "quote", "level=tls", ["four"])
-    assert "level=sealed" in scene.ask("source", "quote", "level=sealed", ["four"])
     assert not scene.factory.refusals()
     # The signed events become evidence for others.
     root, evidence = tmp_path / "factory.pem", tmp_path / "records.evidence"
