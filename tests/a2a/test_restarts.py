@@ -217,6 +217,14 @@ def test_webhooks_outlive_the_gateway(door: Door, hooks: Hooks) -> None:  # noqa
             if each is hook:
                 assert headers["authorization"] == "Bearer let-me-in" and headers["x-a2a-notification-token"] == "known"
         assert told == [again, "done"]
+
+    def is_noted() -> bool:
+        lines = [json.loads(line) for line in file.read_text().splitlines()[1:]]
+        last = max(line["after"] for line in lines if "change" in line) + 1
+        return all({"after": last, "webhook": {"told": each}} in lines for each in ("one", "late"))
+
+    # A gateway that is killed before it has noted what a webhook took tells it again.
+    wait_for(is_noted, "what was taken to be noted", also=door.factory.logs)
     # One that is given up stays so, and what was taken is not told again after the end.
     counts = (hook.count, rude_hook.count)
     kill_gateway(door)
