@@ -64,8 +64,7 @@ impl Request {
             Ok(Outcome::Stream(stream)) => stream.answer(Written(operation)),
             Err(fault) => return refused(&fault),
         };
-        let grpc = HeaderValue::from_static("application/grpc");
-        answer.headers_mut().insert(CONTENT_TYPE, grpc);
+        say_grpc(answer.headers_mut());
         answer
     }
 }
@@ -97,12 +96,16 @@ fn trailers(status: &Status) -> HeaderMap {
     trailers
 }
 
+fn say_grpc(headers: &mut HeaderMap) {
+    let grpc = HeaderValue::from_static("application/grpc");
+    headers.insert(CONTENT_TYPE, grpc);
+}
+
 /// An answer with an error.
 pub(crate) fn refused(fault: &Fault) -> Answer {
     let mut answer = text_answer(StatusCode::OK, Bytes::new());
     *answer.headers_mut() = trailers(&fault.to_grpc());
-    let grpc = HeaderValue::from_static("application/grpc");
-    answer.headers_mut().insert(CONTENT_TYPE, grpc);
+    say_grpc(answer.headers_mut());
     answer
 }
 
@@ -122,7 +125,6 @@ pub(crate) async fn turned_away(answer: Answer) -> Answer {
     let why = String::from_utf8_lossy(&why.to_bytes()).into_owned();
     head.status = StatusCode::OK;
     head.headers.extend(trailers(&Status::new(code, why)));
-    let grpc = HeaderValue::from_static("application/grpc");
-    head.headers.insert(CONTENT_TYPE, grpc);
+    say_grpc(&mut head.headers);
     Response::from_parts(head, Full::default().boxed())
 }

@@ -5,7 +5,6 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use hyper::body::{Body, Frame};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use sealbus_callers::Answer;
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{mpsc, watch};
 
 use crate::log::View;
 use crate::tasks::Task;
@@ -62,31 +61,36 @@ impl Stream {
     /// The answer in this form.
     pub(crate) fn answer(self, form: impl Form) -> Answer {
         let (events, receiver) = mpsc::channel(1);
-        let (end, demand) = (form.end(), Arc::<Demand>::default());
-        let reader = demand.clone();
-        tokio::spawn(async move { self.run(&events, &demand, form).await });
+        let (waits, demand) = watch::channel(false);
+        let end = form.end();
+        tokio::spawn(async move { self.run(&events, demand, form).await });
         let body = Events {
             receiver,
-            demand: reader,
+            waits,
             end,
         };
         Response::new(body.boxed())
     }
 
     /// Sends events until the task ends or waits for its caller, or until nobody reads any more.
-    async fn run(mut self, events: &mpsc::Sender<Bytes>, demand: &Demand, form: impl Form) {
+    async fn run(
+        mut self,
+        events: &mpsc::Sender<Bytes>,
+        mut demand: watch::Receiver<bool>,
+        form: impl Form,
+    ) {
         let mut changes = self.task.changes();
         // The whole task may be long, and the stream may last.
-        if let Some(told) = self.first.take() {
-            let first = form.event(self.at, &told);
-            drop(told);
-            if events.send(first).await.is_err() {
-                return;
-            }
+        let first = self.first.take().map(|told| form.event(self.at, &told));
+        if let Some(first) = first
+            && events.send(first).await.is_err()
+        {
+            return;
         }
         loop {
-            // Events may be long, and nobody counts those that the connection has not asked for.
-            if !demand.wait(events).await {
+            // Events may be long, and nobody counts those that the connection has not asked for. It takes an event before it
+            // waits for another.
+            if events.reserve().await.is_err() || demand.wait_for(|waits| *waits).await.is_err() {
                 return;
             }
             changes.mark_unchanged();
@@ -150,34 +154,11 @@ impl<W: Fn(&RawValue) -> String + Send + 'static> Form for Sse<W> {
     }
 }
 
-/// Whether the connection waits for an event.
-#[derive(Default)]
-struct Demand {
-    is_there: AtomicBool,
-    came: Notify,
-}
-
-impl Demand {
-    /// Waits until the connection has taken all events, and waits for another. False if it has gone.
-    async fn wait(&self, events: &mpsc::Sender<Bytes>) -> bool {
-        // The connection takes an event before it waits anew.
-        if events.reserve().await.is_err() {
-            return false;
-        }
-        while !self.is_there.load(Ordering::Acquire) {
-            tokio::select! {
-                () = self.came.notified() => {}
-                () = events.closed() => return false,
-            }
-        }
-        true
-    }
-}
-
 /// The body of a stream.
 struct Events {
     receiver: mpsc::Receiver<Bytes>,
-    demand: Arc<Demand>,
+    /// Whether the connection waits for an event.
+    waits: watch::Sender<bool>,
     end: Option<HeaderMap>,
 }
 
@@ -189,11 +170,10 @@ impl Body for Events {
         mut self: Pin<&mut Self>,
         waiting: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.demand.is_there.store(false, Ordering::Release);
+        self.waits.send_replace(false);
         let next = self.receiver.poll_recv(waiting);
         if next.is_pending() {
-            self.demand.is_there.store(true, Ordering::Release);
-            self.demand.came.notify_one();
+            self.waits.send_replace(true);
         }
         next.map(|bytes| match bytes {
             Some(bytes) => Some(Ok(Frame::data(bytes))),
