@@ -1,38 +1,35 @@
 //! HPKE (RFC 9180) in mode base, for single messages: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM.
 
+use aws_lc_rs::aead::AES_128_GCM;
 use aws_lc_rs::agreement::{self, PrivateKey, UnparsedPublicKey, X25519};
 use aws_lc_rs::error::Unspecified;
 use mls_rs::crypto::{HpkeCiphertext, HpkePublicKey, HpkeSecretKey};
+use sealbus_seal::encryption::{Messages, Secret, Suite};
 use zeroize::Zeroizing;
 
 use crate::primitives::{self, CryptoError};
 
 /// The length of each key (RFC 7748).
 pub(crate) const KEY: usize = 32;
-/// The lengths of a key and a nonce of AES-128-GCM.
-const AEAD: (usize, usize) = (16, 12);
+/// The algorithms of the whole.
+const SUITE: Suite = Suite {
+    numbers: [0x20, 1, 1],
+    aead: &AES_128_GCM,
+};
 
-/// The purposes of a derived secret: the KEM, or the whole suite (RFC 9180, sections 4.1 and 5.1).
-const OF_KEM: &[u8] = b"KEM\x00\x20";
-const OF_SUITE: &[u8] = b"HPKE\x00\x20\x00\x01\x00\x01";
+/// The beginning of each label in the KEM (RFC 9180, section 4.1).
+const OF_KEM: &[u8] = b"HPKE-v1KEM\x00\x20";
+/// The length of each secret of the KEM, before the label.
+const LENGTH: &[u8] = &[0, KEY as u8];
 
-type Secret = Zeroizing<Vec<u8>>;
-
-fn labeled_extract(suite: &[u8], salt: &[u8], label: &[u8], secret: &[u8]) -> Secret {
-    primitives::extract(salt, &[b"HPKE-v1", suite, label, secret])
-}
-
-fn labeled_expand(
-    suite: &[u8],
-    secret: &[u8],
-    label: &[u8],
-    info: &[u8],
-    length: usize,
-) -> Result<Secret, CryptoError> {
-    let short = u16::try_from(length).map_err(|_| CryptoError::Unspecified)?;
-    let short = short.to_be_bytes();
-    let info = [short.as_slice(), b"HPKE-v1", suite, label, info];
-    primitives::expand(secret, &info, length)
+/// `LabeledExtract` and `LabeledExpand` of the KEM. All its secrets have the length of a key.
+fn labeled(extracted: (&[u8], &[u8]), expanded: (&[u8], &[u8])) -> Result<Secret, CryptoError> {
+    let secret = primitives::extract(&[], &[OF_KEM, extracted.0, extracted.1]);
+    let info = [LENGTH, OF_KEM, expanded.0, expanded.1];
+    let expanded = primitives::expand(&secret, &info, KEY)?;
+    let mut secret = Secret::default();
+    secret.copy_from_slice(&expanded);
+    Ok(secret)
 }
 
 fn private_key(bytes: &[u8]) -> Result<PrivateKey, CryptoError> {
@@ -41,9 +38,8 @@ fn private_key(bytes: &[u8]) -> Result<PrivateKey, CryptoError> {
 
 /// `DeriveKeyPair`.
 pub(crate) fn derive(seed: &[u8]) -> Result<(HpkeSecretKey, HpkePublicKey), CryptoError> {
-    let secret = labeled_extract(OF_KEM, &[], b"dkp_prk", seed);
-    let secret = labeled_expand(OF_KEM, &secret, b"sk", &[], KEY)?;
-    let public = private_key(&secret)?.compute_public_key()?;
+    let secret = labeled((b"dkp_prk", seed), (b"sk", &[]))?;
+    let public = private_key(secret.as_slice())?.compute_public_key()?;
     Ok((secret.to_vec().into(), public.as_ref().to_vec().into()))
 }
 
@@ -55,22 +51,10 @@ fn shared(
     receiver: &[u8],
 ) -> Result<Secret, CryptoError> {
     let other = UnparsedPublicKey::new(&X25519, other);
-    let agreed = agreement::agree(own, other, Unspecified, |secret| {
-        Ok(labeled_extract(OF_KEM, &[], b"eae_prk", secret))
-    })?;
     let context = [sent, receiver].concat();
-    labeled_expand(OF_KEM, &agreed, b"shared_secret", &context, KEY)
-}
-
-/// The key and the nonce of the only message (RFC 9180, section 5.1).
-fn schedule(shared: &[u8], info: &[u8]) -> Result<(Secret, Secret), CryptoError> {
-    let mut context = vec![0];
-    context.extend_from_slice(&labeled_extract(OF_SUITE, &[], b"psk_id_hash", &[]));
-    context.extend_from_slice(&labeled_extract(OF_SUITE, &[], b"info_hash", info));
-    let secret = labeled_extract(OF_SUITE, shared, b"secret", &[]);
-    let key = labeled_expand(OF_SUITE, &secret, b"key", &context, AEAD.0)?;
-    let nonce = labeled_expand(OF_SUITE, &secret, b"base_nonce", &context, AEAD.1)?;
-    Ok((key, nonce))
+    agreement::agree(own, other, Unspecified.into(), |secret| {
+        labeled((b"eae_prk", secret), (b"shared_secret", &context))
+    })
 }
 
 pub(crate) fn seal(
@@ -82,10 +66,11 @@ pub(crate) fn seal(
     let own = PrivateKey::generate(&X25519)?;
     let sent = own.compute_public_key()?;
     let shared = shared(&own, receiver, sent.as_ref(), receiver)?;
-    let (key, nonce) = schedule(&shared, info)?;
+    let mut ciphertext = message.to_vec();
+    Messages::new(&SUITE, &shared, info)?.seal(associated, &mut ciphertext)?;
     Ok(HpkeCiphertext {
         kem_output: sent.as_ref().to_vec(),
-        ciphertext: primitives::seal(&key, &nonce, associated, message)?,
+        ciphertext,
     })
 }
 
@@ -94,11 +79,15 @@ pub(crate) fn open(
     (secret, public): (&[u8], &[u8]),
     info: &[u8],
     associated: &[u8],
-) -> Result<Secret, CryptoError> {
+) -> Result<Zeroizing<Vec<u8>>, CryptoError> {
     let own = private_key(secret)?;
     let shared = shared(&own, &sealed.kem_output, &sealed.kem_output, public)?;
-    let (key, nonce) = schedule(&shared, info)?;
-    primitives::open(&key, &nonce, associated, &sealed.ciphertext)
+    let mut opened = Zeroizing::new(sealed.ciphertext.clone());
+    let length = Messages::new(&SUITE, &shared, info)?
+        .open(associated, &mut opened)?
+        .len();
+    opened.truncate(length);
+    Ok(opened)
 }
 
 #[cfg(test)]

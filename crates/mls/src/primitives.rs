@@ -5,6 +5,7 @@ use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hmac;
 use mls_rs::error::IntoAnyError;
 use sealbus_seal::KeyError;
+use sealbus_seal::encryption::EncryptionError;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -22,6 +23,8 @@ pub(crate) enum CryptoError {
     NotUsed,
     #[error(transparent)]
     Key(#[from] KeyError),
+    #[error(transparent)]
+    Encryption(#[from] EncryptionError),
 }
 
 impl From<Unspecified> for CryptoError {

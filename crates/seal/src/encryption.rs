@@ -20,7 +20,7 @@ mod context;
 use certified::LONGEST_ABSENCE;
 pub use certified::{CertifiedEncryptionKey, LONGEST_KEY_PACKAGE};
 pub use commitment::{Commitment, Salt};
-pub use context::{Opening, Sealing};
+pub use context::{Messages, Opening, Sealing, Suite};
 
 use std::fmt;
 
@@ -144,7 +144,8 @@ pub struct EncryptionKeyId([u8; Self::LENGTH]);
 #[derive(Clone, PartialEq, Eq)]
 pub struct Encapsulation(Box<[u8; ENCAPSULATION]>);
 
-type Secret = Zeroizing<[u8; 32]>;
+/// A secret that a KEM gave both sides.
+pub type Secret = Zeroizing<[u8; 32]>;
 
 impl EncryptionKey {
     /// Makes a new key.

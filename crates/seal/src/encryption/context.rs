@@ -11,11 +11,12 @@ use super::{Encapsulation, EncryptionError, EncryptionKey, EncryptionPublicKey, 
 /// A nonce's length, for every AEAD of HPKE.
 const NONCE: usize = 12;
 
-/// The algorithms that a context is bound to.
-pub(super) struct Suite {
+/// The algorithms that a context is bound to. The KDF is HKDF-SHA256.
+pub struct Suite {
     /// The numbers of the KEM, the KDF and the AEAD in the registry of HPKE.
-    pub(super) numbers: [u16; 3],
-    pub(super) aead: &'static Algorithm,
+    pub numbers: [u16; 3],
+    /// The AEAD.
+    pub aead: &'static Algorithm,
 }
 
 /// X-Wing, HKDF-SHA256, AES-256-GCM.
@@ -59,8 +60,8 @@ fn bytes_of(tag: &hmac::Tag) -> Secret {
     bytes
 }
 
-/// The messages under one secret, at either side.
-pub(super) struct Messages {
+/// The messages under one secret, at either side, in mode base.
+pub struct Messages {
     key: LessSafeKey,
     first_nonce: Zeroizing<[u8; NONCE]>,
     /// The number of the next message.
@@ -68,11 +69,11 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    pub(super) fn new(
-        suite: &Suite,
-        secret: &Secret,
-        info: &[u8],
-    ) -> Result<Self, EncryptionError> {
+    /// The messages under the shared secret of a KEM. Both sides must have the same `info`.
+    ///
+    /// # Errors
+    /// If the AEAD takes no key.
+    pub fn new(suite: &Suite, secret: &Secret, info: &[u8]) -> Result<Self, EncryptionError> {
         // Mode base: no secret was agreed before.
         let mut context = vec![0];
         context.extend_from_slice(suite.extract(&[], b"psk_id_hash", &[]).as_slice());
@@ -110,7 +111,11 @@ impl Messages {
         self.number = number;
     }
 
-    pub(super) fn seal(
+    /// Seals the next message in place, as [`Sealing::seal`].
+    ///
+    /// # Errors
+    /// If there were too many messages.
+    pub fn seal(
         &mut self,
         associated: &[u8],
         message: &mut Vec<u8>,
@@ -123,7 +128,11 @@ impl Messages {
         Ok(())
     }
 
-    pub(super) fn open<'a>(
+    /// Opens the next message in place, as [`Opening::open`].
+    ///
+    /// # Errors
+    /// If it is not what was sealed with this secret, number and `associated`.
+    pub fn open<'a>(
         &mut self,
         associated: &[u8],
         sealed: &'a mut [u8],
