@@ -16,7 +16,9 @@ use sealbus_seal::token::MAX_ADDRESSES;
 use sealbus_store::{Batch, Revision, Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
+use super::claim::LIFE;
 use super::cut_off::Hearing;
 use super::desk::{Desk, DeskHandle};
 use super::standby::{About, Candidate, host};
@@ -37,6 +39,8 @@ const PRESENT: Duration = Duration::from_secs(3);
 /// leads sends its answer to the former one.
 const PATIENCE: Duration = Duration::from_secs(5);
 const CALLS: usize = 3;
+/// How long a Master that ends tries to tell the others that the platform was ended.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// All Masters. The one that leads keeps its role as long as [`hold`](Self::hold) runs.
 pub(crate) struct Masters {
@@ -307,14 +311,21 @@ impl Masters {
         let _ = self.handing_over.subscribe().wait_for(|it| *it).await;
     }
 
-    /// Leaves the role to others.
+    /// Leaves the role to others. If the store does not answer, the lease has ended by itself before this returns.
     pub(super) async fn give_back(&self) {
-        self.candidate.lock().await.give_back().await;
+        let leaving = async { self.candidate.lock().await.give_back().await };
+        let _ = timeout(Duration::from_millis(LIFE), leaving).await;
     }
 
     /// Says that the platform was ended.
     pub(super) async fn end(&self) {
-        self.candidate.lock().await.end().await;
+        let ending = async { self.candidate.lock().await.end().await };
+        if timeout(FAREWELL, ending).await.is_err() && self.has_standby() {
+            tracing::warn!(
+                "the store does not answer: Masters that stand by do not know that the platform was ended, and one of them will lead; \
+                 end them, too"
+            );
+        }
     }
 }
 
