@@ -6,6 +6,7 @@ use std::path::Path;
 use sealbus_bench_driver::{Kind, Shape, Stamp};
 use serde::Deserialize;
 
+use crate::papers::system::{Setting, System};
 use crate::papers::{PapersError, read_folder};
 
 /// How a cell is measured.
@@ -77,8 +78,28 @@ pub(crate) struct Printed {
     pub(crate) cells: Vec<String>,
     /// The system here that measures the same.
     pub(crate) beside: Option<String>,
+    /// The setting of that system; if missing, the first one with figures.
+    pub(crate) setting: Option<String>,
     /// The reason why the system is not measured here.
     pub(crate) cannot: Option<String>,
+}
+
+impl Printed {
+    /// Whether this row of a system here measures the same.
+    pub(crate) fn is_beside(&self, system: &System, setting: &Setting) -> bool {
+        self.beside.as_deref() == Some(&system.id)
+            && (self.setting.as_ref()).is_none_or(|it| *it == setting.name)
+    }
+}
+
+/// What the paper found, and the row over which the others are shown.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Finding {
+    pub(crate) text: String,
+    /// The row's system, by its file's name.
+    pub(crate) system: String,
+    pub(crate) setting: String,
 }
 
 /// A table.
@@ -125,6 +146,7 @@ pub(crate) struct Table {
     /// The ratios that the paper prints, by row.
     #[serde(default)]
     pub(crate) proportions: BTreeMap<String, String>,
+    pub(crate) finding: Option<Finding>,
     /// Seconds a cell may take.
     pub(crate) patience_s: u64,
     /// How long nothing must have come before missing messages count as lost.

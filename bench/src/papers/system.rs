@@ -22,6 +22,10 @@ pub(crate) enum Class {
     Mutual,
     /// Like `Mutual`, and every message's sender is proved.
     Sender,
+    /// Like `Sender`, and anybody can check each message's author.
+    Signed,
+    /// Like `Signed`, and only the receiver reads the message.
+    Sealed,
 }
 
 impl Class {
@@ -35,7 +39,14 @@ impl Class {
             Self::Encrypted => "encrypted",
             Self::Mutual => "both ends proved",
             Self::Sender => "each sender proved",
+            Self::Signed => "each author proved to all",
+            Self::Sealed => "the same, and only the receiver reads",
         }
+    }
+
+    /// Whether other systems have rows of this strength. Stronger rows of Sealbus are shown but not compared.
+    pub(crate) fn is_compared(self) -> bool {
+        self <= Self::Sender
     }
 }
 
@@ -47,6 +58,8 @@ pub(crate) enum Side {
     Ours,
     /// Sealbus on one side and another system on the other. The row is shown but not compared.
     Mixed,
+    /// One technique of protection alone, without a platform. The row is shown but not compared.
+    Technique,
     /// The limit that nothing can beat.
     Limit,
     /// Another system.
@@ -59,6 +72,11 @@ pub(crate) enum Side {
 pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) class: Class,
+    /// What a technique proves, where that is less than its class.
+    pub(crate) proves: Option<String>,
+    /// The tables it is measured for. If empty, all tables of its system.
+    #[serde(default)]
+    pub(crate) tables: Vec<String>,
     /// The encoding of messages, where the table distinguishes encodings. Only rows of one encoding are compared.
     pub(crate) encoding: Option<String>,
     /// Settings that are handed to the drivers and the service.
@@ -143,6 +161,12 @@ fn two_seconds() -> f64 {
 }
 
 impl Table {
+    /// Whether the table has rows of this setting.
+    pub(crate) fn has(&self, system: &System, setting: &Setting) -> bool {
+        let is_at_home = setting.tables.is_empty() || setting.tables.contains(&self.id);
+        is_at_home && self.includes(system)
+    }
+
     /// Whether the table has rows of this system.
     pub(crate) fn includes(&self, system: &System) -> bool {
         let is_wanted = |it: &String| system.id.starts_with(it.as_str());
@@ -166,7 +190,7 @@ impl System {
     /// Whether only the full profile measures a cell.
     pub(crate) fn is_full_only(&self, setting: &Setting, table: &Table, column: &Column) -> bool {
         let size = column.size.unwrap_or(table.size);
-        let can = self.cannot.is_none() && table.includes(self);
+        let can = self.cannot.is_none() && table.has(self, setting);
         can && self.plays(table, column.agents(), size).is_ok()
             && !self.is_quick(setting, table, column)
     }
@@ -190,6 +214,11 @@ impl System {
 }
 
 impl Setting {
+    /// What its rows prove, in words.
+    pub(crate) fn proves(&self) -> &str {
+        self.proves.as_deref().unwrap_or(self.class.name())
+    }
+
     pub(crate) fn to_value(&self, places: &Places) -> Result<Value, PapersError> {
         let mut value = serde_json::to_value(&self.with)
             .map_err(|error| PapersError::Failed(error.to_string()))?;
