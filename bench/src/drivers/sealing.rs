@@ -161,3 +161,94 @@ impl Sealer for Keys {
         Ok(opened)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sealbus_fipa::{Aid, Content, Performative, bitefficient};
+
+    use super::*;
+    use crate::mesh::credentials::Authority;
+
+    const SENDER: &str = "sender-0@bench";
+    const RECEIVER: &str = "receiver-0@bench";
+
+    /// The two processes of a run; the second one believes another authority if it is given.
+    fn pair(folder: &Path, believed: Option<&Authority>) -> [Keys; 2] {
+        let authority = Authority::create().unwrap();
+        let trust = believed.unwrap_or(&authority).trust().unwrap();
+        let senders = Keys::new(trust).unwrap();
+        let receivers = Keys::new(authority.trust().unwrap()).unwrap();
+        let folder = folder.to_str().unwrap();
+        let identity = Identity::from_agent_name(RECEIVER).unwrap();
+        let stating = [(RECEIVER.to_owned(), authority.credential(identity).unwrap())];
+        receivers.publish(folder, Role::Receive, &stating).unwrap();
+        senders.learn(folder, Role::Receive).unwrap();
+        [senders, receivers]
+    }
+
+    fn message(content: &str) -> AclMessage {
+        AclMessage::new(Performative::Inform)
+            .with_sender(Aid::new(SENDER).unwrap())
+            .with_receiver(Aid::new(RECEIVER).unwrap())
+            .with_content(content)
+    }
+
+    fn opened(keys: &Keys, sealed: &AclMessage) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        bitefficient::encode(sealed, &mut bytes).unwrap();
+        let limits = sealbus_fipa::Limits::default();
+        let outer = bitefficient::EncodedMessage::new(bytes, &limits).unwrap();
+        let opened = keys.open(&outer.message(), RECEIVER)?;
+        let content = opened.message.message().content_bytes().unwrap().to_vec();
+        Ok(content)
+    }
+
+    fn content(message: &AclMessage) -> &[u8] {
+        match &message.content {
+            Some(Content::Bytes(bytes)) => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn messages_share_a_secret_and_come_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let [senders, receivers] = pair(folder.path(), None);
+        let encapsulations: Vec<Vec<u8>> = (0..3)
+            .map(|number| {
+                let text = format!("the price is {number}");
+                let sealed = senders.seal_now(&message(&text), RECEIVER).unwrap();
+                assert_eq!(opened(&receivers, &sealed).unwrap(), text.as_bytes());
+                let bytes = content(&sealed);
+                assert!(!bytes.windows(text.len()).any(|it| it == text.as_bytes()));
+                Envelope::parse(bytes).unwrap().encapsulation.to_vec()
+            })
+            .collect();
+        assert!(encapsulations.windows(2).all(|it| it[0] == it[1]));
+    }
+
+    #[test]
+    fn each_changed_byte_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let [senders, receivers] = pair(folder.path(), None);
+        let sealed = senders
+            .seal_now(&message("the price is seven"), RECEIVER)
+            .unwrap();
+        for at in 0..content(&sealed).len() {
+            let mut changed = sealed.clone();
+            if let Some(Content::Bytes(bytes)) = &mut changed.content {
+                bytes[at] ^= 1;
+            }
+            assert!(opened(&receivers, &changed).is_err(), "byte {at}");
+        }
+        assert!(opened(&receivers, &sealed).is_ok());
+    }
+
+    #[test]
+    fn nothing_is_sealed_to_a_key_that_another_authority_certified() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = Authority::create().unwrap();
+        let [senders, _] = pair(folder.path(), Some(&other));
+        assert!(senders.seal_now(&message("one"), RECEIVER).is_err());
+    }
+}

@@ -186,3 +186,38 @@ pub(crate) fn load(bench: &Path) -> Result<Vec<Table>, PapersError> {
     }
     Ok(tables)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::papers::system;
+
+    #[test]
+    fn what_the_tables_name_is_there() {
+        let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let (tables, systems) = (load(bench).unwrap(), system::load(bench).unwrap());
+        let rows: Vec<(&System, &Setting)> = systems
+            .iter()
+            .flat_map(|it| it.ways.iter().map(move |way| (it, way)))
+            .collect();
+        for table in &tables {
+            for printed in table.printed.iter().filter(|it| it.setting.is_some()) {
+                let mut rows = rows.iter().filter(|it| table.has(it.0, it.1));
+                let found = rows.any(|it| printed.is_beside(it.0, it.1));
+                assert!(found, "{}: {}", table.id, printed.system);
+            }
+            if let Some(finding) = &table.finding {
+                let mut rows = rows.iter().filter(|it| table.has(it.0, it.1));
+                let found =
+                    rows.any(|it| it.0.id == finding.system && it.1.name == finding.setting);
+                assert!(found, "{}: {}", table.id, finding.setting);
+            }
+        }
+        let ids: Vec<&str> = tables.iter().map(|it| it.id.as_str()).collect();
+        for (system, setting) in &rows {
+            let mut named = system.tables.iter().chain(&setting.tables);
+            let missing = named.find(|it| !ids.contains(&it.as_str()));
+            assert_eq!(missing, None, "{}", system.id);
+        }
+    }
+}

@@ -40,7 +40,7 @@ impl Class {
             Self::Mutual => "both ends proved",
             Self::Sender => "each sender proved",
             Self::Signed => "each author proved to all",
-            Self::Sealed => "the same, and only the receiver reads",
+            Self::Sealed => "each author to all, and only the receiver reads",
         }
     }
 

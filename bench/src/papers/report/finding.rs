@@ -123,3 +123,104 @@ impl<'a> Factors<'a> {
         page.push_str("</table>\n");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::papers::results::{Figures, Key, Measurement, Outcome};
+
+    const TABLE: &str = r#"
+        paper = "One"
+        title = "Parcels"
+        about = "."
+        shows = "total_time"
+        kind = "round_trip"
+        shape = "many_to_one"
+        size = 128
+        messages = 1
+        patience_s = 1
+        quick = 1
+        full = 1
+        columns = [{ title = "1" }, { title = "2", senders = 2 }, { title = "4", senders = 4 }]
+        finding = { text = "Wax costs much.", system = "cart", setting = "open" }
+        printed = [
+            { system = "nothing", cells = ["10", "20", "40"], beside = "cart", setting = "open" },
+            { system = "a seal", cells = ["30", "80"], beside = "cart", setting = "waxed" },
+        ]
+    "#;
+
+    fn system(id: &str, side: &str, settings: &[&str]) -> System {
+        let ways = settings
+            .iter()
+            .map(|it| format!("[[setting]]\nname = \"{it}\"\nclass = \"none\"\n"));
+        let text = format!(
+            "title = \"{id}\"\nside = \"{side}\"\nlanguage = \"Rust\"\nsettings = \".\"\n{}",
+            ways.collect::<String>()
+        );
+        let system: System = toml::from_str(&text).unwrap();
+        System {
+            id: id.to_owned(),
+            ..system
+        }
+    }
+
+    fn measured(system: &str, setting: &str, column: &str, seconds: f64) -> Measurement {
+        let key = Key {
+            table: "p1".to_owned(),
+            system: system.to_owned(),
+            setting: setting.to_owned(),
+            column: column.to_owned(),
+            repetition: 0,
+        };
+        let figures = Figures {
+            seconds,
+            ..Figures::default()
+        };
+        Measurement {
+            key,
+            took_s: 0.0,
+            measured: String::new(),
+            commit: String::new(),
+            outcome: Outcome::Measured(Box::new(figures)),
+        }
+    }
+
+    #[test]
+    fn rows_stand_over_one_in_the_last_column_that_it_has() {
+        let table: Table = toml::from_str(TABLE).unwrap();
+        let table = Table {
+            id: "p1".to_owned(),
+            ..table
+        };
+        let systems = [
+            system("cart", "technique", &["open", "waxed"]),
+            system("post", "ours", &["registered"]),
+            system("pigeon", "peer", &["by air"]),
+        ];
+        let mut results = Results::default();
+        assert!(Factors::of(&table, &systems, &results).is_none());
+        for it in [
+            measured("cart", "open", "1", 1.0),
+            measured("cart", "open", "2", 2.0),
+            measured("cart", "waxed", "2", 7.0),
+            measured("post", "registered", "2", 3.0),
+            measured("post", "registered", "4", 9.0),
+            measured("pigeon", "by air", "2", 1.0),
+        ] {
+            results.put(it);
+        }
+        let mut text = String::new();
+        let factors = Factors::of(&table, &systems, &results).unwrap();
+        factors.write(&mut text);
+        let expected = "
+Wax costs much.
+
+| 2 agents | × cart, open | the paper’s row | × in the paper |
+|---|---|---|---|
+| cart, open | 1.00 | nothing | 1.00 |
+| cart, waxed | 3.50 | a seal | 4.00 |
+| **post, registered** | 1.50 |  |  |
+";
+        assert_eq!(text, expected);
+    }
+}
