@@ -19,6 +19,12 @@ use crate::drivers::stage::{DriverError, failed};
 /// Most messages under one secret, as in a process of a platform.
 const ROW: u64 = 1024;
 
+/// A sender and a receiver.
+type Names = (String, String);
+
+/// A secret of a sender, with the encapsulation that it came from.
+type Secret = (Vec<u8>, Opening);
+
 /// The [`Sealer`] of one process.
 pub(crate) struct Keys {
     own: EncryptionKey,
@@ -27,8 +33,8 @@ pub(crate) struct Keys {
     stated: Mutex<HashMap<String, CertifiedEncryptionKey>>,
     peers: Mutex<HashMap<String, EncryptionPublicKey>>,
     /// The secrets of senders here, and those of senders there, by sender and receiver.
-    rows: Mutex<HashMap<(String, String), SealedRow>>,
-    openings: Mutex<HashMap<(String, String), (Vec<u8>, Opening)>>,
+    rows: Mutex<HashMap<Names, SealedRow>>,
+    openings: Mutex<HashMap<Names, Secret>>,
 }
 
 fn file(folder: &str, role: Role) -> PathBuf {

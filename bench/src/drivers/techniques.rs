@@ -72,7 +72,7 @@ enum Login {
     Certificate(Algorithm),
 }
 
-/// What the senders must know of the receiver.
+/// The facts about the receiver that senders need.
 #[derive(Clone, Serialize, Deserialize)]
 struct Here {
     address: SocketAddr,

@@ -6,7 +6,6 @@ use std::path::Path;
 use sealbus_bench_driver::{Kind, Shape, Stamp};
 use serde::Deserialize;
 
-use crate::papers::system::{Setting, System};
 use crate::papers::{PapersError, read_folder};
 
 /// How a cell is measured.
@@ -84,15 +83,7 @@ pub(crate) struct Printed {
     pub(crate) cannot: Option<String>,
 }
 
-impl Printed {
-    /// Whether this row of a system here measures the same.
-    pub(crate) fn is_beside(&self, system: &System, setting: &Setting) -> bool {
-        self.beside.as_deref() == Some(&system.id)
-            && (self.setting.as_ref()).is_none_or(|it| *it == setting.name)
-    }
-}
-
-/// What the paper found, and the row over which the others are shown.
+/// The paper's finding, and the row over which the others are shown.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Finding {
@@ -185,39 +176,4 @@ pub(crate) fn load(bench: &Path) -> Result<Vec<Table>, PapersError> {
         tables.push(Table { id, ..table });
     }
     Ok(tables)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::papers::system;
-
-    #[test]
-    fn what_the_tables_name_is_there() {
-        let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let (tables, systems) = (load(bench).unwrap(), system::load(bench).unwrap());
-        let rows: Vec<(&System, &Setting)> = systems
-            .iter()
-            .flat_map(|it| it.ways.iter().map(move |way| (it, way)))
-            .collect();
-        for table in &tables {
-            for printed in table.printed.iter().filter(|it| it.setting.is_some()) {
-                let mut rows = rows.iter().filter(|it| table.has(it.0, it.1));
-                let found = rows.any(|it| printed.is_beside(it.0, it.1));
-                assert!(found, "{}: {}", table.id, printed.system);
-            }
-            if let Some(finding) = &table.finding {
-                let mut rows = rows.iter().filter(|it| table.has(it.0, it.1));
-                let found =
-                    rows.any(|it| it.0.id == finding.system && it.1.name == finding.setting);
-                assert!(found, "{}: {}", table.id, finding.setting);
-            }
-        }
-        let ids: Vec<&str> = tables.iter().map(|it| it.id.as_str()).collect();
-        for (system, setting) in &rows {
-            let mut named = system.tables.iter().chain(&setting.tables);
-            let missing = named.find(|it| !ids.contains(&it.as_str()));
-            assert_eq!(missing, None, "{}", system.id);
-        }
-    }
 }

@@ -7,7 +7,7 @@ use sealbus_bench_driver::{Kind, Shape};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::papers::scenario::{Column, Table};
+use crate::papers::scenario::{Column, Printed, Table};
 use crate::papers::{PapersError, read_folder};
 
 /// The protection of a setting, weakest first. Only rows of one class are compared.
@@ -72,7 +72,7 @@ pub(crate) enum Side {
 pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) class: Class,
-    /// What a technique proves, where that is less than its class.
+    /// The proof that a technique gives, where that is less than its class.
     pub(crate) proves: Option<String>,
     /// The tables it is measured for. If empty, all tables of its system.
     #[serde(default)]
@@ -175,6 +175,14 @@ impl Table {
     }
 }
 
+impl Printed {
+    /// Whether this row of a system here measures the same.
+    pub(crate) fn is_beside(&self, system: &System, setting: &Setting) -> bool {
+        self.beside.as_deref() == Some(&system.id)
+            && (self.setting.as_ref()).is_none_or(|it| *it == setting.name)
+    }
+}
+
 impl System {
     /// Whether a cell is part of the quick profile.
     pub(crate) fn is_quick(&self, setting: &Setting, table: &Table, column: &Column) -> bool {
@@ -214,7 +222,7 @@ impl System {
 }
 
 impl Setting {
-    /// What its rows prove, in words.
+    /// The proof that its rows give, in words.
     pub(crate) fn proves(&self) -> &str {
         self.proves.as_deref().unwrap_or(self.class.name())
     }
@@ -265,4 +273,39 @@ pub(crate) fn load(bench: &Path) -> Result<Vec<System>, PapersError> {
     // If the time is short, the most important systems are measured first.
     systems.sort_by_key(|it| (it.slow, it.side == Side::Peer));
     Ok(systems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::papers::scenario;
+
+    #[test]
+    fn what_the_tables_name_is_there() {
+        let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let (tables, systems) = (scenario::load(bench).unwrap(), load(bench).unwrap());
+        let rows: Vec<(&System, &Setting)> = systems
+            .iter()
+            .flat_map(|it| it.ways.iter().map(move |way| (it, way)))
+            .collect();
+        for table in &tables {
+            for printed in table.printed.iter().filter(|it| it.setting.is_some()) {
+                let mut rows = rows.iter().filter(|it| table.has(it.0, it.1));
+                let found = rows.any(|it| printed.is_beside(it.0, it.1));
+                assert!(found, "{}: {}", table.id, printed.system);
+            }
+            if let Some(finding) = &table.finding {
+                let mut rows = rows.iter().filter(|it| table.has(it.0, it.1));
+                let found =
+                    rows.any(|it| it.0.id == finding.system && it.1.name == finding.setting);
+                assert!(found, "{}: {}", table.id, finding.setting);
+            }
+        }
+        let ids: Vec<&str> = tables.iter().map(|it| it.id.as_str()).collect();
+        for (system, setting) in &rows {
+            let mut named = system.tables.iter().chain(&setting.tables);
+            let missing = named.find(|it| !ids.contains(&it.as_str()));
+            assert_eq!(missing, None, "{}", system.id);
+        }
+    }
 }

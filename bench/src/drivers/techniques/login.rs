@@ -1,4 +1,4 @@
-//! Logins: what two ends say to each other before the first message, so that each knows who the other one is.
+//! Logins: the words of two ends before the first message, by which each proves itself to the other.
 
 mod certificate;
 mod password;
@@ -8,7 +8,7 @@ pub(crate) use password::{Accounts, Password};
 
 use super::Refused;
 
-/// What an end says after it heard the other one.
+/// An end's answer to the words of the other one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) say: Option<Vec<u8>>,

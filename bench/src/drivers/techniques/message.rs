@@ -21,7 +21,7 @@ const SIGNATURE: usize = 64;
 const CODE: usize = 32;
 /// The length of a nonce of AES-GCM.
 const NONCE: usize = 12;
-/// What a signature or a secret is for.
+/// The purpose of a signature or a secret.
 const PURPOSE: &[u8] = b"sealbus bench message v1\0";
 
 /// The technique on each message.
@@ -122,7 +122,7 @@ impl Keys {
                     }
                     _ => {
                         let key = |tag: &hmac::Tag| hmac::Key::new(hmac::HMAC_SHA256, tag.as_ref());
-                        Protection::Coded(key(&ours), key(&theirs))
+                        Protection::Coded(Box::new((key(&ours), key(&theirs))))
                     }
                 }
             }
@@ -146,7 +146,7 @@ impl Keys {
 
 /// The own half first, then that of the other end.
 enum Protection {
-    Coded(hmac::Key, hmac::Key),
+    Coded(Box<(hmac::Key, hmac::Key)>),
     Encrypted(Box<(LessSafeKey, LessSafeKey)>),
     Signed(Box<Ed25519KeyPair>, Box<ParsedPublicKey>),
     Sealed(Box<EncryptionKey>, Box<EncryptionPublicKey>),
@@ -184,8 +184,8 @@ impl Guard {
     pub(crate) fn protect(&mut self, message: &mut Vec<u8>) -> Result<(), Refused> {
         let place = place(self.end, self.sent);
         match &self.protection {
-            Protection::Coded(key, _) => {
-                let code = code(key, &place, message);
+            Protection::Coded(keys) => {
+                let code = code(&keys.0, &place, message);
                 message.extend_from_slice(code.as_ref());
             }
             Protection::Encrypted(keys) => {
@@ -212,10 +212,10 @@ impl Guard {
         let place = place(self.end.other(), self.taken);
         let short = Refused("the message is shorter than its protection");
         let message: &[u8] = match &self.protection {
-            Protection::Coded(_, key) => {
+            Protection::Coded(keys) => {
                 let length = frame.len().checked_sub(CODE).ok_or(short)?;
                 let (message, given) = frame.split_at(length);
-                let code = code(key, &place, message);
+                let code = code(&keys.1, &place, message);
                 aws_lc_rs::constant_time::verify_slices_are_equal(code.as_ref(), given)
                     .map_err(|_| Refused("the message's code is not right"))?;
                 message

@@ -77,7 +77,7 @@ fn values<'a, const N: usize>(text: &'a str, names: [&str; N]) -> Result<[&'a st
     }
 }
 
-/// What the server keeps of a password. Nobody can log in with it.
+/// The server's record of a password. Nobody can log in with it.
 #[derive(Clone)]
 struct Account {
     salt: [u8; 16],
@@ -192,7 +192,7 @@ pub(crate) struct Password {
     name: String,
     password: String,
     nonce: String,
-    /// What the server must show.
+    /// The proof that the server must give.
     expected: Option<Hash>,
 }
 
