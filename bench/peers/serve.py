@@ -46,6 +46,15 @@ def certificate_of(name: str) -> Values:
     }
 
 
+def until(holds: Callable[[], bool]) -> None:
+    """Waits until this holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        if time.monotonic() > deadline:
+            sys.exit(f"the server was not ready after {PATIENCE} s")
+        time.sleep(0.02)
+
+
 class Server:
     """Processes, and the folder they work in."""
 
@@ -393,6 +402,87 @@ def jade(server: Server, values: Values) -> Values:
         time.sleep(0.2)
 
 
+def wireguard(server: Server, values: Values) -> Values:
+    """Two network namespaces with a cable between them, and a tunnel of wireguard-go through it. They end with us."""
+    if os.geteuid() != 0:
+        sys.exit("only root may make network namespaces, and a tunnel in them")
+
+    def run(*command: object) -> str:
+        words = [str(word) for word in command]
+        done = subprocess.run(words, check=True, stdout=subprocess.PIPE, timeout=PATIENCE)
+        return done.stdout.decode()
+
+    def x25519(name: str) -> tuple[str, str]:
+        """A key, and its public half, in hexadecimal. Both encodings end with the key itself."""
+        path = server.folder / f"{name}.key"
+        run("openssl", "genpkey", "-algorithm", "X25519", "-outform", "DER", "-out", path)
+        public = server.folder / f"{name}.public"
+        run("openssl", "pkey", "-in", path, "-inform", "DER", "-pubout", "-outform", "DER", "-out", public)
+        return path.read_bytes()[-32:].hex(), public.read_bytes()[-32:].hex()
+
+    names = ("receive", "send")
+    tunnels = {name: f"wg{os.getpid():x}{name[0]}" for name in names}
+    keys = {name: x25519(name) for name in names}
+    spaces = {}
+    for name in names:
+        holder = server.start(["unshare", "--net", "sleep", "infinity"])
+        spaces[name] = f"/proc/{holder.pid}/ns/net"
+        own = os.readlink("/proc/self/ns/net")
+        until(lambda space=spaces[name], own=own: os.readlink(space) != own)
+
+    def inside(name: str, *command: object) -> list[object]:
+        return ["nsenter", f"--net={spaces[name]}", *command]
+
+    def door(name: str) -> Path:
+        return Path("/var/run/wireguard") / f"{tunnels[name]}.sock"
+
+    def listens(name: str) -> bool:
+        with socket.socket(socket.AF_UNIX) as control:
+            return control.connect_ex(str(door(name))) == 0
+
+    def tell(name: str, *lines: str) -> str:
+        """Gives the tunnel's end an order, and returns its answer."""
+        with socket.socket(socket.AF_UNIX) as control:
+            control.connect(str(door(name)))
+            control.sendall(("\n".join(lines) + "\n\n").encode())
+            answer = ""
+            while not answer.endswith("\n\n") and (more := control.recv(65536)):
+                answer += more.decode()
+        if not answer.endswith("errno=0\n\n"):
+            sys.exit(f"wireguard-go refused its order: {answer}")
+        return answer
+
+    # The cable is made inside one namespace, so that nothing of it shows outside.
+    there = spaces["send"].split("/")[2]
+    run(*inside("receive", "ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", there))
+    sides = {}
+    for number, name in enumerate(names, start=1):
+        run(*inside(name, "ip", "address", "add", f"10.9.0.{number}/24", "dev", "cable"))
+        run(*inside(name, "ip", "link", "set", "cable", "up"))
+        tunnel = tunnels[name]
+        command = inside(name, PEERS / "bin" / "wireguard", "-f", tunnel)
+        server.start([str(word) for word in command], env={**os.environ, "LOG_LEVEL": "error"})
+        until(lambda name=name: listens(name))
+        other = names[2 - number]
+        lines = [
+            "set=1",
+            f"private_key={keys[name][0]}",
+            "listen_port=51820",
+            f"public_key={keys[other][1]}",
+            f"endpoint=10.9.0.{3 - number}:51820",
+            f"allowed_ip=10.8.0.{3 - number}/32",
+        ]
+        if name == "send":
+            # It greets the other end at once: that handshake is no part of a first contact between agents.
+            lines.append("persistent_keepalive_interval=25")
+        tell(name, *lines)
+        run(*inside(name, "ip", "address", "add", f"10.8.0.{number}/24", "dev", tunnel))
+        run(*inside(name, "ip", "link", "set", tunnel, "up"))
+        sides[name] = {"network": spaces[name], "address": f"10.8.0.{number}"}
+    until(lambda: "last_handshake_time_sec=0\n" not in tell("send", "get=1"))
+    return {"sides": sides}
+
+
 SERVERS: dict[str, Callable[[Server, Values], Values]] = {
     "nats": nats,
     "rabbitmq": rabbitmq,
@@ -403,6 +493,7 @@ SERVERS: dict[str, Callable[[Server, Values], Values]] = {
     "spade": spade,
     "sealbus": sealbus,
     "jade": jade,
+    "wireguard": wireguard,
 }
 
 

@@ -8,8 +8,10 @@ mod known;
 mod rabbitmq;
 mod raw;
 mod sealbus;
+mod sealing;
 mod sleep;
 mod stage;
+mod techniques;
 
 pub(crate) use broker::serve as serve_rabbitmq;
 
@@ -26,6 +28,8 @@ pub(crate) enum System {
     Http,
     /// Bare TCP or bare mutual TLS
     Raw,
+    /// Bare TCP with one technique of protection: a login, or something on each message
+    Techniques,
     /// RabbitMQ with the same promises, without Sealbus
     Rabbitmq,
     /// A link that adds a delay, drops and repeats messages, and says how much of each
@@ -43,6 +47,7 @@ pub(crate) fn run(system: &System) -> Result<(), DriverError> {
             System::Sealbus => tokio::spawn(stage::serve::<sealbus::Agents>()).await,
             System::Http => tokio::spawn(stage::serve::<http::Agents>()).await,
             System::Raw => tokio::spawn(stage::serve::<raw::Connections>()).await,
+            System::Techniques => tokio::spawn(stage::serve::<techniques::Techniques>()).await,
             System::Rabbitmq => tokio::spawn(stage::serve::<rabbitmq::Clients>()).await,
             System::Known => tokio::spawn(stage::serve::<known::Link>()).await,
         }

@@ -246,7 +246,7 @@ impl<'a> Run<'a> {
         let mut planned = Vec::new();
         let is_quick = self.arguments.profile == Profile::Quick;
         for table in &self.tables {
-            if !table.includes(system) || repetition >= self.repetitions(table) {
+            if !table.has(system, setting) || repetition >= self.repetitions(table) {
                 continue;
             }
             let columns = table.columns.iter();

@@ -1,15 +1,18 @@
 //! The limit: framed messages over bare TCP or bare mutual TLS, on the runtime that Sealbus uses. Each pair has a
 //! connection; in a broadcast the sender has one to each receiver.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sealbus_bench_driver::{Kind, Prepare, Role, Shape, monotonic_ns};
 use sealbus_seal::SecurityLevel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::sync::Mutex;
 
@@ -21,7 +24,7 @@ use crate::mesh::raw::{self, Security, Stream};
 const WRITE: usize = 32 << 10;
 const READ: usize = 64 << 10;
 /// Most connections that may arrive at once.
-const BACKLOG: u32 = 4096;
+pub(crate) const BACKLOG: u32 = 4096;
 /// The longest message.
 const LONGEST: usize = 64 << 20;
 
@@ -29,6 +32,32 @@ const LONGEST: usize = 64 << 20;
 #[derive(Debug, Deserialize)]
 pub(crate) struct Settings {
     pub(crate) level: SecurityLevel,
+    /// Where the two processes are, if they are not on the machine's own network.
+    sides: Option<Sides>,
+}
+
+/// The places of both processes.
+#[derive(Debug, Deserialize)]
+struct Sides {
+    send: Place,
+    receive: Place,
+}
+
+/// A network namespace, and the address in it.
+#[derive(Debug, Deserialize)]
+struct Place {
+    network: PathBuf,
+    address: IpAddr,
+}
+
+impl Place {
+    /// Moves this thread there. All sockets are opened on it.
+    fn enter(&self) -> Result<IpAddr, DriverError> {
+        let network = std::fs::File::open(&self.network)?;
+        let kind = Some(LinkNameSpaceType::Network);
+        move_into_link_name_space(network.as_fd(), kind).map_err(failed)?;
+        Ok(self.address)
+    }
 }
 
 /// The addresses of the receivers.
@@ -123,7 +152,11 @@ impl Sender for Writer {
     }
 }
 
-async fn read_frame(stream: &mut Stream, content: &mut Vec<u8>) -> Result<(), DriverError> {
+/// Reads a length, and a frame of that length.
+pub(crate) async fn read_frame(
+    stream: &mut (impl AsyncRead + Unpin),
+    content: &mut Vec<u8>,
+) -> Result<(), DriverError> {
     let length = stream.read_u32().await? as usize;
     if length > LONGEST {
         return Err(failed("a message too long"));
@@ -171,7 +204,12 @@ pub(crate) async fn open(
     received: Arc<Received>,
     deliver: impl Fn(&Arc<Received>, u32, &[u8]) + Clone + Send + 'static,
 ) -> Result<(Vec<Writer>, Value), DriverError> {
-    let Settings { level } = serde_json::from_value(order.system.clone()).map_err(failed)?;
+    let Settings { level, sides } = serde_json::from_value(order.system.clone()).map_err(failed)?;
+    let own = match (&sides, order.role) {
+        (None, _) => IpAddr::from([127, 0, 0, 1]),
+        (Some(sides), Role::Send) => sides.send.enter()?,
+        (Some(sides), Role::Receive | Role::Both) => sides.receive.enter()?,
+    };
     let security = if level.encrypts() {
         let mut certificates = Certificates::open(order)?;
         let process = raw::process("bench").map_err(failed)?;
@@ -217,7 +255,7 @@ pub(crate) async fn open(
         return Ok((writers.collect(), Value::Null));
     }
     let socket = TcpSocket::new_v4()?;
-    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    socket.bind(SocketAddr::from((own, 0)))?;
     let listener = socket.listen(BACKLOG)?;
     let address = listener.local_addr()?;
     let kind = scenario.kind;

@@ -19,12 +19,13 @@ use sealbus_channels::{
 };
 use sealbus_fipa::{AclMessage, Aid, Content, Performative};
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
-use sealbus_seal::{Identity, SecurityLevel};
+use sealbus_seal::{Credential, Identity, SecurityLevel};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::drivers::broker::{Access, Doorway};
 use crate::drivers::certify::Certificates;
+use crate::drivers::sealing::Keys;
 use crate::drivers::stage::{DriverError, Prepared, Received, Sender, System, failed};
 use crate::mesh::credentials::platform;
 use crate::mesh::raw;
@@ -167,6 +168,12 @@ pub(crate) struct Agents {
     bus: Bus,
     carrier: Option<Carrier>,
     elsewhere: Arc<Elsewhere>,
+    /// The keys for sealed messages, the run's folder, and the agents that state them, at level `sealed`.
+    sealing: Option<Arc<Keys>>,
+    stating: Vec<(String, Arc<Credential>)>,
+    folder: String,
+    /// The other process.
+    other: Role,
     /// Agents that listen.
     listening: Vec<tokio::task::JoinHandle<()>>,
 }
@@ -223,8 +230,22 @@ impl System for Agents {
             bus,
             carrier,
             elsewhere,
+            sealing: None,
+            stating: Vec::new(),
+            folder: order.folder.clone(),
+            other: match order.role {
+                Role::Send => Role::Receive,
+                Role::Receive | Role::Both => Role::Send,
+            },
             listening: Vec::new(),
         };
+        if let Some(certificates) = &certificates
+            && level == SecurityLevel::Sealed
+        {
+            let keys = Arc::new(Keys::new(certificates.trust()?)?);
+            agents.bus.set_sealer(keys.clone());
+            agents.sealing = Some(keys);
+        }
         let mut there = here.clone();
         if order.role == Role::Send {
             agents.meet(&order.there)?;
@@ -290,6 +311,9 @@ impl System for Agents {
                 });
             }
         }
+        if let Some(keys) = &agents.sealing {
+            keys.publish(&order.folder, order.role, &agents.stating)?;
+        }
         let here = match &agents.carrier {
             Some(_) => serde_json::to_value(here).map_err(failed)?,
             None => Value::Null,
@@ -306,6 +330,9 @@ impl System for Agents {
         if self.carrier.is_some() {
             let there: Endpoint = serde_json::from_value(there.clone()).map_err(failed)?;
             let there = there.to_process()?;
+            if let Some(keys) = &self.sealing {
+                keys.learn(&self.folder, self.other)?;
+            }
             self.bus.process_joined(there.clone());
             *self.elsewhere.0.write() = Some(there);
         }
@@ -342,6 +369,9 @@ impl Agents {
             }
             _ => None,
         };
+        if let (Some(_), Some(credential)) = (&self.sealing, &credential) {
+            self.stating.push((name.to_owned(), credential.clone()));
+        }
         let attached = self.bus.attach(name, credential, None).map_err(failed)?;
         if let Some(Carrier::RabbitMq(endpoint, _)) = &self.carrier
             && !endpoint.receiving(name, REACHABLE).await
@@ -367,7 +397,9 @@ async fn bind(
             };
             match level {
                 SecurityLevel::Tls => MeshSecurity::Tls(security),
-                _ => MeshSecurity::Auth(security),
+                SecurityLevel::None | SecurityLevel::Auth => MeshSecurity::Auth(security),
+                // The agents seal their messages themselves.
+                SecurityLevel::Signed | SecurityLevel::Sealed => MeshSecurity::Signed(security),
             }
         }
     };

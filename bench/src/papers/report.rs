@@ -1,5 +1,6 @@
 //! The report: bench/report/index.html with the papers' tables and plots, and the figures of docs/benchmarks.
 
+mod finding;
 mod goals;
 mod html;
 mod markdown;

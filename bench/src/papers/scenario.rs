@@ -77,8 +77,20 @@ pub(crate) struct Printed {
     pub(crate) cells: Vec<String>,
     /// The system here that measures the same.
     pub(crate) beside: Option<String>,
+    /// The setting of that system; if missing, the first one with figures.
+    pub(crate) setting: Option<String>,
     /// The reason why the system is not measured here.
     pub(crate) cannot: Option<String>,
+}
+
+/// The paper's finding, and the row over which the others are shown.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Finding {
+    pub(crate) text: String,
+    /// The row's system, by its file's name.
+    pub(crate) system: String,
+    pub(crate) setting: String,
 }
 
 /// A table.
@@ -125,6 +137,7 @@ pub(crate) struct Table {
     /// The ratios that the paper prints, by row.
     #[serde(default)]
     pub(crate) proportions: BTreeMap<String, String>,
+    pub(crate) finding: Option<Finding>,
     /// Seconds a cell may take.
     pub(crate) patience_s: u64,
     /// How long nothing must have come before missing messages count as lost.

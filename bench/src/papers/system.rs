@@ -7,7 +7,7 @@ use sealbus_bench_driver::{Kind, Shape};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::papers::scenario::{Column, Table};
+use crate::papers::scenario::{Column, Printed, Table};
 use crate::papers::{PapersError, read_folder};
 
 /// The protection of a setting, weakest first. Only rows of one class are compared.
@@ -22,6 +22,10 @@ pub(crate) enum Class {
     Mutual,
     /// Like `Mutual`, and every message's sender is proved.
     Sender,
+    /// Like `Sender`, and anybody can check each message's author.
+    Signed,
+    /// Like `Signed`, and only the receiver reads the message.
+    Sealed,
 }
 
 impl Class {
@@ -35,7 +39,14 @@ impl Class {
             Self::Encrypted => "encrypted",
             Self::Mutual => "both ends proved",
             Self::Sender => "each sender proved",
+            Self::Signed => "each author proved to all",
+            Self::Sealed => "each author to all, and only the receiver reads",
         }
+    }
+
+    /// Whether other systems have rows of this strength. Stronger rows of Sealbus are shown but not compared.
+    pub(crate) fn is_compared(self) -> bool {
+        self <= Self::Sender
     }
 }
 
@@ -47,6 +58,8 @@ pub(crate) enum Side {
     Ours,
     /// Sealbus on one side and another system on the other. The row is shown but not compared.
     Mixed,
+    /// One technique of protection alone, without a platform. The row is shown but not compared.
+    Technique,
     /// The limit that nothing can beat.
     Limit,
     /// Another system.
@@ -59,6 +72,11 @@ pub(crate) enum Side {
 pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) class: Class,
+    /// The proof that a technique gives, where that is less than its class.
+    pub(crate) proves: Option<String>,
+    /// The tables it is measured for. If empty, all tables of its system.
+    #[serde(default)]
+    pub(crate) tables: Vec<String>,
     /// The encoding of messages, where the table distinguishes encodings. Only rows of one encoding are compared.
     pub(crate) encoding: Option<String>,
     /// Settings that are handed to the drivers and the service.
@@ -143,11 +161,25 @@ fn two_seconds() -> f64 {
 }
 
 impl Table {
+    /// Whether the table has rows of this setting.
+    pub(crate) fn has(&self, system: &System, setting: &Setting) -> bool {
+        let is_at_home = setting.tables.is_empty() || setting.tables.contains(&self.id);
+        is_at_home && self.includes(system)
+    }
+
     /// Whether the table has rows of this system.
     pub(crate) fn includes(&self, system: &System) -> bool {
         let is_wanted = |it: &String| system.id.starts_with(it.as_str());
         let is_at_home = system.tables.is_empty() || system.tables.contains(&self.id);
         is_at_home && (self.systems.is_empty() || self.systems.iter().any(is_wanted))
+    }
+}
+
+impl Printed {
+    /// Whether this row of a system here measures the same.
+    pub(crate) fn is_beside(&self, system: &System, setting: &Setting) -> bool {
+        self.beside.as_deref() == Some(&system.id)
+            && (self.setting.as_ref()).is_none_or(|it| *it == setting.name)
     }
 }
 
@@ -166,7 +198,7 @@ impl System {
     /// Whether only the full profile measures a cell.
     pub(crate) fn is_full_only(&self, setting: &Setting, table: &Table, column: &Column) -> bool {
         let size = column.size.unwrap_or(table.size);
-        let can = self.cannot.is_none() && table.includes(self);
+        let can = self.cannot.is_none() && table.has(self, setting);
         can && self.plays(table, column.agents(), size).is_ok()
             && !self.is_quick(setting, table, column)
     }
@@ -190,6 +222,11 @@ impl System {
 }
 
 impl Setting {
+    /// The proof that its rows give, in words.
+    pub(crate) fn proves(&self) -> &str {
+        self.proves.as_deref().unwrap_or(self.class.name())
+    }
+
     pub(crate) fn to_value(&self, places: &Places) -> Result<Value, PapersError> {
         let mut value = serde_json::to_value(&self.with)
             .map_err(|error| PapersError::Failed(error.to_string()))?;
@@ -236,4 +273,39 @@ pub(crate) fn load(bench: &Path) -> Result<Vec<System>, PapersError> {
     // If the time is short, the most important systems are measured first.
     systems.sort_by_key(|it| (it.slow, it.side == Side::Peer));
     Ok(systems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::papers::scenario;
+
+    #[test]
+    fn what_the_tables_name_is_there() {
+        let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let (tables, systems) = (scenario::load(bench).unwrap(), load(bench).unwrap());
+        let rows: Vec<(&System, &Setting)> = systems
+            .iter()
+            .flat_map(|it| it.ways.iter().map(move |way| (it, way)))
+            .collect();
+        for table in &tables {
+            for printed in table.printed.iter().filter(|it| it.setting.is_some()) {
+                let mut rows = rows.iter().filter(|it| table.has(it.0, it.1));
+                let found = rows.any(|it| printed.is_beside(it.0, it.1));
+                assert!(found, "{}: {}", table.id, printed.system);
+            }
+            if let Some(finding) = &table.finding {
+                let mut rows = rows.iter().filter(|it| table.has(it.0, it.1));
+                let found =
+                    rows.any(|it| it.0.id == finding.system && it.1.name == finding.setting);
+                assert!(found, "{}: {}", table.id, finding.setting);
+            }
+        }
+        let ids: Vec<&str> = tables.iter().map(|it| it.id.as_str()).collect();
+        for (system, setting) in &rows {
+            let mut named = system.tables.iter().chain(&setting.tables);
+            let missing = named.find(|it| !ids.contains(&it.as_str()));
+            assert_eq!(missing, None, "{}", system.id);
+        }
+    }
 }

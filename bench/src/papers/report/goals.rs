@@ -47,7 +47,9 @@ fn costs(tables: &[Table], systems: &[System], results: &Results) -> Vec<Cost> {
             for system in systems.iter().filter(|it| it.side == Side::Ours) {
                 let of_it = || {
                     let rows = measured.iter().filter(|(other, ..)| other.id == system.id);
-                    rows.filter(|(_, setting, _)| !setting.one_process)
+                    rows.filter(|(_, setting, _)| {
+                        !setting.one_process && setting.class.is_compared()
+                    })
                 };
                 let plain = of_it().find(|(_, setting, _)| !setting.class.is_secure());
                 let secure = (of_it().filter(|(_, setting, _)| setting.class.is_secure()))

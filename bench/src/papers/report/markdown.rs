@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::marks;
 use crate::papers::PapersError;
 use crate::papers::report;
+use crate::papers::report::finding::Factors;
 use crate::papers::report::goals::{self, Evidence, Goal};
 use crate::papers::report::standing::{self, Standing};
 use crate::papers::report::summary;
@@ -160,6 +161,9 @@ fn one_table(
     if let Some(words) = report::left_to_full(table, systems, results) {
         let _ = writeln!(text, "\n{words}");
     }
+    if let Some(factors) = Factors::of(table, systems, results) {
+        factors.write(text);
+    }
 }
 
 fn row(
@@ -180,9 +184,9 @@ fn row(
     let name = match system.side {
         Side::Ours => format!("**{name}**"),
         Side::Limit => format!("*{name}*"),
-        Side::Peer | Side::Mixed => name,
+        Side::Peer | Side::Mixed | Side::Technique => name,
     };
-    let _ = write!(text, "| {name} | {} |", setting.class.name());
+    let _ = write!(text, "| {name} | {} |", setting.proves());
     let mut cost = (String::new(), String::new());
     for (column, cell) in columns.iter().zip(&cells) {
         let shown = match cell {

@@ -248,7 +248,7 @@ fn draw_row(svg: &mut String, row: &Row, panels: &[Panel<'_>], y: f64) {
     let middle = y + 8.0;
     let weight = match row.side {
         Side::Ours => "bold",
-        Side::Limit | Side::Peer | Side::Mixed => "normal",
+        Side::Limit | Side::Peer | Side::Mixed | Side::Technique => "normal",
     };
     let _ = writeln!(
         svg,
@@ -300,7 +300,7 @@ fn mark(svg: &mut String, side: Side, x: f64, y: f64) {
             svg,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"white\" stroke=\"black\" stroke-width=\"1.5\"/>"
         ),
-        Side::Mixed => writeln!(
+        Side::Mixed | Side::Technique => writeln!(
             svg,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"#aaa\" stroke=\"black\"/>"
         ),

@@ -50,8 +50,8 @@ impl Kin {
             // The limit is written in the fastest language and has no encoding.
             Side::Limit => true,
             Side::Peer => (!self.in_python || other.in_python) && other.encoding == self.encoding,
-            Side::Ours => other == *self,
-            Side::Mixed => false,
+            Side::Ours => other == *self && setting.class.is_compared(),
+            Side::Mixed | Side::Technique => false,
         }
     }
 

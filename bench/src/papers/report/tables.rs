@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::papers::report;
+use crate::papers::report::finding::Factors;
 use crate::papers::report::html::escape;
 use crate::papers::report::{
     Middle, cells_in_words, digits, has_figures, judged, middle, plot, proportion, shown,
@@ -89,7 +90,7 @@ pub(crate) fn draw(
                 // The paper's row stands beside the first setting.
                 let mut printed = table.printed.iter().zip(&mut told);
                 let beside = printed.find(|(it, told)| {
-                    let is_it = it.beside.as_deref() == Some(&system.id);
+                    let is_it = it.is_beside(system, setting);
                     it.secure == is_secure && is_it && !**told
                 });
                 let paper = beside.as_ref().map(|(it, _)| *it);
@@ -121,6 +122,9 @@ pub(crate) fn draw(
     page.push_str("</table></div>\n");
     if let Some(words) = report::left_to_full(table, systems, results) {
         let _ = writeln!(page, "<p><small>{}</small></p>", escape(&words));
+    }
+    if let Some(factors) = Factors::of(table, systems, results) {
+        factors.draw(page);
     }
     if let Some(other) = tables
         .iter()
@@ -170,17 +174,21 @@ fn row(
     }
     let class = match system.side {
         Side::Ours => "ours",
-        Side::Mixed => "mixed",
+        Side::Mixed | Side::Technique => "mixed",
         Side::Limit => "limit",
         Side::Peer => "peer",
     };
     let _ = write!(
         page,
-        "<tr class=\"{class}\"><td>{}, {}</td><td class=\"why\"><small>{}</small></td><td class=\"why\"><small>{}</small></td>",
+        "<tr class=\"{class}\"><td>{}, {}{}</td><td class=\"why\"><small>{}</small></td><td class=\"why\"><small>{}</small></td>",
         escape(&system.title),
         escape(&setting.name),
+        match printed.filter(|it| it.setting.is_some()) {
+            Some(printed) => format!("<br><small>paper: {}</small>", escape(&printed.system)),
+            None => String::new(),
+        },
         escape(&system.language),
-        setting.class.name()
+        escape(setting.proves())
     );
     let mut last = None;
     for (column, cell) in frame.columns.iter().zip(&cells) {
