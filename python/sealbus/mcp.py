@@ -1,14 +1,16 @@
 """An MCP server as an agent: its tools become services in the DF, which any agent can ask for.
 
-The program of such an agent is this module, with the server's command or its address::
+The manifest names the server's command or its address::
 
     [[agent]]
     name = "files"
-    command = ["python", "-m", "sealbus.mcp", "my-mcp-server", "--its-option"]
+    mcp = { command = ["my-mcp-server", "--its-option"] }
 
     [[agent]]
     name = "search"
-    command = ["python", "-m", "sealbus.mcp", "https://search.example/mcp"]
+    mcp = { url = "https://search.example/mcp", key-file = "search.key" }
+
+The program of such an agent is this module, ``python -m sealbus.mcp``, followed by the command or the address.
 
 It needs the package `mcp`: ``pip install "sealbus[mcp]"``. A tool is asked like any :func:`~sealbus.tool`, with the tool's name as
 the ontology. Notices of progress come as :class:`~sealbus.Progress`, and a conversation that is cancelled cancels the call. When the
@@ -17,18 +19,23 @@ server ends or closes the connection, the agent fails, so the platform starts bo
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import logging
 import os
-import sys
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, cast
 
-import httpx2
-import mcp_types as types
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
+try:
+    import httpx2
+    import mcp_types as types
+    from mcp import Client, MCPError, StdioServerParameters
+    from mcp.client.streamable_http import streamable_http_client
+except ModuleNotFoundError as missing:
+    remedy = 'an agent of an MCP server needs `pip install "sealbus[mcp]"`'
+    raise ModuleNotFoundError(f"{missing.msg}: {remedy}", name=missing.name) from missing
 
 from sealbus import _sealbus
 from sealbus._sealbus import Message, ServiceDescription
@@ -60,7 +67,7 @@ CONCURRENCY = 100
 """Calls that run side by side."""
 
 KEY_VARIABLE = "SEALBUS_MCP_KEY"
-"""The variable with the key for a server at an address, which is sent as ``Authorization: Bearer KEY``."""
+"""The variable with the key for a server at an address, if no file has it."""
 
 
 def service_of(tool: types.Tool) -> ServiceDescription:
@@ -105,13 +112,19 @@ class _Tools(Participates):
 
 
 class McpServer(Agent):
-    """The agent of an MCP server, which is a command with its arguments, or an address."""
+    """The agent of an MCP server, which is a command with its arguments, or an address.
 
-    def __init__(self, *server: str) -> None:
+    The key for a server at an address is read from ``key_file`` whenever the agent starts, and sent as ``Authorization: Bearer KEY``.
+    With ``header``, it is the value of this header alone.
+    """
+
+    def __init__(self, *server: str, key_file: Path | None = None, header: str | None = None) -> None:
         super().__init__()
         if not server:
             raise ValueError("name the server: its command, or its address")
         self._server = server
+        self._key_file = key_file
+        self._header = header
         self._names: list[str] = []
         self._lost = asyncio.Event()
         self._left = asyncio.Event()
@@ -157,16 +170,20 @@ class McpServer(Agent):
     async def _open(self, stack: AsyncExitStack) -> Client:
         command, *arguments = self._server
         if command.startswith(("http://", "https://")):
-            key = os.environ.get(KEY_VARIABLE)
-            headers = {"Authorization": f"Bearer {key}"} if key else {}
             # A redirection could lead the key elsewhere.
-            http = httpx2.AsyncClient(headers=headers, follow_redirects=False, timeout=SILENCE)
+            http = httpx2.AsyncClient(headers=self._headers(), follow_redirects=False, timeout=SILENCE)
             await stack.enter_async_context(http)
             return await stack.enter_async_context(Client(streamable_http_client(command, http_client=http)))
         # The ticket to the platform is for this program alone.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SEALBUS_")}
         server = StdioServerParameters(command=command, args=arguments, env=environment)
         return await stack.enter_async_context(Client(server))
+
+    def _headers(self) -> dict[str, str]:
+        key = self._key_file.read_text().strip() if self._key_file else os.environ.get(KEY_VARIABLE)
+        if not key:
+            return {}
+        return {self._header: key} if self._header else {"Authorization": f"Bearer {key}"}
 
     async def _all_tools(self) -> list[types.Tool]:
         found: list[types.Tool] = []
@@ -208,5 +225,17 @@ class McpServer(Agent):
         return result_of(result)
 
 
+def main() -> None:
+    """Runs the agent of the server that the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m sealbus.mcp", description="Makes an MCP server an agent.")
+    parser.add_argument("--key-file", type=Path, help="the file with the key for a server at an address")
+    parser.add_argument("--header", help="the header for the key; without it, the key is a bearer token")
+    parser.add_argument("server", nargs=argparse.REMAINDER, help="the server's command with its arguments, or its address")
+    arguments = parser.parse_args()
+    if not arguments.server:
+        parser.error("name the server: its command, or its address")
+    run(McpServer(*arguments.server, key_file=arguments.key_file, header=arguments.header))
+
+
 if __name__ == "__main__":
-    run(McpServer(*sys.argv[1:]))
+    main()

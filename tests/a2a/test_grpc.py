@@ -96,6 +96,62 @@ def test_messages_that_are_none_are_refused(door: Door) -> None:
         assert door.send("POST", SERVICE + "SendMessage", b"{}", Content_Type="application/json")[0] == 415
 
 
+def frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
+    """A frame of HTTP/2."""
+    return struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"")
+
+
+def status_over_http2(door: Door, path: str, body: bytes, **fields: str) -> int:
+    """The status of an answer over HTTP/2. HPACK allows to write all names and values as they are."""
+
+    def text(value: str) -> bytes:
+        return _length(value.encode()) + value.encode()
+
+    named = {":method": "POST", ":scheme": "http", ":path": path, ":authority": ":".join(map(str, door.place))}
+    named |= {name.lower().replace("_", "-"): value for name, value in fields.items()}
+    head = b"".join(b"\0" + text(name) + text(value) for name, value in named.items())
+    with socket.create_connection(door.place, DEADLINE) as stream, stream.makefile("rb") as read:
+        stream.sendall(PREFACE + frame(1, 4, 1, head) + frame(0, 1, 1, body))
+        while True:
+            begun = read.read(9)
+            assert len(begun) == 9, "the connection ended without an answer"
+            told = read.read(int.from_bytes(begun[:3], "big"))
+            if begun[3] == 1:
+                break
+    if told[0] & 0x80:
+        # The commonest statuses have numbers of their own.
+        return {8: 200, 12: 400, 13: 404, 14: 500}[told[0] & 0x7F]
+    value = told[2 : 2 + (told[1] & 0x7F)]
+    if not told[1] & 0x80:
+        return int(value)
+    # Huffman's code of the digits: 0, 1 and 2 in five bits, the others in six.
+    bits, status = f"{int.from_bytes(value, 'big'):0{8 * len(value)}b}", ""
+    while len(status) < 3:
+        width = 5 if bits[:3] == "000" else 6
+        code, bits = int(bits[:width], 2), bits[width:]
+        status += str(code if width == 5 else code - 0x19 + 3)
+    return int(status)
+
+
+def test_another_content_type_gets_415_over_both_versions_of_http(door: Door) -> None:
+    key = door.headers("assistant")
+    empty = b"\0\0\0\0\0"
+    with honest(door):
+        for caller in (key, {}, {"Authorization": "Bearer sbk_wrong"}):
+            for kind in ("application/json", "text/plain", "application/grpc-web", "application/grpcx"):
+                status, headers, _ = door.send("POST", SERVICE + "GetTask", empty, None, Content_Type=kind, **caller)
+                assert status == 415 and "grpc-status" not in headers, (kind, caller)
+                assert status_over_http2(door, SERVICE + "GetTask", empty, Content_Type=kind, **caller) == 415, (kind, caller)
+        # gRPC has statuses of its own.
+        for kind in ("application/grpc", "Application/grpc+proto", "application/grpc;charset=utf-8"):
+            assert status_over_http2(door, SERVICE + "GetTask", empty, Content_Type=kind, **key) == 200
+            assert status_over_http2(door, SERVICE + "GetTask", empty, Content_Type=kind) == 200
+            assert door.send("POST", SERVICE + "GetTask", empty, None, Content_Type=kind)[0] == 200
+
+
 def _length(of: bytes) -> bytes:
     size, told = len(of), b""
     while size > 0x7F:
@@ -105,18 +161,13 @@ def _length(of: bytes) -> bytes:
 
 
 def test_connections_of_http2_that_are_none(door: Door) -> None:
-    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-    def frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
-        return struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
-
-    hello = preface + frame(4, 0, 0, b"")
+    hello = PREFACE
     # In HPACK: POST, http, a path and a name without compression.
     head = b"\x83\x86\x04" + bytes([len(SERVICE + "GetTask")]) + (SERVICE + "GetTask").encode() + b"\x01\x09127.0.0.1"
     resets = b"".join(frame(1, 4, 2 * it + 1, head) + frame(3, 0, 2 * it + 1, b"\0\0\0\x08") for it in range(20_000))
     endless = frame(1, 0, 1, head) + b"".join(frame(9, 0, 1, b"\x40\x01x\x7f" + b"\x00" * 3) for _ in range(50_000))
     with honest(door):
-        for bytes_ in (preface[:20], preface + b"\xff" * 4_000, hello + frame(0, 0, 7, b"x"), hello + resets, hello + endless):
+        for bytes_ in (PREFACE[:20], PREFACE[:24] + b"\xff" * 4_000, hello + frame(0, 0, 7, b"x"), hello + resets, hello + endless):
             with contextlib.suppress(OSError), socket.create_connection(door.place, DEADLINE) as stream:
                 stream.sendall(bytes_)
                 stream.shutdown(socket.SHUT_WR)

@@ -168,6 +168,30 @@ def test_answers_that_nobody_reads_have_an_end(door: Door) -> None:
         wait_for(lambda: door.send("GET", "/agents/echo/tasks", caller="auditor")[0] == 200, "room for an answer")
 
 
+def test_what_is_refused_for_answers_that_nobody_reads_was_not_done(door: Door) -> None:
+    def said() -> int:
+        """How often the agent was asked, with this time."""
+        task = door.call("echo", "SendMessage", message("hi"), caller="auditor")["result"]["task"]
+        return int(task["artifacts"][0]["parts"][0]["text"].partition(":")[0])
+
+    for _ in range(16):
+        door.send("POST", "/agents/echo/message:send", message("x" * 2_000_000), caller="auditor")
+    host = ":".join(map(str, door.place))
+    asked = f"GET /agents/echo/tasks HTTP/1.1\r\nHost: {host}\r\nA2A-Version: 1.0\r\nAuthorization: Bearer {door.keys['auditor']}\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        before = said()
+        status = b""
+        while status != b"429":
+            stream = stack.enter_context(socket.create_connection(door.place, DEADLINE))
+            stream.sendall(asked.encode())
+            status = stream.recv(12)[-3:]
+            assert status in (b"200", b"429")
+        for _ in range(5):
+            assert door.send("POST", "/agents/echo/message:send", message(), caller="auditor")[0] == 429
+    wait_for(lambda: door.send("GET", "/agents/echo/tasks", caller="auditor")[0] == 200, "room for an answer")
+    assert said() == before + 1
+
+
 def test_long_events_that_nobody_reads_have_an_end(door: Door) -> None:
     """A task at work is followed over and over: each stream begins with all of it."""
     long = message(parts=[{"data": {"count": 1_000_000, "pause": 5}}], metadata={"skill": "slow", "note": "x" * 3_000_000})

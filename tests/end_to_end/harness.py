@@ -114,9 +114,10 @@ def sealbus(
 
 
 def clean_environment(extra: dict[str, str] | None = None) -> dict[str, str]:
-    """The environment without what would point a program at another platform."""
+    """The environment without what would point a program at another platform. `python` is the one that runs the tests."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SEALBUS_")}
-    return kept | {"NO_COLOR": "1"} | (extra or {})
+    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    return kept | {"NO_COLOR": "1", "PATH": path} | (extra or {})
 
 
 class Program:

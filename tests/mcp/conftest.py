@@ -50,7 +50,7 @@ MANIFEST = """
 
     [[agent]]
     name = "library"
-    command = ["PYTHON", "-m", "sealbus.mcp", "PYTHON", "LIBRARY", "NOTES"]
+    mcp = { command = ["PYTHON", "LIBRARY", "NOTES"] }
     environment = { COLOUR = "red" }
     write = ["NOTES"]
     restart = "on-failure"

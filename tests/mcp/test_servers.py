@@ -1,16 +1,18 @@
 """A server of the official SDK is an agent: its tools are services, which callers reach like those of any agent."""
 
 import asyncio
+import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client, MCPError
 
 from conftest import PROGRAMS, Door
-from harness import DEADLINE, wait_for
+from harness import DEADLINE, Platform, wait_for
 
 
 async def until(client: Client, tool: str, **arguments: object) -> Any:
@@ -102,3 +104,49 @@ async def test_a_server_at_an_address_is_an_agent_too(door: Door) -> None:
         asked = await until(client, "mirror__request_agent", to="secretary", content="good day")
         assert asked.structured_content["content"] == "auditor@factory said good day"
         assert asked.meta["sealbus/sender"] == "mirror@factory"
+
+
+def test_a_server_at_an_address_is_named_in_the_manifest(door: Door, tmp_path: Path) -> None:
+    # The gateway of the one platform is a server for an agent of the other.
+    (tmp_path / "gateway.key").write_text(door.keys["auditor"] + "\n")
+    other = Platform(
+        tmp_path,
+        f"""
+        [platform]
+        name = "elsewhere"
+
+        [[agent]]
+        name = "mirror"
+        mcp = {{ url = "{door.url}", key-file = "gateway.key" }}
+        """,
+    )
+    try:
+        other.up()
+
+        def is_offered() -> bool:
+            return "mirror" in other.tell("df", "search", "--type", "request_agent", expect=None).stdout.decode()
+
+        wait_for(is_offered, "the tools in the DF", also=other.logs)
+        asked = json.dumps({"to": "secretary", "content": "good day"})
+        answer = json.loads(other.send("mirror", asked, "--ontology", "request_agent", "--language", "application/json"))
+        assert answer["content"] == "auditor@factory said good day"
+        # Nobody finds the key in the entry.
+        assert door.keys["auditor"] not in other.tell("ps", "--json").stdout.decode()
+    finally:
+        other.down()
+
+
+def test_a_server_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
+    wrong = Platform(
+        tmp_path,
+        """
+        [platform]
+        name = "elsewhere"
+
+        [[agent]]
+        name = "library"
+        mcp = { command = ["no-such-server-here"] }
+        """,
+    )
+    refused = wrong.tell("up", wrong.manifest, "--check", expect=1).stderr.decode()
+    assert "no-such-server-here" in refused and "platform.toml:7" in refused

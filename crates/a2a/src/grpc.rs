@@ -16,6 +16,22 @@ use crate::proto::Operation;
 use crate::rpc;
 use crate::stream::Form;
 
+/// Whether a request with a body of this type is one of gRPC.
+pub(crate) fn is_grpc(media_type: Option<&HeaderValue>) -> bool {
+    const GRPC: &[u8] = b"application/grpc";
+    media_type.is_some_and(|it| {
+        let (begin, rest) = it.as_bytes().split_at(GRPC.len().min(it.len()));
+        let ends = matches!(rest.first(), None | Some(b'+' | b';' | b' '));
+        begin.eq_ignore_ascii_case(GRPC) && ends
+    })
+}
+
+/// The answer to a request that is none of gRPC.
+pub(crate) fn no_grpc() -> Answer {
+    let why = "a request here is application/grpc";
+    text_answer(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)
+}
+
 /// The path of the service.
 pub(crate) const SERVICE: &str = "/lf.a2a.v1.A2AService/";
 
@@ -117,7 +133,7 @@ pub(crate) async fn turned_away(answer: Answer) -> Answer {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE => Code::ResourceExhausted,
         StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
         StatusCode::REQUEST_TIMEOUT => Code::DeadlineExceeded,
-        // A request that is none of gRPC has an answer of HTTP.
+        StatusCode::INTERNAL_SERVER_ERROR => Code::Internal,
         _ => return answer,
     };
     let (mut head, body) = answer.into_parts();

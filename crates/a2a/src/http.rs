@@ -235,6 +235,9 @@ impl Service for Http {
         if !path.starts_with(AGENTS) && !path.starts_with(grpc::SERVICE) {
             return Some(nothing());
         }
+        if path.starts_with(grpc::SERVICE) && !grpc::is_grpc(head.headers.get(CONTENT_TYPE)) {
+            return Some(grpc::no_grpc());
+        }
         let is_stranger = !self.has_anonymous && !head.headers.contains_key(AUTHORIZATION);
         if !is_stranger || head.method != Method::GET {
             return None;
@@ -246,8 +249,14 @@ impl Service for Http {
         is_shown.then(|| self.card(&agent, base, &head.headers))
     }
 
-    async fn refusal(&self, asked: &Uri, answer: Answer) -> Answer {
-        match asked.path().starts_with(grpc::SERVICE) {
+    async fn refusal(
+        &self,
+        asked: &Uri,
+        media_type: Option<&HeaderValue>,
+        answer: Answer,
+    ) -> Answer {
+        // Others do not look for a code of gRPC.
+        match asked.path().starts_with(grpc::SERVICE) && grpc::is_grpc(media_type) {
             true => grpc::turned_away(answer).await,
             false => answer,
         }
@@ -369,11 +378,6 @@ impl Http {
         head: &Parts,
         body: &[u8],
     ) -> Answer {
-        let media_type = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-        if !media_type.is_some_and(|it| it.starts_with(b"application/grpc")) {
-            let why = "a request here is application/grpc";
-            return text_answer(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
-        }
         let read = version(head).and_then(|()| grpc::Request::read(method, body));
         let request = match read {
             Ok(request) => request,

@@ -15,21 +15,28 @@ use tokio::time::{Instant, Sleep};
 /// The connection takes so many bytes at once. The rest waits here, where it is counted.
 const PIECE: usize = 32 << 10;
 
-/// Bytes of all answers of one caller that are not written yet.
+/// Bytes of all answers of one caller that are not written yet. With more, it is not let in.
 const ANSWERS: usize = 64 << 20;
+/// Further bytes for answers to requests that were let in before. Their work is done, so they are given.
+const LATE: usize = 192 << 20;
 
 /// The room for what one caller has not read yet.
 pub(crate) struct Unwritten(Arc<Semaphore>);
 
 impl Default for Unwritten {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(ANSWERS)))
+        Self(Arc::new(Semaphore::new(ANSWERS + LATE)))
     }
 }
 
 impl Unwritten {
+    /// Whether the caller has read so much that it may ask for more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.0.available_permits() > LATE
+    }
+
     /// The answer as it holds its caller's places. It ends at this time of the clock, in seconds since 1970, if any is given.
-    /// None if there is no room for it.
+    /// None if there is no room for it even among the late ones.
     pub(crate) fn count(
         &self,
         body: BoxBody<Bytes, Infallible>,
@@ -38,7 +45,7 @@ impl Unwritten {
     ) -> Option<Counted> {
         let exact = body.size_hint().exact();
         let held = match exact {
-            Some(bytes) => Some(room(&self.0, bytes)?),
+            Some(bytes) => Some(room(&self.0, bytes, 0)?),
             None => None,
         };
         Some(Counted {
@@ -53,9 +60,12 @@ impl Unwritten {
     }
 }
 
-fn room(unwritten: &Arc<Semaphore>, bytes: u64) -> Option<OwnedSemaphorePermit> {
+/// Room for these bytes, if that much is left for others.
+fn room(unwritten: &Arc<Semaphore>, bytes: u64, left: usize) -> Option<OwnedSemaphorePermit> {
     let bytes = bytes.min(ANSWERS as u64) as u32;
-    unwritten.clone().try_acquire_many_owned(bytes).ok()
+    let is_left = unwritten.available_permits() >= left + bytes as usize;
+    let taken = is_left.then(|| unwritten.clone().try_acquire_many_owned(bytes));
+    taken?.ok()
 }
 
 /// An answer that holds its caller's places until it is written, or the caller has gone. It ends with the caller's right. A
@@ -88,7 +98,8 @@ impl Counted {
             return Some(Frame::data(data));
         }
         if self.is_stream {
-            self.held = Some(room(&self.unwritten, data.len() as u64)?);
+            // The work goes on without its stream.
+            self.held = Some(room(&self.unwritten, data.len() as u64, LATE)?);
         }
         self.rest = data;
         Some(self.piece())
@@ -182,7 +193,7 @@ mod tests {
             let left = (long.len() - read.len()) as u64;
             assert!(!answer.is_end_stream() && answer.size_hint().exact() == Some(left));
             assert_eq!(places.available_permits(), 0);
-            assert_eq!(unwritten.0.available_permits(), ANSWERS - long.len());
+            assert_eq!(unwritten.0.available_permits(), ANSWERS + LATE - long.len());
             let piece = answer.frame().await.unwrap().unwrap().into_data().unwrap();
             assert!(piece.len() <= PIECE);
             read.extend_from_slice(&piece);
@@ -190,7 +201,7 @@ mod tests {
         assert!(answer.is_end_stream() && read == long);
         drop(answer);
         assert_eq!(places.available_permits(), 1);
-        assert_eq!(unwritten.0.available_permits(), ANSWERS);
+        assert_eq!(unwritten.0.available_permits(), ANSWERS + LATE);
     }
 
     #[tokio::test]
@@ -202,8 +213,17 @@ mod tests {
         let mut one = unwritten.count(stream(), None, request(&places)).unwrap();
         let mut other = unwritten.count(stream(), None, request(&places)).unwrap();
         assert!(one.frame().await.is_some());
-        assert!(unwritten.count(whole(), None, request(&places)).is_none());
+        assert!(unwritten.has_room());
+        // Streams take no room that answers of finished work need.
         assert!(other.frame().await.is_none());
+        let mut late = Vec::new();
+        while let Some(answer) = unwritten.count(whole(), None, request(&places)) {
+            assert!(!late.is_empty() || !unwritten.has_room());
+            late.push(answer);
+        }
+        assert_eq!(late.len(), (ANSWERS + LATE) / long.len() - 1);
+        drop(late);
+        assert!(unwritten.has_room());
         // Reading makes room.
         while one.held.is_some() {
             one.frame().await.unwrap().unwrap();

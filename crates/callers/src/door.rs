@@ -93,8 +93,13 @@ pub trait Service: Send + Sync + 'static {
         std::future::ready(Ok(()))
     }
 
-    /// The door's refusal of a request for this address, in the form of the service's protocol.
-    fn refusal(&self, _asked: &Uri, answer: Answer) -> impl Future<Output = Answer> + Send {
+    /// The door's refusal of a request for this address with a body of this type, in the form of the service's protocol.
+    fn refusal(
+        &self,
+        _asked: &Uri,
+        _media_type: Option<&HeaderValue>,
+        answer: Answer,
+    ) -> impl Future<Output = Answer> + Send {
         std::future::ready(answer)
     }
 
@@ -276,6 +281,7 @@ impl<S: Service> Door<S> {
         let is_http2 = head.version == Version::HTTP_2;
         let waits = head.headers.contains_key(EXPECT);
         let asked = head.uri.clone();
+        let media_type = head.headers.get(CONTENT_TYPE).cloned();
         let mut answer = self.served(head, &mut body, guest).await;
         if let Some(word) = word(answer.status()) {
             *self.refused.lock().entry(word).or_default() += 1;
@@ -285,7 +291,8 @@ impl<S: Service> Door<S> {
                 answer.headers_mut().insert(CONNECTION, close);
             }
         }
-        self.service.refusal(&asked, answer).await
+        let media_type = media_type.as_ref();
+        self.service.refusal(&asked, media_type, answer).await
     }
 
     /// The caller, and when its right ends.
@@ -397,6 +404,11 @@ impl<S: Service> Door<S> {
         if !guest.entry.let_in(&place.connections) {
             return refused(StatusCode::TOO_MANY_REQUESTS, "too many connections");
         }
+        // After the work, it would be too late: the caller would ask again for what is done.
+        if !place.unwritten.has_room() {
+            let why = "too many answers that were not read: read them first";
+            return refused(StatusCode::TOO_MANY_REQUESTS, why);
+        }
         place.served.fetch_add(1, Ordering::Relaxed);
         if let Err(answer) = self.service.admit(&place.seat, &head).await {
             return answer;
@@ -414,8 +426,8 @@ impl<S: Service> Door<S> {
         match place.unwritten.count(body, expires, permit) {
             Some(body) => Answer::from_parts(head, body.boxed()),
             None => refused(
-                StatusCode::TOO_MANY_REQUESTS,
-                "too many answers that were not read",
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the request was carried out, and its answer is lost: too many answers were not read",
             ),
         }
     }

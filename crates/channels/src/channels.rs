@@ -29,7 +29,7 @@ use super::log::{ChannelLogs, Feeds, Replay};
 use super::path::ChannelPath;
 use super::permission::ChannelPermissions;
 use super::qos::{ChannelCapabilities, Qos};
-use super::sealed::EventSealer;
+use super::sealed::{EventSealer, Reader};
 use inlet::Inlet;
 pub use last::{LastError, LastEvents};
 pub use request::{Answers, Replies, RequestOptions};
@@ -337,12 +337,30 @@ impl Shared {
         }
         let alarm = exchange.take_alarm();
         let outcomes = exchange.take_outcomes();
+        let look_ups = exchange.take_look_ups();
         drop(exchange);
         self.set_alarm(alarm);
         if !outcomes.is_empty() {
             self.tell(outcomes);
         }
+        if !look_ups.is_empty() {
+            self.look_up(look_ups);
+        }
         result
+    }
+
+    /// Looks up the keys of readers, and goes on with the events that wait for them.
+    fn look_up(self: &Arc<Self>, readers: Vec<Reader>) {
+        let (Some(sealer), Some(bus)) = (self.sealer.get().cloned(), self.bus.upgrade()) else {
+            return;
+        };
+        let shared = Arc::downgrade(self);
+        bus.runtime().spawn(async move {
+            sealer.look_up(&readers).await;
+            if let Some(shared) = shared.upgrade() {
+                shared.work(|exchange, now| exchange.looked_up(&readers, now));
+            }
+        });
     }
 
     fn set_alarm(&self, at: Option<Duration>) {

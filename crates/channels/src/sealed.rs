@@ -53,8 +53,19 @@ pub struct EventToSeal<'a> {
     pub message: &'a AclMessage,
     /// All that may read it, whether their filters want it or not.
     pub readers: &'a [Reader],
-    /// Whether it waits for keys that are not known. If not, it is not sealed to readers without known keys.
-    pub waits: bool,
+    /// Whose keys must be known. To other readers without known keys it is not sealed.
+    pub needs: Needs<'a>,
+}
+
+/// The readers whose keys must be known before an event is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs<'a> {
+    /// All of them. The publisher is told of those that are left out.
+    All,
+    /// The one that gets the event. If it cannot read the event, nothing is sealed.
+    Reader(&'a str),
+    /// None of them.
+    None,
 }
 
 /// An event that was sealed.
@@ -97,6 +108,15 @@ pub enum Unsealed {
     Unknown(Vec<Reader>),
     /// It cannot be sealed.
     Failed(NotSealed),
+}
+
+/// What a failure says of a sealed event: its conversation, as the outer message of a sealed direct message does.
+pub(crate) fn outline(message: &AclMessage) -> AclMessage {
+    let mut outline = AclMessage::new(Performative::from(SEALED));
+    outline.sender = message.sender.clone();
+    outline.conversation_id = message.conversation_id.clone();
+    outline.reply_with = message.reply_with.clone();
+    outline
 }
 
 /// The service of a process that seals the events of its agents, and opens those for its agents.

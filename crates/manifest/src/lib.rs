@@ -15,6 +15,7 @@ mod confinement;
 mod difference;
 mod evidence;
 pub mod isolation;
+mod mcp;
 pub mod neighbours;
 mod problem;
 pub mod program;

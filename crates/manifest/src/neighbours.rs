@@ -42,17 +42,10 @@ pub struct NeighbourEntry {
 }
 
 impl NeighbourEntry {
-    fn host(&self) -> Option<(Uri, String)> {
-        let url: Uri = self.url.parse().ok()?;
-        let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
-        let host = host.to_ascii_lowercase();
-        Some((url, host))
-    }
-
     /// Whether its address is a number, or this machine's name: nobody but the operator decides where that leads.
     pub fn is_of_this_machine(&self) -> bool {
-        self.host()
-            .is_some_and(|(_, host)| host == "localhost" || host.parse::<IpAddr>().is_ok())
+        let host = self.url.parse().ok().as_ref().and_then(host_of);
+        host.is_some_and(|host| host == "localhost" || host.parse::<IpAddr>().is_ok())
     }
 
     /// The files that it names.
@@ -62,29 +55,10 @@ impl NeighbourEntry {
 
     /// Checks what the types do not.
     pub(crate) fn check(&self, name: &str) -> Result<(), String> {
-        let Some((url, host)) = self.host() else {
-            return Err(format!("the url of the neighbour {name} names no host"));
-        };
-        let is_loopback =
-            host == "localhost" || host.parse().is_ok_and(|it: IpAddr| it.is_loopback());
-        match url.scheme_str() {
-            Some("https") => {}
-            Some("http") if is_loopback => {}
-            Some("http") => {
-                return Err(format!(
-                    "the neighbour {name} would be asked without TLS over the network: its url must begin with https"
-                ));
-            }
-            _ => {
-                return Err(format!(
-                    "the url of the neighbour {name} must begin with https"
-                ));
-            }
-        }
-        if url.authority().is_some_and(|it| it.as_str().contains('@')) || url.query().is_some() {
-            return Err(format!(
-                "the url of the neighbour {name} has a user or a query: write the key into a file, and name it in key-file"
-            ));
+        let whose = format!("the neighbour {name}");
+        let url = check_url(&whose, &self.url)?;
+        if url.query().is_some() {
+            return Err(format!("the url of {whose} has a query: {KEY_IN_FILE}"));
         }
         let audience = self.token_audience.as_deref().map(check_audience);
         if let Some(Err(problem)) = audience {
@@ -97,14 +71,50 @@ impl NeighbourEntry {
                 "the neighbour {name} has a token-audience and a key-file, and both would be its bearer token: name a header for the key"
             ));
         }
-        match &self.header {
-            Some(header) if header.parse::<HeaderName>().is_err() => {
-                Err(format!("{header} is no header for the neighbour {name}"))
-            }
-            Some(_) if self.key_file.is_none() => Err(format!(
-                "the neighbour {name} has a header for a key, and no key-file"
-            )),
-            _ => Ok(()),
+        check_header(&whose, self.header.as_deref(), self.key_file.is_some())
+    }
+}
+
+const KEY_IN_FILE: &str = "write the key into a file, and name it in key-file";
+
+/// The host of a URL, without the brackets of an address.
+fn host_of(url: &Uri) -> Option<String> {
+    let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
+    Some(host.to_ascii_lowercase())
+}
+
+/// Checks the address of a server of others. HTTP without TLS leads to this machine alone.
+pub(crate) fn check_url(whose: &str, url: &str) -> Result<Uri, String> {
+    let parsed: Option<Uri> = url.parse().ok();
+    let parsed = parsed.and_then(|url| Some((host_of(&url)?, url)));
+    let Some((host, url)) = parsed else {
+        return Err(format!("the url of {whose} names no host"));
+    };
+    let is_loopback =
+        || host == "localhost" || host.parse().is_ok_and(|it: IpAddr| it.is_loopback());
+    match url.scheme_str() {
+        Some("https") => {}
+        Some("http") if is_loopback() => {}
+        Some("http") => {
+            return Err(format!(
+                "{whose} would be asked without TLS over the network: its url must begin with https"
+            ));
         }
+        _ => return Err(format!("the url of {whose} must begin with https")),
+    }
+    if url.authority().is_some_and(|it| it.as_str().contains('@')) {
+        return Err(format!("the url of {whose} has a user: {KEY_IN_FILE}"));
+    }
+    Ok(url)
+}
+
+/// Checks the header for the key of a server of others.
+pub(crate) fn check_header(whose: &str, header: Option<&str>, has_key: bool) -> Result<(), String> {
+    match header {
+        Some(header) if header.parse::<HeaderName>().is_err() => {
+            Err(format!("{header} is no header for {whose}"))
+        }
+        Some(_) if !has_key => Err(format!("{whose} has a header for a key, and no key-file")),
+        _ => Ok(()),
     }
 }

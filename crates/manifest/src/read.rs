@@ -13,6 +13,7 @@ use toml::de::{DeTable, DeValue};
 use super::callers::is_url;
 use super::isolation;
 use super::isolation::Isolation;
+use super::mcp::Program;
 use super::problem::{ManifestError, ManifestProblem, ReadError, kind};
 use super::program::{ProgramProblem, locate};
 use super::{AgentEntry, GatewayEntry, Manifest, PlatformEntry, ProcessAgents, RestartPolicy};
@@ -36,6 +37,7 @@ const PLATFORM_KEYS: &[&str] = &[
 const AGENT_KEYS: &[&str] = &[
     "name",
     "command",
+    "mcp",
     "replicas",
     "agents",
     "node",
@@ -323,7 +325,13 @@ impl<'t> Reader<'t> {
                 None
             }
         };
-        let command = self.command(table, span);
+        let program = match table.get("mcp") {
+            None => self.command(table, span).map(Program::from),
+            Some(server) => {
+                let called = name.as_deref().unwrap_or("this agent");
+                self.mcp(table, server, called)
+            }
+        };
         let node = self
             .text_of(table, "node")
             .and_then(|(node, at)| self.legal("node", node, at));
@@ -350,10 +358,12 @@ impl<'t> Reader<'t> {
         let agents = self.process_agents(table);
         let replicas = self.integer(table, "replicas", 0..=MAX_COUNT).unwrap_or(1) as u32;
         let environment = self.environment(table);
-        let confinement = self.confinement(table, floor);
+        let mut confinement = self.confinement(table, floor);
+        let program = program?;
+        confinement.read.extend(program.read);
         Some(AgentEntry {
             name: name?,
-            command: command?,
+            command: program.command,
             directory: Some(absolute(self.directory)),
             replicas,
             agents,
@@ -401,7 +411,11 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn command(&mut self, table: &DeTable<'t>, span: Range<usize>) -> Option<Vec<String>> {
+    pub(super) fn command(
+        &mut self,
+        table: &DeTable<'t>,
+        span: Range<usize>,
+    ) -> Option<Vec<String>> {
         let Some(value) = table.get("command") else {
             let example = "command = [\"python3\", \"seller.py\"]";
             self.missing(table, "command", span, "this agent has no command", example);
@@ -420,20 +434,23 @@ impl<'t> Reader<'t> {
             self.problem(value.span(), "the command is empty", None);
             return None;
         };
-        match locate(program, self.directory) {
-            Ok(_) => Some(words),
-            Err(problem) => {
-                let help = match &problem {
-                    ProgramProblem::Missing {
-                        near: Some(near), ..
-                    } => Some(format!("did you mean {near}?")),
-                    ProgramProblem::Missing { .. } => None,
-                    ProgramProblem::NotExecutable { path } => Some(format!("chmod +x {path}")),
-                };
-                self.problem(value.span(), problem.to_string(), help);
-                None
-            }
-        }
+        self.is_there(program, value.span()).then_some(words)
+    }
+
+    /// Whether a program exists; otherwise that is a mistake.
+    pub(super) fn is_there(&mut self, program: &str, at: Range<usize>) -> bool {
+        let Err(problem) = locate(program, self.directory) else {
+            return true;
+        };
+        let help = match &problem {
+            ProgramProblem::Missing {
+                near: Some(near), ..
+            } => Some(format!("did you mean {near}?")),
+            ProgramProblem::Missing { .. } => None,
+            ProgramProblem::NotExecutable { path } => Some(format!("chmod +x {path}")),
+        };
+        self.problem(at, problem.to_string(), help);
+        false
     }
 
     fn environment(&mut self, table: &DeTable<'t>) -> BTreeMap<String, String> {

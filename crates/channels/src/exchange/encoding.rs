@@ -22,6 +22,8 @@ pub(super) struct Encoded {
     pub(super) start: Vec<u8>,
     pub(super) content: Bytes,
     pub(super) tail: &'static [u8],
+    /// The outline of the event that is sealed in it.
+    pub(super) outline: Option<Arc<AclMessage>>,
 }
 
 impl Encoded {
@@ -48,6 +50,7 @@ impl Encoded {
             message_at,
             content: self.content.clone(),
             tail: self.tail,
+            outline: self.outline.clone(),
             is_signed: head.level >= Some(SecurityLevel::Signed),
         }
     }
@@ -79,6 +82,7 @@ impl Exchange {
             start,
             content,
             tail,
+            outline: None,
         };
         let size = encoded.len();
         if size > self.config.largest_message {

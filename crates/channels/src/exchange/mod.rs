@@ -43,6 +43,7 @@
 mod aftermath;
 mod announcements;
 mod arrival;
+mod chosen;
 mod collector;
 mod config;
 mod consumer;
@@ -101,6 +102,7 @@ pub use publication::{PublishError, Reach};
 pub(crate) use receipt::Receipt;
 pub use reports::{ChannelReport, SubscriptionReport};
 use requests::Asking;
+use sealing::LookUps;
 pub use subscriptions::SubscribeError;
 use targets::Channel;
 
@@ -171,6 +173,7 @@ pub(crate) struct Exchange {
     rights: Arc<ChannelPermissions>,
     declared: Arc<DeclaredChannels>,
     sealer: Option<Arc<dyn EventSealer>>,
+    look_ups: LookUps,
     // Sorted, so that output does not depend on the order of a hash table.
     consumers: BTreeMap<u32, Arc<Consumer>>,
     /// Agents that rest, because they move.
@@ -224,6 +227,7 @@ impl Exchange {
             rights: Arc::default(),
             declared: Arc::default(),
             sealer: None,
+            look_ups: LookUps::default(),
             consumers: BTreeMap::new(),
             resting: HashSet::new(),
             next_subscription: 1,

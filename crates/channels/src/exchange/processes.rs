@@ -289,7 +289,7 @@ impl Exchange {
         self.outcomes.push(Outcome::Failed {
             publisher,
             receiver,
-            body: kept.parcel.message(),
+            body: kept.parcel.lost(),
             reason: reason.clone(),
         });
     }

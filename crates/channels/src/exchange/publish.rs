@@ -8,80 +8,21 @@ use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::ChannelRight;
 
 use super::aftermath::{Aftermath, Source};
+use super::chosen::{Chosen, ChosenThere};
 use super::consumer::{Consumer, Put};
 use super::encoding::Encoded;
 use super::filter_errors::{FailedFilters, Sieve};
-use super::peer::RemoteSubscription;
 use super::publication::{Attempt, Publication, PublishError, Reach};
 use super::receipt::Receipt;
-use super::share::MemberKey;
 use super::stream::KeptFrame;
-use super::targets::{Here, PeerTargets, Targets, There, is_kept};
+use super::targets::{Here, Targets, There, is_kept};
 use super::{Ended, Exchange, Now, Outcome};
 use crate::event::{ChannelHeader, Mechanism, ReceivedEvent};
-use crate::frame::{self, Head, Stamp};
+use crate::frame::{Head, Stamp};
 use crate::log::LogNote;
 use crate::path::ChannelPath;
 use crate::qos::{Qos, Reliability};
-
-/// The chosen targets: subscriptions here, and for each other process the subscriptions there. A process with no
-/// subscription named stands for all of its subscriptions.
-#[derive(Default)]
-pub(super) struct Chosen {
-    pub(super) here: Vec<usize>,
-    pub(super) there: Vec<ChosenThere>,
-    /// Filters that could not be evaluated.
-    failed: FailedFilters,
-    /// Subscriptions of this process and of others that the event passes by.
-    pub(super) passed_here: Vec<usize>,
-    pub(super) passed_there: Vec<Arc<RemoteSubscription>>,
-    /// The groups it is for, and those that it passes by.
-    pub(super) groups: Vec<u32>,
-    pub(super) passed_groups: Vec<u32>,
-    /// The members of groups that get it unheld.
-    pub(super) drawn: Vec<MemberKey>,
-}
-
-pub(super) struct ChosenThere {
-    /// Index in [`Targets::there`].
-    pub(super) at: usize,
-    /// The subscriptions named in the frame.
-    pub(super) named: Vec<u32>,
-    /// The subscriptions that pay for it.
-    pub(super) charged: Option<Arc<[u32]>>,
-}
-
-impl Chosen {
-    /// Adds all subscriptions of one process that see events. That process decides which of them want this event.
-    fn all(&mut self, at: usize, there: &PeerTargets) {
-        let sees = there.subscriptions.iter().filter(|it| it.uses.sees);
-        let charged: Arc<[u32]> = sees
-            .filter(|it| it.subscription.pushes_back())
-            .map(|it| it.id)
-            .collect();
-        self.there.push(ChosenThere {
-            at,
-            named: Vec::new(),
-            charged: (!charged.is_empty()).then_some(charged),
-        });
-    }
-
-    /// Adds subscriptions of one process, to be named in the frames.
-    pub(super) fn name(&mut self, at: usize, subscriptions: &[&There]) {
-        for part in subscriptions.chunks(frame::MOST_TARGETS) {
-            let charged: Arc<[u32]> = part
-                .iter()
-                .filter(|it| it.subscription.pushes_back())
-                .map(|it| it.id)
-                .collect();
-            self.there.push(ChosenThere {
-                at,
-                named: part.iter().map(|it| it.id).collect(),
-                charged: (!charged.is_empty()).then_some(charged),
-            });
-        }
-    }
-}
+use crate::sealed::outline;
 
 impl Exchange {
     /// Whether an agent may publish on a channel.
@@ -192,7 +133,10 @@ impl Exchange {
         let message = sealed.as_ref().map_or(message, |it| &it.message);
         let mut groups = chosen.groups.iter();
         let goes_far = !chosen.there.is_empty() || groups.any(|it| self.groups.reaches_far(*it));
-        let encoded = goes_far.then(|| self.encode(message)).transpose()?;
+        let mut encoded = goes_far.then(|| self.encode(message)).transpose()?;
+        if let Some(encoded) = encoded.as_mut().filter(|_| seals) {
+            encoded.outline = Some(Arc::new(outline(publication.message)));
+        }
         self.note_failed_filters(&targets, std::mem::take(&mut chosen.failed), now);
         self.note_passed(&header, publication, &targets, &chosen, now);
         // Kept and other events of a channel are numbered apart.
@@ -303,6 +247,9 @@ impl Exchange {
                     } else {
                         chosen.groups.push(*id);
                     }
+                }
+                if header.qos.level == Some(SecurityLevel::Sealed) {
+                    chosen.gather(targets);
                 }
             }
             Mechanism::Message { receiver } => {

@@ -220,6 +220,7 @@ impl Exchange {
         }
         .encode(&mut head);
         let parcel = Parcel {
+            outline: None,
             author: Some(consumer.agent.clone()),
             message_at: head.len(),
             head,

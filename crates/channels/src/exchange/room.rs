@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use super::chosen::Chosen;
 use super::consumer::{Consumer, Room};
 use super::filter_errors::Sieve;
 use super::publication::Publication;
-use super::publish::Chosen;
 use super::targets::{PeerTargets, Targets, There};
 use super::{Exchange, Now, Outcome};
 use crate::event::{ChannelHeader, Mechanism};

@@ -11,18 +11,18 @@ use sealbus_fipa::AclMessage;
 use sealbus_seal::SecurityLevel;
 
 use super::arrival::{Objection, refuse};
+use super::chosen::{Chosen, by_agent};
 use super::publication::{Publication, PublishError};
-use super::publish::Chosen;
 use super::share::Share;
 use super::stream::KeptFrame;
 use super::targets::{Here, Targets, There};
 use super::{Exchange, Now};
 use crate::event::{ChannelHeader, Mechanism};
-use crate::frame::{self, Frame, Head, Stamp, Targets as Named};
+use crate::frame::{Frame, Head, Stamp, Targets as Named};
 use crate::path::ChannelPath;
 use crate::qos::{Qos, Reliability};
 use crate::sealed::{EventSealer, EventToSeal, GroupChange, LeftOut, Reader, SealedEvent};
-use crate::sealed::{SealedPart, Unsealed};
+use crate::sealed::{Needs, SealedPart, Unsealed, outline};
 
 /// The result of opening a message that arrived.
 pub(super) enum Opening {
@@ -34,7 +34,30 @@ pub(super) enum Opening {
     Event(Option<Opened>, BTreeSet<Arc<str>>, Vec<String>),
 }
 
+/// The keys that events of queue groups wait for.
+#[derive(Default)]
+pub(super) struct LookUps {
+    wanted: Vec<Reader>,
+    under_way: Vec<Reader>,
+}
+
 impl Exchange {
+    /// The readers whose keys must be looked up so that events of queue groups can be sealed to them. Each look-up ends with
+    /// [`looked_up`](Self::looked_up).
+    pub(crate) fn take_look_ups(&mut self) -> Vec<Reader> {
+        let wanted = std::mem::take(&mut self.look_ups.wanted);
+        self.look_ups.under_way.extend_from_slice(&wanted);
+        wanted
+    }
+
+    /// The keys of these readers were looked up.
+    pub(crate) fn looked_up(&mut self, readers: &[Reader], now: Now) {
+        self.look_ups.under_way.retain(|it| !readers.contains(it));
+        let is_meant = |agent: &str| readers.iter().any(|it| *it.agent == *agent);
+        self.groups.try_keys(is_meant);
+        self.serve_groups(now);
+    }
+
     /// Sets the service that seals and opens events.
     pub(crate) fn set_sealer(&mut self, sealer: Arc<dyn EventSealer>) {
         self.sealer = Some(sealer);
@@ -134,7 +157,7 @@ impl Exchange {
             channel: publication.channel,
             message: publication.message,
             readers: &readers,
-            waits: true,
+            needs: Needs::All,
         }) {
             Ok(event) => Ok(Ok(event)),
             Err(Unsealed::Unknown(readers)) => Ok(Err(readers)),
@@ -157,6 +180,10 @@ impl Exchange {
         };
         let targets = self.targets(&header.channel);
         let readers = self.readers(&targets);
+        let (process, id) = share.member;
+        let peer = process.and_then(|index| self.peers.get(index));
+        let member = peer.and_then(|peer| peer.subscriptions.get(&id));
+        let member = member.map(|it| it.agent.clone());
         let sealer = self.sealer.clone();
         let sealer = sealer.ok_or_else(|| refused("this process has no keys".to_owned()))?;
         let event = EventToSeal {
@@ -164,18 +191,25 @@ impl Exchange {
             channel: &header.channel,
             message,
             readers: &readers,
-            waits: false,
+            needs: member.as_deref().map_or(Needs::None, Needs::Reader),
         };
-        let sealed = sealer.seal(&event).map_err(|unsealed| match unsealed {
-            Unsealed::Failed(reason) => refused(reason.0),
-            Unsealed::Unknown(_) => refused("keys are missing".to_owned()),
-        })?;
+        let sealed = match sealer.seal(&event) {
+            Ok(sealed) => sealed,
+            Err(Unsealed::Failed(reason)) => return Err(refused(reason.0)),
+            Err(Unsealed::Unknown(readers)) => {
+                let LookUps { wanted, under_way } = &mut self.look_ups;
+                let is_new = |it: &Reader| !wanted.contains(it) && !under_way.contains(it);
+                let new: Vec<_> = readers.into_iter().filter(is_new).collect();
+                wanted.extend(new);
+                let agent = member.as_deref().unwrap_or_default();
+                return Err(refused(format!(
+                    "{agent} cannot read it: its key package is not known"
+                )));
+            }
+        };
         self.send_changes(header, publisher, &targets, &sealed.changes, now)
             .map_err(|error| refused(error.to_string()))?;
-        let (process, id) = share.member;
-        let peer = process.and_then(|index| self.peers.get(index));
-        let member = peer.and_then(|peer| peer.subscriptions.get(&id));
-        let is_it = |it: &&LeftOut| member.is_some_and(|member| member.agent == it.agent);
+        let is_it = |it: &&LeftOut| member.as_ref() == Some(&it.agent);
         match sealed.left_out.iter().find(is_it) {
             Some(out) => Err(refused(format!(
                 "{} cannot read it: {}",
@@ -213,16 +247,17 @@ impl Exchange {
                 };
                 let reading = there.subscriptions.iter().filter(|it| reads_events(it));
                 // Any of an agent's subscriptions may end meanwhile. The agent takes the change once.
-                let named: Vec<u32> = reading
+                let named: Vec<&There> = reading
                     .filter(|it| change.readers.contains(&it.subscription.agent))
-                    .map(|it| it.id)
                     .collect();
-                for part in named.chunks(frame::MOST_TARGETS) {
+                let is_for_it = !named.is_empty();
+                for part in by_agent(named) {
+                    let part: Vec<u32> = part.iter().map(|it| it.id).collect();
                     let stamp = Stamp {
                         session: peer.session_out(),
                         number: peer.outgoing.next(),
                     };
-                    let parcel = encoded.parcel(publisher, stamp, &head, part);
+                    let parcel = encoded.parcel(publisher, stamp, &head, &part);
                     let kept = KeptFrame {
                         // Its author learns of lost events, not of lost changes.
                         is_settled: true,
@@ -230,7 +265,7 @@ impl Exchange {
                     };
                     peer.outgoing.push(kept, now.since_start);
                 }
-                if !named.is_empty() {
+                if is_for_it {
                     self.mark_ready(there.peer);
                 }
             }
@@ -280,7 +315,7 @@ impl Exchange {
                 ),
             };
             let (publisher, channel) = (publication.publisher, publication.channel);
-            self.tell_publisher(publisher, channel, publication.message, reason);
+            self.tell_publisher(publisher, channel, &outline(publication.message), reason);
         }
     }
 

@@ -9,10 +9,10 @@ use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::ChannelRight;
 
 use super::aftermath::{Source, not_taken};
+use super::chosen::Chosen;
 use super::groups::{Fate, GroupKey, Held};
 use super::options::SubscriptionOptions;
 use super::publication::Publication;
-use super::publish::Chosen;
 use super::share::{MemberKey, Share};
 use super::stream::KeptFrame;
 use super::subscriptions::SubscribeError;
@@ -23,6 +23,7 @@ use crate::filter::ChannelFilter;
 use crate::flow::FlowPolicy;
 use crate::frame::{self, Head, Stamp};
 use crate::path::ChannelPath;
+use crate::sealed::outline;
 
 impl Exchange {
     /// Checks that a subscription can be a member of the group that its options name.
@@ -187,7 +188,7 @@ impl Exchange {
             false => (message, None),
             true => match self.seal_share(share, &header, &publisher, &message, now) {
                 Ok(sealed) => (sealed.message, Some(sealed.inside)),
-                Err(reason) => return self.groups.returned(share, Some(reason)),
+                Err(reason) => return self.groups.postpone(share, reason),
             },
         };
         let Some(index) = process else {
@@ -267,7 +268,17 @@ impl Exchange {
         if may_be_again && let Some(held) = self.groups.held(share) {
             held.header.may_be_again = true;
         }
-        self.groups.returned(share, Some(reason.clone()));
+        let is_sealed_anew = matches!(
+            reason,
+            UndeliverableReason::Refused {
+                reason: RefusalReason::NotOpened,
+                ..
+            }
+        );
+        match is_sealed_anew {
+            true => self.groups.not_opened(share, reason.clone()),
+            false => self.groups.returned(share, Some(reason.clone())),
+        }
         self.serve_groups(now);
     }
 
@@ -281,13 +292,16 @@ impl Exchange {
                 Fate::Failed(reason) => {
                     receipt.into_iter().for_each(|it| it.fail(&reason));
                     let path = &held.header.channel;
-                    self.tell_publisher(&held.publisher, path, &held.message, reason);
+                    let is_sealed = held.header.qos.level == Some(SecurityLevel::Sealed);
+                    let outline = is_sealed.then(|| outline(&held.message));
+                    let message = outline.as_ref().unwrap_or(&held.message);
+                    self.tell_publisher(&held.publisher, path, message, reason);
                 }
             }
         }
     }
 
-    /// Tells a publisher that its event did not come to all that it was for.
+    /// Tells a publisher that its event did not come to all that it was for. Of a sealed event it gets the outline.
     pub(super) fn tell_publisher(
         &mut self,
         publisher: &Arc<str>,

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sealbus_fipa::{AclMessage, bitefficient};
 use sealbus_proof::Hash;
 
 use super::counts::Counts;
@@ -36,6 +37,8 @@ pub(crate) struct Parcel {
     pub(crate) tail: &'static [u8],
     /// Whether its author signs it, also below level `signed`.
     pub(crate) is_signed: bool,
+    /// The outline of the event that is sealed in it, for its author if it is lost.
+    pub(super) outline: Option<Arc<AclMessage>>,
 }
 
 impl Parcel {
@@ -50,6 +53,7 @@ impl Parcel {
             content: Bytes::new(),
             tail: &[],
             is_signed: false,
+            outline: None,
         }
     }
 
@@ -57,6 +61,19 @@ impl Parcel {
     pub(super) fn message(&self) -> Bytes {
         let start = self.head.get(self.message_at..).unwrap_or_default();
         [start, &self.content, self.tail].concat().into()
+    }
+
+    /// The message of which its author hears if it is lost.
+    pub(super) fn lost(&self) -> Bytes {
+        let Some(outline) = &self.outline else {
+            return self.message();
+        };
+        let mut lost = Vec::new();
+        match bitefficient::encode(outline, &mut lost) {
+            Ok(()) => lost.into(),
+            // The parts of a message that was encoded can be encoded.
+            Err(_) => self.message(),
+        }
     }
 
     /// The hash of what its author states with it; `None` if it brings no message.

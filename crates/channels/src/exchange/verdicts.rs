@@ -1,6 +1,8 @@
 //! The verdicts on frames: taken, refused, or without a receiver. Covers the frames sent and the replies to frames that
 //! came.
 
+use std::sync::Arc;
+
 use sealbus_bus::{ArrivedFrame, FrameOrigin, RefusalReason, UndeliverableReason};
 use sealbus_fipa::bitefficient;
 
@@ -11,6 +13,7 @@ use super::stream::KeptFrame;
 use super::{Exchange, Now, Outcome};
 use crate::event::{Mechanism, ReceivedEvent};
 use crate::frame::{Frame, HeadMechanism};
+use crate::sealed::outline;
 
 impl Exchange {
     /// Notes a refusal, and tells the other process.
@@ -159,7 +162,10 @@ impl Exchange {
 
     /// The subscriber of an event of this process has moved away: the publisher gets the event back.
     pub(super) fn give_back_here(&mut self, event: &ReceivedEvent) {
-        let message = event.message.clone().into_message();
+        let message = match event.message.is_sealed() {
+            true => Arc::new(outline(&event.message.message().to_owned())),
+            false => event.message.clone().into_message(),
+        };
         let Some(publisher) = message.sender.as_ref() else {
             return;
         };

@@ -409,7 +409,8 @@ fn mistakes_in_neighbours_are_told() {
         (url("http://10.0.0.1/"), "without TLS"),
         (url("ftp://agents.example/"), "must begin with https"),
         (url("/agents"), "names no host"),
-        (url("https://u:p@agents.example/"), "a user or a query"),
+        (url("https://u:p@agents.example/"), "has a user"),
+        (url("https://agents.example/?key=k"), "has a query"),
         (format!("{NEIGHBOUR}header = \"X-Key\"\n"), "no key-file"),
         (
             format!("{NEIGHBOUR}key-file = \"k\"\nheader = \"a b\"\n"),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use sealbus_bus::{BoxFuture, NotSealed, Opened, Sealer};
 use sealbus_channels::{
-    EventSealer, EventToSeal, GroupChange, Inside, LeftOut, PartKind, Reader, SealedEvent,
+    EventSealer, EventToSeal, GroupChange, Inside, LeftOut, Needs, PartKind, Reader, SealedEvent,
     SealedPart, Unsealed,
 };
 use sealbus_mls::{Candidate, Group, GroupError, Invitee, MOST_MEMBERS, Member};
@@ -183,8 +183,21 @@ impl Sealing {
         };
         let owned = events.groups.get(&key).filter(|owned| goes_on(owned));
         let mut sorted = self.sort(&events, owned, event.readers);
-        if event.waits && !sorted.unknown.is_empty() {
-            return Err(Unsealed::Unknown(sorted.unknown));
+        let is_needed = |agent: &str| match event.needs {
+            Needs::All => true,
+            Needs::Reader(needed) => agent == needed,
+            Needs::None => false,
+        };
+        let unknown = sorted.unknown.iter().filter(|it| is_needed(&it.agent));
+        let unknown: Vec<Reader> = unknown.cloned().collect();
+        if !unknown.is_empty() {
+            return Err(Unsealed::Unknown(unknown));
+        }
+        if let Needs::Reader(needed) = event.needs
+            && let Some((agent, why)) = sorted.left_out.iter().find(|it| *it.0 == *needed)
+        {
+            let why = NotSealed(format!("{agent} cannot read it: {why}"));
+            return Err(Unsealed::Failed(why));
         }
         let unknown = std::mem::take(&mut sorted.unknown).into_iter();
         let for_now = || NotSealed("its key package is not known yet".to_owned());
@@ -211,7 +224,7 @@ impl Sealing {
         };
         let message = Arc::new(part.to_message());
         let left_out = left_out.into_iter().map(|(agent, reason)| LeftOut {
-            is_news: event.waits && owned.told.insert(agent.clone()),
+            is_news: event.needs == Needs::All && owned.told.insert(agent.clone()),
             agent,
             reason,
         });

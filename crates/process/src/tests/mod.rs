@@ -8,6 +8,8 @@ mod letters;
 mod meshed;
 mod sealed;
 mod sealed_channels;
+mod sealed_shares;
+mod sealed_walk;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use sealbus_channels::{
-    ChannelPath, ChannelPattern, Channels, DeclaredChannels, EventSealer, EventToSeal, PartKind,
-    PublishError, Qos, Reach, Reader, RequestOptions, SealedPart, Subscription,
+    ChannelPath, ChannelPattern, Channels, DeclaredChannels, EventSealer, EventToSeal, Needs,
+    PartKind, PublishError, Qos, Reach, Reader, RequestOptions, SealedPart, Subscription,
     SubscriptionOptions,
 };
 
@@ -12,11 +12,11 @@ use super::*;
 
 const SECRET: &str = "the price is seven";
 
-fn sealed() -> Qos {
+pub(super) fn sealed() -> Qos {
     "level=sealed".parse().unwrap()
 }
 
-fn offers() -> ChannelPath {
+pub(super) fn offers() -> ChannelPath {
     ChannelPath::new("/offers").unwrap()
 }
 
@@ -29,11 +29,11 @@ async fn open_at(world: &Arc<World>, agents: &[&str], level: &str) -> Process {
     Process::open(host, None).await.unwrap()
 }
 
-async fn open(world: &Arc<World>, agents: &[&str]) -> Process {
+pub(super) async fn open(world: &Arc<World>, agents: &[&str]) -> Process {
     open_at(world, agents, "auth").await
 }
 
-fn know_each_other(processes: &[&Process]) {
+pub(super) fn know_each_other(processes: &[&Process]) {
     let contacts: Vec<_> = processes
         .iter()
         .map(|process| ProcessContact {
@@ -47,17 +47,21 @@ fn know_each_other(processes: &[&Process]) {
     }
 }
 
-fn subscribe(process: &Process, agent: &AgentHandle, options: SubscriptionOptions) -> Subscription {
+pub(super) fn subscribe(
+    process: &Process,
+    agent: &AgentHandle,
+    options: SubscriptionOptions,
+) -> Subscription {
     Channels::of(process.bus())
         .subscribe(agent.outbox(), options)
         .unwrap()
 }
 
-fn options() -> SubscriptionOptions {
+pub(super) fn options() -> SubscriptionOptions {
     SubscriptionOptions::new(ChannelPattern::from(&offers()))
 }
 
-async fn publish_with(
+pub(super) async fn publish_with(
     process: &Process,
     agent: &AgentHandle,
     qos: &Qos,
@@ -69,14 +73,14 @@ async fn publish_with(
         .await
 }
 
-async fn publish(process: &Process, agent: &AgentHandle, content: &str) -> Reach {
+pub(super) async fn publish(process: &Process, agent: &AgentHandle, content: &str) -> Reach {
     publish_with(process, agent, &sealed(), content)
         .await
         .unwrap()
 }
 
 /// The content of the next event, which must be sealed, and must not show it to others.
-async fn next(subscription: &mut Subscription) -> String {
+pub(super) async fn next(subscription: &mut Subscription) -> String {
     let event = tokio::time::timeout(Duration::from_secs(60), subscription.recv());
     let event = event.await.unwrap().unwrap();
     let content = event.message.message().content_text().unwrap().into_owned();
@@ -87,14 +91,14 @@ async fn next(subscription: &mut Subscription) -> String {
     content
 }
 
-/// The content of the next failure.
-async fn failure(agent: &mut AgentHandle) -> String {
+/// The next failure.
+pub(super) async fn failure(agent: &mut AgentHandle) -> AclMessage {
     let waiting = async {
         loop {
             let received = agent.receive().await.unwrap();
             let message = received.message();
             if message.performative() == Performative::Failure {
-                break message.content_text().unwrap().into_owned();
+                break message.to_owned();
             }
         }
     };
@@ -201,7 +205,7 @@ async fn who_comes_later_reads_what_is_later_and_who_leaves_or_was_revoked_reads
         channel: &offers(),
         message: &message,
         readers: &readers,
-        waits: true,
+        needs: Needs::All,
     };
     let to_nobody = sealer(&one).seal(&event).unwrap();
     assert!(to_nobody.left_out[0].reason.0.contains("revoked"));
@@ -234,6 +238,7 @@ async fn a_subscriber_that_lost_its_state_joins_again() {
     publish(&one, &alice, "2").await;
     // The publisher hears of it.
     let why = failure(&mut alice).await;
+    let why = why.content_text().unwrap();
     assert!(why.contains("bob@factory cannot open it"), "{why}");
     assert!(
         two.bus()
@@ -270,7 +275,7 @@ async fn parts(process: &Process, publisher: &str, readers: &[&str], text: &str)
         channel: &offers(),
         message: &message,
         readers: &readers,
-        waits: true,
+        needs: Needs::All,
     };
     let event = sealing.seal(&event).unwrap();
     assert!(event.left_out.is_empty(), "{:?}", event.left_out);
@@ -387,6 +392,7 @@ async fn where_all_is_sealed_nobody_reads_events_in_the_clear() {
     let reach = publish_with(&hostile, &mallory, &Qos::default(), "clear").await;
     assert_eq!(reach.unwrap().processes, 1);
     let why = failure(&mut mallory).await;
+    let why = why.content_text().unwrap();
     assert!(why.contains("not sealed"), "{why}");
     // The level of the platform is enough.
     publish_with(&one, &alice, &Qos::default(), SECRET)

@@ -6,12 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_bus::{Gate, Moment, RefusalReason, UndeliverableReason};
-use sealbus_fipa::AclMessage;
 
-use crate::event::ChannelHeader;
 use crate::exchange::Now;
+use crate::exchange::groups::held::{Fate, Held};
 use crate::exchange::peer::RemoteSubscription;
-use crate::exchange::receipt::Receipt;
 use crate::exchange::share::MemberKey;
 use crate::filter::ChannelFilter;
 use crate::flow::{FlowPolicy, QueueLimits};
@@ -42,52 +40,6 @@ pub(in crate::exchange) struct GroupKey {
     pub(in crate::exchange) filter: String,
 }
 
-/// An event that is held until a member has handled it.
-pub(in crate::exchange) struct Held {
-    pub(in crate::exchange) header: ChannelHeader,
-    pub(in crate::exchange) message: Arc<AclMessage>,
-    pub(in crate::exchange) publisher: Arc<str>,
-    pub(in crate::exchange) receipt: Option<Arc<Receipt>>,
-    pub(in crate::exchange) cost: usize,
-    /// How often it came back.
-    tries: u32,
-    /// The member it came back from.
-    refused_by: Option<MemberKey>,
-    /// Why it came back.
-    reason: Option<UndeliverableReason>,
-    /// Since when no member may have it, busy or not.
-    stranded_since: Option<Duration>,
-}
-
-impl Held {
-    pub(in crate::exchange) fn new(
-        header: ChannelHeader,
-        message: Arc<AclMessage>,
-        publisher: Arc<str>,
-        receipt: Option<Arc<Receipt>>,
-        cost: usize,
-    ) -> Self {
-        Self {
-            header,
-            message,
-            publisher,
-            receipt,
-            cost,
-            tries: 0,
-            refused_by: None,
-            reason: None,
-            stranded_since: None,
-        }
-    }
-}
-
-/// How an event of a group has ended.
-pub(in crate::exchange) enum Fate {
-    Handled,
-    Expired,
-    Failed(UndeliverableReason),
-}
-
 /// Events of a group that have ended.
 pub(super) type Over = Vec<(Held, Fate)>;
 
@@ -106,6 +58,8 @@ pub(super) struct Member {
     turn: u64,
     /// The member is about to leave, and gets nothing more.
     is_closed: bool,
+    /// Sealed events wait until its key is known.
+    lacks_key: bool,
 }
 
 impl Member {
@@ -121,11 +75,18 @@ impl Member {
             has: BTreeMap::new(),
             turn: 0,
             is_closed: false,
+            lacks_key: false,
         }
     }
 
     fn has_credit(&self) -> bool {
         self.remote.as_ref().is_none_or(|it| it.has_credit())
+    }
+
+    fn may_have(&self, key: MemberKey, held: &Held, may: May<'_>) -> bool {
+        held.refused_by != Some(key)
+            && !(self.lacks_key && held.is_sealed())
+            && may(&self.agent, &held.header.channel)
     }
 }
 
@@ -340,17 +301,13 @@ impl Group {
 
     fn choose(&self, held: &Held, may: May<'_>) -> Option<MemberKey> {
         let suits = |key: &MemberKey| {
-            self.members.get(key).is_some_and(|member| {
-                held.refused_by != Some(*key)
-                    && member.has_credit()
-                    && may(&member.agent, &held.header.channel)
-            })
+            let member = self.members.get(key);
+            member.is_some_and(|member| member.has_credit() && member.may_have(*key, held, may))
         };
         self.free.iter().map(|(_, _, key)| *key).find(suits)
     }
 
-    fn hand(&mut self, key: MemberKey, number: u64, mut held: Held) -> Option<MemberKey> {
-        held.stranded_since = None;
+    fn hand(&mut self, key: MemberKey, number: u64, held: Held) -> Option<MemberKey> {
         self.change(key, |member| {
             member.turn = number;
             member.has.insert(number, held);
@@ -382,6 +339,43 @@ impl Group {
         }
     }
 
+    /// A member cannot read a sealed event now. The event waits for another member, or until this one can.
+    pub(super) fn postpone(&mut self, key: MemberKey, number: u64, reason: UndeliverableReason) {
+        let held = self.change(key, |member| {
+            member.lacks_key = true;
+            member.has.remove(&number)
+        });
+        if let Some(mut held) = held {
+            held.reason = Some(reason);
+            self.first.push_front(held);
+        }
+    }
+
+    /// A member could not open a sealed event. It may get the event again once it has joined the readers anew.
+    pub(super) fn not_opened(
+        &mut self,
+        key: MemberKey,
+        number: u64,
+        reason: UndeliverableReason,
+        over: &mut Over,
+    ) {
+        if let Some(held) = self.change(key, |member| member.has.remove(&number)) {
+            self.take_back(held, None, false, Some(reason), over);
+        }
+    }
+
+    /// The keys of these members may be known now. Returns whether there is such a member.
+    pub(super) fn try_keys(&mut self, is_meant: impl Fn(&str) -> bool) -> bool {
+        let members = self.members.values_mut();
+        let mut meant = members.filter(|it| it.lacks_key && is_meant(&it.agent));
+        let mut is_any = false;
+        for member in &mut meant {
+            member.lacks_key = false;
+            is_any = true;
+        }
+        is_any
+    }
+
     /// An event that nobody can get.
     pub(super) fn give_up(
         &mut self,
@@ -404,6 +398,7 @@ impl Group {
         over: &mut Over,
     ) {
         held.tries += 1;
+        held.stranded_since = None;
         held.refused_by = refused_by;
         held.header.may_be_again |= may_be_again;
         held.reason = reason.or(held.reason);
@@ -430,14 +425,14 @@ impl Group {
         let members = &self.members;
         for held in &mut self.first {
             let mut members = members.iter();
-            let suits = members.any(|(key, member)| {
-                held.refused_by != Some(*key) && may(&member.agent, &held.header.channel)
-            });
+            let suits = members.any(|(key, member)| member.may_have(*key, held, may));
             held.stranded_since = match suits {
                 true => None,
                 false => Some(held.stranded_since.unwrap_or(time)),
             };
         }
+        // Those that lack a key are tried again.
+        self.try_keys(|_| true);
         let is_long = |since: Duration| since + patience <= time;
         let mut given_up: Vec<Held> = Vec::new();
         let (stranded, others): (VecDeque<Held>, _) = std::mem::take(&mut self.first)

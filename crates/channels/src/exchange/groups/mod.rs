@@ -9,6 +9,7 @@
 //! The held events are bounded for each group and for all groups together. Publishers wait for room.
 
 mod group;
+mod held;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,8 +26,9 @@ use super::share::{MemberKey, Share};
 use crate::filter::ChannelFilter;
 use crate::path::ChannelPath;
 use crate::pattern::PatternIndex;
-pub(super) use group::{Fate, GroupKey, Held, May};
 use group::{Group, Member, Over};
+pub(super) use group::{GroupKey, May};
+pub(super) use held::{Fate, Held};
 
 /// The groups that a process knows.
 pub(super) const MOST_GROUPS: usize = 1024;
@@ -268,6 +270,29 @@ impl Groups {
         self.change(share.group, |group, over| {
             group.returned(share.member, share.event, reason, over);
         });
+    }
+
+    /// A member cannot read a sealed event now.
+    pub(super) fn postpone(&mut self, share: Share, reason: UndeliverableReason) {
+        self.change(share.group, |group, _| {
+            group.postpone(share.member, share.event, reason);
+        });
+    }
+
+    /// A member could not open a sealed event.
+    pub(super) fn not_opened(&mut self, share: Share, reason: UndeliverableReason) {
+        self.change(share.group, |group, over| {
+            group.not_opened(share.member, share.event, reason, over);
+        });
+    }
+
+    /// The keys of these agents may be known now.
+    pub(super) fn try_keys(&mut self, is_meant: impl Fn(&str) -> bool) {
+        for (id, group) in &mut self.groups {
+            if group.try_keys(&is_meant) {
+                self.unserved.insert(*id);
+            }
+        }
     }
 
     /// Nobody can get an event.
