@@ -31,6 +31,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from awake import awake
+
 HERE = Path(__file__).parent
 PATIENCE = 120.0
 CALLERS = 8
@@ -280,7 +282,8 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=300)
     parser.add_argument("--streams", type=int, default=1_000)
     arguments = parser.parse_args()
-    figures = measure(arguments.sealbus.resolve(), arguments)
+    with awake():
+        figures = measure(arguments.sealbus.resolve(), arguments)
     peer = figures["a2a-sdk"]
     ratios: dict[str, Any] = {
         name: {it: round(value / peer[it], 3) if peer[it] else None for it, value in each.items()}

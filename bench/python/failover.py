@@ -270,12 +270,12 @@ class Bench:
                     time.sleep(0.01)
                     continue
                 operator.stream.settimeout(PATIENCE)
-                operator.begin(ask="start-again", agent="spare", timeout=int(PATIENCE * 1000))
-                placed = None
+                placed, ordered = None, False
                 while True:
                     listing = operator.begin(ask="agents")
                     answered, answer = operator.read()
-                    # Its answer is left unread: without a node it says that the agent waits for one.
+                    # The order's answer is left unread. If no node was there yet, it is a fault: then this begins anew, and the
+                    # agent may be placed already.
                     while answered != listing:
                         answered, answer = operator.read()
                     (spare,) = (agent for agent in answer["agents"] if agent["name"].startswith("spare@"))
@@ -283,6 +283,9 @@ class Bench:
                     placed = placed or (now if spare["pid"] else None)
                     if placed and spare["state"] == "active":
                         return placed, now
+                    if not placed and not ordered:
+                        operator.begin(ask="start-again", agent="spare", timeout=int(PATIENCE * 1000))
+                        ordered = True
                     time.sleep(0.01)
             except OSError:
                 time.sleep(0.01)

@@ -20,6 +20,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
+from awake import awake
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -186,12 +188,7 @@ def main() -> None:
     words.add_argument("--shape", choices=sorted(SHAPES), action="append")
     asked = words.parse_args()
     bench = asked.bench.resolve()
-    # A processor that sleeps takes a tenth of a millisecond to wake; without the right to hold it awake it is left so.
-    with ExitStack() as held, tempfile.TemporaryDirectory(prefix="one-broker-") as logs:
-        try:
-            held.enter_context(open("/dev/cpu_dma_latency", "wb", buffering=0)).write(bytes(4))
-        except OSError as error:
-            print(f"processors may sleep while they wait: {error}")
+    with awake(), tempfile.TemporaryDirectory(prefix="one-broker-") as logs:
         for level in asked.level or ("none", "tls", "auth"):
             with broker(bench, level, asked.promise, Path(logs) / f"{level}.log") as system:
                 for name in asked.shape or SHAPES:

@@ -62,7 +62,8 @@ impl Work {
         trace: Option<TraceContext>,
     ) {
         task.put_to_work(|answers| {
-            let work = Self::new(tasks, task, answers).run(agent, wish);
+            // Boxed, because each future around it would hold it twice: there may be thousands.
+            let work = Box::pin(Self::new(tasks, task, answers).run(agent, wish));
             async move {
                 match trace {
                     Some(trace) => trace.carry(work).await,
@@ -101,7 +102,7 @@ impl Work {
             let work = Self::new(tasks, task, answers);
             async move {
                 work.end(&agent, attempt).await;
-                work.run(agent, Wish::Skill(skill, input)).await;
+                Box::pin(work.run(agent, Wish::Skill(skill, input))).await;
             }
         });
     }
@@ -149,9 +150,9 @@ impl Work {
         let chain = task.opening.chain(tasks.caller.voice.platform());
         let work = chain.carry(async {
             match wish {
-                Wish::Skill(skill, input) => self.ask(&agent, &skill, input).await,
+                Wish::Skill(skill, input) => Box::pin(self.ask(&agent, &skill, input)).await,
                 Wish::Talk(opening, is_whole) => {
-                    self.talk(&agent, *opening, is_whole, SILENCE).await
+                    Box::pin(self.talk(&agent, *opening, is_whole, SILENCE)).await
                 }
             }
         });

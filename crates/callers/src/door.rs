@@ -239,12 +239,13 @@ impl<S: Service> Door<S> {
     {
         let answer = move |request| {
             let (door, guest) = (self.clone(), guest.clone());
-            async move { door.answer(request, &guest).await }
+            // Boxed, so that its memory is free while a stream is open.
+            Box::pin(async move { door.answer(request, &guest).await })
         };
         let served = if is_http2 {
-            connection::http2(stream, answer).await
+            Box::pin(connection::http2(stream, answer)).await
         } else {
-            connection::http1(stream, answer).await
+            Box::pin(connection::http1(stream, answer)).await
         };
         if let Err(error) = served {
             tracing::debug!(%error, "a caller's connection broke");
