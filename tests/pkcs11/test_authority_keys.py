@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -147,3 +148,21 @@ def test_a_master_does_not_start_without_its_token(factory: Platform, token: Tok
     os.rename(token.folder / "away", objects)
     factory.up()
     works(factory)
+
+
+def test_a_backup_holds_names_in_place_of_keys(factory: Platform, token: Token) -> None:
+    place(factory, "--root", token.key("root"), "--ca", token.key("ca"))
+    factory.up()
+    works(factory)
+    backup = factory.directory / "factory.backup"
+    factory.tell("backup", backup, "--with-keys")
+    held = backup.read_bytes()
+    assert token.key("ca").encode() in held and b"PRIVATE" not in held
+    assert factory.master is not None
+    factory.master.kill()
+    shutil.rmtree(factory.state)
+    factory.tell("restore", backup)
+    assert (factory.state / "ca.key").read_text().strip() == token.key("ca")
+    factory.up()
+    works(factory)
+    factory.tell("ca", "log", "verify")
