@@ -12,7 +12,7 @@ WHEELS  := target/wheels
 say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help wheel reproducible check format test test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster test-masters walk-masters rabbitmq-server etcd-server iproute2 prometheus fuzz-corpus demo deb image sbom docs bench bench-papers peers fuzz soak build clean
+.PHONY: help wheel reproducible check format test test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster test-masters walk-masters test-pkcs11 rabbitmq-server etcd-server softhsm iproute2 prometheus fuzz-corpus demo deb image sbom docs bench bench-papers peers fuzz soak build clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -105,8 +105,8 @@ format: ## Format the Rust sources
 	$(CARGO) fmt --all
 
 # What the suites need is made before: a package that is installed anew would disturb a suite that runs.
-NEEDS  = binary package prometheus iproute2 chromium rabbitmq-server etcd-server jade a2a-kit $(NODE_KIT)/.complete
-OTHERS := test-rabbitmq test-attacks test-jade test-masters test-a2a test-window test-mcp test-faults-once
+NEEDS  = binary package prometheus iproute2 chromium rabbitmq-server etcd-server softhsm jade a2a-kit $(NODE_KIT)/.complete
+OTHERS := test-rabbitmq test-attacks test-jade test-masters test-pkcs11 test-a2a test-window test-mcp test-faults-once
 # How often a suite runs until it passes.
 ATTEMPTS ?= 1
 SIDE_BY_SIDE ?= 2
@@ -265,6 +265,15 @@ test-masters: binary package etcd-server iproute2 ## The platform's state in a r
 	  SEALBUS_ETCD=1 "$$program" --include-ignored
 	$(call say,etcd: platforms)
 	$(BIN)/pytest -n $(WORKERS) tests/masters
+
+softhsm: ## Debian's SoftHSM, a token in software, for the tests
+	tests/pkcs11/install
+
+test-pkcs11: binary package softhsm ## The keys of the root and of CAs are in a token
+	$(call say,PKCS#11: a token)
+	$(CARGO) test $(WORKSPACE) $(FEATURES) --test softhsm -- --ignored
+	$(call say,PKCS#11: platforms)
+	$(BIN)/pytest -n $(WORKERS) tests/pkcs11
 
 walk-masters: binary package etcd-server iproute2 ## Random walks through kills and stops of Masters and etcd: RUNS=20 walks of STEPS=12, from SEED=1 on
 	$(call say,Masters: $(RUNS) walks of $(STEPS) steps)

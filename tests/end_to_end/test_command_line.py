@@ -13,7 +13,7 @@ COMMANDS = """
 """.split()
 NESTED = [
     "df search", "df register", "df deregister", "df federate", "ca log", "ca list", "ca revoke", "ca root",
-    "ca log verify", "ca monitor", "ca authorities", "ca request", "ca certify",
+    "ca log verify", "ca monitor", "ca authorities", "ca keys", "ca request", "ca certify",
 ] + [
     f"acl {each}" for each in ("convert", "explain", "validate")
 ] + [f"channel {each}" for each in ("list", "publish", "tail", "request")] + [

@@ -27,8 +27,8 @@ use sealbus_manifest::isolation::Isolation;
 pub(crate) use self::agents::{Kill, Logs, Move, Ps, Restart, Start, Stop, Ticket};
 pub(crate) use self::broker::{Broker, BrokerRabbitMq};
 pub(crate) use self::certificates::{
-    Ca, CaCertify, CaList, CaLog, CaLogCommand, CaLogVerify, CaMonitor, CaRequest, CaRevoke,
-    LogSource,
+    Ca, CaCertify, CaKeys, CaList, CaLog, CaLogCommand, CaLogVerify, CaMonitor, CaRequest,
+    CaRevoke, LogSource,
 };
 pub(crate) use self::channels::{
     Channel, ChannelLast, ChannelPublish, ChannelRequest, ChannelTail, Since,

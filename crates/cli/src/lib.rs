@@ -90,6 +90,7 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
             let verified = commands::issuance_log::verify(&arguments.general, verify, output);
             runtime()?.block_on(verified)?;
         }
+        Command::Ca(Ca::Keys(keys)) => commands::ceremony::keys(&arguments.general, keys, output)?,
         Command::Ca(Ca::Request(request)) => {
             commands::ceremony::request(&arguments.general, request, output)?;
         }

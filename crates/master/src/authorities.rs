@@ -3,16 +3,19 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use sealbus_pkcs11::{KeyName, NameError, TokenError, TokenKey};
 use sealbus_seal::{
-    AuthorityError, CLOCK_SKEW, Certificate, CertificateChain, CertificateError, IssuingAuthority,
-    KeyError, KeyPair, PlatformName, RequestError, RootAuthority, SigningRequest, Timestamp, Trust,
-    Validity,
+    AuthorityError, AuthorityKey, CLOCK_SKEW, Certificate, CertificateChain, CertificateError,
+    IssuingAuthority, KeyError, KeyPair, PlatformName, PublicKey, RequestError, RootAuthority,
+    SigningRequest, Timestamp, Trust, Validity,
 };
 
 use sealbus_ca::Outlook;
 use sealbus_files::write_private;
+use zeroize::Zeroizing;
 
 pub(super) const ROOT_KEY: &str = "root.key";
 pub(super) const ROOT_CERTIFICATE: &str = "root.der";
@@ -86,6 +89,23 @@ pub enum AuthoritiesError {
         /// The expected owner.
         wanted: PlatformName,
     },
+    /// A key was to be in a token, and there is one already.
+    #[error(
+        "{} is there already: a token holds new keys only, those of a new platform or of a Master without a CA",
+        .0.display()
+    )]
+    HasKey(PathBuf),
+    /// A file names a key in a token, and the key cannot be used.
+    #[error("the key that {} names: {error}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        error: TokenError,
+    },
+    /// A key was not made in a token.
+    #[error(transparent)]
+    NotMade(#[from] TokenError),
     /// Certificates are for another key, or of another platform.
     #[error("these certificates are not for this Master: {0}")]
     NotOurs(&'static str),
@@ -128,12 +148,22 @@ impl Authorities {
     ) -> Result<Self, AuthoritiesError> {
         let path = |name: &str| directory.join(name);
         let Some(root) = read(&path(ROOT_CERTIFICATE))? else {
-            let root = RootAuthority::create(platform, Validity::starting(now, YEAR * 10))?;
-            let issuing = root.create_authority(FIRST, Validity::starting(now, YEAR))?;
-            write(&path(ROOT_KEY), root.key().to_pkcs8_pem().as_bytes())?;
+            let key = match read(&path(ROOT_KEY))? {
+                Some(text) => parse_key(&path(ROOT_KEY), &text)?,
+                None => AuthorityKey::generate()?,
+            };
+            let validity = Validity::starting(now, YEAR * 10);
+            let root = RootAuthority::create_with(key, platform, validity)?;
+            let key = new_key(directory)?;
+            let request = SigningRequest::parse(&key.signing_request()?)?;
+            let validity = Validity::starting(now, YEAR);
+            let chain = root.certify_authority(FIRST, &request, validity)?;
+            let issuing = IssuingAuthority::load(key, chain)?;
+            write(&path(ROOT_KEY), root.key().to_text().as_bytes())?;
             keep_issuing(directory, &issuing)?;
-            // This file comes last. With it the set is complete.
+            // This file completes the set.
             write(&path(ROOT_CERTIFICATE), root.certificate())?;
+            remove(&path(NEW_KEY))?;
             return Ok(Self {
                 root: root.certificate().to_vec(),
                 issuing,
@@ -299,14 +329,46 @@ pub(super) fn accept_authority(
     Ok(issuing.name().to_owned())
 }
 
-fn new_key(directory: &Path) -> Result<KeyPair, AuthoritiesError> {
+fn new_key(directory: &Path) -> Result<AuthorityKey, AuthoritiesError> {
     let path = directory.join(NEW_KEY);
-    if let Some(pem) = read(&path)? {
-        return parse_key(&path, &pem);
+    if let Some(text) = read(&path)? {
+        return parse_key(&path, &text);
     }
-    let key = KeyPair::generate()?;
-    write(&path, key.to_pkcs8_pem().as_bytes())?;
+    let key = AuthorityKey::generate()?;
+    write(&path, key.to_text().as_bytes())?;
     Ok(key)
+}
+
+/// Lets a token hold the keys that the Master in `directory` will have: that of its CA, and for a new platform also that of
+/// the root. The keys are made in the token if they are not there. Returns their public halves.
+///
+/// # Errors
+/// [`AuthoritiesError::HasKey`], if there are such keys already.
+pub fn place_keys(
+    directory: &Path,
+    root: Option<&KeyName>,
+    ca: Option<&KeyName>,
+) -> Result<Vec<PublicKey>, AuthoritiesError> {
+    let at = |name: &str| directory.join(name);
+    let places = [(root, ROOT_KEY, ROOT_CERTIFICATE), (ca, NEW_KEY, CA_KEY)];
+    let places = places.map(|(key, file, later)| Some((key?, at(file), at(later))));
+    for (key, file, later) in places.iter().flatten() {
+        // The same name once more is no harm: the command may have been cut off.
+        let is_other = |text: Vec<u8>| text.trim_ascii() != key.as_str().as_bytes();
+        if read(file)?.is_some_and(is_other) {
+            return Err(AuthoritiesError::HasKey(file.clone()));
+        }
+        if later.exists() {
+            return Err(AuthoritiesError::HasKey(later.clone()));
+        }
+    }
+    let mut made = Vec::new();
+    for (key, file, _) in places.iter().flatten() {
+        let key = AuthorityKey::Held(Arc::new(TokenKey::open_or_make(key)?));
+        write(file, key.to_text().as_bytes())?;
+        made.push(*key.public_key());
+    }
+    Ok(made)
 }
 
 fn certify(
@@ -350,10 +412,7 @@ fn offline_root(directory: &Path) -> Result<Option<RootAuthority>, AuthoritiesEr
 }
 
 fn keep_issuing(directory: &Path, issuing: &IssuingAuthority) -> Result<(), AuthoritiesError> {
-    write(
-        &directory.join(CA_KEY),
-        issuing.key().to_pkcs8_pem().as_bytes(),
-    )?;
+    write(&directory.join(CA_KEY), issuing.key().to_text().as_bytes())?;
     let mut chain = Vec::new();
     issuing.chain().encode(&mut chain);
     write(&directory.join(CA_CHAIN), &chain)
@@ -386,13 +445,24 @@ pub(super) fn check_issuing(
     IssuingAuthority::load(pair, chain).map_err(|error| problem(error.to_string()))
 }
 
-fn parse_key(path: &Path, pem: &[u8]) -> Result<KeyPair, AuthoritiesError> {
-    KeyPair::from_pkcs8_pem(&String::from_utf8_lossy(pem)).map_err(|error| {
-        AuthoritiesError::Damaged {
-            path: path.to_owned(),
-            problem: error.to_string(),
-        }
-    })
+/// The key in a file, or the one in a token that the file names.
+fn parse_key(path: &Path, text: &[u8]) -> Result<AuthorityKey, AuthoritiesError> {
+    let text = Zeroizing::new(String::from_utf8_lossy(text).into_owned());
+    let damaged = |problem: String| AuthoritiesError::Damaged {
+        path: path.to_owned(),
+        problem,
+    };
+    if !text.starts_with("pkcs11:") {
+        let key = KeyPair::from_pkcs8_pem(&text).map_err(|error| damaged(error.to_string()))?;
+        return Ok(key.into());
+    }
+    let name: KeyName =
+        (text.trim_end().parse()).map_err(|error: NameError| damaged(error.to_string()))?;
+    let held = TokenKey::open(&name).map_err(|error| AuthoritiesError::Token {
+        path: path.to_owned(),
+        error,
+    })?;
+    Ok(AuthorityKey::Held(Arc::new(held)))
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, AuthoritiesError> {

@@ -46,7 +46,9 @@ mod telling;
 mod vouching;
 mod written;
 
-pub use authorities::{Authorities, AuthoritiesError, certify_authority, request_authority};
+pub use authorities::{
+    Authorities, AuthoritiesError, certify_authority, place_keys, request_authority,
+};
 pub(crate) use broker::Broker;
 pub use broker_care::BrokerStartError;
 pub use config::MasterConfig;
@@ -62,6 +64,7 @@ pub use restore::{RestoreError, describe_backup, restore};
 pub use running::Master;
 pub use sealbus_brokers::BrokerPromise;
 pub use sealbus_brokers::rabbitmq::{BrokerChoice, RabbitSettings};
+pub use sealbus_pkcs11::{KeyName, NameError};
 pub use state_store::StateError;
 pub use stopped::certify_broker_of;
 pub use system::SystemError;

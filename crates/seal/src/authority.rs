@@ -12,10 +12,11 @@ use rustls_pki_types::CertificateDer;
 use thiserror::Error;
 use time::OffsetDateTime;
 
+use crate::authority_key::AuthorityKey;
 use crate::certificate::{Certificate, CertificateChain, CertificateError, Fingerprint, Serial};
 use crate::identity::{Identity, IdentityError, PlatformName};
 use crate::issuance::Grant;
-use crate::key::{KeyError, KeyPair, PublicKey};
+use crate::key::{KeyError, PublicKey};
 use crate::request::SigningRequest;
 use crate::timestamp::Timestamp;
 
@@ -113,7 +114,7 @@ pub enum AuthorityError {
 /// The root of a platform's trust. It signs issuing authorities and nothing else, so its key can be kept offline.
 #[derive(Debug)]
 pub struct RootAuthority {
-    key: KeyPair,
+    key: AuthorityKey,
     certificate: CertificateDer<'static>,
     parsed: Certificate,
 }
@@ -121,7 +122,7 @@ pub struct RootAuthority {
 /// The issuing CA of one CA service instance. It has a key of its own.
 #[derive(Debug)]
 pub struct IssuingAuthority {
-    key: KeyPair,
+    key: AuthorityKey,
     chain: CertificateChain,
     parsed: Certificate,
     issuers: Arc<[CertificateDer<'static>]>,
@@ -139,7 +140,15 @@ pub struct Issued {
 impl RootAuthority {
     /// Makes a root for a platform, with a new key.
     pub fn create(platform: &PlatformName, validity: Validity) -> Result<Self, AuthorityError> {
-        let key = KeyPair::generate()?;
+        Self::create_with(AuthorityKey::generate()?, platform, validity)
+    }
+
+    /// Makes a root for a platform, with this key.
+    pub fn create_with(
+        key: AuthorityKey,
+        platform: &PlatformName,
+        validity: Validity,
+    ) -> Result<Self, AuthorityError> {
         let identity = Identity::authority(platform, "root")?;
         let params = authority_params(&identity, validity, 1)?;
         let certificate = params.self_signed(&key).map_err(encoding)?;
@@ -148,9 +157,10 @@ impl RootAuthority {
 
     /// Joins a root's key with its certificate.
     pub fn load(
-        key: KeyPair,
+        key: impl Into<AuthorityKey>,
         certificate: CertificateDer<'static>,
     ) -> Result<Self, AuthorityError> {
+        let key = key.into();
         let parsed = own_certificate(&key, &certificate)?;
         Ok(Self {
             key,
@@ -174,8 +184,8 @@ impl RootAuthority {
         self.parsed.identity().platform()
     }
 
-    /// The root's private key, to be kept on disk.
-    pub fn key(&self) -> &KeyPair {
+    /// The root's private key.
+    pub fn key(&self) -> &AuthorityKey {
         &self.key
     }
 
@@ -199,7 +209,7 @@ impl RootAuthority {
         name: &str,
         validity: Validity,
     ) -> Result<IssuingAuthority, AuthorityError> {
-        let key = KeyPair::generate()?;
+        let key = AuthorityKey::generate()?;
         let request = SigningRequest::of(&key);
         let chain = self.certify_authority(name, &request, validity)?;
         IssuingAuthority::load(key, chain)
@@ -216,7 +226,7 @@ impl RootAuthority {
         let Identity::Authority { name, .. } = identity else {
             return Err(AuthorityError::NotAnAuthority(identity.clone()));
         };
-        let key = authority.key.copy();
+        let key = authority.key.clone();
         let chain = self.certify_authority(name.as_str(), &SigningRequest::of(&key), validity)?;
         IssuingAuthority::load(key, chain)
     }
@@ -224,7 +234,11 @@ impl RootAuthority {
 
 impl IssuingAuthority {
     /// Joins an issuing authority's key with the chain that its root gave it.
-    pub fn load(key: KeyPair, chain: CertificateChain) -> Result<Self, AuthorityError> {
+    pub fn load(
+        key: impl Into<AuthorityKey>,
+        chain: CertificateChain,
+    ) -> Result<Self, AuthorityError> {
+        let key = key.into();
         let parsed = own_certificate(&key, chain.leaf())?;
         let issuers = chain.to_certificates().into();
         Ok(Self {
@@ -250,8 +264,8 @@ impl IssuingAuthority {
         &self.chain
     }
 
-    /// The authority's private key, to be kept on disk.
-    pub fn key(&self) -> &KeyPair {
+    /// The authority's private key.
+    pub fn key(&self) -> &AuthorityKey {
         &self.key
     }
 
@@ -302,7 +316,7 @@ impl IssuingAuthority {
     }
 }
 
-fn own_certificate(key: &KeyPair, der: &[u8]) -> Result<Certificate, AuthorityError> {
+fn own_certificate(key: &AuthorityKey, der: &[u8]) -> Result<Certificate, AuthorityError> {
     let parsed = Certificate::parse(der)?;
     if !parsed.is_authority() {
         return Err(AuthorityError::NotAnAuthority(parsed.identity().clone()));
@@ -329,7 +343,7 @@ fn sign(
     params: &CertificateParams,
     public_key: &PublicKey,
     issuer: &CertificateDer<'_>,
-    key: &KeyPair,
+    key: &AuthorityKey,
 ) -> Result<CertificateDer<'static>, AuthorityError> {
     let issuer = Issuer::from_ca_cert_der(issuer, key).map_err(encoding)?;
     Ok(params

@@ -34,6 +34,9 @@ pub enum KeyError {
     /// The text is not an unencrypted Ed25519 key in PKCS#8 PEM.
     #[error("not an Ed25519 private key in PKCS#8 PEM (RFC 8410): {0}")]
     NotPkcs8(&'static str),
+    /// The holder of the key did not sign.
+    #[error("{0}")]
+    NotSigned(String),
     /// The cryptographic library refused the key.
     #[error("the cryptographic library refused the key")]
     Unusable,
@@ -62,14 +65,6 @@ impl KeyPair {
             .map_err(|_| KeyError::Unusable)
             .map(PublicKey)?;
         Ok(Self { seed, public })
-    }
-
-    /// The same key once more, for a certificate that is renewed.
-    pub(crate) fn copy(&self) -> Self {
-        Self {
-            seed: self.seed.clone(),
-            public: self.public,
-        }
     }
 
     /// The public key.

@@ -18,6 +18,7 @@
 //! servers outside the platform.
 
 mod authority;
+mod authority_key;
 pub mod binding;
 mod certificate;
 mod denial;
@@ -40,6 +41,7 @@ mod verify_error;
 pub mod workload;
 
 pub use authority::{AuthorityError, Issued, IssuingAuthority, RootAuthority, Validity};
+pub use authority_key::{AuthorityKey, KeyHolder};
 pub use certificate::{
     Certificate, CertificateChain, CertificateError, Credential, Fingerprint,
     MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH, NotAFingerprint, NotASerial, Serial, certificate_pem,

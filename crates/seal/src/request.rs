@@ -7,6 +7,7 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::oid_registry::OID_SIG_ED25519;
 use x509_parser::prelude::FromDer;
 
+use crate::authority_key::AuthorityKey;
 use crate::certificate::Fingerprint;
 use crate::key::{KeyError, KeyPair, PublicKey};
 
@@ -107,7 +108,7 @@ impl SigningRequest {
     }
 
     /// The request for a key that this process holds, and so has proved to hold.
-    pub(crate) fn of(key: &KeyPair) -> Self {
+    pub(crate) fn of(key: &AuthorityKey) -> Self {
         Self {
             public_key: *key.public_key(),
         }
@@ -129,11 +130,25 @@ impl SigningRequest {
 impl KeyPair {
     /// A signing request for this key, in DER. It names no identity: the CA knows which identity it is for.
     pub fn signing_request(&self) -> Result<Vec<u8>, KeyError> {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        let request = params
-            .serialize_request(self)
-            .map_err(|_| KeyError::Unusable)?;
-        Ok(request.der().to_vec())
+        request_of(self)
     }
+}
+
+impl AuthorityKey {
+    /// As [`KeyPair::signing_request`].
+    ///
+    /// # Errors
+    /// If the key, or its holder, does not sign.
+    pub fn signing_request(&self) -> Result<Vec<u8>, KeyError> {
+        request_of(self)
+    }
+}
+
+fn request_of(key: &impl rcgen::SigningKey) -> Result<Vec<u8>, KeyError> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    let request = params
+        .serialize_request(key)
+        .map_err(|_| KeyError::Unusable)?;
+    Ok(request.der().to_vec())
 }

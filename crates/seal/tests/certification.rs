@@ -8,9 +8,9 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose
 use rustls_pki_types::CertificateDer;
 use sealbus_seal::issuance::{self, Grant, Refusal};
 use sealbus_seal::{
-    AuthorityError, Certificate, CertificateChain, CertificateError, Credential, Identity,
-    IssuingAuthority, KeyPair, RequestError, RootAuthority, Serial, SigningRequest, Validity,
-    VerifyError,
+    AuthorityError, AuthorityKey, Certificate, CertificateChain, CertificateError, Credential,
+    Identity, IssuingAuthority, KeyPair, RequestError, RootAuthority, Serial, SigningRequest,
+    Validity, VerifyError,
 };
 use support::{ADDRESS, HOUR, PlacedAgents, TestPlatform, YEAR, request};
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -380,7 +380,7 @@ fn an_authority_signs_for_its_platform_and_its_own_lifetime_only() {
 #[test]
 fn authorities_load_from_their_files() {
     let platform = TestPlatform::new("factory");
-    let key = |key: &KeyPair| KeyPair::from_pkcs8_pem(&key.to_pkcs8_pem()).unwrap();
+    let key = |key: &AuthorityKey| KeyPair::from_pkcs8_pem(&key.to_text()).unwrap();
     let root = RootAuthority::load(
         key(platform.root.key()),
         platform.root.certificate().clone(),

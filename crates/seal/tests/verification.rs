@@ -166,7 +166,7 @@ fn a_certificate_of_another_platform_under_the_same_root_is_refused() {
 fn forge(
     identity: &str,
     issuer: &CertificateDer<'_>,
-    key: &KeyPair,
+    key: &impl rcgen::SigningKey,
     change: impl FnOnce(&mut CertificateParams),
 ) -> CertificateDer<'static> {
     let now = support::now().as_unix_seconds() as i64;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use base64::Engine as _;
-use sealbus_seal::{KeyPair, PublicKey, Signature, Timestamp};
+use sealbus_seal::{AuthorityKey, KeyPair, PublicKey, Signature, Timestamp};
 
 use crate::base64;
 use crate::error::LogError;
@@ -136,7 +136,7 @@ impl NoteSignature {
     ///
     /// # Errors
     /// If the key cannot sign, or the name is not valid.
-    pub(crate) fn of_log(name: &str, pair: &KeyPair, text: &str) -> Result<Self, LogError> {
+    pub(crate) fn of_log(name: &str, pair: &AuthorityKey, text: &str) -> Result<Self, LogError> {
         let key = NoteKey::new(name, KeyKind::Log, *pair.public_key())?;
         let bytes = pair.sign(text.as_bytes())?.as_bytes().to_vec();
         Ok(Self::made(&key, bytes))

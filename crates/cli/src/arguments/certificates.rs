@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCandidates;
+use sealbus_master::KeyName;
 
 use super::listing::Watch;
 use crate::candidates;
@@ -25,6 +26,11 @@ pub(crate) enum Ca {
     /// List the platform's CAs: each Master has one of its own
     #[command(after_help = "Example: sealbus ca authorities")]
     Authorities,
+    /// Let a device hold the keys of a new platform, or of a further Master's CA (PKCS#11): they are made in it and stay there
+    #[command(
+        after_help = "Example: sealbus ca keys --ca 'pkcs11:token=factory;object=ca?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=/etc/sealbus/pin'"
+    )]
+    Keys(CaKeys),
     /// Make the key of a CA for a further Master on this machine, and print the request to certify it (PEM)
     #[command(after_help = "Example: sealbus ca request platform.toml > request.pem")]
     Request(CaRequest),
@@ -77,6 +83,19 @@ pub(crate) struct CaRevoke {
         value_name = "TEXT"
     )]
     pub(crate) reason: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CaKeys {
+    /// The manifest of the platform [default: platform.toml]
+    #[arg(value_name = "MANIFEST")]
+    pub(crate) manifest: Option<PathBuf>,
+    /// The CA's key, by its name in the device (RFC 7512)
+    #[arg(long, value_name = "URI", required_unless_present = "root")]
+    pub(crate) ca: Option<KeyName>,
+    /// The root's key, of a platform that never ran
+    #[arg(long, value_name = "URI")]
+    pub(crate) root: Option<KeyName>,
 }
 
 #[derive(Debug, Args)]

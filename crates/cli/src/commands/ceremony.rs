@@ -1,13 +1,13 @@
-//! `ca request` and `ca certify`: how a further Master gets a CA of its own. The key of the CA is made where the
-//! Master runs, and never leaves that machine.
+//! `ca keys`: a device holds the keys of authorities. `ca request` and `ca certify`: how a further Master gets a CA of its
+//! own. The key of the CA is made where the Master runs, and never leaves that machine.
 
-use sealbus_master::{certify_authority, request_authority};
-use sealbus_seal::{SigningRequest, Timestamp, certificate_pem, request_pem};
+use sealbus_master::{certify_authority, place_keys, request_authority};
+use sealbus_seal::{PublicKey, SigningRequest, Timestamp, certificate_pem, request_pem};
 use serde_json::json;
 
 use super::manifest::manifest;
 use super::now;
-use crate::arguments::{CaCertify, CaRequest, General};
+use crate::arguments::{CaCertify, CaKeys, CaRequest, General};
 use crate::connection::{directory_of, running};
 use crate::error::CliError;
 use crate::input;
@@ -21,6 +21,29 @@ pub(super) fn failed(help: &'static str) -> impl Fn(&dyn std::error::Error) -> C
         message: error.to_string(),
         help: Some(help.to_owned()),
     }
+}
+
+/// `sealbus ca keys`
+pub(crate) fn keys(general: &General, keys: &CaKeys, output: Output) -> Result<(), CliError> {
+    let manifest = manifest(general, keys.manifest.as_deref())?;
+    let directory = directory_of(general, &manifest.platform.name)?;
+    sealbus_files::folder(&directory).map_err(CliError::file("create", &directory))?;
+    let unusable = failed("see docs/operations.md");
+    let made = place_keys(&directory, keys.root.as_ref(), keys.ca.as_ref());
+    let mut made = made.map_err(|error| unusable(&error))?.into_iter();
+    let mut public = |key: &Option<_>| key.as_ref().and_then(|_| made.next());
+    let (root, ca) = (public(&keys.root), public(&keys.ca));
+    let text = |key: Option<PublicKey>| key.map(|key| key.to_string());
+    output.show(&json!({ "root": text(root), "ca": text(ca) }), || {
+        let line = |what: &str, key| format!("the key of the {what} is {key}");
+        let lines = [
+            root.map(|key| line("root", key)),
+            ca.map(|key| line("CA", key)),
+        ];
+        let lines: Vec<String> = lines.into_iter().flatten().collect();
+        lines.join("\n")
+    });
+    Ok(())
 }
 
 /// `sealbus ca request`
