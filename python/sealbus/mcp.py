@@ -60,6 +60,9 @@ MOST_TOOLS = 64
 ROOM = 60_000
 """Bytes of an entry in the DF."""
 
+WORDS = 512
+"""Words of an entry in the DF, as the DF counts them: a property has three, its name, its value, and the value's only part."""
+
 SILENCE = 300.0
 """Seconds that a server at an address may be silent."""
 
@@ -80,6 +83,12 @@ def service_of(tool: types.Tool) -> ServiceDescription:
     return ServiceDescription(
         tool.name, tool.name, protocols=["fipa-request"], ontologies=[tool.name], languages=[JSON], properties=properties
     )
+
+
+def words_of(service: ServiceDescription) -> int:
+    """The words of a service, among those of its agent's entry."""
+    lists = (service.protocols, service.ontologies, service.languages, service.properties, service.properties, service.properties)
+    return 2 + sum(len(words) for words in lists)
 
 
 def result_of(result: types.CallToolResult) -> Any:
@@ -136,11 +145,12 @@ class McpServer(Agent):
         self.create_task(self._connection(opened))
         self._client = await opened
         services: list[ServiceDescription] = []
-        room = ROOM
+        room, words = ROOM, WORDS
         for tool in await self._all_tools():
             service = service_of(tool)
             room -= len(str(service))
-            if room < 0 or len(services) == MOST_TOOLS:
+            words -= words_of(service)
+            if room < 0 or words < 0 or len(services) == MOST_TOOLS:
                 log.warning("%s and the tools after it have no room in the DF", tool.name)
                 break
             services.append(service)

@@ -23,6 +23,7 @@ LONG = (10.0, 14.0)
 
 
 def manifest(kind: str, notes: Path, address: str) -> str:
+    """Certificates of those that talk on the sealed channel are renewed during a walk."""
     agents = "".join(
         f"""
     [[agent]]
@@ -39,6 +40,11 @@ def manifest(kind: str, notes: Path, address: str) -> str:
     name = "factory"
     nodes = 0
     address = "{address}"
+    lifetime = "{'1m' if kind == 'sealed' else '1h'}"
+
+    [[channel]]
+    path = "/offers"
+    qos = "level=sealed"
 
     [[channel]]
     path = "/history"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mcp import Client, MCPError
 
-from conftest import PROGRAMS, Door
+from conftest import PROGRAMS, Door, opened
 from harness import DEADLINE, Platform, wait_for
 
 
@@ -106,8 +106,25 @@ async def test_a_server_at_an_address_is_an_agent_too(door: Door) -> None:
         assert asked.meta["sealbus/sender"] == "mirror@factory"
 
 
-def test_a_server_at_an_address_is_named_in_the_manifest(door: Door, tmp_path: Path) -> None:
-    # The gateway of the one platform is a server for an agent of the other.
+async def test_of_a_server_with_many_tools_the_first_ones_are_services(door: Door) -> None:
+    ticket = door.factory.ask("ticket", "shop")["ticket"]
+    program = (sys.executable, "-m", "sealbus.mcp", sys.executable, PROGRAMS / "shop.py")
+    shop = door.factory.program(*program, name="shop", environment={"SEALBUS_TICKET": ticket})
+    async with door.client() as client:
+        assert (await until(client, "shop__sell_0")).structured_content == {"result": "0 is sold"}, shop.output()
+        offered = {tool.name for tool in (await client.list_tools()).tools}
+    sold = {f"shop__sell_{number}" for number in range(len(offered)) if f"shop__sell_{number}" in offered}
+    assert 20 < len(sold) < 100 and sold == {f"shop__sell_{number}" for number in range(len(sold))}
+    assert f"sell_{len(sold)} and the tools after it have no room in the DF" in shop.output()
+
+
+def test_a_server_at_an_address_is_named_in_the_manifest(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    with opened(tmp_path_factory) as door:
+        _mirrors(door, tmp_path)
+
+
+def _mirrors(door: Door, tmp_path: Path) -> None:
+    """The gateway of the one platform is a server for an agent of the other."""
     (tmp_path / "gateway.key").write_text(door.keys["auditor"] + "\n")
     other = Platform(
         tmp_path,

@@ -53,7 +53,7 @@ pub struct EventToSeal<'a> {
     pub message: &'a AclMessage,
     /// All that may read it, whether their filters want it or not.
     pub readers: &'a [Reader],
-    /// Whose keys must be known. To other readers without known keys it is not sealed.
+    /// The readers whose keys must be known. To others without known keys it is not sealed.
     pub needs: Needs<'a>,
 }
 
@@ -110,7 +110,7 @@ pub enum Unsealed {
     Failed(NotSealed),
 }
 
-/// What a failure says of a sealed event: its conversation, as the outer message of a sealed direct message does.
+/// A sealed event as failures tell of it: by its conversation, as the outer message of a sealed direct message does.
 pub(crate) fn outline(message: &AclMessage) -> AclMessage {
     let mut outline = AclMessage::new(Performative::from(SEALED));
     outline.sender = message.sender.clone();

@@ -3,6 +3,7 @@
 use toml::de::{DeTable, DeValue};
 
 use super::neighbours::{check_header, check_url};
+use super::program::Program;
 use super::read::{Reader, Value, absolute};
 
 const KEYS: &[&str] = &["command", "url", "key-file", "header"];
@@ -11,20 +12,6 @@ const EXAMPLE: &str = "write mcp = { command = [\"npx\", \"my-mcp-server\"] } or
 
 /// The command that makes an agent of the server that follows it.
 const AGENT: [&str; 3] = ["python", "-m", "sealbus.mcp"];
-
-/// The program of an agent.
-pub(super) struct Program {
-    pub(super) command: Vec<String>,
-    /// The files that it needs.
-    pub(super) read: Vec<String>,
-}
-
-impl From<Vec<String>> for Program {
-    fn from(command: Vec<String>) -> Self {
-        let read = Vec::new();
-        Self { command, read }
-    }
-}
 
 impl<'t> Reader<'t> {
     /// The program of the agent `name`, whose entry is `agent` and which offers the tools of `server`.

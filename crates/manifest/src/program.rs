@@ -1,4 +1,4 @@
-//! Finding the program of a command line.
+//! The program of an agent, and finding it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,20 @@ use std::path::{Path, PathBuf};
 use sealbus_files::is_program;
 
 use super::problem::nearest;
+
+/// The program of an agent.
+pub(crate) struct Program {
+    pub(crate) command: Vec<String>,
+    /// The files that it needs.
+    pub(crate) read: Vec<String>,
+}
+
+impl From<Vec<String>> for Program {
+    fn from(command: Vec<String>) -> Self {
+        let read = Vec::new();
+        Self { command, read }
+    }
+}
 
 /// The reason why a program cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

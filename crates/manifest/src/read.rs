@@ -13,9 +13,8 @@ use toml::de::{DeTable, DeValue};
 use super::callers::is_url;
 use super::isolation;
 use super::isolation::Isolation;
-use super::mcp::Program;
 use super::problem::{ManifestError, ManifestProblem, ReadError, kind};
-use super::program::{ProgramProblem, locate};
+use super::program::{Program, ProgramProblem, locate};
 use super::{AgentEntry, GatewayEntry, Manifest, PlatformEntry, ProcessAgents, RestartPolicy};
 
 /// Most processes of one `[[agent]]`, and most agents of one process.

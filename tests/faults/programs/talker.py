@@ -16,7 +16,7 @@ talker.py hear KIND: notes what arrives.
 ["silent"]                             sends nothing more, until `talk` is there again
 =====================================  ==================================================================
 
-KIND is `direct`, `persistent`, `channel` or `durable`.
+KIND is `direct`, `persistent`, `channel`, `sealed` or `durable`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ NOTES = Path(os.environ["NOTES"])
 PAUSE = 0.004
 #: The numbers of a life.
 LIFE = 1_000_000
-CHANNELS = {"channel": "/news", "durable": "/history"}
+CHANNELS = {"channel": "/news", "sealed": "/offers", "durable": "/history"}
 
 
 class Talker(Agent):
@@ -80,6 +80,7 @@ class Hearer(Talker):
             return
         options: dict[str, Any] = {"durable": "history", "since": 1_000_000} if self.kind == "durable" else {}
         async for event in await self.subscribe(CHANNELS[self.kind], **options):
+            assert event.is_sealed == (self.kind == "sealed")
             sender, _, number = (event.text or "").partition(" ")
             self.note("heard", sender, int(number), event.may_be_again, event.missed)
 
@@ -99,7 +100,7 @@ class Sender(Talker):
                 reached = True
                 if channel is not None:
                     reach = await channel.publish(AclMessage(Performative.INFORM, content=text, reply_with=f"n{number}"))
-                    reached = self.kind != "channel" or reach.here + reach.processes > 0
+                    reached = self.kind == "durable" or reach.here + reach.processes > 0
                 else:
                     message = AclMessage(Performative.INFORM, sys.argv[3], text, reply_with=f"n{number}")
                     await self.send(message, persistent=self.kind == "persistent")

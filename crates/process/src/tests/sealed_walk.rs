@@ -4,155 +4,66 @@
 //!
 //! `SEALBUS_SEED=7 cargo test -p sealbus-process sealed_walk` takes the one walk of that seed.
 
+mod readers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use sealbus_channels::{Channels, EventSealer, SealedPart, Subscription};
+use sealbus_channels::{Channels, EventSealer, SealedPart};
 use sealbus_conformance::schedule::{Random, seeds};
 use tokio::task::JoinHandle;
+
+use readers::{Program, Seat, program, read_all, until};
 
 use super::sealed_channels::{know_each_other, offers, options, sealed, subscribe};
 use super::*;
 
 /// Processes of readers, and the agents of each.
-const HOUSES: usize = 3;
+const PROCESSES: usize = 3;
 const AGENTS: usize = 12;
 const STEPS: usize = 16;
 const DEADLINE: Duration = Duration::from_secs(120);
 const GROUP: &str = "workers";
 
-struct House {
-    process: Process,
-    host: Arc<TestHost>,
-    has_lost: bool,
-    /// One of its agents was revoked: it takes no further ones.
-    is_ending: bool,
-}
-
-async fn house(world: &Arc<World>, agents: &[String]) -> House {
-    let names: Vec<&str> = agents.iter().map(String::as_str).collect();
-    let (host, tell) = TestHost::new(world, &names, HOUR, Vec::new());
-    // The commands' channel lives as long as the test.
-    std::mem::forget(tell);
-    House {
-        process: Process::open(host.clone(), None).await.unwrap(),
-        host,
-        has_lost: false,
-        is_ending: false,
-    }
-}
-
-impl House {
-    /// Renews all certificates. The first one has come when this returns.
-    async fn renew(&self) {
-        if self.is_ending {
-            return;
-        }
-        let shared = &self.process.shared;
-        let before = self.host.certified.load(Ordering::SeqCst);
-        if shared.renew_at_once(|_| true) == 0 {
-            return;
-        }
-        shared.renewals_changed.notify_one();
-        until("renewed certificates", || {
-            self.host.certified.load(Ordering::SeqCst) > before
-        })
-        .await;
-    }
-}
-
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < DEADLINE, "{what} did not come");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
-/// The numbers that a reader heard, each with the content of the outer message, and whether it was marked.
-type Heard = Arc<Mutex<Vec<(u64, Vec<u8>, bool)>>>;
-
-/// A subscription of an agent, from its beginning to its end.
-struct Seat {
-    agent: String,
-    house: usize,
-    is_worker: bool,
-    handle: Option<AgentHandle>,
-    sealer: Arc<dyn EventSealer>,
-    heard: Heard,
-    reading: JoinHandle<()>,
-    /// The first number that it must hear, the first that it need not hear any more, and the first that it cannot open.
-    from: u64,
-    until: Option<u64>,
-    gone: Option<u64>,
-}
-
-impl Seat {
-    fn name(&self) -> String {
-        format!("{}@factory", self.agent)
-    }
-
-    fn numbers(&self) -> Vec<u64> {
-        self.heard.lock().iter().map(|it| it.0).collect()
-    }
-}
-
-fn read_all(mut subscription: Subscription) -> (Heard, JoinHandle<()>) {
-    let heard = Heard::default();
-    let notes = heard.clone();
-    let reading = tokio::spawn(async move {
-        while let Some(event) = subscription.recv().await {
-            let number = event.message.message().content_text().unwrap();
-            let number = number.parse().unwrap();
-            let outer = event.message.seen().to_owned();
-            assert!(event.message.is_sealed());
-            let content = outer.content_bytes().unwrap().to_vec();
-            let note = (number, content, event.header.may_be_again);
-            notes.lock().push(note);
-        }
-    });
-    (heard, reading)
-}
-
 struct Walk {
     world: Arc<World>,
     chance: Random,
-    publisher: House,
+    publisher: Program,
     alice: AgentHandle,
-    houses: Vec<House>,
+    programs: Vec<Program>,
     seats: Vec<Seat>,
     /// The next number to publish, and the accepted ones.
     next: Arc<AtomicU64>,
     accepted: Arc<Mutex<BTreeSet<u64>>>,
     /// The failures that the publisher got, by the number of their events.
     told: BTreeMap<u64, Vec<String>>,
-    /// What outsiders tried to open already.
+    /// Outsiders have tried to open the events before this number.
     tried: u64,
     journal: Vec<String>,
 }
 
-fn agents_of(house: usize) -> Vec<String> {
-    (0..AGENTS).map(|it| format!("r{house}-{it}")).collect()
+fn agents_of(program: usize) -> Vec<String> {
+    (0..AGENTS).map(|it| format!("r{program}-{it}")).collect()
 }
 
 impl Walk {
     async fn new(seed: u64) -> Self {
         let world = World::new();
-        let publisher = house(&world, &["alice".to_owned()]).await;
+        let publisher = program(&world, &["alice".to_owned()]).await;
         let alice = publisher.process.agent("alice").await.unwrap();
-        let mut houses = Vec::new();
-        for index in 0..HOUSES {
-            houses.push(house(&world, &agents_of(index)).await);
+        let mut programs = Vec::new();
+        for index in 0..PROCESSES {
+            programs.push(program(&world, &agents_of(index)).await);
         }
-        let processes = houses.iter().chain([&publisher]);
+        let processes = programs.iter().chain([&publisher]);
         know_each_other(&processes.map(|it| &it.process).collect::<Vec<_>>());
         Self {
             world,
             chance: Random(seed),
             publisher,
             alice,
-            houses,
+            programs,
             seats: Vec::new(),
             next: Arc::new(AtomicU64::new(1)),
             accepted: Arc::default(),
@@ -223,7 +134,7 @@ impl Walk {
         let mut missing = Vec::new();
         for seat in self.seats.iter().filter(|it| !it.is_worker) {
             let heard: BTreeSet<u64> = seat.numbers().into_iter().collect();
-            // What was on its way to a reader that left may be lost. What came before the last one that it heard is not.
+            // A reader that left may miss the last events, and none before one that it heard.
             let until = match seat.until {
                 None => u64::MAX,
                 Some(until) => heard.last().map_or(0, |last| until.min(*last)),
@@ -310,8 +221,8 @@ impl Walk {
         channels.subscriptions().iter().any(|it| *it.agent == *name)
     }
 
-    async fn sit(&mut self, house: usize, agent: String, is_worker: bool) {
-        let process = &self.houses[house].process;
+    async fn subscribe(&mut self, program: usize, agent: String, is_worker: bool) {
+        let process = &self.programs[program].process;
         let handle = process.agent(&agent).await.unwrap();
         let options = match is_worker {
             true => options().grouped(GROUP),
@@ -322,7 +233,7 @@ impl Walk {
         until("a subscription", || self.is_known(&agent)).await;
         self.seats.push(Seat {
             agent,
-            house,
+            program,
             is_worker,
             handle: Some(handle),
             sealer,
@@ -352,7 +263,7 @@ impl Walk {
         present.get(at).copied()
     }
 
-    async fn stand_up(&mut self, at: usize) {
+    async fn unsubscribe(&mut self, at: usize) {
         let now = self.now();
         let seat = &mut self.seats[at];
         seat.until = Some(now);
@@ -363,38 +274,38 @@ impl Walk {
     }
 
     async fn step(&mut self) {
-        let house = self.chance.below(HOUSES as u64) as usize;
+        let program = self.chance.below(PROCESSES as u64) as usize;
         let kind = self.chance.below(10);
         self.journal
-            .push(format!("step {kind} at {} in {house}", self.now()));
+            .push(format!("step {kind} at {} in {program}", self.now()));
         match kind {
             0..=2 => {
                 let used: BTreeSet<&String> = self.seats.iter().map(|it| &it.agent).collect();
-                let new = agents_of(house).into_iter().find(|it| !used.contains(it));
+                let new = agents_of(program).into_iter().find(|it| !used.contains(it));
                 let is_worker = self.chance.one_in(3);
-                if let Some(agent) = new.filter(|_| !self.houses[house].is_ending) {
-                    self.sit(house, agent, is_worker).await;
+                if let Some(agent) = new.filter(|_| !self.programs[program].is_ending) {
+                    self.subscribe(program, agent, is_worker).await;
                 }
             }
             3 => {
                 if let Some(at) = self.some_seat() {
-                    self.stand_up(at).await;
+                    self.unsubscribe(at).await;
                 }
             }
             4 => {
                 // A reader comes back under the same name.
                 let seat = self.some_seat();
-                let stays = |at: &usize| !self.houses[self.seats[*at].house].is_ending;
+                let stays = |at: &usize| !self.programs[self.seats[*at].program].is_ending;
                 if let Some(at) = seat.filter(stays) {
-                    self.stand_up(at).await;
+                    self.unsubscribe(at).await;
                     self.check();
                     let seat = &mut self.seats[at];
                     drop(seat.handle.take());
-                    let (agent, house, is_worker) =
-                        (seat.agent.clone(), seat.house, seat.is_worker);
+                    let (agent, program, is_worker) =
+                        (seat.agent.clone(), seat.program, seat.is_worker);
                     // From now on its process may open what is published for its new seat.
                     seat.gone = Some(u64::MAX);
-                    self.sit(house, agent, is_worker).await;
+                    self.subscribe(program, agent, is_worker).await;
                 }
             }
             5 => {
@@ -417,27 +328,29 @@ impl Walk {
                     })
                     .await;
                     self.seats[at].gone = Some(self.now());
-                    let house = self.seats[at].house;
-                    self.houses[house].is_ending = true;
+                    let program = self.seats[at].program;
+                    self.programs[program].is_ending = true;
                 }
             }
             6 => {
                 // More often, it joins ever more slowly.
-                if !std::mem::replace(&mut self.houses[house].has_lost, true) {
-                    self.houses[house]
-                        .process
-                        .shared
-                        .sealing
-                        .as_ref()
-                        .unwrap()
-                        .lose_groups();
+                let program = &mut self.programs[program];
+                let has_lost = std::mem::replace(&mut program.has_lost, true);
+                let sealing = program
+                    .process
+                    .shared
+                    .sealing
+                    .as_ref()
+                    .filter(|_| !has_lost);
+                if let Some(sealing) = sealing {
+                    sealing.lose_groups();
                 }
             }
             7 => {
                 self.publisher.renew().await;
-                self.houses[house].renew().await;
+                self.programs[program].renew().await;
             }
-            8 => self.begin_anew(house).await,
+            8 => self.begin_anew(program).await,
             _ => {}
         }
     }
@@ -445,21 +358,21 @@ impl Walk {
     /// A process of readers ends. Its readers go on in another one.
     async fn begin_anew(&mut self, index: usize) {
         let mut there = self.present();
-        there.retain(|it| self.seats[*it].house == index);
+        there.retain(|it| self.seats[*it].program == index);
         for at in &there {
-            self.stand_up(*at).await;
+            self.unsubscribe(*at).await;
         }
         self.check();
         for at in &there {
             drop(self.seats[*at].handle.take());
         }
-        let new = house(&self.world, &agents_of(index)).await;
-        let former = std::mem::replace(&mut self.houses[index], new);
+        let new = program(&self.world, &agents_of(index)).await;
+        let former = std::mem::replace(&mut self.programs[index], new);
         former.process.close().await;
-        know_each_other(&[&self.houses[index].process, &self.publisher.process]);
+        know_each_other(&[&self.programs[index].process, &self.publisher.process]);
         for at in there {
             let (agent, is_worker) = (self.seats[at].agent.clone(), self.seats[at].is_worker);
-            self.sit(index, agent, is_worker).await;
+            self.subscribe(index, agent, is_worker).await;
         }
     }
 
@@ -468,12 +381,12 @@ impl Walk {
         self.journal
             .push(format!("the publisher begins anew at {}", self.now()));
         self.settle().await;
-        let new = house(&self.world, &["alice".to_owned()]).await;
+        let new = program(&self.world, &["alice".to_owned()]).await;
         let former = std::mem::replace(&mut self.publisher, new);
         let alice = self.publisher.process.agent("alice").await.unwrap();
         drop(std::mem::replace(&mut self.alice, alice));
         former.process.close().await;
-        let processes = self.houses.iter().chain([&self.publisher]);
+        let processes = self.programs.iter().chain([&self.publisher]);
         know_each_other(&processes.map(|it| &it.process).collect::<Vec<_>>());
         // Those that stay are known before anything else happens.
         for at in self.present() {
@@ -483,8 +396,8 @@ impl Walk {
     }
 
     async fn walk(&mut self) {
-        self.sit(0, "r0-0".to_owned(), true).await;
-        self.sit(1, "r1-0".to_owned(), false).await;
+        self.subscribe(0, "r0-0".to_owned(), true).await;
+        self.subscribe(1, "r1-0".to_owned(), false).await;
         for _ in 0..STEPS {
             let count = 1 + self.chance.below(20);
             let traffic = self.traffic(count);
