@@ -84,14 +84,14 @@ def callers(sealbus: Path) -> tuple[list[str], list[dict[str, str]]]:
 
 
 @contextmanager
-def official(_: Path) -> Iterator[Server]:
+def official(_: Path, __: Path) -> Iterator[Server]:
     with ExitStack() as stack:
         port = free_port()
         yield process(stack, port, [], "official", str(port))
 
 
 @contextmanager
-def program(sealbus: Path) -> Iterator[Server]:
+def program(sealbus: Path, _: Path) -> Iterator[Server]:
     keys, known = callers(sealbus)
     with ExitStack() as stack:
         port = free_port()
@@ -108,11 +108,11 @@ def process(stack: ExitStack, port: int, keys: list[str], *arguments: str) -> Se
 
 
 @contextmanager
-def platform(sealbus: Path) -> Iterator[Server]:
+def platform(sealbus: Path, folder: Path) -> Iterator[Server]:
     keys, known = callers(sealbus)
     port = free_port()
     with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        directory = Path(tempfile.mkdtemp(dir=folder))
         agent = json.dumps([sys.executable, str(HERE / "a2a_agents.py"), "agent"])
         text = f'[platform]\nname = "bench"\n[gateway.a2a]\nlisten = "127.0.0.1:{port}"\n[[agent]]\nname = "echo"\ncommand = {agent}\n'
         for caller in known:
@@ -226,12 +226,13 @@ async def streams(server: Server, count: int) -> int:
 SYSTEMS = {"a2a-sdk": official, "program": program, "platform": platform}
 
 
-def measure(sealbus: Path, arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
+def measure(sealbus: Path, folder: Path, arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Each system in turn, `rounds` times; the median of each figure."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in SYSTEMS}
+    # No file is removed between rounds: ext4 makes files slowly for minutes after many were removed.
     for _ in range(arguments.rounds):
         for name, start in SYSTEMS.items():
-            with start(sealbus) as server:
+            with start(sealbus, folder) as server:
                 per_second = asyncio.run(rate(server, arguments.connections, arguments.requests))
                 times = asyncio.run(first_part(server, arguments.first))
                 grown = asyncio.run(streams(server, arguments.streams))
@@ -282,8 +283,8 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=300)
     parser.add_argument("--streams", type=int, default=1_000)
     arguments = parser.parse_args()
-    with awake():
-        figures = measure(arguments.sealbus.resolve(), arguments)
+    with awake(), tempfile.TemporaryDirectory() as folder:
+        figures = measure(arguments.sealbus.resolve(), Path(folder), arguments)
     peer = figures["a2a-sdk"]
     ratios: dict[str, Any] = {
         name: {it: round(value / peer[it], 3) if peer[it] else None for it, value in each.items()}

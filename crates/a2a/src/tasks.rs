@@ -329,7 +329,7 @@ impl Held {
     /// Adds a line to a task's file.
     fn keep(&self, task: &Task, line: &[u8]) {
         self.on_file(task, |shelf, id, bytes| {
-            shelf.add(id, line)?;
+            shelf.add(id, line, bytes == 0)?;
             Ok(bytes + line.len())
         });
     }
