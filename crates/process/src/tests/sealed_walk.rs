@@ -146,11 +146,17 @@ impl Walk {
         }
         let workers = || self.seats.iter().filter(|it| it.is_worker);
         let handled: BTreeSet<u64> = workers().flat_map(Seat::numbers).collect();
-        if let Some(from) = workers().map(|it| it.from).min() {
-            let lost = accepted.range(from..).filter(|it| !handled.contains(it));
-            let lost = lost.filter(|it| !self.is_told(**it, None));
-            missing.extend(lost.map(|it| format!("no worker has {it}")));
-        }
+        // Without a worker, events are for nobody.
+        let is_covered = |number: u64| {
+            let is_there =
+                |it: &Seat| it.from <= number && it.until.is_none_or(|until| number < until);
+            workers().any(is_there)
+        };
+        let lost = accepted
+            .iter()
+            .filter(|it| is_covered(**it) && !handled.contains(it));
+        let lost = lost.filter(|it| !self.is_told(**it, None));
+        missing.extend(lost.map(|it| format!("no worker has {it}")));
         missing
     }
 

@@ -351,7 +351,8 @@ impl Group {
         }
     }
 
-    /// A member could not open a sealed event. It may get the event again once it has joined the readers anew.
+    /// A member could not open a sealed event. The event goes to another one, or, if there is none, to it again: it joins the
+    /// readers anew.
     pub(super) fn not_opened(
         &mut self,
         key: MemberKey,
@@ -360,7 +361,8 @@ impl Group {
         over: &mut Over,
     ) {
         if let Some(held) = self.change(key, |member| member.has.remove(&number)) {
-            self.take_back(held, None, false, Some(reason), over);
+            let refused_by = (self.members.len() > 1).then_some(key);
+            self.take_back(held, refused_by, false, Some(reason), over);
         }
     }
 
