@@ -147,6 +147,16 @@ def test_placement_obeys_pin_and_forbid(platform):
     assert {agent["node"] for agent in agents.values()} == {"node-2"}
 
 
+def test_a_state_directory_may_be_relative_to_another_folder_than_the_programs(platform):
+    factory = platform(one_worker("    nodes = 0\n")).up()
+    token = factory.ask("token", "--name", "node-1")["token"]
+    elsewhere = factory.directory / "elsewhere"
+    elsewhere.mkdir()
+    node = (SEALBUS, "node", "--token", token, "--state", "beside")
+    factory.program("env", "-C", elsewhere, *node, name="node-1")
+    assert factory.active("worker")["worker"]["node"] == "node-1"
+
+
 @pytest.mark.parametrize("length", [90, 100])
 def test_a_state_directory_whose_sockets_would_have_too_long_a_path_is_refused(platform, length):
     factory = platform(one_worker())

@@ -161,10 +161,13 @@ pub(crate) fn running(general: &General) -> Result<PathBuf, CliError> {
     }
 }
 
-/// The default state directory of a platform.
+/// The state directory that the options name, or the default one of a platform. It is absolute, because programs that a
+/// node starts in another folder look for its socket there.
 pub(crate) fn directory_of(general: &General, platform: &str) -> Result<PathBuf, CliError> {
     match &general.state {
-        Some(directory) => Ok(directory.clone()),
+        Some(directory) => {
+            std::path::absolute(directory).map_err(CliError::file("find", directory))
+        }
         None => Ok(base()?.join(platform)),
     }
 }
