@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -145,6 +146,32 @@ def test_placement_obeys_pin_and_forbid(platform):
     ).up()
     agents = factory.active("pinned-1", "pinned-2", "pinned-3", "away-1", "away-2")
     assert {agent["node"] for agent in agents.values()} == {"node-2"}
+
+
+def test_a_machine_without_the_programs_folder_says_so_and_the_agent_goes_on(platform):
+    factory = platform(one_worker("    nodes = 2\n"))
+    folder = factory.directory / "programs"
+    folder.mkdir()
+    factory.manifest = factory.manifest.rename(folder / factory.manifest.name)
+    factory.up()
+    worker = factory.active("worker")["worker"]
+    other = {"node-1": "node-2", "node-2": "node-1"}[worker["node"]]
+    # The program that runs does not need its folder. The other node finds none, as on another machine.
+    shutil.rmtree(folder)
+    refused = factory.tell("move", "worker", other, expect=1).stderr.decode()
+    assert f"its folder {folder} is not on this machine" in refused, refused
+    assert factory.active("worker")["worker"]["pid"] == worker["pid"]
+    assert f"worker did not start: its folder {folder}" in factory.tell("logs", "worker").stdout.decode()
+
+
+def test_a_state_directory_may_be_relative_to_another_folder_than_the_programs(platform):
+    factory = platform(one_worker("    nodes = 0\n")).up()
+    token = factory.ask("token", "--name", "node-1")["token"]
+    elsewhere = factory.directory / "elsewhere"
+    elsewhere.mkdir()
+    node = (SEALBUS, "node", "--token", token, "--state", "beside")
+    factory.program("env", "-C", elsewhere, *node, name="node-1")
+    assert factory.active("worker")["worker"]["node"] == "node-1"
 
 
 @pytest.mark.parametrize("length", [90, 100])

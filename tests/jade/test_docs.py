@@ -51,7 +51,7 @@ def program(tmp_path: Path) -> Iterator[Callable[..., Program]]:
 
 
 def test_the_ten_minutes(jade: Callable[..., Jade], program: Callable[..., Program], tmp_path: Path) -> None:
-    assert "jade.mtp.http.MessageTransportProtocol(http://127.0.0.1:7778/acc)" in block("sh", "bench/peers/install")
+    assert "jade.mtp.http.MessageTransportProtocol(http://127.0.0.1:7778/acc)" in block("sh", "mvn dependency:copy")
     plat1 = jade()
     port = free_port()
     script = block("python").replace("http://127.0.0.1:7778/acc", plat1.address)

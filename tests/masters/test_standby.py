@@ -111,6 +111,17 @@ def known_to(node: Program, count: int) -> None:
     wait_for(lambda: len(addresses_in(node)) == count, "the node to know all Masters")
 
 
+def second_word(masters: Masters) -> Callable[[], str | None]:
+    """The words of a command at the Master that does not lead."""
+
+    def look() -> str | None:
+        _, other = masters.now()
+        done = sealbus("ps", "--state", other.state, expect=None)
+        return done.stderr.decode() if done.returncode == 3 else None
+
+    return look
+
+
 def test_the_role_is_handed_over_and_comes_back(platform: Make, cluster: Start) -> None:
     etcd = cluster(1)
     first = platform(manifest(etcd, "seller", "buyer")).up()
@@ -122,6 +133,9 @@ def test_the_role_is_handed_over_and_comes_back(platform: Make, cluster: Start) 
     masters = Masters(first, second)
     (leader, *others) = masters.listed(2)
     assert [leader["role"], *(other["role"] for other in others)] == ["leads", "stands-by"]
+    # Commands at the other Master say where to go, and do not advise to start the platform.
+    told = wait_for(second_word(masters), "a Master that stands by")
+    assert "stands by" in told and "the Master that leads" in told and "sealbus up" not in told, told
 
     for number in range(3):
         (leader, _) = masters.listed(2)

@@ -148,7 +148,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example: sealbus status --nodes 3 --agent seller-1")]
     Status(Status),
     /// Start a Remote Node on this machine that joins a running platform
-    #[command(after_help = "Example: sealbus node --join 192.0.2.10:7400 --token \"$(cat token)\"")]
+    #[command(after_help = "Example: sealbus node --token \"$(cat token)\"")]
     Node(Node),
     /// Make a one-time token with which a Remote Node, or a further Master, joins
     #[command(after_help = "Example: sealbus token --name node-2 --lifetime 10m")]

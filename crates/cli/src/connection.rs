@@ -62,9 +62,13 @@ impl Connection {
                 caller,
                 patience: PATIENCE,
             }),
-            Err(fault) if fault.code == FaultCode::Unavailable => Err(CliError::NoPlatform {
-                directory: directory.to_owned(),
-            }),
+            Err(fault) if fault.code == FaultCode::Unavailable => {
+                let directory = directory.to_owned();
+                Err(match sealbus_master::is_held(&directory) {
+                    true => CliError::StandsBy { directory },
+                    false => CliError::NoPlatform { directory },
+                })
+            }
             Err(fault) => Err(fault.into()),
         }
     }
@@ -133,25 +137,37 @@ pub(crate) fn running(general: &General) -> Result<PathBuf, CliError> {
     if let Some(name) = &general.platform {
         return Ok(base.join(name));
     }
-    let mut names: Vec<String> = std::fs::read_dir(&base)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| operators::is_served(&entry.path()))
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
-    names.sort();
+    let names_of = |chosen: fn(&Path) -> bool| {
+        let mut names: Vec<String> = std::fs::read_dir(&base)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| chosen(&entry.path()))
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names
+    };
+    let names = names_of(operators::is_served);
     match names.as_slice() {
-        [] => Err(CliError::NoPlatform { directory: base }),
+        [] => Err(match names_of(sealbus_master::is_held).first() {
+            Some(name) => CliError::StandsBy {
+                directory: base.join(name),
+            },
+            None => CliError::NoPlatform { directory: base },
+        }),
         [name] => Ok(base.join(name)),
         _ => Err(CliError::SeveralPlatforms { names }),
     }
 }
 
-/// The default state directory of a platform.
+/// The state directory that the options name, or the default one of a platform. It is absolute, because programs that a
+/// node starts in another folder look for its socket there.
 pub(crate) fn directory_of(general: &General, platform: &str) -> Result<PathBuf, CliError> {
     match &general.state {
-        Some(directory) => Ok(directory.clone()),
+        Some(directory) => {
+            std::path::absolute(directory).map_err(CliError::file("find", directory))
+        }
         None => Ok(base()?.join(platform)),
     }
 }

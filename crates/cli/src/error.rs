@@ -21,6 +21,12 @@ pub(crate) enum CliError {
         /// The state directory that was tried.
         directory: PathBuf,
     },
+    /// A Master runs on the state directory, and takes no commands.
+    #[error("the Master at {} takes no commands: it stands by for the one that leads, or is still starting", directory.display())]
+    StandsBy {
+        /// The state directory.
+        directory: PathBuf,
+    },
     /// Several platforms run here, and the command line names none of them.
     #[error("several platforms run here: {}", names.join(", "))]
     SeveralPlatforms {
@@ -108,7 +114,7 @@ impl CliError {
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Usage { .. } => 2,
-            Self::NoPlatform { .. } | Self::SeveralPlatforms { .. } => 3,
+            Self::NoPlatform { .. } | Self::StandsBy { .. } | Self::SeveralPlatforms { .. } => 3,
             Self::NotFound { .. } => 4,
             Self::Refused { .. } => 5,
             Self::File { .. } | Self::Failed { .. } | Self::Manifest(_) => 1,
@@ -147,6 +153,9 @@ impl CliError {
             Self::NoPlatform { .. } => {
                 Some("start one with `sealbus up`, or name its state directory with --state")
             }
+            Self::StandsBy { .. } => Some(
+                "run the command on the machine of the Master that leads, or repeat it in a few seconds",
+            ),
             Self::SeveralPlatforms { .. } => Some("say which with --platform NAME"),
             Self::NotFound { help, .. } | Self::Usage { help, .. } => Some(help),
             Self::Refused { advice: help, .. } | Self::Failed { help, .. } => help.as_deref(),

@@ -65,7 +65,7 @@ pub use running::Master;
 pub use sealbus_brokers::BrokerPromise;
 pub use sealbus_brokers::rabbitmq::{BrokerChoice, RabbitSettings};
 pub use sealbus_pkcs11::{KeyName, NameError};
-pub use state_store::StateError;
+pub use state_store::{StateError, is_held};
 pub use stopped::certify_broker_of;
 pub use system::SystemError;
 pub(crate) use system::{SystemAgents, certify_vouched};

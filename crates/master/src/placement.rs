@@ -30,7 +30,7 @@ pub struct Wish<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlace {
     /// There is no living node at all.
-    #[error("no node is alive; add one with `sealbus node --join`")]
+    #[error("no node is alive; add one with `sealbus token` and `sealbus node --token TOKEN`")]
     NoNode,
     /// The node it must run on is not alive.
     #[error("its node {0} is not alive")]

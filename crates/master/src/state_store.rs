@@ -212,6 +212,12 @@ fn check_root(directory: &Path, platform: &PlatformName, there: &str) -> Result<
     }
 }
 
+/// Whether a Master that keeps its state in etcd runs on this state directory. It may stand by, or be about to lead.
+pub fn is_held(directory: &Path) -> bool {
+    let lock = File::open(directory.join(INSTANCE)).map(|file| file.try_lock_shared());
+    matches!(lock, Ok(Err(fs::TryLockError::WouldBlock)))
+}
+
 /// The name under which this directory's Master writes, and the lock on it. The first call chooses the name.
 async fn instance(path: &Path) -> Result<(String, File), StateError> {
     let mut options = File::options();

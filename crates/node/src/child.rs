@@ -113,6 +113,14 @@ pub(crate) fn start(
     let Some((program, arguments)) = launch.command.split_first() else {
         return Err("it has no command".to_owned());
     };
+    // Without this, the system would say that the program does not exist.
+    if !directory.is_dir() {
+        return Err(format!(
+            "its folder {} is not on this machine: a node finds programs at the path of the manifest's folder, so copy that \
+             folder to the same path",
+            directory.display()
+        ));
+    }
     let path = locate(program, directory).map_err(|problem| problem.to_string())?;
     let failed = |error: io::Error| format!("{}: {error}", path.display());
     let socket = format!("unix:{}", invitation.socket.display());

@@ -113,7 +113,7 @@ pub struct Node {
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// The node has no token and has never joined.
-    #[error("{} belongs to no node yet: join with a token (sealbus node --join TOKEN)", .0.display())]
+    #[error("{} belongs to no node yet: join with a token (sealbus node --token TOKEN)", .0.display())]
     NoToken(PathBuf),
     /// The token belongs to another platform than the state directory.
     #[error(

@@ -92,6 +92,7 @@ impl Shared {
                     self.processes.entries.lock().remove(&process);
                     // The program may have attached before it failed.
                     forget(&process, &self.memory);
+                    let _ = writeln!(log, "-- {} did not start: {why}", launch.group);
                     return Err(failed(why));
                 }
             };

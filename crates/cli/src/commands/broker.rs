@@ -238,7 +238,7 @@ async fn certify_broker(
             let chain = chain.into_iter().map(|der| der.0.into()).collect();
             (root.0, CertificateChain::new(chain)?)
         }
-        Err(CliError::NoPlatform { .. }) => {
+        Err(CliError::NoPlatform { .. } | CliError::StandsBy { .. }) => {
             certify_broker_of(state, name, etcd, address, request).await?
         }
         Err(error) => return Err(error),

@@ -125,7 +125,7 @@ async fn of_manifest(general: &General, manifest: &Manifest) -> Result<Vec<Findi
     let mut findings = system::state(&directory);
     match Connection::to(&directory).await {
         Ok(mut connection) => findings.extend(running::findings(&mut connection, manifest).await?),
-        Err(CliError::NoPlatform { .. }) => {
+        Err(CliError::NoPlatform { .. } | CliError::StandsBy { .. }) => {
             findings.extend(machine::ports(&directory, manifest));
             findings.extend(machine::broker(manifest));
         }

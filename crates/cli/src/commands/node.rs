@@ -29,7 +29,7 @@ pub(crate) async fn node(
     let mut signals = EndSignals::catch()?;
     let token = token(node)?;
     let directory = match (&general.state, &token, &general.platform) {
-        (Some(directory), ..) => directory.clone(),
+        (Some(_), ..) => connection::directory_of(general, "")?,
         (None, Some(token), _) => {
             connection::directory_of(general, &node_directory(token.platform().as_str(), node))?
         }

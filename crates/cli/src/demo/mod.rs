@@ -45,7 +45,7 @@ const NEXT: [(&str, &str); 5] = [
     ),
     (
         "sealbus token --name node-2",
-        "then `sealbus node --join … --token …` on another machine",
+        "then `sealbus node --token TOKEN` on another machine",
     ),
     (
         "sealbus ps --refused",

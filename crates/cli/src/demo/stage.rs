@@ -141,7 +141,7 @@ impl Stage {
         loop {
             match look(self).await {
                 Ok(Some(found)) => return Ok(found),
-                Ok(None) | Err(CliError::NoPlatform { .. }) => {}
+                Ok(None) | Err(CliError::NoPlatform { .. } | CliError::StandsBy { .. }) => {}
                 Err(error) => return Err(error),
             }
             let ended = self.master.try_wait().ok().flatten();

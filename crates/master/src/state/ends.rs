@@ -32,7 +32,7 @@ impl MasterState {
             _ => Reason::Ended,
         };
         self.end_process(&ended, cause);
-        if self.move_lost(&name, process, now) {
+        if self.move_lost(&name, process, exit, now) {
             return;
         }
         let patience = self.patience;

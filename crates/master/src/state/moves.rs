@@ -7,7 +7,7 @@ use sealbus_seal::denylist::Reason;
 use super::{About, Effect, MasterState, unknown};
 use crate::placement::{Wish, place};
 use crate::registry::{Move, Origin, Process};
-use sealbus_control::node::{Inheritance, NodeAnswer, NodeRequest};
+use sealbus_control::node::{Exit, Inheritance, NodeAnswer, NodeRequest};
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 
 /// How long a process has to end by itself after its agents moved.
@@ -272,7 +272,13 @@ impl MasterState {
     }
 
     /// Handles the end of a process of a move. Returns true if the end was dealt with here.
-    pub(super) fn move_lost(&mut self, name: &str, process: &str, now: UnixMillis) -> bool {
+    pub(super) fn move_lost(
+        &mut self,
+        name: &str,
+        process: &str,
+        exit: &Exit,
+        now: UnixMillis,
+    ) -> bool {
         let Some(group) = self.groups.get_mut(name) else {
             return false;
         };
@@ -288,7 +294,7 @@ impl MasterState {
             }
             Some(_) => {
                 let message = format!(
-                    "the process on {} ended before it took over",
+                    "the process on {} ended before it took over: {exit}",
                     moving.destination
                 );
                 self.move_failed(
