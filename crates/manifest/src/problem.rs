@@ -5,9 +5,9 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use toml::de::DeValue;
 
-/// All mistakes in a manifest. With such an error nothing was started.
+/// All mistakes in a manifest. With such an error nothing was done.
 #[derive(Debug, thiserror::Error)]
-#[error("{file} has {} and nothing was started", plural(.problems.len()))]
+#[error("{file} has {}, and nothing was done", plural(.problems.len()))]
 pub struct ManifestError {
     /// The file's name.
     pub file: String,

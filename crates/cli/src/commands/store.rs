@@ -86,11 +86,14 @@ fn shown(found: &EtcdCheck) -> String {
     }
     let mut text = members.trim_fmt();
     let ms = |micros: u64| format!("{}.{} ms", micros / 1000, micros % 1000 / 100);
-    text += &format!(
-        "\na write takes {}, and 99 of 100 take at most {}",
-        ms(found.write_median),
-        ms(found.write_p99)
-    );
+    // Without a leader nothing was written.
+    if found.write_median > 0 {
+        text += &format!(
+            "\na write takes {}, and 99 of 100 take at most {}",
+            ms(found.write_median),
+            ms(found.write_p99)
+        );
+    }
     for address in &found.unnamed {
         text += &format!("\nthe manifest does not name the member at {address}");
     }
