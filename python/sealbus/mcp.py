@@ -191,6 +191,8 @@ class McpServer(Agent):
 
     def _headers(self) -> dict[str, str]:
         key = self._key_file.read_text().strip() if self._key_file else os.environ.get(KEY_VARIABLE)
+        if self._key_file and not key:
+            raise ValueError(f"{self._key_file} is empty: write the server's key into it")
         if not key:
             return {}
         return {self._header: key} if self._header else {"Authorization": f"Bearer {key}"}
@@ -237,7 +239,7 @@ class McpServer(Agent):
 
 def main() -> None:
     """Runs the agent of the server that the command line names."""
-    parser = argparse.ArgumentParser(prog="python -m sealbus.mcp", description="Makes an MCP server an agent.")
+    parser = argparse.ArgumentParser(prog="python -m sealbus.mcp", description="Makes an MCP server an agent.", allow_abbrev=False)
     parser.add_argument("--key-file", type=Path, help="the file with the key for a server at an address")
     parser.add_argument("--header", help="the header for the key; without it, the key is a bearer token")
     parser.add_argument("server", nargs=argparse.REMAINDER, help="the server's command with its arguments, or its address")

@@ -53,6 +53,9 @@ impl Shelf {
         }
         let mut options = OpenOptions::new();
         let mut file = options.append(true).create(true).private().open(path)?;
+        if is_first {
+            file.set_len(0)?;
+        }
         file.write_all(line)
     }
 

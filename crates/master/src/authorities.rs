@@ -3,19 +3,19 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_pkcs11::{KeyName, NameError, TokenError, TokenKey};
+use sealbus_pkcs11::TokenError;
 use sealbus_seal::{
     AuthorityError, AuthorityKey, CLOCK_SKEW, Certificate, CertificateChain, CertificateError,
-    IssuingAuthority, KeyError, KeyPair, PlatformName, PublicKey, RequestError, RootAuthority,
-    SigningRequest, Timestamp, Trust, Validity,
+    IssuingAuthority, KeyError, PlatformName, RequestError, RootAuthority, SigningRequest,
+    Timestamp, Trust, Validity,
 };
 
 use sealbus_ca::Outlook;
 use sealbus_files::write_private;
-use zeroize::Zeroizing;
+
+use super::authority_keys::parse_key;
 
 pub(super) const ROOT_KEY: &str = "root.key";
 pub(super) const ROOT_CERTIFICATE: &str = "root.der";
@@ -23,7 +23,7 @@ pub(super) const CA_KEY: &str = "ca.key";
 pub(super) const CA_CHAIN: &str = "ca.chain";
 
 /// The key of an issuing authority that is not certified yet.
-const NEW_KEY: &str = "ca.new.key";
+pub(super) const NEW_KEY: &str = "ca.new.key";
 
 /// Name of the first issuing authority of a platform. The others are named after their keys.
 const FIRST: &str = "ca";
@@ -103,6 +103,11 @@ pub enum AuthoritiesError {
         /// The fault.
         error: TokenError,
     },
+    /// The root and the CA were to have one key.
+    #[error(
+        "both names are of one key: the root's key would be used all day, so give the CA another one"
+    )]
+    OneKey,
     /// A key was not made in a token.
     #[error(transparent)]
     NotMade(#[from] TokenError),
@@ -185,7 +190,7 @@ impl Authorities {
                 remove(&path(NEW_KEY))?;
                 issuing
             }
-            Some(issuing) => match Self::renew(directory, &issuing, now)? {
+            Some(issuing) => match Self::renew_at_start(directory, &issuing, now)? {
                 Some(renewed) => renewed,
                 None if issuing.certificate().not_after() < now => {
                     return Err(AuthoritiesError::Ended {
@@ -197,6 +202,23 @@ impl Authorities {
             },
         };
         Ok(Self { root, issuing })
+    }
+
+    /// As [`renew`](Self::renew), but a root's token that is away stops no CA that is good still.
+    fn renew_at_start(
+        directory: &Path,
+        issuing: &IssuingAuthority,
+        now: Timestamp,
+    ) -> Result<Option<IssuingAuthority>, AuthoritiesError> {
+        match Self::renew(directory, issuing, now) {
+            Err(error @ AuthoritiesError::Token { .. })
+                if issuing.certificate().not_after() >= now =>
+            {
+                tracing::warn!(%error, "the CA's certificate could not be renewed");
+                Ok(None)
+            }
+            renewed => renewed,
+        }
     }
 
     /// Renews the issuing authority's certificate, for the same key, if it [ends soon](Outlook::EndsSoon) and the root's
@@ -339,38 +361,6 @@ fn new_key(directory: &Path) -> Result<AuthorityKey, AuthoritiesError> {
     Ok(key)
 }
 
-/// Lets a token hold the keys that the Master in `directory` will have: that of its CA, and for a new platform also that of
-/// the root. The keys are made in the token if they are not there. Returns their public halves.
-///
-/// # Errors
-/// [`AuthoritiesError::HasKey`], if there are such keys already.
-pub fn place_keys(
-    directory: &Path,
-    root: Option<&KeyName>,
-    ca: Option<&KeyName>,
-) -> Result<Vec<PublicKey>, AuthoritiesError> {
-    let at = |name: &str| directory.join(name);
-    let places = [(root, ROOT_KEY, ROOT_CERTIFICATE), (ca, NEW_KEY, CA_KEY)];
-    let places = places.map(|(key, file, later)| Some((key?, at(file), at(later))));
-    for (key, file, later) in places.iter().flatten() {
-        // The same name once more is no harm: the command may have been cut off.
-        let is_other = |text: Vec<u8>| text.trim_ascii() != key.as_str().as_bytes();
-        if read(file)?.is_some_and(is_other) {
-            return Err(AuthoritiesError::HasKey(file.clone()));
-        }
-        if later.exists() {
-            return Err(AuthoritiesError::HasKey(later.clone()));
-        }
-    }
-    let mut made = Vec::new();
-    for (key, file, _) in places.iter().flatten() {
-        let key = AuthorityKey::Held(Arc::new(TokenKey::open_or_make(key)?));
-        write(file, key.to_text().as_bytes())?;
-        made.push(*key.public_key());
-    }
-    Ok(made)
-}
-
 fn certify(
     root: &RootAuthority,
     request: &SigningRequest,
@@ -445,27 +435,7 @@ pub(super) fn check_issuing(
     IssuingAuthority::load(pair, chain).map_err(|error| problem(error.to_string()))
 }
 
-/// The key in a file, or the one in a token that the file names.
-fn parse_key(path: &Path, text: &[u8]) -> Result<AuthorityKey, AuthoritiesError> {
-    let text = Zeroizing::new(String::from_utf8_lossy(text).into_owned());
-    let damaged = |problem: String| AuthoritiesError::Damaged {
-        path: path.to_owned(),
-        problem,
-    };
-    if !text.starts_with("pkcs11:") {
-        let key = KeyPair::from_pkcs8_pem(&text).map_err(|error| damaged(error.to_string()))?;
-        return Ok(key.into());
-    }
-    let name: KeyName =
-        (text.trim_end().parse()).map_err(|error: NameError| damaged(error.to_string()))?;
-    let held = TokenKey::open(&name).map_err(|error| AuthoritiesError::Token {
-        path: path.to_owned(),
-        error,
-    })?;
-    Ok(AuthorityKey::Held(Arc::new(held)))
-}
-
-fn read(path: &Path) -> Result<Option<Vec<u8>>, AuthoritiesError> {
+pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, AuthoritiesError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -477,7 +447,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, AuthoritiesError> {
     }
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), AuthoritiesError> {
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), AuthoritiesError> {
     write_private(path, bytes).map_err(|source| AuthoritiesError::File {
         action: "write",
         path: path.to_owned(),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::AuthoritiesError;
 use super::authorities::{CA_CHAIN, CA_KEY, ROOT_CERTIFICATE, ROOT_KEY, check_issuing};
+use super::authority_keys::is_in_token;
 use super::backup::{FILES, KEYS, log_file};
 use super::issuance_log::{self, LOGS};
 use super::state::RESTORED_ROW;
@@ -134,6 +135,11 @@ pub async fn restore(
         },
     };
     match key {
+        // A file from elsewhere does not say which library to load: the Master does that when it starts.
+        Some(key) if checked.key.is_some() && is_in_token(&key) => {
+            let name = String::from_utf8_lossy(&key).trim().to_owned();
+            tracing::warn!(%name, "the CA's key is in a token: check the library and the PIN's file before the Master starts");
+        }
         Some(key) => {
             check_issuing(&at(CA_KEY), &key, &at(CA_CHAIN), &checked.chain)?;
         }

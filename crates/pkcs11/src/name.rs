@@ -1,7 +1,7 @@
 //! Names of keys (RFC 7512).
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -49,6 +49,9 @@ pub enum NameError {
         "the name has the attribute `{0}`; those that are read are token, serial, object, id, type, module-path and pin-source"
     )]
     Unknown(String),
+    /// A path is relative, and means something else in another folder.
+    #[error("{0} of the name is not a whole path: begin it with /")]
+    Relative(&'static str),
     /// The PIN itself is in the name.
     #[error(
         "the name holds a PIN, which others may read: put the PIN into a file, and name it with pin-source"
@@ -73,8 +76,12 @@ impl FromStr for KeyName {
         let parts = path.split(';').map(|part| (part, true));
         let parts = parts.chain(query.split('&').map(|part| (part, false)));
         for (part, is_path) in parts.filter(|(part, _)| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            // No error shows a PIN.
+            if name == "pin-value" {
+                return Err(NameError::Pin);
+            }
             let malformed = || NameError::Malformed(part.to_owned());
-            let (name, value) = part.split_once('=').ok_or_else(malformed)?;
             let bytes = decoded(value).ok_or_else(malformed)?;
             let text = || String::from_utf8(bytes.clone()).map_err(|_| malformed());
             let is_new = match (is_path, name) {
@@ -85,7 +92,6 @@ impl FromStr for KeyName {
                 (true, "id") => id.replace(bytes).is_none(),
                 (false, "module-path") => module.replace(text()?).is_none(),
                 (false, "pin-source") => pin.replace(text()?).is_none(),
-                (false, "pin-value") => return Err(NameError::Pin),
                 _ => return Err(NameError::Unknown(name.to_owned())),
             };
             if !is_new {
@@ -102,10 +108,16 @@ impl FromStr for KeyName {
             return Err(NameError::Missing("object"));
         }
         let pin = pin.ok_or(NameError::Missing("pin-source"))?;
+        let pin = pin.strip_prefix("file:").unwrap_or(&pin);
+        let module = module.ok_or(NameError::Missing("module-path"))?;
+        let whole = |path: &str, name| match Path::new(path).is_absolute() {
+            true => Ok(path.into()),
+            false => Err(NameError::Relative(name)),
+        };
         Ok(Self {
             text: text.to_owned(),
-            module: module.ok_or(NameError::Missing("module-path"))?.into(),
-            pin: pin.strip_prefix("file:").unwrap_or(&pin).into(),
+            module: whole(&module, "module-path")?,
+            pin: whole(pin, "pin-source")?,
             token,
             serial,
             object,
@@ -220,6 +232,15 @@ mod tests {
             ("?module-path=/x.so", NameError::Missing("pin-source")),
             ("?pin-source=/pin", NameError::Missing("module-path")),
             ("?module-path=/x.so&pin-value=1234", NameError::Pin),
+            ("?module-path=/x.so&pin-value=12%4", NameError::Pin),
+            (
+                "?module-path=x.so&pin-source=/pin",
+                NameError::Relative("module-path"),
+            ),
+            (
+                "?module-path=/x.so&pin-source=file:pin",
+                NameError::Relative("pin-source"),
+            ),
             ("?token=u", NameError::Unknown("token".into())),
         ] {
             assert_eq!(parsed(&format!("{good}{query}")), Err(error), "{query}");

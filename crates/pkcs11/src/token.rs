@@ -62,6 +62,12 @@ pub enum TokenError {
     /// The token refused the PIN. Some tokens lock after a few tries.
     #[error("the token refuses the PIN in {}: correct the file before the token locks itself", .0.display())]
     WrongPin(PathBuf),
+    /// The token would lock itself at the next wrong PIN, or has done so.
+    #[error(
+        "too many wrong PINs were tried: log in with the token's own tool, and unlock it there if need be; correct {}, and start again",
+        .0.display()
+    )]
+    TooManyPins(PathBuf),
     /// No token, or more than one, has that name.
     #[error("{found} tokens have the name in {name}: one must have it")]
     Tokens {
@@ -257,15 +263,20 @@ fn log_in(name: &KeyName) -> Result<Session, TokenError> {
             .map_err(refused("describe itself"))?;
         let is_it = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|it| it == is);
         if is_it(&name.token, info.label()) && is_it(&name.serial, info.serial_number()) {
-            found.push(slot);
+            let is_at_risk = info.user_pin_final_try() || info.user_pin_locked();
+            found.push((slot, is_at_risk));
         }
     }
-    let [slot] = found[..] else {
+    let [(slot, is_at_risk)] = found[..] else {
         return Err(TokenError::Tokens {
             name: name.to_string(),
             found: found.len(),
         });
     };
+    // A service that is started again and again tries once each time.
+    if is_at_risk {
+        return Err(TokenError::TooManyPins(name.pin.clone()));
+    }
     let (pin, written) = pin(&name.pin)?;
     let mut refused_pins = REFUSED.lock();
     let entry = (name.module.clone(), slot.id(), name.pin.clone());

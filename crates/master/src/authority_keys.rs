@@ -1,0 +1,76 @@
+//! The keys of authorities: in a file, or in a token that the file names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sealbus_pkcs11::{KeyName, NameError, TokenKey};
+use sealbus_seal::{AuthorityKey, KeyPair, PublicKey};
+use zeroize::Zeroizing;
+
+use super::authorities::{
+    AuthoritiesError, CA_KEY, NEW_KEY, ROOT_CERTIFICATE, ROOT_KEY, read, write,
+};
+
+/// Lets a token hold the keys that the Master in `directory` will have: that of its CA, and for a new platform also that of
+/// the root. The keys are made in the token if they are not there. Returns their public halves.
+///
+/// # Errors
+/// [`AuthoritiesError::HasKey`], if there are such keys already.
+pub fn place_keys(
+    directory: &Path,
+    root: Option<&KeyName>,
+    ca: Option<&KeyName>,
+) -> Result<Vec<PublicKey>, AuthoritiesError> {
+    let at = |name: &str| directory.join(name);
+    let places = [(root, ROOT_KEY, ROOT_CERTIFICATE), (ca, NEW_KEY, CA_KEY)];
+    let places = places.map(|(key, file, later)| Some((key?, at(file), at(later))));
+    for (key, file, later) in places.iter().flatten() {
+        // The same name once more is no harm: the command may have been cut off.
+        let is_other = |text: Vec<u8>| text.trim_ascii() != key.as_str().as_bytes();
+        if read(file)?.is_some_and(is_other) {
+            return Err(AuthoritiesError::HasKey(file.clone()));
+        }
+        if later.exists() {
+            return Err(AuthoritiesError::HasKey(later.clone()));
+        }
+    }
+    let mut made: Vec<PublicKey> = Vec::new();
+    let mut texts = Vec::new();
+    for (key, file, _) in places.iter().flatten() {
+        let key = AuthorityKey::Held(Arc::new(TokenKey::open_or_make(key)?));
+        if made.contains(key.public_key()) {
+            return Err(AuthoritiesError::OneKey);
+        }
+        made.push(*key.public_key());
+        texts.push((file, key.to_text()));
+    }
+    for (file, text) in texts {
+        write(file, text.as_bytes())?;
+    }
+    Ok(made)
+}
+
+/// Whether a file names a key in a token, instead of holding one.
+pub(super) fn is_in_token(text: &[u8]) -> bool {
+    text.starts_with(b"pkcs11:")
+}
+
+/// The key in a file, or the one in a token that the file names.
+pub(super) fn parse_key(path: &Path, text: &[u8]) -> Result<AuthorityKey, AuthoritiesError> {
+    let text = Zeroizing::new(String::from_utf8_lossy(text).into_owned());
+    let damaged = |problem: String| AuthoritiesError::Damaged {
+        path: path.to_owned(),
+        problem,
+    };
+    if !is_in_token(text.as_bytes()) {
+        let key = KeyPair::from_pkcs8_pem(&text).map_err(|error| damaged(error.to_string()))?;
+        return Ok(key.into());
+    }
+    let name: KeyName =
+        (text.trim_end().parse()).map_err(|error: NameError| damaged(error.to_string()))?;
+    let held = TokenKey::open(&name).map_err(|error| AuthoritiesError::Token {
+        path: path.to_owned(),
+        error,
+    })?;
+    Ok(AuthorityKey::Held(Arc::new(held)))
+}
