@@ -15,7 +15,11 @@ use sealbus_seal::{
 use sealbus_ca::Outlook;
 use sealbus_files::write_private;
 
-use super::authority_keys::parse_key;
+mod keys;
+
+pub(super) use keys::is_in_token;
+use keys::parse_key;
+pub use keys::place_keys;
 
 pub(super) const ROOT_KEY: &str = "root.key";
 pub(super) const ROOT_CERTIFICATE: &str = "root.der";
@@ -23,7 +27,7 @@ pub(super) const CA_KEY: &str = "ca.key";
 pub(super) const CA_CHAIN: &str = "ca.chain";
 
 /// The key of an issuing authority that is not certified yet.
-pub(super) const NEW_KEY: &str = "ca.new.key";
+const NEW_KEY: &str = "ca.new.key";
 
 /// Name of the first issuing authority of a platform. The others are named after their keys.
 const FIRST: &str = "ca";
@@ -435,7 +439,7 @@ pub(super) fn check_issuing(
     IssuingAuthority::load(pair, chain).map_err(|error| problem(error.to_string()))
 }
 
-pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, AuthoritiesError> {
+fn read(path: &Path) -> Result<Option<Vec<u8>>, AuthoritiesError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -447,7 +451,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, AuthoritiesError> {
     }
 }
 
-pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), AuthoritiesError> {
+fn write(path: &Path, bytes: &[u8]) -> Result<(), AuthoritiesError> {
     write_private(path, bytes).map_err(|source| AuthoritiesError::File {
         action: "write",
         path: path.to_owned(),

@@ -6,7 +6,6 @@ mod admin;
 mod asking;
 mod authorities;
 mod authority_care;
-mod authority_keys;
 mod backup;
 mod broker;
 mod broker_alarms;
@@ -47,8 +46,9 @@ mod telling;
 mod vouching;
 mod written;
 
-pub use authorities::{Authorities, AuthoritiesError, certify_authority, request_authority};
-pub use authority_keys::place_keys;
+pub use authorities::{
+    Authorities, AuthoritiesError, certify_authority, place_keys, request_authority,
+};
 pub(crate) use broker::Broker;
 pub use broker_care::BrokerStartError;
 pub use config::MasterConfig;

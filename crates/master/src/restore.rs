@@ -5,8 +5,9 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use super::AuthoritiesError;
-use super::authorities::{CA_CHAIN, CA_KEY, ROOT_CERTIFICATE, ROOT_KEY, check_issuing};
-use super::authority_keys::is_in_token;
+use super::authorities::{
+    CA_CHAIN, CA_KEY, ROOT_CERTIFICATE, ROOT_KEY, check_issuing, is_in_token,
+};
 use super::backup::{FILES, KEYS, log_file};
 use super::issuance_log::{self, LOGS};
 use super::state::RESTORED_ROW;

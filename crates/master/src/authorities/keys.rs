@@ -7,9 +7,7 @@ use sealbus_pkcs11::{KeyName, NameError, TokenKey};
 use sealbus_seal::{AuthorityKey, KeyPair, PublicKey};
 use zeroize::Zeroizing;
 
-use super::authorities::{
-    AuthoritiesError, CA_KEY, NEW_KEY, ROOT_CERTIFICATE, ROOT_KEY, read, write,
-};
+use super::{AuthoritiesError, CA_KEY, NEW_KEY, ROOT_CERTIFICATE, ROOT_KEY, read, write};
 
 /// Lets a token hold the keys that the Master in `directory` will have: that of its CA, and for a new platform also that of
 /// the root. The keys are made in the token if they are not there. Returns their public halves.
@@ -51,7 +49,7 @@ pub fn place_keys(
 }
 
 /// Whether a file names a key in a token, instead of holding one.
-pub(super) fn is_in_token(text: &[u8]) -> bool {
+pub(in super::super) fn is_in_token(text: &[u8]) -> bool {
     text.starts_with(b"pkcs11:")
 }
 
