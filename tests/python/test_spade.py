@@ -38,7 +38,7 @@ from sealbus.spade.fipa_message import (
 )
 from sealbus.spade.inbox import MOST_MESSAGES
 from sealbus.spade.message import Message
-from sealbus.spade.presence import ContactNotFound, PresenceShow, PresenceType
+from sealbus.spade.presence import ContactNotFound, PresenceShow, PresenceType, Stanza
 from sealbus.spade.template import Template
 from sealbus.testing import TestBed
 
@@ -331,6 +331,9 @@ async def test_presence_subscribe_friends(container: Container) -> None:
     anna.news.clear()
     await berta.stop()
     await anna.hears("berta@localhost is unavailable none")
+    # Berta's own word may come after the AMS's.
+    await anna.presence._hear(JID("berta@localhost"), Stanza(PresenceType.UNAVAILABLE))
+    assert anna.news == ["berta@localhost is unavailable none"]
 
 
 async def test_sub_both(container: Container) -> None:

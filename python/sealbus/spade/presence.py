@@ -365,7 +365,12 @@ class PresenceManager:
                 self._without(bare, WITH_TO)
                 self._call(self.on_unsubscribed, bare)
             case PresenceType.AVAILABLE | PresenceType.UNAVAILABLE:
-                if bare in self.contacts and self.contacts[bare].subscription in ("to", "both"):
+                known = self.contacts.get(bare)
+                if known is None or known.subscription not in ("to", "both"):
+                    return
+                # The AMS's word may come before the contact's own.
+                is_gone = known.current_presence is not None and not known.is_available()
+                if stanza.type is PresenceType.AVAILABLE or not is_gone:
                     self._note(bare, stanza.type, stanza)
             case _:
                 log.warning("%s: %s says %s, which means nothing here", self.agent.jid, bare, stanza.type.value)
