@@ -62,7 +62,7 @@ def test_sealed_messages_are_read_by_their_receiver_alone(platform, tmp_path, le
 
     wait_for(in_the_record, "the record", also=scene.factory.logs)
     assert not any(form in exported.read_bytes() for form in forms(MARKER))
-    assert not scene.factory.refusals()
+    assert not scene.refusals()
 
 
 def test_a_platform_at_sealed_seals_what_agents_say(platform, tmp_path):
@@ -79,7 +79,7 @@ def test_a_platform_at_sealed_seals_what_agents_say(platform, tmp_path):
     scene.hears("direct", TEXTS, "sealed signed")
     scene.hears("kept", TEXTS, "sealed signed")
     assert "a log cannot hold" in scene.ask("source", "quote", "persistent", ["x"])
-    assert not scene.factory.refusals()
+    assert not scene.refusals()
 
 
 @pytest.mark.parametrize("level", ["auth", "signed", "sealed"])
@@ -116,7 +116,7 @@ def test_unread_sealed_messages_move_with_their_receiver(platform, tmp_path):
     scene.slow.unlink()
     scene.hears("direct", TEXTS, "sealed signed")
     scene.hears("kept", TEXTS, "sealed signed")
-    assert not scene.factory.refusals()
+    assert not scene.refusals()
 
 
 def test_a_killed_program_reads_what_waited_for_it(platform, tmp_path):
@@ -131,7 +131,7 @@ def test_a_killed_program_reads_what_waited_for_it(platform, tmp_path):
     scene.slow.unlink()
     wait_for(lambda: TEXTS[-1] in [text for text, _ in scene.heard("kept")], "the letters", also=scene.factory.logs)
     assert {how for _, how in scene.heard("kept")} == {"sealed signed"}
-    assert not scene.factory.refusals()
+    assert not scene.refusals()
 
 
 def test_who_has_no_key_is_named(platform, tmp_path):
