@@ -90,8 +90,8 @@ impl Chosen {
     }
 }
 
-/// Subscriptions of one process in parts that a frame can name. Those of one agent are in one part, which takes what is sealed
-/// to it once.
+/// Subscriptions of one process in parts that a frame can name. Those of one agent are in one part, as the agent takes what is
+/// sealed to it once. More of them than a frame can name are left out.
 pub(super) fn by_agent(mut subscriptions: Vec<&There>) -> Vec<Vec<&There>> {
     subscriptions.sort_by_key(|it| (it.subscription.agent.clone(), it.id));
     let mut parts: Vec<Vec<&There>> = Vec::new();
@@ -100,7 +100,7 @@ pub(super) fn by_agent(mut subscriptions: Vec<&There>) -> Vec<Vec<&There>> {
             Some(part) if part.len() + of_agent.len() <= frame::MOST_TARGETS => {
                 part.extend(of_agent);
             }
-            _ => parts.push(of_agent.to_vec()),
+            _ => parts.push(of_agent.iter().take(frame::MOST_TARGETS).copied().collect()),
         }
     }
     for part in &mut parts {

@@ -6,6 +6,7 @@ mod groups;
 mod levels;
 mod moving;
 mod returning;
+mod sealed_groups;
 
 use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, LostFrame, Provenance};
 use sealbus_fipa::{AclMessage, Performative};

@@ -202,9 +202,13 @@ impl Exchange {
                 let new: Vec<_> = readers.into_iter().filter(is_new).collect();
                 wanted.extend(new);
                 let agent = member.as_deref().unwrap_or_default();
-                return Err(refused(format!(
-                    "{agent} cannot read it: its key package is not known"
-                )));
+                // A look-up that failed before says more.
+                let earlier = self.groups.held(share).and_then(|it| it.reason.clone());
+                return Err(earlier.unwrap_or_else(|| {
+                    refused(format!(
+                        "{agent} cannot read it: its key package is not known"
+                    ))
+                }));
             }
         };
         self.send_changes(header, publisher, &targets, &sealed.changes, now)

@@ -185,7 +185,9 @@ impl Walk {
         for seat in &self.seats {
             let mut own = BTreeSet::new();
             for (number, content, is_marked) in seat.heard.lock().iter() {
-                let is_first = own.insert(*number) && (!seat.is_worker || unmarked.insert(*number));
+                // A worker's marked copy is no first one, whoever has the other.
+                let is_alone = !seat.is_worker || *is_marked || unmarked.insert(*number);
+                let is_first = own.insert(*number) && is_alone;
                 assert!(
                     is_first || *is_marked,
                     "{} has {number} twice\n{:#?}",

@@ -31,6 +31,8 @@ const AT_LEAST: QueueLimits = QueueLimits {
 pub(super) const MOST_TRIES: u32 = 8;
 /// The most events that are looked at for one that a free member may have.
 const MOST_PARKED: usize = 64;
+/// The same with the sealed events that wait for the key of a member.
+const MOST_PARKED_SEALED: usize = 1024;
 
 /// The key of a group: its name, and the pattern and filter of its members' subscriptions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -84,7 +86,8 @@ impl Member {
     }
 
     fn may_have(&self, key: MemberKey, held: &Held, may: May<'_>) -> bool {
-        held.refused_by != Some(key)
+        !self.is_closed
+            && held.refused_by != Some(key)
             && !(self.lacks_key && held.is_sealed())
             && may(&self.agent, &held.header.channel)
     }
@@ -142,9 +145,10 @@ impl Group {
         self.members.is_empty() && self.events == 0
     }
 
-    /// Whether it holds events that perhaps no member may have.
+    /// Whether it holds events that perhaps no member may have, or the key of a member must be tried again.
     pub(super) fn needs_care(&self) -> bool {
-        self.events > 0 && (self.members.is_empty() || !self.first.is_empty())
+        let may_strand = self.members.is_empty() || !self.first.is_empty();
+        (self.events > 0 && may_strand) || self.members.values().any(|it| it.lacks_key)
     }
 
     pub(super) fn members(&self) -> impl Iterator<Item = (MemberKey, &Member)> {
@@ -289,11 +293,17 @@ impl Group {
                 return self.hand(key, number, held);
             }
         }
-        while self.first.len() < MOST_PARKED {
+        let lacks_key = self.members.values().any(|it| it.lacks_key);
+        let waits_for_key = |held: &Held| lacks_key && held.is_sealed();
+        let mut parked = self.first.iter().filter(|it| !waits_for_key(it)).count();
+        while parked < MOST_PARKED && self.first.len() < MOST_PARKED_SEALED {
             let held = self.waiting.pop(now, &mut Vec::new())?;
             match self.choose(&held, may) {
                 Some(key) => return self.hand(key, number, held),
-                None => self.first.push_back(held),
+                None => {
+                    parked += usize::from(!waits_for_key(&held));
+                    self.first.push_back(held);
+                }
             }
         }
         None
@@ -334,7 +344,8 @@ impl Group {
         reason: Option<UndeliverableReason>,
         over: &mut Over,
     ) {
-        if let Some(held) = self.change(key, |member| member.has.remove(&number)) {
+        if let Some(mut held) = self.change(key, |member| member.has.remove(&number)) {
+            held.may_return = false;
             self.take_back(held, Some(key), false, reason, over);
         }
     }
@@ -351,8 +362,8 @@ impl Group {
         }
     }
 
-    /// A member could not open a sealed event. The event goes to another one, or, if there is none, to it again: it joins the
-    /// readers anew.
+    /// A member could not open a sealed event. The event goes to another one, or, if no other may have it, to it again: it
+    /// joins the readers anew.
     pub(super) fn not_opened(
         &mut self,
         key: MemberKey,
@@ -360,8 +371,9 @@ impl Group {
         reason: UndeliverableReason,
         over: &mut Over,
     ) {
-        if let Some(held) = self.change(key, |member| member.has.remove(&number)) {
+        if let Some(mut held) = self.change(key, |member| member.has.remove(&number)) {
             let refused_by = (self.members.len() > 1).then_some(key);
+            held.may_return = true;
             self.take_back(held, refused_by, false, Some(reason), over);
         }
     }
@@ -420,15 +432,21 @@ impl Group {
         over.push((held, fate));
     }
 
-    /// Gives up the events that no member may have for this time.
+    /// Lets events return to members that could not open them, if no other member may have them. Gives up the events that no
+    /// member may have for this time.
     pub(super) fn care(&mut self, now: Now, patience: Duration, may: May<'_>, over: &mut Over) {
         self.expire(now.moment, over);
         let time = now.since_start;
         let members = &self.members;
         for held in &mut self.first {
-            let mut members = members.iter();
-            let suits = members.any(|(key, member)| member.may_have(*key, held, may));
-            held.stranded_since = match suits {
+            let suits = |held: &Held| {
+                let mut members = members.iter();
+                members.any(|(key, member)| member.may_have(*key, held, may))
+            };
+            if held.may_return && !suits(held) {
+                held.refused_by = None;
+            }
+            held.stranded_since = match suits(held) {
                 true => None,
                 false => Some(held.stranded_since.unwrap_or(time)),
             };

@@ -22,8 +22,10 @@ pub(in crate::exchange) struct Held {
     pub(super) tries: u32,
     /// The member it came back from.
     pub(super) refused_by: Option<MemberKey>,
+    /// That member may have it again if no other one may.
+    pub(super) may_return: bool,
     /// Why it came back.
-    pub(super) reason: Option<UndeliverableReason>,
+    pub(in crate::exchange) reason: Option<UndeliverableReason>,
     /// Since when no member may have it, busy or not.
     pub(super) stranded_since: Option<Duration>,
 }
@@ -44,6 +46,7 @@ impl Held {
             cost,
             tries: 0,
             refused_by: None,
+            may_return: false,
             reason: None,
             stranded_since: None,
         }

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Scene {
-    fn join(&mut self, at: usize, name: &str) -> Arc<Consumer> {
+    pub(super) fn join(&mut self, at: usize, name: &str) -> Arc<Consumer> {
         let options = SubscriptionOptions::new(ChannelPattern::new("/dates").unwrap());
         let now = self.now();
         let agent = format!("{name}@factory").into();
@@ -12,7 +12,7 @@ impl Scene {
     }
 
     /// The marks of the events that a member takes.
-    fn take_marks(&mut self, at: usize, consumer: &Consumer) -> Vec<bool> {
+    pub(super) fn take_marks(&mut self, at: usize, consumer: &Consumer) -> Vec<bool> {
         let now = self.now();
         let mut aftermath = Aftermath::default();
         let mut marks = Vec::new();
