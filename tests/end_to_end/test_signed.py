@@ -53,7 +53,7 @@ def made(platform, tmp_path, level, channels="", sink=""):
             assert self.heard(whence) == right
 
         def refusals(self):
-            """What was refused. A process that its agent has left may try its links once more: that does not count."""
+            """Refused attempts, without those of a process that its agent has left, which may try its links once more."""
             return [it for it in self.factory.refusals() if "/process/" not in it["who"] or "was revoked" not in it["reason"]]
 
     scene = Scene()
