@@ -282,9 +282,15 @@ impl Place {
     }
 
     async fn read_or_full(&mut self, file: LogFile) -> Result<(LogFile, Vec<u8>), CliError> {
-        match self.read(file).await {
-            Err(_) if file.full() != file => Ok((file.full(), self.read(file.full()).await?)),
-            result => Ok((file, result?)),
+        let refused = match self.read(file).await {
+            Ok(bytes) => return Ok((file, bytes)),
+            Err(refused) => refused,
+        };
+        let full = file.full();
+        match self.read(full).await {
+            Ok(bytes) if full != file => Ok((full, bytes)),
+            // The first error says more: the full one need not exist.
+            _ => Err(refused),
         }
     }
 }
