@@ -149,7 +149,7 @@ pub enum StoreError {
     },
     /// Another process has the store open.
     #[error(
-        "the store {} is open in another process: `sealbus down` stops the Master that uses this state directory; or choose another directory",
+        "the store {} is open in another process: stop the Master that uses this state directory (`sealbus down`), or choose another directory",
         path.display()
     )]
     InUse {
