@@ -287,11 +287,12 @@ impl Place {
             Err(refused) => refused,
         };
         let full = file.full();
-        match self.read(full).await {
-            Ok(bytes) if full != file => Ok((full, bytes)),
-            // The first error says more: the full one need not exist.
-            _ => Err(refused),
+        if full == file {
+            return Err(refused);
         }
+        // The first error says more: the full one need not exist.
+        let read = self.read(full).await;
+        read.map(|bytes| (full, bytes)).map_err(|_| refused)
     }
 }
 

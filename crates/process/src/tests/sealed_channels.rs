@@ -33,6 +33,18 @@ pub(super) async fn open(world: &Arc<World>, agents: &[&str]) -> Process {
     open_at(world, agents, "auth").await
 }
 
+/// Two processes that know each other, with an agent each.
+pub(super) async fn alice_and_bob(
+    world: &Arc<World>,
+) -> (Process, AgentHandle, Process, AgentHandle) {
+    let one = open(world, &["alice"]).await;
+    let two = open(world, &["bob"]).await;
+    know_each_other(&[&one, &two]);
+    let alice = one.agent("alice").await.unwrap();
+    let bob = two.agent("bob").await.unwrap();
+    (one, alice, two, bob)
+}
+
 pub(super) fn know_each_other(processes: &[&Process]) {
     let contacts: Vec<_> = processes
         .iter()
@@ -226,11 +238,7 @@ async fn who_comes_later_reads_what_is_later_and_who_leaves_or_was_revoked_reads
 #[tokio::test]
 async fn a_subscriber_that_lost_its_state_joins_again() {
     let world = World::new();
-    let one = open(&world, &["alice"]).await;
-    let two = open(&world, &["bob"]).await;
-    know_each_other(&[&one, &two]);
-    let mut alice = one.agent("alice").await.unwrap();
-    let bob = two.agent("bob").await.unwrap();
+    let (one, mut alice, two, bob) = alice_and_bob(&world).await;
     let mut bobs = subscribe(&two, &bob, options());
     publish(&one, &alice, SECRET).await;
     assert_eq!(next(&mut bobs).await, SECRET);
@@ -404,11 +412,7 @@ async fn where_all_is_sealed_nobody_reads_events_in_the_clear() {
 #[tokio::test]
 async fn what_cannot_be_sealed_is_refused_by_name() {
     let world = World::new();
-    let one = open(&world, &["alice"]).await;
-    let two = open(&world, &["bob"]).await;
-    know_each_other(&[&one, &two]);
-    let alice = one.agent("alice").await.unwrap();
-    let bob = two.agent("bob").await.unwrap();
+    let (one, alice, two, bob) = alice_and_bob(&world).await;
     let answering = SubscriptionOptions {
         answers: true,
         ..options()

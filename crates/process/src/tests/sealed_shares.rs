@@ -3,7 +3,8 @@
 use sealbus_channels::{Channels, Qos, Subscription, SubscriptionOptions};
 
 use super::sealed_channels::{
-    failure, know_each_other, next, offers, open, options, publish, publish_with, sealed, subscribe,
+    alice_and_bob, failure, know_each_other, next, offers, open, options, publish, publish_with,
+    sealed, subscribe,
 };
 use super::*;
 
@@ -22,11 +23,7 @@ async fn next_of(subscription: &mut Subscription, publisher: &mut AgentHandle) -
 #[tokio::test]
 async fn an_event_of_a_queue_group_waits_for_the_new_key_of_its_only_worker() {
     let world = World::new();
-    let one = open(&world, &["alice"]).await;
-    let two = open(&world, &["bob"]).await;
-    know_each_other(&[&one, &two]);
-    let mut alice = one.agent("alice").await.unwrap();
-    let bob = two.agent("bob").await.unwrap();
+    let (one, mut alice, two, bob) = alice_and_bob(&world).await;
     let mut bobs = subscribe(&two, &bob, in_group());
     publish(&one, &alice, "1").await;
     assert_eq!(next_of(&mut bobs, &mut alice).await, "1");
@@ -53,11 +50,7 @@ async fn an_event_of_a_queue_group_waits_for_the_new_key_of_its_only_worker() {
 #[tokio::test]
 async fn an_event_of_a_queue_group_comes_back_if_its_worker_never_has_a_key() {
     let world = World::new();
-    let one = open(&world, &["alice"]).await;
-    let two = open(&world, &["bob"]).await;
-    know_each_other(&[&one, &two]);
-    let mut alice = one.agent("alice").await.unwrap();
-    let bob = two.agent("bob").await.unwrap();
+    let (one, mut alice, two, bob) = alice_and_bob(&world).await;
     let bobs = subscribe(&two, &bob, in_group());
     // The directory keeps the worker's key to itself.
     world.keys.lock().clear();
@@ -74,11 +67,7 @@ async fn an_event_of_a_queue_group_comes_back_if_its_worker_never_has_a_key() {
 #[tokio::test]
 async fn the_failure_of_a_sealed_event_names_its_conversation_and_nothing_else_of_it() {
     let world = World::new();
-    let one = open(&world, &["alice"]).await;
-    let two = open(&world, &["bob"]).await;
-    know_each_other(&[&one, &two]);
-    let mut alice = one.agent("alice").await.unwrap();
-    let bob = two.agent("bob").await.unwrap();
+    let (one, mut alice, two, bob) = alice_and_bob(&world).await;
     let mut bobs = subscribe(&two, &bob, options());
     publish(&one, &alice, "1").await;
     assert_eq!(next(&mut bobs).await, "1");
@@ -102,11 +91,7 @@ async fn the_failure_of_a_sealed_event_names_its_conversation_and_nothing_else_o
 #[tokio::test]
 async fn an_agent_that_reads_alone_and_in_a_group_gets_a_best_effort_event_from_each() {
     let world = World::new();
-    let one = open(&world, &["alice"]).await;
-    let two = open(&world, &["bob"]).await;
-    know_each_other(&[&one, &two]);
-    let alice = one.agent("alice").await.unwrap();
-    let bob = two.agent("bob").await.unwrap();
+    let (one, alice, two, bob) = alice_and_bob(&world).await;
     let mut all = [
         subscribe(&two, &bob, options()),
         subscribe(&two, &bob, in_group()),
