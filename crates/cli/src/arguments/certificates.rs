@@ -26,7 +26,7 @@ pub(crate) enum Ca {
     /// List the platform's CAs: each Master has one of its own
     #[command(after_help = "Example: sealbus ca authorities")]
     Authorities,
-    /// Let a device hold the keys of a new platform, or of a further Master's CA (PKCS#11): they are made in it and stay there
+    /// Let a token hold the keys of a new platform, or of a further Master's CA (PKCS#11): they are made in it and stay there
     #[command(
         after_help = "Example: sealbus ca keys --ca 'pkcs11:token=factory;object=ca?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=/etc/sealbus/pin'"
     )]
@@ -90,7 +90,7 @@ pub(crate) struct CaKeys {
     /// The manifest of the platform [default: platform.toml]
     #[arg(value_name = "MANIFEST")]
     pub(crate) manifest: Option<PathBuf>,
-    /// The CA's key, by its name in the device (RFC 7512)
+    /// The CA's key, by its name in the token (RFC 7512)
     #[arg(long, value_name = "URI", required_unless_present = "root")]
     pub(crate) ca: Option<KeyName>,
     /// The root's key, of a platform that never ran

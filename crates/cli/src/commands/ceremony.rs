@@ -1,4 +1,4 @@
-//! `ca keys`: a device holds the keys of authorities. `ca request` and `ca certify`: how a further Master gets a CA of its
+//! `ca keys`: a token holds the keys of authorities. `ca request` and `ca certify`: how a further Master gets a CA of its
 //! own. The key of the CA is made where the Master runs, and never leaves that machine.
 
 use sealbus_master::{certify_authority, place_keys, request_authority};
