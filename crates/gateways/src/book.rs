@@ -9,6 +9,8 @@ use crate::transmission::Encoding;
 
 /// Most entries; the oldest gives way.
 const MOST: usize = 16_384;
+/// Most texts of addresses that are remembered with their meaning. All agents of a platform have the same ones.
+const MOST_READ: usize = 256;
 /// Most addresses of one agent.
 pub(crate) const MOST_ADDRESSES: usize = 8;
 
@@ -72,6 +74,8 @@ pub(crate) struct Book {
     seen: Bounded<Vec<IpAddr>>,
     /// By the name of the platform, in lower case.
     encodings: Bounded<Encoding>,
+    /// The meaning of addresses, by their texts.
+    read: Bounded<Vec<Address>>,
 }
 
 impl Default for Book {
@@ -80,6 +84,7 @@ impl Default for Book {
             addresses: Bounded::new(MOST),
             seen: Bounded::new(MOST),
             encodings: Bounded::new(MOST),
+            read: Bounded::new(MOST_READ),
         }
     }
 }
@@ -95,7 +100,7 @@ impl Book {
         origin: &Origin,
         is_located: bool,
     ) {
-        let usable = usable(addresses);
+        let usable = self.usable(addresses);
         let known = self.addresses.get(agent);
         let is_new = known.is_none_or(|known| known.addresses != usable);
         let may_tell = is_located || known.is_none_or(|known| known.origin == *origin);
@@ -121,6 +126,21 @@ impl Book {
         self.encodings.insert(&platform, encoding);
     }
 
+    /// The addresses that can be reached, in order.
+    pub(crate) fn usable(&mut self, addresses: &[String]) -> Vec<Address> {
+        let mut usable = Vec::new();
+        for text in addresses {
+            if let Some(known) = self.read.get(text) {
+                usable.extend_from_slice(known);
+            } else if let Ok(ways) = Address::read(text) {
+                usable.extend_from_slice(&ways);
+                self.read.insert(text, ways);
+            }
+        }
+        usable.truncate(MOST_ADDRESSES);
+        usable
+    }
+
     pub(crate) fn addresses(&self, agent: &str) -> Option<&Vec<Address>> {
         self.addresses.get(agent).map(|claim| &claim.addresses)
     }
@@ -134,16 +154,6 @@ impl Book {
     pub(crate) fn encoding(&self, platform: &str) -> Option<Encoding> {
         self.encodings.get(&platform.to_ascii_lowercase()).copied()
     }
-}
-
-/// The addresses that can be reached, in order.
-pub(crate) fn usable(addresses: &[String]) -> Vec<Address> {
-    addresses
-        .iter()
-        .filter_map(|address| Address::read(address).ok())
-        .flatten()
-        .take(MOST_ADDRESSES)
-        .collect()
 }
 
 #[cfg(test)]

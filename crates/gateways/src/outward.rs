@@ -15,7 +15,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::address::Address;
 use crate::arrivals::Arrivals;
-use crate::book::usable;
 use crate::config::milliseconds;
 use crate::counters::Counts;
 use crate::iiop;
@@ -189,10 +188,10 @@ impl Shared {
             .map(|known| &known.addresses)
             .filter(|it| !it.is_empty());
         let (mut addresses, learnt) = {
-            let book = self.book.lock();
+            let mut book = self.book.lock();
             let addresses = match of_operator {
                 Some(addresses) => addresses.clone(),
-                None => Some(usable(&named))
+                None => Some(book.usable(&named))
                     .filter(|told| !told.is_empty())
                     .or_else(|| book.addresses(receiver).cloned())
                     .unwrap_or_default(),
@@ -232,15 +231,16 @@ impl Shared {
         .message(message);
         let message = &*message;
         let encoding = known.cloned().unwrap_or_default().encoding(learnt);
-        let mut to = Aid {
-            addresses: addresses.iter().map(ToString::to_string).collect(),
+        let to = Aid {
+            addresses: if named.is_empty() {
+                addresses.iter().map(ToString::to_string).collect()
+            } else {
+                named
+            },
             resolvers: Vec::new(),
             user_defined: Vec::new(),
             name: receiver.to_owned(),
         };
-        if !named.is_empty() {
-            to.addresses = named;
-        }
         let plain = |aid: &Aid| Aid {
             name: aid.name.clone(),
             addresses: aid.addresses.clone(),

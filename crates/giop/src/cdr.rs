@@ -285,8 +285,13 @@ pub struct Encoder {
 impl Encoder {
     /// Writes from the first byte of a message.
     pub fn new(order: ByteOrder) -> Self {
+        Self::with_capacity(order, 256)
+    }
+
+    /// Writes from the first byte of a message that is expected to have so many bytes.
+    pub fn with_capacity(order: ByteOrder, capacity: usize) -> Self {
         Self {
-            bytes: Vec::new(),
+            bytes: Vec::with_capacity(capacity),
             order,
         }
     }

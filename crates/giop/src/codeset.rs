@@ -60,13 +60,12 @@ impl CodeSet {
     /// # Errors
     /// If its bytes are not in this character set.
     pub fn decode(self, bytes: &[u8]) -> Result<String, TextError> {
-        if bytes.is_ascii() {
-            return Ok(bytes.iter().copied().map(char::from).collect());
-        }
-        let latin1 = || bytes.iter().copied().map(char::from).collect::<String>();
+        let latin1 = || bytes.iter().copied().map(char::from).collect();
         match (self, str::from_utf8(bytes)) {
-            (Self::Latin1, _) | (Self::Unnamed, Err(_)) => Ok(latin1()),
             (Self::Unnamed | Self::Utf8, Ok(text)) => Ok(text.to_owned()),
+            // ASCII is a part of every set.
+            (_, Ok(text)) if text.is_ascii() => Ok(text.to_owned()),
+            (Self::Latin1, _) | (Self::Unnamed, Err(_)) => Ok(latin1()),
             (set, _) => Err(TextError::Undecodable(set.number())),
         }
     }

@@ -22,6 +22,8 @@ use crate::shared::Shared;
 
 /// Bytes read together at most.
 const READ: usize = 64 << 10;
+/// Messages delivered in a row before their receivers may act.
+const ROW: usize = 8;
 
 pub(crate) struct Server {
     pub(crate) shared: Arc<Shared>,
@@ -105,6 +107,7 @@ impl Server {
             }
             serving.push(&input[..count]);
             let mut output = Vec::new();
+            let mut delivered = 0;
             while let Some(step) = serving.step(Instant::now()) {
                 has_asked = true;
                 since = None;
@@ -115,6 +118,11 @@ impl Server {
                         output.extend(bytes);
                     }
                     Step::Deliver(call, message) => {
+                        delivered += 1;
+                        if delivered % ROW == 0 {
+                            // Receivers answer the first messages while the last ones are still read.
+                            tokio::task::yield_now().await;
+                        }
                         match self.deliver(&call, &message, &origin).await {
                             Ok(()) => output.extend(call.done()),
                             Err(exception) => {

@@ -13,6 +13,8 @@ use thiserror::Error;
 
 use crate::transmission::{Encoding, PayloadError, Transmission, describe_payload, read_payload};
 
+/// The usual length of an envelope, in bytes.
+const ENVELOPE: usize = 2 << 10;
 /// The longest text of an envelope, in bytes.
 const LONGEST_TEXT: usize = 64 << 10;
 
@@ -79,7 +81,7 @@ pub fn write(
     let mut body = Vec::new();
     describe_payload(&mut envelope, message, representation, &mut body)?;
     let written = written(&envelope.base, code_set)?;
-    let mut out = Encoder::new(ByteOrder::Big);
+    let mut out = Encoder::with_capacity(ByteOrder::Big, body.len() + ENVELOPE);
     let envelopes = vec![written];
     FipaMessage { envelopes, body }.encode(&mut out);
     Ok(out.into_bytes())
@@ -171,11 +173,21 @@ fn date(it: &mts::DateTime) -> Option<DateTime> {
     if it.designator != b'Z' {
         return None;
     }
-    let [year, month, day, hour, minute, second, millisecond] = it.fields;
-    let digits =
-        format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}{millisecond:03}");
-    let digits = digits.as_bytes().try_into().ok()?;
-    DateTime::from_digits(Origin::Calendar, digits, Some(b'Z')).ok()
+    let mut digits = [0; 17];
+    let mut rest = digits.as_mut_slice();
+    for (field, width) in it.fields.into_iter().zip([4, 2, 2, 2, 2, 2, 3]) {
+        let (own, others) = rest.split_at_mut(width);
+        let mut number = u16::try_from(field).ok()?;
+        for digit in own.iter_mut().rev() {
+            *digit = b'0' + u8::try_from(number % 10).ok()?;
+            number /= 10;
+        }
+        if number > 0 {
+            return None;
+        }
+        rest = others;
+    }
+    DateTime::from_digits(Origin::Calendar, &digits, Some(b'Z')).ok()
 }
 
 fn written_date(date: &DateTime) -> mts::DateTime {
