@@ -10,19 +10,6 @@ use tokio::task::JoinSet;
 /// Pause after a connection that could not be accepted: the process may have no file handle left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves connections for ever, `most` at a time; further ones are closed. They end with the returned future.
-pub async fn accept<F>(listener: TcpListener, most: usize, serve: impl Fn(TcpStream) -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    accept_each(&listener, |stream, _, open| {
-        // Answers are written whole. A connection that takes no option has already broken.
-        let _ = stream.set_nodelay(true);
-        (open < most).then(|| serve(stream))
-    })
-    .await;
-}
-
 /// Accepts connections for ever, each with its origin and the number of those that are open. `admit` returns what serves one,
 /// or none to close it. They end with the returned future.
 pub async fn accept_each<F>(

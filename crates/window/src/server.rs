@@ -1,6 +1,7 @@
 //! The listening side: HTTP, with a limit on everything that a stranger can make grow.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,9 +21,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use sealbus_control::traffic::Watch;
 use sealbus_control::{Fault, FaultCode};
+use sealbus_mesh::{Stranger, Strangers};
 use sealbus_seal::KeyError;
 use sealbus_seal::token::Secret;
-use sealbus_web::accept;
+use sealbus_web::accept_each;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -41,8 +43,10 @@ use crate::seen::Seen;
 use crate::session::{Sessions, text};
 
 /// Open connections, and the streams among them.
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: usize = 128;
 const STREAMS: usize = 8;
+/// Open connections without a session. When there are more, the oldest one of the address with the most ends.
+const STRANGERS: usize = 64;
 /// Questions to the Master at a time.
 const QUESTIONS: usize = 4;
 /// The head of a request: its bytes, its fields, and the time that it may take.
@@ -145,27 +149,42 @@ impl Window {
 
     /// Serves for ever.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
-        accept(listener, CONNECTIONS, |stream| {
-            self.clone().connection(stream)
+        let strangers = Strangers::new(STRANGERS);
+        accept_each(&listener, |stream, from, open| {
+            // Answers are written whole. A connection that takes no option has already broken.
+            let _ = stream.set_nodelay(true);
+            let stranger = strangers.came(from.ip().to_canonical());
+            (open < CONNECTIONS).then(|| self.clone().connection(stream, stranger))
         })
         .await;
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, stranger: Stranger<IpAddr>) {
+        tokio::select! {
+            () = self.greet(stream, &stranger) => {}
+            () = stranger.must_go() => tracing::debug!("a connection without a session made room for another"),
+        }
+    }
+
+    async fn greet(self: &Arc<Self>, stream: TcpStream, stranger: &Stranger<IpAddr>) {
         let Some(tls) = self.place.tls() else {
-            return self.speak(stream).await;
+            return self.speak(stream, stranger).await;
         };
         match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-            Ok(Ok(stream)) => self.speak(stream).await,
+            Ok(Ok(stream)) => self.speak(stream, stranger).await,
             Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
             Err(_) => tracing::debug!("a handshake took too long"),
         }
     }
 
-    async fn speak(self: &Arc<Self>, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    async fn speak(
+        self: &Arc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        stranger: &Stranger<IpAddr>,
+    ) {
         let answer = service_fn(|request| {
             let window = self.clone();
-            async move { Ok::<_, Infallible>(window.answer(request).await) }
+            async move { Ok::<_, Infallible>(window.answer(request, stranger).await) }
         });
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -179,11 +198,15 @@ impl Window {
         }
     }
 
-    async fn answer<B: Body + Send>(self: Arc<Self>, request: Request<B>) -> Answer
+    async fn answer<B: Body + Send>(
+        self: Arc<Self>,
+        request: Request<B>,
+        stranger: &Stranger<IpAddr>,
+    ) -> Answer
     where
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let mut answer = match self.served(request).await {
+        let mut answer = match self.served(request, stranger).await {
             Ok(answer) => answer,
             Err(Refused(status, why)) => {
                 tracing::debug!(%status, why, "a request was refused");
@@ -211,7 +234,11 @@ impl Window {
         answer
     }
 
-    async fn served<B: Body + Send>(self: Arc<Self>, request: Request<B>) -> Result<Answer, Refused>
+    async fn served<B: Body + Send>(
+        self: Arc<Self>,
+        request: Request<B>,
+        stranger: &Stranger<IpAddr>,
+    ) -> Result<Answer, Refused>
     where
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
@@ -242,6 +269,7 @@ impl Window {
                 "the session has ended: press Enter where `sealbus window` runs for a new link";
             return Err(refused(StatusCode::FORBIDDEN, why));
         }
+        stranger.let_in();
         match path {
             "/stream" => self.stream(read(body).await?),
             "/ask" => self.ask(read(body).await?).await,

@@ -1,3 +1,7 @@
+use std::net::Ipv4Addr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use super::*;
 
 const HOST: (&str, &str) = ("host", "127.0.0.1:7000");
@@ -19,7 +23,11 @@ async fn send(
         request = request.header(*name, *value);
     }
     let body = Full::new(Bytes::copy_from_slice(body.as_bytes()));
-    window.clone().answer(request.body(body).unwrap()).await
+    let stranger = Strangers::new(1).came(Ipv4Addr::LOCALHOST.into());
+    window
+        .clone()
+        .answer(request.body(body).unwrap(), &stranger)
+        .await
 }
 
 async fn post(window: &Arc<Window>, path: &str, key: &str, body: &str) -> Answer {
@@ -234,4 +242,38 @@ async fn bodies_are_for_windows_with_that_right() {
             assert!(why.contains("--bodies"), "{why}");
         }
     }
+}
+
+#[tokio::test]
+async fn silent_connections_make_room_and_one_with_a_session_stays() {
+    let window = window();
+    let key = entered(&window).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(window.clone().serve(listener));
+    let request = |path: &str, key: &str, body: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: 127.0.0.1:7000\r\nsealbus-session: {key}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let mut page = TcpStream::connect(address).await.unwrap();
+    let look = request("/stream", &key, "{}");
+    page.write_all(look.as_bytes()).await.unwrap();
+    let mut status = [0; 12];
+    page.read_exact(&mut status).await.unwrap();
+    assert_eq!(&status, b"HTTP/1.1 200");
+
+    let mut silent = Vec::new();
+    for _ in 0..2 * CONNECTIONS {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    // The first of them have made room, the page has not.
+    assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0);
+    let mut newcomer = TcpStream::connect(address).await.unwrap();
+    let ask = request("/ask", &key, "{}");
+    newcomer.write_all(ask.as_bytes()).await.unwrap();
+    newcomer.read_exact(&mut status).await.unwrap();
+    page.read_exact(&mut [0; 8]).await.unwrap();
+    serving.abort();
 }
