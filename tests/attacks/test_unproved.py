@@ -5,9 +5,11 @@ import struct
 import pytest
 from attacker import mesh
 from attacker.acl import message
-from attacker.mesh import ITSELF
+from attacker.certificates import secret_agent
+from attacker.mesh import ITSELF, LEVELS
 from attacker.proofs import proof, statement
 from harness import bounded, wait_for
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pair import MANIFEST as AT_AUTH
 
 MANIFEST = AT_AUTH.replace('name = "factory"', 'name = "factory"\n    level = "signed"', 1)
@@ -18,11 +20,11 @@ def sign(link, of_message):
     link.send(mesh.SIGN, struct.pack("<I", 0) + of_message)
 
 
-def refused(factory, taken):
+def refused(factory, who, why="not-proved"):
     def noted():
-        return [each for each in factory.refusals() if "not-proved" in each["reason"] and taken.name in each["who"]]
+        return [each for each in factory.refusals() if why in each["reason"] and who in each["who"]]
 
-    return wait_for(noted, "a message that was not proved", also=factory.logs)
+    return wait_for(noted, f"a refusal ({why}) of {who}", also=factory.logs)
 
 
 def heard(factory, text):
@@ -49,7 +51,7 @@ def test_messages_without_a_proof(factory, pair, mallory):
         link.message(0, 0, said)
         sign(link, b"")
         link.until(lambda kind, _: kind == mesh.RETURNED, "the message to come back")
-        refused(factory, taken)
+        refused(factory, taken.name)
         # No proof ever comes: the program sends until it may not send more.
         other = mallory()
         link = other.speaks_to("sink", level="signed")
@@ -78,7 +80,7 @@ def test_a_proof_of_something_else(factory, pair, mallory, of):
     link.message(0, 0, said)
     sign(link, wrong)
     link.until(lambda kind, _: kind == mesh.RETURNED, "the message to come back")
-    refused(factory, taken)
+    refused(factory, taken.name)
     assert not heard(factory, "434343")
     pair.talks()
 
@@ -102,4 +104,29 @@ def test_a_process_speaks_for_no_agent(factory, pair, mallory):
     link.message(ITSELF, 0, message("inform", taken.name, [SINK], "444444"))
     link.until(lambda kind, _: kind == mesh.RETURNED, "the message to come back")
     assert not heard(factory, "444444")
+    pair.talks()
+
+
+@pytest.mark.parametrize("shown", ["no proof", "the proof of another certificate"])
+def test_a_certificate_that_the_log_lacks(factory, pair, mallory, shown):
+    """A thief of the CA's key certifies an agent of its own in another's name, and enters it nowhere."""
+    taken = mallory()
+    ca = load_pem_private_key((factory.state / "ca.key").read_bytes(), None)
+    secret = secret_agent("source", ca, taken.agent.chain[1])
+    if shown != "no proof":
+        secret.inclusion = taken.agent.inclusion
+    link = taken.speaks_to("sink", level="signed")
+    link.bind(1, secret.proof(link.exporter, LEVELS["signed"]))
+    said = message("inform", "source@factory", [SINK], "454545")
+    link.message(1, 0, said)
+    link.send(mesh.SIGN, struct.pack("<I", 1) + proof(secret, "source@factory", statement(SINK, said)))
+    link.until(lambda kind, _: kind == mesh.RETURNED, "the message to come back")
+    refused(factory, "source@factory", "not-logged")
+    assert not heard(factory, "454545")
+    # On the same connection, an agent whose certificate the log has is heard.
+    link.bind(2, taken.agent.proof(link.exporter, LEVELS["signed"]))
+    said = message("inform", taken.name, [SINK], "464646")
+    link.message(2, 0, said)
+    link.send(mesh.SIGN, struct.pack("<I", 2) + proof(taken.agent, taken.name, statement(SINK, said), first=1))
+    wait_for(lambda: heard(factory, "464646"), "the honest message to be heard", also=factory.logs)
     pair.talks()

@@ -307,6 +307,11 @@ fn check_certificate(
     denied: &DenyList,
 ) -> Result<Author, NotTrue> {
     let chain = CertificateChain::decode(&line.chain.0)?;
+    if chain.inclusion().is_some() {
+        return Err(NotTrue::Form(
+            "the proof of inclusion stands behind the certificates",
+        ));
+    }
     let leaf = chain.certificate()?;
     // Within its life the certificate was good, whatever came later.
     trust.verify_as_of(&chain, leaf.not_before())?;

@@ -19,7 +19,7 @@ mod statement;
 mod verifier;
 
 pub use batch::{Batch, Signer};
-pub use error::{FileError, Malformed, NotEvident, NotProved, NotTrue, SignError};
+pub use error::{FileError, Malformed, NotAnAuthor, NotEvident, NotProved, NotTrue, SignError};
 pub use evidence::{Author, Evidence, MAX_EVIDENCE_LENGTH};
 pub use file::{
     Base64, CertificateLine, EarlierLine, FILE_VERSION, Head, Line, LogLine, MessageLine,
@@ -27,6 +27,6 @@ pub use file::{
 };
 pub use inspection::{CosignatureReport, Demands, LogReport, MessageReport, Report, inspect};
 pub use proof::{MAX_BATCH, MAX_PROOF_LENGTH, Proof};
-pub use sealbus_transparency::Hash;
+pub use sealbus_transparency::{Hash, Inclusion, NotLogged};
 pub use statement::Statement;
 pub use verifier::{Verifier, WRONG_SIGNATURES};
