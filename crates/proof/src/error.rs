@@ -181,6 +181,23 @@ pub struct FileError {
     pub why: Box<NotTrue>,
 }
 
+/// Why the words of sealed messages were not put into a file of evidence.
+#[derive(Debug, Error)]
+pub enum NotDisclosed {
+    /// The file is damaged.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The words are not those of a sealed message of the file.
+    #[error("the words {number} are not those of a sealed message in the file")]
+    OfNoMessage {
+        /// Their number, from 1.
+        number: usize,
+    },
+    /// A line cannot be written.
+    #[error("the file cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
 /// Why a line of a file of evidence is not believed.
 #[derive(Debug, Error)]
 pub enum NotTrue {

@@ -118,7 +118,7 @@ fn a_certificate_that_the_log_lacks_is_refused_by_name() {
         scene.check(&by_second),
         Err(NotLogged::NotSigned { .. })
     ));
-    // What was found true is remembered for the same proof alone.
+    // A good proof is remembered for itself alone.
     scene.check(&other).unwrap();
     let stripped = other.clone().without_inclusion();
     assert!(scene.check(&stripped).is_err());

@@ -1,10 +1,12 @@
 //! `evidence export`: proofs of messages for others.
 
+pub(crate) mod disclose;
 pub(crate) mod verify;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
@@ -105,11 +107,7 @@ pub(crate) async fn export(
     let demands = demands(&export.log, Some(root.to_vec()))?;
     let report = inspect(&file, &demands).map_err(wrong)?;
     let path = &export.file;
-    let made = File::options().write(true).create_new(true).open(path);
-    let mut out = made.map_err(CliError::file("create", path))?;
-    out.write_all(&file)
-        .and_then(|()| out.sync_all())
-        .map_err(CliError::file("write", path))?;
+    create(path, &file)?;
     let told = json!({
         "file": path,
         "messages": report.messages.len(),
@@ -121,12 +119,28 @@ pub(crate) async fn export(
         for gap in &report.exporter.gaps {
             text.push_str(&format!("\nnot there: {}", shown(gap)));
         }
+        let messages = report.messages.iter();
+        let sealed = messages.filter(|it| it.performative == "sealed").count();
+        if sealed > 0 {
+            text.push_str(&format!(
+                "\n{sealed} of them are sealed: their receivers can show the words (sealbus evidence disclose)"
+            ));
+        }
         if report.log.cosignatures.is_empty() {
             text.push_str("\nno witness has cosigned the log yet: --quorum 1 waits for one");
         }
         text
     });
     Ok(())
+}
+
+/// Writes a file that is not there yet.
+fn create(path: &Path, file: &[u8]) -> Result<(), CliError> {
+    let made = File::options().write(true).create_new(true).open(path);
+    let mut out = made.map_err(CliError::file("create", path))?;
+    out.write_all(file)
+        .and_then(|()| out.sync_all())
+        .map_err(CliError::file("write", path))
 }
 
 fn asked(question: &EvidenceQuestion) -> String {
