@@ -279,7 +279,7 @@ async fn lines(
             head.gaps.push(format!(
                 "everything that {author} signed with the certificate {}, which the issuance log lacks{}",
                 evidence.author().serial(),
-                of_another(evidence.chain(), log)
+                about_lacking(evidence.chain(), log)
             ));
             continue;
         };
@@ -326,17 +326,17 @@ async fn lines(
     Ok(lines)
 }
 
-/// Words about the CA of a certificate, if it is another one than that of the log.
-fn of_another(chain: &CertificateChain, log: &Log) -> String {
+/// Words about a certificate that the log lacks: it is of another CA, or its own CA signed a log that nobody else has seen. The
+/// proof that came with the certificate was checked.
+fn about_lacking(chain: &CertificateChain, log: &Log) -> String {
     let issuer = chain.issuers().first();
-    match issuer.and_then(|der| Certificate::parse(der).ok()) {
-        Some(issuer) if *issuer.identity() != log.identity => match issuer.identity() {
-            Identity::Authority { name, .. } => {
-                format!(": it is of another CA, see --ca {name}")
-            }
-            _ => String::new(),
-        },
-        _ => String::new(),
+    let issuer = issuer.and_then(|der| Certificate::parse(der).ok());
+    match issuer.as_ref().map(Certificate::identity) {
+        Some(other @ Identity::Authority { name, .. }) if *other != log.identity => {
+            format!(": it is of another CA, see --ca {name}")
+        }
+        _ => ", though its CA signed that it is there: unless another CA took it up (--ca), somebody uses the CA's key in secret"
+            .to_owned(),
     }
 }
 
