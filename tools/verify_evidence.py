@@ -1,13 +1,10 @@
 #!/usr/bin/env python3
 """Verifies a file of evidence of a Sealbus platform, with nothing of Sealbus.
 
-    tools/verify_evidence.py --root factory.pem order-17.evidence
     tools/verify_evidence.py --root factory.pem --against seen.checkpoint --quorum 2 --json order-17.evidence
 
 It reads the formats of docs/evidence.md. It believes the root certificate, and nothing else in the file.
-Exit code 0: all of it is proved. 1: it is not; the reason is on standard error.
-
-It needs Python 3.11 and the package `cryptography`.
+Exit code 0: all of it is proved. 1: it is not, and standard error says why. It needs Python 3.11 and `cryptography`.
 """
 
 from __future__ import annotations
@@ -20,6 +17,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,10 +29,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 LOG, WITNESS = 1, 4
-SKEW = 10  # seconds that clocks may differ
 LEVELS = {3: "signed", 4: "sealed"}
 REASONS = ("killed", "moved", "node-lost", "by-operator", "superseded", "ended")
-PAGES = 1024
+SKEW, PAGES = 10, 1024  # seconds that clocks may differ; half the pages of a deny list
 ACTS = (
     "accept-proposal agree cancel cfp confirm disconfirm failure inform inform-if inform-ref not-understood propagate "
     "propose proxy query-if query-ref refuse reject-proposal request request-when request-whenever subscribe"
@@ -67,14 +64,11 @@ def fields(value: Any, **kinds: Any) -> list[Any]:
         found = value[name]
         need(isinstance(found, kind) and not isinstance(found, bool), f"{name} is of another type")
         need(not isinstance(found, int) or 0 <= found < 1 << 64, f"{name} is out of range")
-        plain = not isinstance(found, list) or name == "earlier" or all(type(it) is str for it in found)
-        need(plain, f"{name} are no texts")
+        need(name == "earlier" or type(found) is not list or all(type(it) is str for it in found), f"{name}: no texts")
     return [value[name] for name in kinds]
 
 
-class Bytes:
-    """Bytes that are read from their beginning."""
-
+class Bytes:  # they are read from their beginning
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
@@ -87,9 +81,8 @@ class Bytes:
         return int.from_bytes(self.take(width), "big")
 
     def until_zero(self) -> bytes:
-        found = self.data[self.at : self.data.index(0, self.at)]
-        self.at += len(found) + 1
-        return found
+        end = self.data.index(0, self.at)
+        return self.take(end + 1 - self.at)[:-1]
 
 
 def node(left: bytes, right: bytes) -> bytes:
@@ -185,18 +178,14 @@ class Checkpoint:
         raw = public.public_bytes(Encoding.Raw, PublicFormat.Raw)
         hint = sha256(name.encode(), b"\n", bytes([kind]), raw)[:4]
         times = []
-        for signer, signature in self.signatures:
-            if signer != name or signature[:4] != hint:
-                continue
-            rest, text, at = signature[4:], self.text, 0
+        for rest in [made[4:] for signer, made in self.signatures if (signer, made[:4]) == (name, hint)]:
+            text, at = self.text, 0
             if kind == WITNESS:
                 at, rest = int.from_bytes(rest[:8], "big"), rest[8:]
                 text = f"cosignature/v1\ntime {at}\n{text}"
-            try:
+            with suppress(InvalidSignature):
                 public.verify(rest, text.encode())
-            except InvalidSignature:
-                continue
-            times.append(at)
+                times.append(at)
         need(bool(times), f"{name} has not signed the checkpoint")
         return max(times)
 
@@ -213,8 +202,7 @@ class DenyList:
         signed = raw[: data.at]
         authority.key.verify(data.take(64), signed)
         need(data.number(8) == 0, "the deny list is not whole")
-        self.serials: dict[bytes, dict[str, Any]] = {}
-        self.identities: dict[str, tuple[int, dict[str, Any]]] = {}
+        self.serials, self.identities = dict[bytes, dict[str, Any]](), dict[str, tuple[int, dict[str, Any]]]()
         pages = [bytearray() for _ in range(2 * PAGES)]
         for _ in range(data.number(4)):
             start, serial = data.at, data.take(16)
@@ -245,8 +233,9 @@ class Acl(Bytes):
         act = self.number(1)
         need(act <= len(ACTS), "it has an unknown act")
         self.performative = ACTS[act - 1] if act else self.word()
-        self.found: dict[int, Any] = {}
+        self.found, self.raw = dict[int, Any](), dict[int, Any]()
         while (code := self.number(1)) != 1:
+            start = self.at
             if code == 0:  # a user-defined parameter
                 self.word()
                 self.expression()
@@ -260,6 +249,8 @@ class Acl(Bytes):
                 self.found[code] = self.take(9 + (self.number(1) >> 2 & 1))
             else:
                 self.found[code] = b"" if code == 4 and self.data[self.at] <= 13 else self.expression()
+            # Agents are compared by their names, expressions byte by byte.
+            self.raw[code] = self.found[code] if code in (2, 3, 8) else self.data[start : self.at]
 
     def until_one(self) -> Iterator[None]:
         while self.data[self.at] != 1:
@@ -286,22 +277,19 @@ class Acl(Bytes):
 
     def expression(self) -> bytes | None:
         """The value, if it is one text or one byte string."""
-        if self.data[self.at] == 0xFF:  # text in the string encoding
-            self.take(1)
+        self.at += self.data[self.at] == 0xFF  # text in the string encoding
         found, depth, count = None, 0, 0
         while True:
             tag, count = self.number(1), count + 1
             kind, bracket = tag & 15, tag >> 4
             need(tag in (0x60, 0x40) or bracket in (1, 5, 7), "an expression is wanted")
             depth += {6: 1, 7: 1, 4: -1, 5: -1, 1: 0}[bracket]
-            if tag in (0x60, 0x40):
-                pass
-            elif kind in (0, 4):
+            if kind in (0, 4) and bracket not in (4, 6):
                 found = self.until_zero()
             elif kind in (2, 3):
                 while self.number(1) & 15:
                     pass
-            else:
+            elif tag not in (0x60, 0x40):
                 width = {6: 1, 7: 2, 9 if bracket == 1 else 8: 4}.get(kind, 0)
                 need(width > 0, "an expression is wanted")
                 found = self.take(self.number(width))
@@ -309,24 +297,25 @@ class Acl(Bytes):
             if depth == 0:
                 return found if count == 1 else None
 
+    def report(self) -> dict[str, Any]:
+        told = {"performative": self.performative, "in_reply_to": self.text(7), "content": self.text(4)}
+        return told | {"content_sha256": sha256(self.found[4]).hex() if 4 in self.found else None}
+
     def text(self, code: int) -> str | None:
-        try:
-            return None if self.found.get(code) is None else self.found[code].decode()
-        except UnicodeDecodeError:
-            return None
+        found = self.found.get(code)
+        text = None if found is None else found.decode(errors="replace")
+        return text if text is not None and text.encode() == found else None
 
 
 class File:
     def __init__(self, raw: bytes, options: argparse.Namespace) -> None:
-        self.line = 1
-        self.options = options
+        self.options, self.line, self.least = options, 1, 0  # the first message whose words may be disclosed next
         need(raw.endswith(b"\n") and raw.count(b"\n") > 1, "the file is cut short")
-        body, last = raw[: raw.rindex(b"\n", 0, -1) + 1], raw[raw.rindex(b"\n", 0, -1) + 1 :]
-        expected = b'{"sha256":"%s"}\n' % hashlib.sha256(body).hexdigest().encode()
-        need(last == expected, "the file was changed or cut short")
+        body = raw[: raw.rindex(b"\n", 0, -1) + 1]
+        last = b'{"sha256":"%s"}\n' % hashlib.sha256(body).hexdigest().encode()
+        need(raw == body + last, "the file was changed or cut short")
         self.lines = body[:-1].split(b"\n")
-        self.authors: list[SimpleNamespace] = []
-        self.signatures: set[bytes] = set()
+        self.authors, self.signatures, self.acls = list[SimpleNamespace](), set[bytes](), list[Acl]()
 
     def next(self, kind: str) -> Any:
         """The next line, whose only member has this name."""
@@ -350,16 +339,16 @@ class File:
         log = self.check_log(self.next("log"))
         self.denied = DenyList(unbase64(self.next("denied")), self.root)
         messages: list[dict[str, Any]] = []
-        seen = set()
         while self.line <= len(self.lines):
-            if not self.lines[self.line - 1].startswith(b'{"message":'):
+            start = self.lines[self.line - 1][:13]
+            if start == b'{"disclosed":':
+                self.check_disclosed(self.next("disclosed"), messages)
+            elif start[:11] == b'{"message":' and self.least == 0:
+                messages.append(self.check_message(self.next("message")))
+            else:
                 need(not messages, "such a line has no place here")
                 self.authors.append(self.check_certificate(self.next("certificate")))
-                continue
-            messages.append(self.check_message(self.next("message")))
-            key = (messages[-1]["serial"], messages[-1]["number"])
-            need(key not in seen, "this message stands there twice")
-            seen.add(key)
+        need(len({(it["serial"], it["number"]) for it in messages}) == len(messages), "a message stands there twice")
         told = {"platform": platform, "root": sha256(self.root.der).hex(), "exporter": head, "log": log}
         return told | {"denied_version": self.denied.version, "messages": messages}
 
@@ -450,11 +439,21 @@ class File:
             self.signatures.add(batch + rest[-64:])
         acl = Acl(message)
         need(acl.found.get(2) == name, f"{name} signed a message that names another sender")
-        hashed = None if 4 not in acl.found else sha256(acl.found[4]).hex()
+        self.acls.append(acl)
         report = {"author": name, "serial": serial.hex(), "entry": author.entry, "number": first + place, "time": then}
         report |= {"level": LEVELS[level], "channel": channel, "qos": qos, "receivers": receivers}
-        report |= {"performative": acl.performative, "conversation": acl.text(13), "in_reply_to": acl.text(7)}
-        return report | {"content": acl.text(4), "content_sha256": hashed, "revoked": author.revoked}
+        return report | acl.report() | {"conversation": acl.text(13), "revoked": author.revoked, "disclosed": None}
+
+    def check_disclosed(self, line: Any, messages: list[dict[str, Any]]) -> None:
+        number, salt, inside = fields(line, message=int, salt=str, inside=str)
+        need(self.least <= number < len(self.acls), "the file has no such message, or its words stand before")
+        self.least, outer, words = number + 1, self.acls[number], Acl(unbase64(inside))
+        content = outer.found.get(4) or b""
+        need(outer.performative == "sealed" and content[:1] == b"\1", "the message was not sealed")
+        committed = sha256(b"sealbus commitment v1\0", unbase64(salt), words.data)
+        need(len(unbase64(salt)) == 32 and content[1145:1177] == committed, "the author committed to other words")
+        need(all(words.raw.get(it) == outer.raw.get(it) for it in (2, 3, 5, 13)), "the words have other names outside")
+        messages[number]["disclosed"] = words.report()
 
 
 def load(path: str) -> bytes:
@@ -471,14 +470,12 @@ def main() -> int:
     parser.add_argument("--quorum", type=int, default=0, help="how many witnesses must have cosigned")
     parser.add_argument("--json", action="store_true", help="write the report as JSON")
     options = parser.parse_args()
-    line, why = 1, "a signature is wrong: something was changed, or is of another batch, channel or platform"
+    file, why = None, "a signature is wrong: something was changed, or is of another batch, channel or platform"
     try:
         file = File(options.file.read_bytes(), options)
-        try:
-            report = file.report()
-        finally:
-            line = file.line - 1
+        report = file.report()
     except Exception as error:  # whatever cannot be read is not proved
+        line = file.line - 1 if file else 1
         print(f"wrong: line {line}: {why if isinstance(error, InvalidSignature) else error!r}", file=sys.stderr)
         return 1
     if options.json:
@@ -491,6 +488,8 @@ def main() -> int:
         print(f"{when:%Y-%m-%d %H:%M:%S.%f}Z  {it['author']} to {to} {ascii(it['channel'] or '')}")
         print(f"  {ascii(it['performative'])} {it['content']!r} (SHA-256 {it['content_sha256']})")
         print(f"  message {it['number']} under certificate {it['serial']}; revoked: {it['revoked'] or 'no'}")
+        if it["disclosed"]:
+            print(f"  inside, as its author committed to: {it['disclosed']}")
     print(f"{len(report['messages'])} messages. Proved: each author wrote exactly this, for these receivers.")
     print("Not proved: that a message arrived, that the stated time is the true one, that no message is missing.")
     return 0

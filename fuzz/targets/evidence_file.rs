@@ -3,11 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_proof::{Demands, Line, inspect, write_file};
+use sealbus_proof::{Demands, Line, disclose, inspect, write_file};
 
 fuzz_target!(|bytes: &[u8]| {
     let demands = Demands::default();
     let _ = inspect(bytes, &demands);
+    let _ = disclose(bytes, &[]);
     // The hash would stop nearly all changes: it is made anew.
     let lines: Vec<Line> = bytes
         .split(|byte| *byte == b'\n')

@@ -188,6 +188,10 @@ class Message(AclMessage, Generic[BodyT_co]):
     def is_sealed(self) -> bool:
         """Whether the message was sealed: only its sender and those that it is for can read it."""
     @property
+    def disclosure(self) -> str | None:
+        """Of a sealed direct message, its words as a line for others: with it, ``sealbus evidence disclose`` lets a file of evidence
+        show what the author wrote. The line holds the words themselves, so keep it as you would keep them."""
+    @property
     def text(self) -> str:
         """The content, which must be text; raises :class:`~sealbus.ContentError` if it is bytes or missing."""
     @property

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use sealbus::{Message, Undelivered};
-use sealbus_bus::{Delegation, Provenance, ReceivedMessage};
+use sealbus_bus::{Delegation, Provenance, ReceivedMessage, SealedWords};
 
 use crate::acl::message::PyAclMessage;
 use crate::delegation::PyDelegation;
@@ -20,6 +20,8 @@ pub(crate) struct PyMessage {
     pub(crate) may_be_again: bool,
     /// Whether only its sender and those that it is for can read it.
     pub(crate) is_sealed: bool,
+    /// The words of a sealed direct message, for others.
+    words: Option<Box<SealedWords>>,
     /// The content as a value, once it was read.
     body: Mutex<Option<Py<PyAny>>>,
 }
@@ -31,6 +33,7 @@ impl PyMessage {
             kept,
             may_be_again,
             is_sealed: false,
+            words: None,
             body: Mutex::new(None),
         }
     }
@@ -41,6 +44,7 @@ impl PyMessage {
         let (kept, may_be_again) = (cover.map(|it| it.number), cover.is_some_and(|it| it.again));
         let mut this = Self::new(provenance, kept, may_be_again);
         this.is_sealed = received.is_sealed();
+        this.words = received.words().map(Box::new);
         let message = PyClassInitializer::from(PyAclMessage::received(received));
         Py::new(py, message.add_subclass(this))
     }
@@ -78,6 +82,11 @@ impl PyMessage {
     #[getter]
     fn is_sealed(&self) -> bool {
         self.is_sealed
+    }
+
+    #[getter]
+    fn disclosure(&self) -> Option<String> {
+        self.words.as_deref().map(ToString::to_string)
     }
 
     #[getter]

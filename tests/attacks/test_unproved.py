@@ -5,12 +5,17 @@ import struct
 import pytest
 from attacker import mesh
 from attacker.acl import message
-from attacker.mesh import ITSELF
+from attacker.certificates import secret_agent, secret_log
+from attacker.mesh import ITSELF, LEVELS
 from attacker.proofs import proof, statement
 from harness import bounded, wait_for
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pair import MANIFEST as AT_AUTH
 
-MANIFEST = AT_AUTH.replace('name = "factory"', 'name = "factory"\n    level = "signed"', 1)
+MANIFEST = AT_AUTH.replace('name = "factory"', 'name = "factory"\n    level = "signed"', 1) + """
+    [evidence]
+    agents = ["sink"]
+"""
 SINK = "sink@factory"
 
 
@@ -18,11 +23,11 @@ def sign(link, of_message):
     link.send(mesh.SIGN, struct.pack("<I", 0) + of_message)
 
 
-def refused(factory, taken):
+def refused(factory, who, why="not-proved"):
     def noted():
-        return [each for each in factory.refusals() if "not-proved" in each["reason"] and taken.name in each["who"]]
+        return [each for each in factory.refusals() if why in each["reason"] and who in each["who"]]
 
-    return wait_for(noted, "a message that was not proved", also=factory.logs)
+    return wait_for(noted, f"a refusal ({why}) of {who}", also=factory.logs)
 
 
 def heard(factory, text):
@@ -49,7 +54,7 @@ def test_messages_without_a_proof(factory, pair, mallory):
         link.message(0, 0, said)
         sign(link, b"")
         link.until(lambda kind, _: kind == mesh.RETURNED, "the message to come back")
-        refused(factory, taken)
+        refused(factory, taken.name)
         # No proof ever comes: the program sends until it may not send more.
         other = mallory()
         link = other.speaks_to("sink", level="signed")
@@ -78,7 +83,7 @@ def test_a_proof_of_something_else(factory, pair, mallory, of):
     link.message(0, 0, said)
     sign(link, wrong)
     link.until(lambda kind, _: kind == mesh.RETURNED, "the message to come back")
-    refused(factory, taken)
+    refused(factory, taken.name)
     assert not heard(factory, "434343")
     pair.talks()
 
@@ -102,4 +107,53 @@ def test_a_process_speaks_for_no_agent(factory, pair, mallory):
     link.message(ITSELF, 0, message("inform", taken.name, [SINK], "444444"))
     link.until(lambda kind, _: kind == mesh.RETURNED, "the message to come back")
     assert not heard(factory, "444444")
+    pair.talks()
+
+
+def stolen(factory, taken, name):
+    """The CA's key, and an agent that its thief certifies and enters nowhere."""
+    ca = load_pem_private_key((factory.state / "ca.key").read_bytes(), None)
+    return ca, secret_agent(name, ca, taken.agent.chain[1])
+
+
+def says(link, handle, author, name, text, first=0):
+    """Proves an agent as the sender of this number, and sends what it signed."""
+    link.bind(handle, author.proof(link.exporter, LEVELS["signed"]))
+    said = message("inform", name, [SINK], text)
+    link.message(handle, 0, said)
+    link.send(mesh.SIGN, struct.pack("<I", handle) + proof(author, name, statement(SINK, said), first=first))
+
+
+@pytest.mark.parametrize("shown", ["no proof", "the proof of another certificate"])
+def test_a_certificate_that_the_log_lacks(factory, pair, mallory, shown):
+    """A thief of the CA's key certifies an agent of its own in another's name, and enters it nowhere."""
+    taken = mallory()
+    _, secret = stolen(factory, taken, "source")
+    if shown != "no proof":
+        secret.inclusion = taken.agent.inclusion
+    link = taken.speaks_to("sink", level="signed")
+    says(link, 1, secret, "source@factory", "454545")
+    link.until(lambda kind, _: kind == mesh.RETURNED, "the message to come back")
+    refused(factory, "source@factory", "not-logged")
+    assert not heard(factory, "454545")
+    # On the same connection, an agent whose certificate the log has is heard.
+    says(link, 2, taken.agent, taken.name, "464646", first=1)
+    wait_for(lambda: heard(factory, "464646"), "the honest message to be heard", also=factory.logs)
+    pair.talks()
+
+
+def test_a_log_that_nobody_else_has_seen(factory, pair, mallory, tmp_path):
+    """The thief signs a log of its own. Messages are believed, and leave the proof that the CA signed two logs."""
+    taken = mallory()
+    ca, secret = stolen(factory, taken, "ghost")
+    secret.inclusion = secret_log(secret, ca)
+    says(taken.speaks_to("sink", level="signed"), 1, secret, "ghost@factory", "474747")
+    wait_for(lambda: heard(factory, "474747"), "the message to be heard", also=factory.logs)
+    files = (tmp_path / f"{number}.evidence" for number in range(1000))
+
+    def exposed():
+        told = factory.ask("evidence", "export", "--agent", "ghost", next(files))
+        return [gap for gap in told["gaps"] if "agent/ghost" in gap and "the CA's key in secret" in gap]
+
+    wait_for(exposed, "the certificate that the log lacks", also=factory.logs)
     pair.talks()

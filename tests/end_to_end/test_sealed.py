@@ -1,11 +1,13 @@
 """Messages at level `sealed`: their receiver alone reads them, wherever they wait."""
 
 import base64
+import json
 import os
 import signal
 
 import pytest
-from harness import wait_for
+from harness import documented_keys, sealbus, wait_for
+from test_evidence import alone, changed
 from test_signed import made
 
 MARKER = "nobody-but-the-sink-may-read-this"
@@ -63,6 +65,63 @@ def test_sealed_messages_are_read_by_their_receiver_alone(platform, tmp_path, le
     wait_for(in_the_record, "the record", also=scene.factory.logs)
     assert not any(form in exported.read_bytes() for form in forms(MARKER))
     assert not scene.refusals()
+    shown_to_others(scene, exported, tmp_path)
+
+
+def shown_to_others(scene, exported, folder):
+    """The receiver shows what was said: both verifiers believe these words, and no others."""
+    words, shown = folder / "words.jsonl", folder / "shown.evidence"
+    lines = scene.ask("sink", "words")
+    words.write_text("".join(f"{line}\n" for line in lines))
+    told = json.loads(sealbus("evidence", "disclose", exported, words, shown, "--json").stdout)
+    assert told.keys() == documented_keys()["evidence disclose"]
+    assert told["disclosed"] == len(lines) == 2 * len(TEXTS)
+    root = folder / "factory.pem"
+    root.write_bytes(scene.factory.tell("ca", "root").stdout)
+
+    def verified(path):
+        ours = json.loads(sealbus("evidence", "verify", path, "--root", root, "--json").stdout)
+        assert ours == alone(path, "--root", root, "--json")
+        return [it["disclosed"]["content"] for it in ours["messages"] if it["disclosed"]]
+
+    assert verified(shown) == [*TEXTS, *TEXTS] and verified(exported) == []
+    assert MARKER in sealbus("evidence", "verify", shown, "--root", root).stdout.decode()
+
+    def forged(change):
+        sealbus("evidence", "verify", changed(shown, change), "--root", root, expect=1)
+        assert alone(shown.with_suffix(".forged"), "--root", root) is None
+
+    def disclosed(lines):
+        return [line["disclosed"] for line in lines if "disclosed" in line]
+
+    def other_words(lines):
+        raw = base64.b64decode(disclosed(lines)[0]["inside"])
+        inside = raw.replace(MARKER.encode(), MARKER[::-1].encode())
+        assert inside != raw
+        disclosed(lines)[0]["inside"] = base64.b64encode(inside).decode()
+
+    def swapped(lines):
+        first, second = disclosed(lines)[:2]
+        first["message"], second["message"] = second["message"], first["message"]
+
+    def of_an_open_message(lines):
+        messages = [line for line in lines if "message" in line]
+        disclosed(lines)[-1]["message"] = len(messages)
+
+    def twice(lines):
+        lines.append(lines[-1])
+
+    def early(lines):
+        lines.insert(-2 * len(TEXTS) - 1, lines.pop())
+
+    for change in (other_words, swapped, of_an_open_message, twice, early):
+        forged(change)
+    # Words of something else are refused when they are put in.
+    other = json.loads(lines[0])
+    other["salt"] = base64.b64encode(bytes(32)).decode()
+    words.write_text(json.dumps(other))
+    done = sealbus("evidence", "disclose", exported, words, folder / "other.evidence", expect=1)
+    assert "the words 1" in done.stderr.decode(), done.stderr
 
 
 def test_a_platform_at_sealed_seals_what_agents_say(platform, tmp_path):

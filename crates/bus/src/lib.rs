@@ -63,7 +63,7 @@ pub use mailbox::{
     MailboxCounts, MailboxLimits, MailboxSender, PushError, RestingConversations, Window,
     WindowListener, mailbox,
 };
-pub use message::{Provenance, ReceivedMessage, shared_size};
+pub use message::{Provenance, ReceivedMessage, SealedWords, shared_size};
 pub use moment::Moment;
 pub use origin::{ForeignOrigin, ORIGIN_PARAMETER};
 pub use outbox::Outbox;

@@ -1,11 +1,12 @@
 //! An entry of an agent's mailbox: the message, and the known facts about its writer.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sealbus_fipa::bitefficient::{self, EncodedMessage};
 use sealbus_fipa::{AclMessage, AclMessageRef, DecodeError, EncodeError, Limits};
-use sealbus_proof::Evidence;
+use sealbus_proof::{Disclosure, Evidence};
 use sealbus_seal::encryption::Salt;
 use sealbus_seal::{Identity, VerifiedIdentity};
 
@@ -109,6 +110,20 @@ pub struct ReceivedMessage {
     sealed: Option<Box<Sealed>>,
 }
 
+/// The words of a sealed message, with which others can check that its author wrote them. The text form is that of a
+/// [`Disclosure`].
+#[derive(Clone, Debug)]
+pub struct SealedWords {
+    salt: Salt,
+    inside: Bytes,
+}
+
+impl fmt::Display for SealedWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Disclosure::new(&self.salt, &self.inside).fmt(f)
+    }
+}
+
 /// A sealed message as it travelled.
 #[derive(Clone, Debug)]
 struct Sealed {
@@ -162,6 +177,15 @@ impl ReceivedMessage {
             (Some(sealed), Body::Encoded(inside)) => Some((&sealed.salt, inside.bytes())),
             _ => None,
         }
+    }
+
+    /// The words of a sealed message, for others.
+    pub fn words(&self) -> Option<SealedWords> {
+        let (salt, inside) = self.committed()?;
+        Some(SealedWords {
+            salt: *salt,
+            inside: inside.clone(),
+        })
     }
 
     /// The message as others see it: of a sealed message, the outer one.

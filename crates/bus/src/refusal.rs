@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
+use sealbus_proof::NotAnAuthor;
 use sealbus_seal::VerifyError;
 use sealbus_seal::binding::BindingError;
 
@@ -40,11 +41,13 @@ pub enum RefusalReason {
     NotSealed,
     /// A sealed message that does not open: it was changed, or is sealed to a key that its receiver does not have.
     NotOpened,
+    /// A certificate without the proof that it is in the issuance log of its CA.
+    NotLogged,
 }
 
 impl RefusalReason {
     /// All reasons, in the order of [`RefusalLog::counts`].
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ForgedSender,
         Self::NotProved,
         Self::UnknownIssuer,
@@ -58,6 +61,7 @@ impl RefusalReason {
         Self::OverLimit,
         Self::NotSealed,
         Self::NotOpened,
+        Self::NotLogged,
     ];
 
     /// The reason as one word of a report, such as `forged-sender`.
@@ -76,6 +80,7 @@ impl RefusalReason {
             Self::OverLimit => "over-limit",
             Self::NotSealed => "not-sealed",
             Self::NotOpened => "not-opened",
+            Self::NotLogged => "not-logged",
         }
     }
 
@@ -112,6 +117,15 @@ impl From<&BindingError> for RefusalReason {
         match error {
             BindingError::NotVerified(error) => error.into(),
             _ => Self::NotProved,
+        }
+    }
+}
+
+impl From<&NotAnAuthor> for RefusalReason {
+    fn from(error: &NotAnAuthor) -> Self {
+        match error {
+            NotAnAuthor::Untrusted(error) => error.into(),
+            NotAnAuthor::NotLogged(_) => Self::NotLogged,
         }
     }
 }

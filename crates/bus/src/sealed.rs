@@ -8,6 +8,7 @@
 use bytes::Bytes;
 use sealbus_fipa::bitefficient::{self, EncodedMessage};
 use sealbus_fipa::{AclMessage, AclMessageRef, Content, EncodeError, Limits, Performative};
+use sealbus_proof::is_inside;
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::encryption::{
     Commitment, Encapsulation, EncryptionError, EncryptionKey, EncryptionKeyId,
@@ -274,11 +275,7 @@ pub fn open(
         return Err("its author committed to another message".to_owned());
     }
     let inside = opened.message.message().to_owned();
-    let is_same = inside.sender == header.sender
-        && inside.receivers == header.receivers
-        && inside.conversation_id == header.conversation_id
-        && inside.reply_with == header.reply_with;
-    match is_same {
+    match is_inside(&inside, &header) {
         true => Ok((opened, opening)),
         false => Err("the message inside has another sender, receiver or conversation".to_owned()),
     }

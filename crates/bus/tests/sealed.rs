@@ -5,9 +5,11 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use sealbus_bus::{
-    Envelope, Opened, SEALED_OVERHEAD, SealedRow, aid_of as aid, level_of, open_sealed,
+    Envelope, Opened, Provenance, ReceivedMessage, SEALED_OVERHEAD, SealedRow, aid_of as aid,
+    level_of, open_sealed,
 };
 use sealbus_fipa::{AclMessage, Content, Expression, Limits, Performative, bitefficient};
+use sealbus_proof::{Base64, Line, MessageLine, disclose, write_file};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::encryption::EncryptionKey;
 
@@ -49,6 +51,34 @@ fn encoded(message: &AclMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
     bitefficient::encode(message, &mut bytes).unwrap();
     bytes
+}
+
+#[test]
+fn the_receiver_has_the_words_for_others() {
+    let outer = row().seal(&said("the price is 7")).unwrap();
+    let opened = opened_by(&KEY, &outer, BEN).unwrap();
+    let received = ReceivedMessage::from_bytes(encoded(&outer).into(), Provenance::Claimed);
+    let received = received.unwrap();
+    assert!(received.words().is_none());
+    let words = received.opened(Some(opened)).words().unwrap();
+    let words = words.to_string().parse().unwrap();
+    let line = |message: &AclMessage| {
+        Line::Message(MessageLine {
+            certificate: 0,
+            channel: None,
+            qos: String::new(),
+            receivers: vec![BEN.to_owned()],
+            message: Base64(encoded(message)),
+            proof: Base64(Vec::new()),
+        })
+    };
+    let another = row().seal(&said("the price is 7")).unwrap();
+    let file = write_file(&[line(&another), line(&outer)]).unwrap();
+    let shown = disclose(&file, std::slice::from_ref(&words)).unwrap();
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(shown.contains(r#"{"disclosed":{"message":1,"#), "{shown}");
+    let file = write_file(&[line(&another)]).unwrap();
+    assert!(disclose(&file, &[words]).is_err());
 }
 
 #[test]

@@ -26,7 +26,7 @@ use sealbus_seal::{
     AuthorityError, CertificateChain, Identity, IssuingAuthority, Serial, SigningRequest,
     Timestamp, Trust, Validity, VerifiedIdentity,
 };
-use sealbus_transparency::{IssuanceRecord, LogWriter};
+use sealbus_transparency::{Inclusion, IssuanceRecord, LogError, LogWriter};
 use serde::{Deserialize, Serialize};
 
 use sealbus_control::admin::CertificateStatus;
@@ -315,15 +315,16 @@ impl CaService {
             .authority
             .issue(grant, request, validity)
             .map_err(|error: AuthorityError| internal(&error))?;
-        let record = IssuanceRecord::of(
-            &issued.certificate,
-            issued.chain.leaf(),
+        let (chain, record) = Inclusion::attach(
+            issued,
             grant.on_behalf_of(),
-            self.authority.identity(),
+            self.log.tree(),
+            &self.authority,
             now,
-        );
+        )
+        .map_err(|error: LogError| internal(&error))?;
         let serial = self.enter(record, process)?;
-        Ok((issued.chain, serial))
+        Ok((chain, serial))
     }
 
     /// Forgets expired certificates. The issuance log keeps everything.

@@ -6,8 +6,8 @@ mod workload;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use sealbus_seal::{Credential, KeyPair, Name, PlatformName, RootAuthority};
-use sealbus_transparency::{LogError, LogFile};
+use sealbus_seal::{Credential, Fingerprint, KeyPair, Name, PlatformName, RootAuthority};
+use sealbus_transparency::{LogError, LogFile, MerkleLog, leaf_hash};
 
 use super::*;
 
@@ -350,6 +350,31 @@ fn a_ca_that_goes_on_from_an_older_copy_is_obeyed() {
     restored.publish(later).unwrap();
     let taken = held.apply_deny_list(&restored.deny_list_since(0), later);
     assert!(taken.is_ok(), "{taken:?}");
+}
+
+#[test]
+fn each_certificate_comes_with_the_proof_that_the_log_has_it() {
+    let mut service = service(&root());
+    let mut leaves = Vec::new();
+    for _ in 0..5 {
+        let node = node(&mut service);
+        let chain = node.chain();
+        Inclusion::check_of(chain, service.trust()).unwrap();
+        // Those who ask get nothing before this row is in the store.
+        let rows = service.take_rows();
+        let index = service.log.size() - 1;
+        let row = rows
+            .into_iter()
+            .find(|(key, _)| *key == leaf_row("ca", index));
+        let leaf = row.unwrap().1.unwrap();
+        let record = IssuanceRecord::from_leaf(&leaf).unwrap();
+        assert_eq!(record.certificate, Fingerprint::of(chain.leaf()));
+        leaves.push(leaf_hash(&leaf));
+        // The published log is the one that the proof is about.
+        let (checkpoint, _) = service.checkpoint().unwrap();
+        let log = MerkleLog::from_leaf_hashes(leaves.iter().copied());
+        assert_eq!((checkpoint.size, checkpoint.root), (log.size(), log.root()));
+    }
 }
 
 #[test]

@@ -35,7 +35,9 @@ pub(crate) use self::channels::{
 };
 pub(crate) use self::demo::{AttackKind, Demo, DemoAgent, DemoAttack, DemoRole, DemoTransport};
 pub(crate) use self::directory::{Df, DfDeregister, DfFederate, DfRegister, DfSearch};
-pub(crate) use self::evidence::{Evidence, EvidenceExport, EvidenceLog, EvidenceVerify};
+pub(crate) use self::evidence::{
+    Evidence, EvidenceDisclose, EvidenceExport, EvidenceLog, EvidenceVerify,
+};
 pub(crate) use self::gateway::{
     Gateway, GatewayAllow, GatewayCertificate, GatewayDeny, GatewayKey, Mcp,
 };

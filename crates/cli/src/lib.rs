@@ -108,6 +108,9 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
         Command::Evidence(Evidence::Verify(verify)) => {
             commands::evidence::verify::verify(verify, output)?;
         }
+        Command::Evidence(Evidence::Disclose(disclose)) => {
+            commands::evidence::disclose::disclose(disclose, output)?;
+        }
         Command::Sniff(sniff) => {
             runtime()?.block_on(commands::sniff::sniff(&arguments.general, sniff, output))?;
         }

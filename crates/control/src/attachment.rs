@@ -11,6 +11,7 @@ use super::{
     ProcessContact, PublishedKey, RefusalRecord, Rules, SealedKeys, Subject, UnixMillis,
 };
 use crate::ask::conversation;
+use crate::authority::IssuedChain;
 
 conversation! {
     /// The requests of an agent process to its node.
@@ -28,7 +29,7 @@ conversation! {
             subject: Subject,
             /// PKCS#10, DER.
             request: Blob,
-        } -> Vec<Blob>;
+        } -> IssuedChain;
         /// An agent of this process states its key for sealed messages.
         PublishKey {
             /// Local name.
@@ -112,7 +113,7 @@ conversation! {
     /// Answers to an [`AttachmentRequest`].
     pub enum AttachmentAnswer ("answer") {
         Welcome(Box<Welcome>);
-        Certified { chain: Vec<Blob> };
+        Certified(IssuedChain);
         EncryptionKey(PublishedKey);
         Location(AgentLocation);
         DenyList { list: Blob };

@@ -1,6 +1,9 @@
 //! The conversations of nodes and agents with the CA service: the JSON content of ACL messages to `ca@hap`, as those with the
 //! Master ([`node`](super::node)).
 
+use sealbus_seal::{CertificateChain, CertificateError};
+use serde::{Deserialize, Serialize};
+
 use crate::Blob;
 use crate::ask::conversation;
 use crate::statement::Signed;
@@ -9,11 +12,11 @@ use crate::workload::{WorkloadIssuer, WorkloadToken};
 conversation! {
     /// The requests of a node, or of an agent, to `ca@hap`.
     pub enum AuthorityRequest in ask_ca ("ask") {
-        /// A certificate chain (DER, leaf first) for a process of the node or one of its agents.
+        /// A certificate for a process of the node or one of its agents.
         Certify {
             /// The node's signed request, a [`Vouching`](crate::statement::Vouching).
             voucher: Signed,
-        } -> Vec<Blob>;
+        } -> IssuedChain;
         /// A workload token for the agent that asks.
         WorkloadToken {
             /// Whom the token is for.
@@ -27,8 +30,41 @@ conversation! {
     }
     /// The answers of `ca@hap`.
     pub enum AuthorityAnswer ("answer") {
-        Certified { chain: Vec<Blob> };
+        Certified(IssuedChain);
         WorkloadToken(WorkloadToken);
         WorkloadIssuer(WorkloadIssuer);
+    }
+}
+
+/// A certificate that the CA issued, for its owner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssuedChain {
+    /// The certificate chain (DER, leaf first).
+    pub chain: Vec<Blob>,
+    /// The proof that the certificate is in the issuance log, for those that believe no other
+    /// ([`Inclusion`](sealbus_proof::Inclusion)).
+    pub inclusion: Option<Blob>,
+}
+
+impl From<&CertificateChain> for IssuedChain {
+    fn from(chain: &CertificateChain) -> Self {
+        let certificates = chain.to_certificates().into_iter();
+        Self {
+            chain: certificates.map(|der| Blob(der.to_vec())).collect(),
+            inclusion: chain.inclusion().map(|proof| Blob(proof.to_vec())),
+        }
+    }
+}
+
+impl TryFrom<IssuedChain> for CertificateChain {
+    type Error = CertificateError;
+
+    fn try_from(issued: IssuedChain) -> Result<Self, CertificateError> {
+        let certificates = issued.chain.into_iter();
+        let chain = Self::new(certificates.map(|der| der.0.into()).collect())?;
+        match issued.inclusion {
+            Some(proof) => chain.with_inclusion(proof.0),
+            None => Ok(chain),
+        }
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Blob, NodeDescription, PlatformDescription, Term, UnixMillis};
 use crate::ask::conversation;
+use crate::authority::IssuedChain;
 use crate::statement::Signed;
 
 conversation! {
@@ -34,7 +35,7 @@ conversation! {
         Certify {
             /// A [`Vouching`](crate::statement::Vouching).
             voucher: Signed,
-        } -> Vec<Blob>;
+        } -> IssuedChain;
         /// Join as a further Master, with a CA of its own, by a one-time token.
         JoinAsMaster {
             /// The token's secret.
@@ -48,7 +49,7 @@ conversation! {
     /// The answer to an [`EnrolmentRequest`].
     pub enum EnrolmentAnswer ("answer") {
         Joined(Box<Joined>);
-        Certified { chain: Vec<Blob> };
+        Certified(IssuedChain);
         Authority(Box<CertifiedAuthority>);
     }
 }

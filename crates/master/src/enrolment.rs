@@ -97,7 +97,7 @@ async fn admitted(desk: &DeskHandle, answer: EnrolmentAnswer) -> Result<Enrolmen
                     .admit_to(desk, &name, std::slice::from_ref(&name))
                     .await?;
             }
-            EnrolmentAnswer::Certified { chain } => broker.admit_certified(chain).await?,
+            EnrolmentAnswer::Certified(issued) => broker.admit_certified(&issued.chain).await?,
             EnrolmentAnswer::Authority(_) => {}
         }
     }

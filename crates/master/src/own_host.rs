@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::desk::{Desk, DeskHandle, News};
 use super::reachable::reachable;
 use sealbus_control::attachment::{AgentReport, AttachmentAnswer, AttachmentRequest};
+use sealbus_control::authority::IssuedChain;
 use sealbus_control::clock::timestamp;
 use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs, not_attached};
 use sealbus_control::names::MASTER_NODE;
@@ -219,7 +220,7 @@ async fn watch_news(
 }
 
 impl OwnHost {
-    async fn certify(&self, subject: Subject, request: Blob) -> Result<Vec<Blob>, Fault> {
+    async fn certify(&self, subject: Subject, request: Blob) -> Result<IssuedChain, Fault> {
         let process = self.membership.process.clone();
         let address = self.membership.address;
         let open = self.open;
@@ -246,13 +247,11 @@ impl OwnHost {
                 lifetime,
                 now,
             )?;
-            let chain = chain.to_certificates().into_iter();
-            let chain: Vec<_> = chain.map(|der| Blob(der.to_vec())).collect();
-            Ok((chain, desk.broker.clone()))
+            Ok((IssuedChain::from(&chain), desk.broker.clone()))
         };
         let (chain, broker) = self.desk.run(work).await?;
         if let Some(broker) = broker {
-            broker.admit_certified(&chain).await?;
+            broker.admit_certified(&chain.chain).await?;
         }
         Ok(chain)
     }

@@ -18,7 +18,7 @@ use super::state::not_a_member;
 use super::vouching::{PlacementsOf, check_process};
 use super::{asking, telling};
 use sealbus_ca::Request;
-use sealbus_control::authority::{AuthorityAnswer, AuthorityRequest};
+use sealbus_control::authority::{AuthorityAnswer, AuthorityRequest, IssuedChain};
 use sealbus_control::clock::timestamp;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::names::{AMS, CA, CONTROL_AGENTS, DF, MASTER, OPERATOR, SYSTEM_AGENTS};
@@ -380,7 +380,7 @@ async fn certified(
     };
     let (chain, broker) = desk.run(certifying).await?;
     if let Some(broker) = broker {
-        broker.admit_certified(&chain).await?;
+        broker.admit_certified(&chain.chain).await?;
     }
     Ok(chain.into())
 }
@@ -389,7 +389,7 @@ pub(crate) fn certify_vouched(
     desk: &mut Desk,
     voucher: &Signed,
     now: UnixMillis,
-) -> Result<Vec<Blob>, Fault> {
+) -> Result<IssuedChain, Fault> {
     // A node that is not believed now may be believed later, so this is no verdict on the process it vouches for.
     let (node, vouching) = voucher
         .open::<Vouching>(desk.ca.trust(), now)
@@ -438,6 +438,5 @@ pub(crate) fn certify_vouched(
         process,
     };
     let chain = desk.ca.certify(&request, &placements, timestamp(now))?;
-    let chain = chain.to_certificates().into_iter();
-    Ok(chain.map(|der| Blob(der.to_vec())).collect())
+    Ok(IssuedChain::from(&chain))
 }

@@ -10,10 +10,11 @@ use tokio::sync::mpsc;
 
 use super::shared::Shared;
 use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest};
+use sealbus_control::authority::IssuedChain;
 use sealbus_control::enrolment::ask;
 use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs, not_attached};
 use sealbus_control::node::MasterRequest;
-use sealbus_control::{Blob, Fault, FaultCode, Subject};
+use sealbus_control::{Fault, FaultCode, Subject};
 use sealbus_enrolment::EnrolmentError;
 
 /// [`Host`] of the node's own process.
@@ -25,7 +26,11 @@ pub(crate) struct NodeHost {
 }
 
 impl NodeHost {
-    async fn certify_itself(&self, subject: Subject, request: Vec<u8>) -> Result<Vec<Blob>, Fault> {
+    async fn certify_itself(
+        &self,
+        subject: Subject,
+        request: Vec<u8>,
+    ) -> Result<IssuedChain, Fault> {
         let process = &self.membership.process;
         if self.shared.presence.borrow().is_some() {
             let result = self

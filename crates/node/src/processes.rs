@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::memory::Remembered;
 use super::peer::Peer;
 use sealbus_control::attachment::FrozenPart;
+use sealbus_control::authority::IssuedChain;
 use sealbus_control::clock::now;
 use sealbus_control::node::{Exit, Launch, RunningProcess};
 use sealbus_control::rpc::Caller;
@@ -233,9 +234,8 @@ impl Processes {
     }
 
     /// Notes the certificate that the CA issued to a process.
-    pub(crate) fn certified(&self, process: &str, subject: &Subject, chain: &[Blob]) {
-        let chain = chain.iter().map(|der| der.0.clone().into()).collect();
-        let Ok(chain) = CertificateChain::new(chain) else {
+    pub(crate) fn certified(&self, process: &str, subject: &Subject, issued: IssuedChain) {
+        let Ok(chain) = CertificateChain::try_from(issued) else {
             return;
         };
         let name = match subject {

@@ -297,7 +297,7 @@ impl Shared {
                     )));
                 }
                 let chain = self.certify(process, subject.clone(), request.0).await?;
-                self.processes.certified(process, &subject, &chain);
+                self.processes.certified(process, &subject, chain.clone());
                 let process = process.to_owned();
                 self.report(MasterRequest::Delivered { process, subject });
                 return Ok(chain.into());

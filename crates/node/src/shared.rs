@@ -22,7 +22,7 @@ use super::processes::{Processes, wanted};
 use super::reports::Reports;
 use super::witness::Witnesses;
 use sealbus_control::attachment::AttachmentNotice;
-use sealbus_control::authority::ask_ca;
+use sealbus_control::authority::{IssuedChain, ask_ca};
 use sealbus_control::clock::now;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::directory::{Changed, Replica};
@@ -178,7 +178,7 @@ impl Shared {
         process: &str,
         subject: Subject,
         request: Vec<u8>,
-    ) -> Result<Vec<Blob>, Fault> {
+    ) -> Result<IssuedChain, Fault> {
         let voucher = self.vouch(process, subject, request)?;
         let certify = ask_ca::Certify { voucher };
         self.correspondent()?.ask(CA, certify, CERTIFYING).await

@@ -102,8 +102,7 @@ impl Certifier {
             request: Blob(request),
         };
         let chain = self.host.ask(certify).await?;
-        let chain = chain.into_iter().map(|der| der.0.into()).collect();
-        let chain = self.shared(CertificateChain::new(chain)?);
+        let chain = self.shared(chain.try_into()?);
         let issuer = chain.issuers().first();
         let issuer = issuer.map(|der| Certificate::parse(der)).transpose()?;
         let issuer = issuer.map(|issuer| issuer.serial());

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sealbus_bus::{BoxFuture, Envelope, Moment, NotSealed, Opened, SealedRow, Sealer, WeakBus};
 use sealbus_fipa::{AclMessage, AclMessageRef};
+use sealbus_proof::Inclusion;
 use sealbus_seal::encryption::{
     CertifiedEncryptionKey, EncryptionError, EncryptionKey, EncryptionKeyId, EncryptionPublicKey,
     Opening,
@@ -248,6 +249,8 @@ impl Sealing {
             )));
         };
         let (stated, package) = CertifiedEncryptionKey::decode_with_package(&key.0)?;
+        let logged = Inclusion::check_of(stated.chain(), &self.trust);
+        logged.map_err(|error| NoKey::Refused(NotSealed(error.to_string())))?;
         Ok((identity, stated, package.to_vec()))
     }
 

@@ -6,7 +6,7 @@ use sealbus_seal::{
     CertificateError, Identity, IdentityError, KeyError, SecurityLevel, Serial, Timestamp,
     TrustError, VerifyError,
 };
-use sealbus_transparency::LogError;
+use sealbus_transparency::{LogError, NotLogged};
 use thiserror::Error;
 
 /// Why nothing was signed.
@@ -142,6 +142,17 @@ pub enum NotProved {
     },
 }
 
+/// Why nobody is believed to be the author of what a certificate's key signed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NotAnAuthor {
+    /// The certificates do not lead to a trusted root.
+    #[error(transparent)]
+    Untrusted(#[from] VerifyError),
+    /// The certificate is not in the issuance log.
+    #[error(transparent)]
+    NotLogged(#[from] NotLogged),
+}
+
 /// Why evidence is not believed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotEvident {
@@ -151,9 +162,9 @@ pub enum NotEvident {
     /// The proof cannot be read.
     #[error("the proof of the evidence cannot be read: {0}")]
     Proof(#[from] Malformed),
-    /// The certificates did not lead to a trusted root at the time that the proof states.
+    /// At the time that the proof states, the certificates did not lead to a trusted root, or the log did not have them.
     #[error("the author's certificate was not valid when the message was signed: {0}")]
-    Author(#[from] VerifyError),
+    Author(#[from] NotAnAuthor),
     /// The proof does not prove the message.
     #[error(transparent)]
     NotProved(#[from] NotProved),
@@ -168,6 +179,23 @@ pub struct FileError {
     /// The reason.
     #[source]
     pub why: Box<NotTrue>,
+}
+
+/// Why the words of sealed messages were not put into a file of evidence.
+#[derive(Debug, Error)]
+pub enum NotDisclosed {
+    /// The file is damaged.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The words are not those of a sealed message of the file.
+    #[error("the words {number} are not those of a sealed message in the file")]
+    OfNoMessage {
+        /// Their number, from 1.
+        number: usize,
+    },
+    /// A line cannot be written.
+    #[error("the file cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
 }
 
 /// Why a line of a file of evidence is not believed.

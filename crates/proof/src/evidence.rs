@@ -3,26 +3,51 @@
 use std::sync::Arc;
 
 use sealbus_seal::{
-    CertificateChain, MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH, SecurityLevel, Timestamp, Trust,
-    VerifiedIdentity,
+    CertificateChain, MAX_CHAIN_BYTES, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
 };
-use sealbus_transparency::Hash;
+use sealbus_transparency::{Hash, Inclusion};
 
-use crate::error::{NotEvident, SignError};
+use crate::error::{NotAnAuthor, NotEvident, SignError};
 use crate::proof::{MAX_PROOF_LENGTH, Proof};
 use crate::verifier::Verifier;
 
 /// Bytes of the longest evidence in its encoded form.
-pub const MAX_EVIDENCE_LENGTH: usize =
-    1 + MAX_CHAIN_LENGTH * (2 + MAX_CERTIFICATE_LENGTH) + MAX_PROOF_LENGTH;
+pub const MAX_EVIDENCE_LENGTH: usize = MAX_CHAIN_BYTES + MAX_PROOF_LENGTH;
 
 /// The author of messages, with the certificates that a verifier elsewhere needs.
 #[derive(Clone, Debug)]
 pub struct Author {
+    verified: VerifiedIdentity,
+    chain: CertificateChain,
+}
+
+impl Author {
+    /// Believes the owner of a certificate to be the author of what its key signed at the time `then`: the whole chain was
+    /// valid at that time, and its CA proves that the certificate is in the issuance log.
+    ///
+    /// Deny lists are not asked: see [`Trust::verify_as_of`].
+    ///
+    /// # Errors
+    /// [`NotAnAuthor`].
+    pub fn verify(
+        chain: CertificateChain,
+        trust: &Trust,
+        then: Timestamp,
+    ) -> Result<Self, NotAnAuthor> {
+        let verified = trust.verify_as_of(&chain, then)?;
+        Inclusion::check_of(&chain, trust)?;
+        Ok(Self { verified, chain })
+    }
+
     /// The author, as its certificates prove it.
-    pub verified: VerifiedIdentity,
-    /// The author's certificate and its issuers'.
-    pub chain: CertificateChain,
+    pub fn verified(&self) -> &VerifiedIdentity {
+        &self.verified
+    }
+
+    /// The author's certificate and its issuers', with the proof that it is in the issuance log.
+    pub fn chain(&self) -> &CertificateChain {
+        &self.chain
+    }
 }
 
 /// The facts that a receiver keeps about messages that were proved together.
@@ -121,15 +146,14 @@ impl Evidence {
         let (chain, rest) = CertificateChain::decode_prefix(bytes)?;
         let proof = Proof::decode(rest)?;
         let then = Timestamp::from_unix_seconds(proof.time() / 1_000);
-        let verified = trust.verify_as_of(&chain, then)?;
+        let author = Author::verify(chain, trust, then)?;
         let statements = vec![statement];
         Verifier::new(trust.platform().clone(), level).verify(
-            &verified,
+            &author.verified,
             &proof,
             &statements,
             now,
         )?;
-        let author = Author { verified, chain };
         Ok(Self {
             proved: Arc::new(Proved {
                 author,

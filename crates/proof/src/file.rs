@@ -6,6 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
+use crate::error::{FileError, NotTrue};
+
 /// The version of the format.
 pub const FILE_VERSION: u32 = 1;
 
@@ -25,6 +27,8 @@ pub enum Line {
     Certificate(CertificateLine),
     /// A message.
     Message(MessageLine),
+    /// The words inside a sealed message.
+    Disclosed(DisclosedLine),
     /// The last line: SHA-256 of all bytes before it, hexadecimal.
     Sha256(String),
 }
@@ -101,6 +105,18 @@ pub struct MessageLine {
     pub proof: Base64,
 }
 
+/// The words inside a sealed message of a file, which its receiver shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DisclosedLine {
+    /// The number of the sealed message among the messages of the file.
+    pub message: usize,
+    /// The salt of the author's commitment.
+    pub salt: Base64,
+    /// The message inside, in the bit-efficient encoding (FIPA00069).
+    pub inside: Base64,
+}
+
 /// Bytes in base64, with padding.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Base64(pub Vec<u8>);
@@ -148,4 +164,33 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()
+}
+
+/// The same result, with the number of the line.
+pub(crate) fn at<T, E: Into<NotTrue>>(line: usize, result: Result<T, E>) -> Result<T, FileError> {
+    result.map_err(|why| FileError {
+        line,
+        why: Box::new(why.into()),
+    })
+}
+
+/// The file without its last line, which must fit the others.
+pub(crate) fn whole(file: &[u8]) -> Result<&[u8], FileError> {
+    let last = file
+        .strip_suffix(b"\n")
+        .and_then(|file| file.iter().rposition(|byte| *byte == b'\n'));
+    let Some(end) = last else {
+        return at(1, Err(NotTrue::Form("the file is cut short")));
+    };
+    let (body, last) = (&file[..=end], &file[end + 1..]);
+    let expected = format!("{{\"sha256\":\"{}\"}}\n", hexadecimal(body));
+    match last == expected.as_bytes() {
+        true => Ok(&body[..end]),
+        false => at(
+            1 + body.iter().filter(|byte| **byte == b'\n').count(),
+            Err(NotTrue::Form(
+                "the file was changed or cut short: its last line is not the SHA-256 of the lines before it",
+            )),
+        ),
+    }
 }

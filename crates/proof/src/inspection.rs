@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::thread;
 
-use sealbus_fipa::{AclMessageRef, ExpressionRef, Limits, bitefficient};
+use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
 use sealbus_seal::denylist::{Denial, DenyList};
 use sealbus_seal::{
     CLOCK_SKEW, Certificate, CertificateChain, Fingerprint, IdentityKind, PlatformName, Timestamp,
@@ -15,9 +15,10 @@ use sealbus_transparency::{
 };
 use serde::Serialize;
 
+use crate::disclosure::{self, DisclosedReport};
 use crate::error::{FileError, NotTrue};
 use crate::file::{
-    Base64, CertificateLine, FILE_VERSION, Head, Line, LogLine, MessageLine, hexadecimal,
+    Base64, CertificateLine, FILE_VERSION, Head, Line, LogLine, MessageLine, at, hexadecimal, whole,
 };
 use crate::proof::Proof;
 use crate::statement::Statement;
@@ -97,6 +98,9 @@ pub struct MessageReport {
     pub content_sha256: Option<String>,
     /// When and why the author's certificate was revoked, if it was when the file was made.
     pub revoked: Option<Denial>,
+    /// The words inside a sealed message, if its receiver shows them. Performative and content above are those of the outer
+    /// message.
+    pub disclosed: Option<DisclosedReport>,
 }
 
 /// An author's certificate that was checked.
@@ -111,13 +115,6 @@ struct Author {
 struct Ground {
     trust: Trust,
     authors: Vec<Author>,
-}
-
-fn at<T, E: Into<NotTrue>>(line: usize, result: Result<T, E>) -> Result<T, FileError> {
-    result.map_err(|why| FileError {
-        line,
-        why: Box::new(why.into()),
-    })
 }
 
 /// The knowledge with which a verifier comes to a file.
@@ -174,13 +171,18 @@ pub fn inspect(file: &[u8], demands: &Demands) -> Result<Report, FileError> {
     let denied = at(number, trust.open_kept_deny_list(&denied, None))?;
     let mut authors = Vec::new();
     let mut messages = Vec::new();
+    let mut disclosed = Vec::new();
     for (number, line) in lines {
-        if line.starts_with(b"{\"message\":") {
+        if line.starts_with(b"{\"message\":") && disclosed.is_empty() {
             messages.push((number, line));
             continue;
         }
+        if line.starts_with(b"{\"disclosed\":") {
+            disclosed.push((number, line));
+            continue;
+        }
         match at(number, serde_json::from_slice(line))? {
-            Line::Certificate(line) if messages.is_empty() => {
+            Line::Certificate(line) if messages.is_empty() && disclosed.is_empty() => {
                 let author = check_certificate(&line, &checkpoint, &trust, &denied);
                 authors.push(at(number, author)?);
             }
@@ -188,7 +190,13 @@ pub fn inspect(file: &[u8], demands: &Demands) -> Result<Report, FileError> {
         }
     }
     let ground = Ground { trust, authors };
-    let messages = check_messages(&ground, &messages, demands.now)?;
+    let lines = messages;
+    let mut messages = check_messages(&ground, &lines, demands.now)?;
+    for (place, words) in disclosure::check(&lines, &disclosed)? {
+        if let Some(message) = messages.get_mut(place) {
+            message.disclosed = Some(words);
+        }
+    }
     Ok(Report {
         platform: platform.to_string(),
         root: hexadecimal(&root),
@@ -201,27 +209,6 @@ pub fn inspect(file: &[u8], demands: &Demands) -> Result<Report, FileError> {
 
 fn swap((number, line): (usize, Line)) -> (Line, usize) {
     (line, number)
-}
-
-/// The file without its last line, which must fit the others.
-fn whole(file: &[u8]) -> Result<&[u8], FileError> {
-    let last = file
-        .strip_suffix(b"\n")
-        .and_then(|file| file.iter().rposition(|byte| *byte == b'\n'));
-    let Some(end) = last else {
-        return at(1, Err(NotTrue::Form("the file is cut short")));
-    };
-    let (body, last) = (&file[..=end], &file[end + 1..]);
-    let expected = format!("{{\"sha256\":\"{}\"}}\n", hexadecimal(body));
-    match last == expected.as_bytes() {
-        true => Ok(&body[..end]),
-        false => at(
-            1 + body.iter().filter(|byte| **byte == b'\n').count(),
-            Err(NotTrue::Form(
-                "the file was changed or cut short: its last line is not the SHA-256 of the lines before it",
-            )),
-        ),
-    }
 }
 
 fn hashes(proof: &[Base64]) -> Result<Vec<Hash>, NotTrue> {
@@ -307,6 +294,11 @@ fn check_certificate(
     denied: &DenyList,
 ) -> Result<Author, NotTrue> {
     let chain = CertificateChain::decode(&line.chain.0)?;
+    if chain.inclusion().is_some() {
+        return Err(NotTrue::Form(
+            "the proof of inclusion stands behind the certificates",
+        ));
+    }
     let leaf = chain.certificate()?;
     // Within its life the certificate was good, whatever came later.
     trust.verify_as_of(&chain, leaf.not_before())?;
@@ -446,11 +438,6 @@ fn report(
     name: String,
     view: &AclMessageRef<'_>,
 ) -> MessageReport {
-    let text = |expression: Option<ExpressionRef<'_>>| match expression? {
-        ExpressionRef::Word(word) => Some(word.to_owned()),
-        ExpressionRef::String(text) => Some(text.into_owned()),
-        _ => None,
-    };
     let content = view.content_bytes();
     MessageReport {
         author: name,
@@ -463,10 +450,11 @@ fn report(
         qos: line.qos.clone(),
         receivers: line.receivers.clone(),
         performative: view.performative().as_str().to_owned(),
-        conversation: text(view.conversation_id()),
-        in_reply_to: text(view.in_reply_to()),
+        conversation: disclosure::text(view.conversation_id()),
+        in_reply_to: disclosure::text(view.in_reply_to()),
         content_sha256: content.as_deref().map(hexadecimal),
         content: content.and_then(|bytes| String::from_utf8(bytes.into_owned()).ok()),
         revoked: author.revoked,
+        disclosed: None,
     }
 }

@@ -5,11 +5,13 @@
 //!   signs the root once. It never waits for more. [`Batch::proof`] gives the [`Proof`] of successive statements.
 //! - A [`Verifier`] checks proofs from one source, at a bounded cost.
 //! - A receiver keeps [`Evidence`] of a proof, so that others can check it again.
-//! - [`inspect`] checks a file of evidence: everything that others need to know who said what.
+//! - [`inspect`] checks a file of evidence: everything that others need to know who said what. [`disclose`] puts the words
+//!   of sealed messages into one.
 //!
 //! docs/evidence.md describes the formats.
 
 mod batch;
+mod disclosure;
 mod error;
 mod evidence;
 mod file;
@@ -19,14 +21,17 @@ mod statement;
 mod verifier;
 
 pub use batch::{Batch, Signer};
-pub use error::{FileError, Malformed, NotEvident, NotProved, NotTrue, SignError};
+pub use disclosure::{DisclosedReport, Disclosure, disclose, is_inside};
+pub use error::{
+    FileError, Malformed, NotAnAuthor, NotDisclosed, NotEvident, NotProved, NotTrue, SignError,
+};
 pub use evidence::{Author, Evidence, MAX_EVIDENCE_LENGTH};
 pub use file::{
-    Base64, CertificateLine, EarlierLine, FILE_VERSION, Head, Line, LogLine, MessageLine,
-    write_file,
+    Base64, CertificateLine, DisclosedLine, EarlierLine, FILE_VERSION, Head, Line, LogLine,
+    MessageLine, write_file,
 };
 pub use inspection::{CosignatureReport, Demands, LogReport, MessageReport, Report, inspect};
 pub use proof::{MAX_BATCH, MAX_PROOF_LENGTH, Proof};
-pub use sealbus_transparency::Hash;
+pub use sealbus_transparency::{Hash, Inclusion, NotLogged};
 pub use statement::Statement;
 pub use verifier::{Verifier, WRONG_SIGNATURES};

@@ -6,10 +6,11 @@ mod support;
 use aws_lc_rs::digest::{SHA256, digest};
 use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
 use sealbus_proof::{
-    Base64, CertificateLine, Demands, EarlierLine, FILE_VERSION, Hash, Head, Line, LogLine,
-    MessageLine, Report, Statement, inspect, write_file,
+    Base64, CertificateLine, Demands, Disclosure, EarlierLine, FILE_VERSION, Hash, Head, Line,
+    LogLine, MessageLine, Report, Statement, disclose, inspect, write_file,
 };
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
+use sealbus_seal::encryption::{Commitment, Salt};
 use sealbus_seal::{Certificate, KeyPair, Timestamp};
 use sealbus_transparency::{
     Checkpoint, IssuanceRecord, MerkleLog, Note, WholeTree, consistency_proof, inclusion_proof,
@@ -86,10 +87,16 @@ impl Scene {
 
     /// A file with the log as it was with `size` entries.
     fn lines(&self, size: usize, sender: &str) -> Vec<Line> {
+        let messages = ["one", "two", "three"].map(|content| Self::message(sender, content));
+        self.lines_of(size, messages.into())
+    }
+
+    fn lines_of(&self, size: usize, messages: Vec<Vec<u8>>) -> Vec<Line> {
         let authority = &self.platform.authority;
         let tree = self.tree(size);
         let mut chain = Vec::new();
-        self.author.credential.chain().encode(&mut chain);
+        let certificates = self.author.credential.chain().clone();
+        certificates.without_inclusion().encode(&mut chain);
         let index = 1;
         let proof = inclusion_proof(&tree, tree.size(), index).unwrap_or_default();
         let mut lines = vec![
@@ -118,9 +125,6 @@ impl Scene {
                 proof: base64(proof),
             }),
         ];
-        let messages: Vec<_> = ["one", "two", "three"]
-            .map(|content| Self::message(sender, content))
-            .into();
         let statement = |message| Statement::direct("seller-1@factory", message);
         let said = messages.iter().map(|message| statement(message)).collect();
         let batch = self.author.signer.sign(said, NOW).unwrap();
@@ -259,7 +263,8 @@ fn the_log_must_hold_the_certificate_and_continue_what_was_seen() {
     let stranger = scene.platform.author("buyer-1");
     if let Line::Certificate(line) = &mut lines[4] {
         line.chain.0.clear();
-        stranger.credential.chain().encode(&mut line.chain.0);
+        let certificates = stranger.credential.chain().clone();
+        certificates.without_inclusion().encode(&mut line.chain.0);
     }
     let why = scene.judged(&write_file(&lines).unwrap()).unwrap_err();
     assert!(why.contains("is not that of the certificate"), "{why}");
@@ -325,4 +330,145 @@ fn nothing_else_is_believed() {
     let mut lines = other.lines(3, "buyer-1@factory");
     lines[1] = Line::Root(Base64(scene.platform.root.clone()));
     assert!(scene.judged(&write_file(&lines).unwrap()).is_err());
+}
+
+/// A message as its author seals it. Only the holder of the receiver's key can read the end.
+fn sealed(inside: &[u8], salt: &Salt) -> Vec<u8> {
+    let limits = sealbus_fipa::Limits::default();
+    let inside_of = bitefficient::decode_ref(inside, &limits)
+        .unwrap()
+        .to_owned();
+    let mut outer = AclMessage::new(Performative::from("sealed"));
+    outer.sender.clone_from(&inside_of.sender);
+    outer.receivers.clone_from(&inside_of.receivers);
+    outer.conversation_id.clone_from(&inside_of.conversation_id);
+    let mut content = vec![1];
+    content.extend_from_slice(&[7; 16 + 1120 + 8]);
+    content.extend_from_slice(Commitment::new(salt, inside).as_bytes());
+    content.extend_from_slice(&[9; 99]);
+    outer.content = Some(sealbus_fipa::Content::Bytes(content));
+    let mut bytes = Vec::new();
+    bitefficient::encode(&outer, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn the_words_of_a_sealed_message_are_shown_by_their_receiver() {
+    let scene = Scene::new();
+    let sender = "buyer-1@factory";
+    let salts = [[1; 32], [2; 32]].map(Salt::from_bytes);
+    let words = ["7 euros", "8 euros"].map(|words| Scene::message(sender, words));
+    let messages = vec![
+        sealed(&words[0], &salts[0]),
+        Scene::message(sender, "said openly"),
+        sealed(&words[1], &salts[1]),
+    ];
+    let lines = scene.lines_of(3, messages);
+    let file = write_file(&lines).unwrap();
+    let of = |number: usize| Disclosure::new(&salts[number], &words[number]);
+    // Its text form is what programs hand out.
+    let second: Disclosure = of(1).to_string().parse().unwrap();
+    let shown = disclose(&file, &[second]).unwrap();
+    let report = scene.judged(&shown).unwrap();
+    let found: Vec<_> = report
+        .messages
+        .iter()
+        .map(|it| it.disclosed.as_ref()?.content.as_deref())
+        .collect();
+    assert_eq!(found, [None, None, Some("8 euros")]);
+    assert_eq!(report.messages[2].performative, "sealed");
+    let words_of = report.messages[2].disclosed.as_ref().unwrap();
+    assert_eq!(words_of.performative, "inform");
+    // Another one later, or the same one again.
+    let all = disclose(&shown, &[of(0), of(1)]).unwrap();
+    assert_eq!(all, disclose(&file, &[of(1), of(0)]).unwrap());
+    let report = scene.judged(&all).unwrap();
+    let shown = report.messages.iter().filter(|it| it.disclosed.is_some());
+    assert_eq!(shown.count(), 2);
+}
+
+#[test]
+fn nobody_shows_other_words_than_the_author_sealed() {
+    let scene = Scene::new();
+    let sender = "buyer-1@factory";
+    let salt = Salt::from_bytes([1; 32]);
+    let words = Scene::message(sender, "7 euros");
+    let of_another = Scene::message("mallory@factory", "7 euros");
+    let messages = vec![
+        sealed(&words, &salt),
+        Scene::message(sender, "said openly"),
+        // Its author committed to words of somebody else.
+        {
+            let honest = sealed(&words, &salt);
+            let from = Commitment::new(&salt, &words);
+            let to = Commitment::new(&salt, &of_another);
+            let at = honest
+                .windows(Commitment::LENGTH)
+                .position(|it| it == from.as_bytes())
+                .unwrap();
+            let mut changed = honest;
+            changed[at..at + Commitment::LENGTH].copy_from_slice(to.as_bytes());
+            changed
+        },
+    ];
+    let lines = scene.lines_of(3, messages);
+    let file = write_file(&lines).unwrap();
+    let other = Scene::message(sender, "9 euros");
+    let error = disclose(&file, &[Disclosure::new(&salt, &other)]).unwrap_err();
+    assert!(error.to_string().contains("the words 1"), "{error}");
+    let judged = |extra: &[(usize, &Salt, &[u8])]| {
+        let mut lines = lines.clone();
+        for (message, salt, inside) in extra {
+            lines.push(Line::Disclosed(sealbus_proof::DisclosedLine {
+                message: *message,
+                salt: Base64(salt.as_bytes().to_vec()),
+                inside: Base64(inside.to_vec()),
+            }));
+        }
+        scene.judged(&write_file(&lines).unwrap())
+    };
+    let wrong = Salt::from_bytes([3; 32]);
+    for (extra, why) in [
+        (vec![(0, &salt, &other[..])], "other words"),
+        (vec![(0, &wrong, &words[..])], "other words"),
+        (vec![(1, &salt, &words[..])], "not sealed"),
+        (vec![(2, &salt, &of_another[..])], "another sender"),
+        (vec![(3, &salt, &words[..])], "no such message"),
+        (vec![(0, &salt, &words[..]); 2], "no such message"),
+    ] {
+        let error = judged(&extra).unwrap_err();
+        assert!(error.contains(why), "{why}: {error}");
+    }
+    judged(&[(0, &salt, &words[..])]).unwrap();
+    // Words stand behind the messages.
+    let mut early = lines.clone();
+    early.insert(
+        lines.len() - 1,
+        Line::Disclosed(sealbus_proof::DisclosedLine {
+            message: 0,
+            salt: Base64(salt.as_bytes().to_vec()),
+            inside: Base64(words.clone()),
+        }),
+    );
+    assert!(scene.judged(&write_file(&early).unwrap()).is_err());
+    // No bit of them can be changed, even by one who mends the last line.
+    let shown = disclose(&file, &[Disclosure::new(&salt, &words)]).unwrap();
+    let start = shown.len()
+        - shown
+            .iter()
+            .rev()
+            .skip(1)
+            .position(|it| *it == b'\n')
+            .unwrap()
+        - 1;
+    let line = shown[..start - 1]
+        .iter()
+        .rposition(|it| *it == b'\n')
+        .unwrap()
+        + 1;
+    for bit in line * 8..(start - 1) * 8 {
+        let mut changed = shown.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        assert!(scene.judged(&sealed_again(&changed)).is_err(), "bit {bit}");
+    }
 }

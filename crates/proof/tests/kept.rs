@@ -5,8 +5,8 @@ mod support;
 
 use std::time::Duration;
 
-use sealbus_proof::{Evidence, NotEvident, NotProved, Statement};
-use sealbus_seal::SecurityLevel;
+use sealbus_proof::{Author, Evidence, NotAnAuthor, NotEvident, NotLogged, NotProved, Statement};
+use sealbus_seal::{CertificateChain, SecurityLevel, Timestamp};
 use support::{NOW, TestPlatform, statements};
 
 const LEVEL: SecurityLevel = SecurityLevel::Signed;
@@ -29,8 +29,8 @@ fn evidence_is_believed_after_the_certificate_has_ended() {
     let proof = author.signer.sign(these.clone(), NOW).unwrap();
     let proof = proof.proof(&(0..7)).unwrap();
     let chain = evidence.chain().clone();
-    let verified = author.verified.clone();
-    let whole = sealbus_proof::Author { verified, chain };
+    let then = Timestamp::from_unix_seconds(NOW / 1000);
+    let whole = Author::verify(chain, &platform.trust, then).unwrap();
     for (evidence, said) in Evidence::of_each(whole, proof, these.clone()).zip(these) {
         let mut kept = Vec::new();
         evidence.encode(&mut kept).unwrap();
@@ -55,6 +55,22 @@ fn evidence_in_which_a_bit_was_changed_is_not_believed() {
         assert!(believed(&kept[..length]).is_err());
     }
     assert!(believed(&[&kept[..], &[0]].concat()).is_err());
+}
+
+#[test]
+fn evidence_of_a_certificate_that_the_log_lacks_is_not_believed() {
+    let platform = TestPlatform::new("factory");
+    let author = platform.author("buyer-1");
+    let said = Statement::direct("seller-1@factory", b"hello");
+    let kept = author.signer.sign_one(said, NOW).unwrap();
+    let (chain, proof) = CertificateChain::decode_prefix(&kept).unwrap();
+    let mut stripped = Vec::new();
+    chain.without_inclusion().encode(&mut stripped);
+    stripped.extend_from_slice(proof);
+    let judged = Evidence::decode(&stripped, said, LEVEL, &platform.trust, NOW);
+    let identity = author.verified.identity().clone();
+    let wrong = NotAnAuthor::NotLogged(NotLogged::NoProof(identity));
+    assert_eq!(judged.unwrap_err(), NotEvident::Author(wrong));
 }
 
 #[test]

@@ -13,7 +13,8 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::authority_key::AuthorityKey;
-use crate::certificate::{Certificate, CertificateChain, CertificateError, Fingerprint, Serial};
+use crate::certificate::{Certificate, CertificateError, Fingerprint, Serial};
+use crate::chain::CertificateChain;
 use crate::identity::{Identity, IdentityError, PlatformName};
 use crate::issuance::Grant;
 use crate::key::{KeyError, PublicKey};

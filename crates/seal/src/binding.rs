@@ -7,7 +7,8 @@
 use rustls::ConnectionCommon;
 use thiserror::Error;
 
-use crate::certificate::{CertificateChain, CertificateError, Credential, Fingerprint};
+use crate::certificate::{CertificateError, Fingerprint};
+use crate::chain::{CertificateChain, Credential};
 use crate::identity::IdentityKind;
 use crate::key::{KeyError, Signature};
 use crate::level::SecurityLevel;

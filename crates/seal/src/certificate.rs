@@ -1,12 +1,10 @@
-//! Certificates, chains of them, and a key with its chain.
+//! Certificates.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use base64::Engine as _;
-use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use x509_parser::certificate::X509Certificate;
@@ -15,7 +13,7 @@ use x509_parser::oid_registry::OID_SIG_ED25519;
 use x509_parser::prelude::FromDer;
 
 use crate::identity::Identity;
-use crate::key::{KeyPair, PublicKey};
+use crate::key::PublicKey;
 use crate::timestamp::Timestamp;
 
 /// The largest certificate that is read, in bytes. Certificates of Sealbus take about 500.
@@ -23,6 +21,9 @@ pub const MAX_CERTIFICATE_LENGTH: usize = 4096;
 
 /// The most certificates in a chain: a leaf, an issuing CA, and room for two more above it.
 pub const MAX_CHAIN_LENGTH: usize = 4;
+
+/// Bytes of the longest proof that a certificate is in the issuance log.
+pub const MAX_INCLUSION_LENGTH: usize = 4096;
 
 /// A certificate's serial number: 127 random bits, unique across all CA instances.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,22 +45,6 @@ pub struct Certificate {
     public_key: PublicKey,
     is_authority: bool,
     subject: String,
-}
-
-/// A leaf certificate followed by the issuing certificates above it, without the root.
-///
-/// All chains made from the same chain share its issuers, so that a hundred thousand agents keep one copy of them.
-#[derive(Clone, PartialEq, Eq)]
-pub struct CertificateChain {
-    leaf: Box<[u8]>,
-    issuers: Arc<[CertificateDer<'static>]>,
-}
-
-/// A private key and the chain that certifies it. An agent, process or node shows it.
-#[derive(Debug)]
-pub struct Credential {
-    key: KeyPair,
-    chain: CertificateChain,
 }
 
 /// Why bytes are not a certificate, chain or credential of Sealbus.
@@ -94,6 +79,11 @@ pub enum CertificateError {
     /// The bytes of a chain end too early or too late.
     #[error("the encoded certificate chain is cut short or followed by other bytes")]
     ChainEncoding,
+    /// The proof that the leaf is in the issuance log is longer than [`MAX_INCLUSION_LENGTH`].
+    #[error(
+        "the proof that the certificate is in the issuance log has {0} bytes, and the limit is {MAX_INCLUSION_LENGTH}"
+    )]
+    InclusionLength(usize),
     /// The private key is not the one certified.
     #[error("the private key does not belong to the certificate of {0}")]
     KeyMismatch(Identity),
@@ -343,136 +333,6 @@ hexadecimal_traits!(
     NotAFingerprint,
     "{0:?} is not a SHA-256 fingerprint of 64 lower-case hexadecimal digits"
 );
-
-impl CertificateChain {
-    /// A chain from its certificates, leaf first, without the root.
-    pub fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, CertificateError> {
-        let count = certificates.len();
-        let mut certificates = certificates.into_iter();
-        match certificates.next() {
-            Some(leaf) if count <= MAX_CHAIN_LENGTH => Ok(Self {
-                leaf: leaf.to_vec().into(),
-                issuers: certificates.collect(),
-            }),
-            _ => Err(CertificateError::ChainLength(count)),
-        }
-    }
-
-    pub(crate) fn from_parts(leaf: &[u8], issuers: Arc<[CertificateDer<'static>]>) -> Self {
-        Self {
-            leaf: leaf.into(),
-            issuers,
-        }
-    }
-
-    /// The certificate of the key's owner, in DER.
-    pub fn leaf(&self) -> &[u8] {
-        &self.leaf
-    }
-
-    /// The issuing certificates above the leaf, in DER, without the root.
-    pub fn issuers(&self) -> &[CertificateDer<'static>] {
-        &self.issuers
-    }
-
-    /// All certificates, leaf first, as rustls wants them.
-    pub fn to_certificates(&self) -> Vec<CertificateDer<'static>> {
-        std::iter::once(CertificateDer::from(self.leaf.to_vec()))
-            .chain(self.issuers.iter().cloned())
-            .collect()
-    }
-
-    /// The contents of the leaf.
-    pub fn certificate(&self) -> Result<Certificate, CertificateError> {
-        Certificate::parse(&self.leaf)
-    }
-
-    /// Shares one copy of the issuers with `other`, if they are the same.
-    pub fn share_issuers(&mut self, other: &Self) {
-        if self.issuers == other.issuers {
-            self.issuers = Arc::clone(&other.issuers);
-        }
-    }
-
-    /// Appends the chain's wire form: one byte with the number of certificates, then for each certificate its length in
-    /// two bytes, most significant first, and its DER.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(1 + self.issuers.len() as u8);
-        let issuers = self.issuers.iter().map(|issuer| issuer.as_ref());
-        for der in std::iter::once(&*self.leaf).chain(issuers) {
-            out.extend_from_slice(&(der.len() as u16).to_be_bytes());
-            out.extend_from_slice(der);
-        }
-    }
-
-    /// Reads a wire form that fills `bytes` exactly.
-    pub fn decode(bytes: &[u8]) -> Result<Self, CertificateError> {
-        match Self::decode_prefix(bytes)? {
-            (chain, []) => Ok(chain),
-            _ => Err(CertificateError::ChainEncoding),
-        }
-    }
-
-    /// Reads a wire form at the start of `bytes`, and returns the bytes after it.
-    pub fn decode_prefix(bytes: &[u8]) -> Result<(Self, &[u8]), CertificateError> {
-        let (&count, mut rest) = bytes.split_first().ok_or(CertificateError::ChainEncoding)?;
-        let count = usize::from(count);
-        if !(1..=MAX_CHAIN_LENGTH).contains(&count) {
-            return Err(CertificateError::ChainLength(count));
-        }
-        let mut certificates = Vec::with_capacity(count);
-        for _ in 0..count {
-            let (length, after) = rest
-                .split_first_chunk::<2>()
-                .ok_or(CertificateError::ChainEncoding)?;
-            let length = usize::from(u16::from_be_bytes(*length));
-            if length > MAX_CERTIFICATE_LENGTH {
-                return Err(CertificateError::TooLong(length));
-            }
-            let (der, after) = after
-                .split_at_checked(length)
-                .ok_or(CertificateError::ChainEncoding)?;
-            certificates.push(CertificateDer::from(der.to_vec()));
-            rest = after;
-        }
-        Ok((Self::new(certificates)?, rest))
-    }
-}
-
-impl fmt::Debug for CertificateChain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.certificate() {
-            Ok(leaf) => write!(f, "CertificateChain({}, {})", leaf.identity, leaf.serial),
-            Err(error) => write!(f, "CertificateChain({error})"),
-        }
-    }
-}
-
-impl Credential {
-    /// Joins a key with the chain that certifies it.
-    pub fn new(key: KeyPair, chain: CertificateChain) -> Result<Self, CertificateError> {
-        let certificate = chain.certificate()?;
-        if certificate.public_key() != key.public_key() {
-            return Err(CertificateError::KeyMismatch(certificate.identity));
-        }
-        Ok(Self { key, chain })
-    }
-
-    /// The private key.
-    pub fn key(&self) -> &KeyPair {
-        &self.key
-    }
-
-    /// The chain that certifies it.
-    pub fn chain(&self) -> &CertificateChain {
-        &self.chain
-    }
-
-    /// The contents of the certificate.
-    pub fn certificate(&self) -> Result<Certificate, CertificateError> {
-        self.chain.certificate()
-    }
-}
 
 /// A certificate in DER as text (RFC 7468), for other programs.
 pub fn certificate_pem(der: &[u8]) -> String {

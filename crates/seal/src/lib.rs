@@ -21,6 +21,7 @@ mod authority;
 mod authority_key;
 pub mod binding;
 mod certificate;
+mod chain;
 mod denial;
 pub mod denylist;
 pub mod encryption;
@@ -43,10 +44,10 @@ pub mod workload;
 pub use authority::{AuthorityError, Issued, IssuingAuthority, RootAuthority, Validity};
 pub use authority_key::{AuthorityKey, KeyHolder};
 pub use certificate::{
-    Certificate, CertificateChain, CertificateError, Credential, Fingerprint,
-    MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH, NotAFingerprint, NotASerial, Serial, certificate_pem,
-    request_pem,
+    Certificate, CertificateError, Fingerprint, MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH,
+    MAX_INCLUSION_LENGTH, NotAFingerprint, NotASerial, Serial, certificate_pem, request_pem,
 };
+pub use chain::{CertificateChain, Credential, MAX_CHAIN_BYTES};
 pub use identity::{
     Identity, IdentityError, IdentityKind, MAX_NAME_LENGTH, Name, PlatformName, ProcessId,
 };

@@ -11,9 +11,8 @@ use rustls_pki_types::{CertificateDer, TrustAnchor};
 use thiserror::Error;
 use webpki::{EndEntityCert, KeyUsage};
 
-use crate::certificate::{
-    Certificate, CertificateChain, CertificateError, Fingerprint, MAX_CHAIN_LENGTH,
-};
+use crate::certificate::{Certificate, CertificateError, Fingerprint, MAX_CHAIN_LENGTH};
+use crate::chain::CertificateChain;
 use crate::denylist::SignedDenyList;
 use crate::identity::{IdentityKind, PlatformName};
 use crate::timestamp::Timestamp;
@@ -48,9 +47,16 @@ struct Root {
 
 #[derive(Default)]
 struct Cache {
-    young: HashMap<Fingerprint, VerifiedIdentity>,
-    old: HashMap<Fingerprint, VerifiedIdentity>,
+    chains: Generations<VerifiedIdentity>,
+    /// Facts that a caller checked, see [`Trust::once`].
+    facts: Generations<()>,
     authorities: HashMap<Fingerprint, TrustAnchor<'static>>,
+}
+
+/// Values that were used lately.
+struct Generations<V> {
+    young: HashMap<Fingerprint, V>,
+    old: HashMap<Fingerprint, V>,
 }
 
 /// Why a platform's trust could not be set up.
@@ -127,6 +133,22 @@ impl Trust {
         Ok(verified)
     }
 
+    /// Runs a check whose outcome the bytes behind `mark` alone decide, unless it succeeded lately.
+    ///
+    /// # Errors
+    /// That of the check. Failures are not remembered, so that a peer cannot fill the memory with them.
+    pub fn once<E>(
+        &self,
+        mark: Fingerprint,
+        check: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.cache(|cache| cache.facts.get(&mark)).is_none() {
+            check()?;
+            self.cache(|cache| cache.facts.insert(mark, ()));
+        }
+        Ok(())
+    }
+
     /// As [`Trust::verify`], for certificates from a TLS handshake.
     pub(crate) fn verify_certificates(
         &self,
@@ -138,14 +160,14 @@ impl Trust {
             return Err(CertificateError::ChainLength(issuers.len() + 1).into());
         }
         let fingerprint = Fingerprint::of(leaf);
-        let cached = self.cache(|cache| cache.get(&fingerprint));
+        let cached = self.cache(|cache| cache.chains.get(&fingerprint));
         let verified = match cached {
             Some(verified) => verified,
             None => {
                 let verified = self.verify_path(leaf, fingerprint, issuers, now)?;
                 // Only valid chains are kept, so that a peer cannot fill the cache with rejects.
                 self.check(&verified, now)?;
-                self.cache(|cache| cache.insert(fingerprint, verified.clone()));
+                self.cache(|cache| cache.chains.insert(fingerprint, verified.clone()));
                 return Ok(verified);
             }
         };
@@ -246,7 +268,10 @@ impl Trust {
                         None,
                         None,
                     )
-                    .map(|_| ())
+                    .map(|path| match path.intermediate_certificates().next() {
+                        Some(issuer) => issuers.first() == Some(&issuer.der()),
+                        None => true,
+                    })
             })
             .map_err(|error| match error {
                 webpki::Error::UnknownIssuer
@@ -257,6 +282,13 @@ impl Trust {
                     identity: identity.clone(),
                     why: error.to_string(),
                 },
+            })
+            .and_then(|is_in_order| match is_in_order {
+                true => Ok(()),
+                false => Err(VerifyError::Unacceptable {
+                    identity: identity.clone(),
+                    why: "the certificate behind it is not its issuer's".to_owned(),
+                }),
             })?;
         for certificate in all() {
             if *certificate.identity().platform() != self.platform {
@@ -375,8 +407,19 @@ impl Cache {
                 .insert(Fingerprint::of(der), anchor.to_owned());
         }
     }
+}
 
-    fn get(&mut self, fingerprint: &Fingerprint) -> Option<VerifiedIdentity> {
+impl<V> Default for Generations<V> {
+    fn default() -> Self {
+        Self {
+            young: HashMap::new(),
+            old: HashMap::new(),
+        }
+    }
+}
+
+impl<V: Clone> Generations<V> {
+    fn get(&mut self, fingerprint: &Fingerprint) -> Option<V> {
         if let Some(found) = self.young.get(fingerprint) {
             return Some(found.clone());
         }
@@ -385,10 +428,10 @@ impl Cache {
         Some(found)
     }
 
-    fn insert(&mut self, fingerprint: Fingerprint, verified: VerifiedIdentity) {
+    fn insert(&mut self, fingerprint: Fingerprint, found: V) {
         if self.young.len() >= CACHED_CHAINS {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(fingerprint, verified);
+        self.young.insert(fingerprint, found);
     }
 }

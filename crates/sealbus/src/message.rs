@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use sealbus_bus::{Delegation, Provenance, ReceivedMessage};
+use sealbus_bus::{Delegation, Provenance, ReceivedMessage, SealedWords};
 use sealbus_fipa::AclMessage;
 
 use crate::body::{Body, BodyError};
@@ -17,7 +17,8 @@ pub struct Message {
     message: Arc<AclMessage>,
     provenance: Provenance,
     kept: Option<(u64, bool)>,
-    is_sealed: bool,
+    /// The words of a sealed message, for others.
+    words: Option<Box<SealedWords>>,
 }
 
 /// The content of a message does not have the requested form.
@@ -48,18 +49,24 @@ impl Message {
     pub fn new(received: ReceivedMessage) -> Message {
         let provenance = received.provenance().clone();
         let kept = received.kept().map(|kept| (kept.number, kept.again));
-        let is_sealed = received.is_sealed();
+        let words = received.words().map(Box::new);
         Message {
             message: received.into_message(),
             provenance,
             kept,
-            is_sealed,
+            words,
         }
     }
 
     /// Whether the message was sealed: only its sender and those that it is for can read it.
     pub fn is_sealed(&self) -> bool {
-        self.is_sealed
+        self.words.is_some()
+    }
+
+    /// The words of a sealed direct message, as a text for others: with it, `sealbus evidence disclose` lets a file of evidence show
+    /// what the author wrote. The text holds the words themselves, so keep it as you would keep them.
+    pub fn disclosure(&self) -> Option<String> {
+        self.words.as_deref().map(ToString::to_string)
     }
 
     /// The bus's knowledge of the sender.

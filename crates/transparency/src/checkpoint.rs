@@ -1,7 +1,7 @@
 //! Checkpoints (C2SP tlog-checkpoint): signed statements of a tree's size and root.
 
 use base64::Engine as _;
-use sealbus_seal::{Identity, IssuingAuthority, KeyPair, PublicKey, Timestamp};
+use sealbus_seal::{Identity, IssuingAuthority, KeyPair, PublicKey, Signature, Timestamp};
 
 use crate::base64;
 use crate::error::LogError;
@@ -58,6 +58,16 @@ impl Checkpoint {
         let text = self.text();
         let signature = NoteSignature::of_log(&self.origin, authority.key(), &text)?;
         Ok(Note::new(text, vec![signature]))
+    }
+
+    /// The authority's signature alone.
+    pub(crate) fn signature(&self, authority: &IssuingAuthority) -> Result<Signature, LogError> {
+        Ok(authority.key().sign(self.text().as_bytes())?)
+    }
+
+    /// Whether a log's key made this signature.
+    pub(crate) fn is_signed(&self, key: &PublicKey, signature: &Signature) -> bool {
+        key.verifies(self.text().as_bytes(), signature)
     }
 
     /// The cosignature of a witness of this name at this time.

@@ -4,6 +4,7 @@
 //!
 //! - [`LogWriter`] appends entries. It holds the right edge of the tree, O(log n) hashes, and hands out files.
 //! - [`Audit`] reads a whole log, file by file, and trusts no file.
+//! - [`Inclusion`] proves that a certificate is in the log; it comes with the certificate.
 //! - [`Witness`] decides whether a checkpoint continues the one it saw before.
 //!
 //! Only [`Folder`], which keeps a log's files, does I/O.
@@ -14,6 +15,7 @@ mod checkpoint;
 mod error;
 mod file;
 mod folder;
+mod inclusion;
 mod note;
 mod range;
 mod record;
@@ -30,6 +32,7 @@ pub use checkpoint::{Checkpoint, MAX_CHECKPOINT_LENGTH};
 pub use error::LogError;
 pub use file::{LogFile, NotALogFile, TILE_WIDTH};
 pub use folder::Folder;
+pub use inclusion::{Inclusion, NotLogged};
 pub use note::{KeyKind, MAX_SIGNATURES, Note, NoteKey, NoteSignature};
 pub use range::{TreeRange, WholeTree, range_proof, range_proof_length};
 pub use record::IssuanceRecord;

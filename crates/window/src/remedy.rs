@@ -72,6 +72,10 @@ const fn remedy(reason: RefusalReason) -> &'static str {
             "The message was sealed to a key that its receiver no longer has, or was changed on the way. Send it again; a \
              program keeps its keys when it starts again on the same node"
         }
+        R::NotLogged => {
+            "Its certificate is not in the issuance log: the CA's key was used in secret. Find out by whom (sealbus ca log verify), \
+             and revoke the CA: sealbus ca revoke --authority"
+        }
         R::Malformed => {
             "It is no message of this platform: a stranger that knocked, or a program of another version"
         }

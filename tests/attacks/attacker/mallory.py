@@ -62,7 +62,8 @@ class Mallory:
         key = Ed25519PrivateKey.generate()
         answer = self.rpc.call(ask="certify", subject=subject, request=signing_request(key))
         assert "chain" in answer, answer
-        return Credential(key, [base64.b64decode(der) for der in answer["chain"]])
+        inclusion = base64.b64decode(answer["inclusion"])
+        return Credential(key, [base64.b64decode(der) for der in answer["chain"]], inclusion)
 
     def appears(self) -> None:
         """The platform takes it for an agent that runs."""

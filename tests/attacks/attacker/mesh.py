@@ -37,10 +37,13 @@ class Credential:
 
     key: Ed25519PrivateKey
     chain: list[bytes]
+    #: The CA's proof that its issuance log has the certificate.
+    inclusion: bytes = b""
 
     def chain_on_the_wire(self) -> bytes:
-        parts = [struct.pack(">H", len(der)) + der for der in self.chain]
-        return bytes([len(parts)]) + b"".join(parts)
+        proofs = [self.inclusion] if self.inclusion else []
+        parts = [struct.pack(">H", len(part)) + part for part in [*self.chain, *proofs]]
+        return bytes([len(self.chain) | (0x80 if proofs else 0)]) + b"".join(parts)
 
     def identity(self) -> str:
         leaf = x509.load_der_x509_certificate(self.chain[0])

@@ -13,6 +13,7 @@ It is told what to do in requests whose content is a JSON list.
 ["will", receiver, texts]   sends them persistently at level `sealed`, or answers why not
 ["publish", texts]          publishes them on /news, and persistently on /records
 ["quote", qos, texts]       publishes them on /quotes with this QoS, or answers why not
+["words"]                   answers the words of the sealed messages that it heard, for others
 ["heard"]                   answers what it heard: [from where, sender, text, provenance], with "sealed " before the
                             provenance of what was sealed
 ==========================  =============================================================
@@ -35,6 +36,7 @@ class Notary(Agent):
     def __init__(self) -> None:
         super().__init__()
         self.heard: list[list[str]] = []
+        self.words: list[str] = []
 
     async def save(self) -> bytes:
         return json.dumps(self.heard).encode()
@@ -54,6 +56,8 @@ class Notary(Agent):
 
     def note(self, whence: str, message: Message) -> None:
         how = ("sealed " if message.is_sealed else "") + message.provenance
+        if message.disclosure is not None:
+            self.words.append(message.disclosure)
         self.heard.append([whence, message.sender_name or "", message.content_text or "", how])
 
     async def on_message(self, message: Message) -> None:
@@ -96,6 +100,8 @@ class Notary(Agent):
                         await quotes.publish(text, qos=qos)
                 except ChannelError as error:
                     return str(error)
+            case ("words",):
+                return self.words
             case ("heard",):
                 return self.heard
         return None

@@ -18,6 +18,11 @@ pub(crate) enum Evidence {
     /// Check a file of evidence: who said what to whom and when
     #[command(after_help = "Example: sealbus evidence verify order-17.evidence --root factory.pem")]
     Verify(EvidenceVerify),
+    /// Show the words of sealed messages in a copy of a file of evidence, as their receiver's program hands them out
+    #[command(
+        after_help = "Example: sealbus evidence disclose order-17.evidence words.jsonl shown.evidence"
+    )]
+    Disclose(EvidenceDisclose),
 }
 
 #[derive(Debug, Args)]
@@ -55,6 +60,19 @@ pub(crate) struct EvidenceVerify {
     pub(crate) root: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) log: EvidenceLog,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EvidenceDisclose {
+    /// The file of evidence
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The words: for each message a line, which the program got with it (`disclosure`)
+    #[arg(value_name = "WORDS")]
+    pub(crate) words: PathBuf,
+    /// The file to write
+    #[arg(value_name = "NEW")]
+    pub(crate) new: PathBuf,
 }
 
 /// The demands on the issuance log in a file.

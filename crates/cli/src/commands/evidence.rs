@@ -1,10 +1,12 @@
 //! `evidence export`: proofs of messages for others.
 
+pub(crate) mod disclose;
 pub(crate) mod verify;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
@@ -105,11 +107,7 @@ pub(crate) async fn export(
     let demands = demands(&export.log, Some(root.to_vec()))?;
     let report = inspect(&file, &demands).map_err(wrong)?;
     let path = &export.file;
-    let made = File::options().write(true).create_new(true).open(path);
-    let mut out = made.map_err(CliError::file("create", path))?;
-    out.write_all(&file)
-        .and_then(|()| out.sync_all())
-        .map_err(CliError::file("write", path))?;
+    create(path, &file)?;
     let told = json!({
         "file": path,
         "messages": report.messages.len(),
@@ -121,12 +119,28 @@ pub(crate) async fn export(
         for gap in &report.exporter.gaps {
             text.push_str(&format!("\nnot there: {}", shown(gap)));
         }
+        let messages = report.messages.iter();
+        let sealed = messages.filter(|it| it.performative == "sealed").count();
+        if sealed > 0 {
+            text.push_str(&format!(
+                "\n{sealed} of them are sealed: their receivers can show the words (sealbus evidence disclose)"
+            ));
+        }
         if report.log.cosignatures.is_empty() {
             text.push_str("\nno witness has cosigned the log yet: --quorum 1 waits for one");
         }
         text
     });
     Ok(())
+}
+
+/// Writes a file that is not there yet.
+fn create(path: &Path, file: &[u8]) -> Result<(), CliError> {
+    let made = File::options().write(true).create_new(true).open(path);
+    let mut out = made.map_err(CliError::file("create", path))?;
+    out.write_all(file)
+        .and_then(|()| out.sync_all())
+        .map_err(CliError::file("write", path))
 }
 
 fn asked(question: &EvidenceQuestion) -> String {
@@ -265,12 +279,14 @@ async fn lines(
             head.gaps.push(format!(
                 "everything that {author} signed with the certificate {}, which the issuance log lacks{}",
                 evidence.author().serial(),
-                of_another(evidence.chain(), log)
+                about_lacking(evidence.chain(), log)
             ));
             continue;
         };
         let mut chain = Vec::new();
-        evidence.chain().encode(&mut chain);
+        // The file has its own proof that the log has the certificate, under a checkpoint with witnesses.
+        let alone = evidence.chain().clone().without_inclusion();
+        alone.encode(&mut chain);
         let proof = inclusion_proof(&tree, size, index).map_err(wrong)?;
         numbers.insert(fingerprint, certificates.len());
         certificates.push(Line::Certificate(CertificateLine {
@@ -310,17 +326,17 @@ async fn lines(
     Ok(lines)
 }
 
-/// Words about the CA of a certificate, if it is another one than that of the log.
-fn of_another(chain: &CertificateChain, log: &Log) -> String {
+/// Words about a certificate that the log lacks: it is of another CA, or its own CA signed a log that nobody else has seen. The
+/// proof that came with the certificate was checked.
+fn about_lacking(chain: &CertificateChain, log: &Log) -> String {
     let issuer = chain.issuers().first();
-    match issuer.and_then(|der| Certificate::parse(der).ok()) {
-        Some(issuer) if *issuer.identity() != log.identity => match issuer.identity() {
-            Identity::Authority { name, .. } => {
-                format!(": it is of another CA, see --ca {name}")
-            }
-            _ => String::new(),
-        },
-        _ => String::new(),
+    let issuer = issuer.and_then(|der| Certificate::parse(der).ok());
+    match issuer.as_ref().map(Certificate::identity) {
+        Some(other @ Identity::Authority { name, .. }) if *other != log.identity => {
+            format!(": it is of another CA, see --ca {name}")
+        }
+        _ => ", though its CA signed that it is there: unless another CA took it up (--ca), somebody uses the CA's key in secret"
+            .to_owned(),
     }
 }
 

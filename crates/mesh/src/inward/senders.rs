@@ -70,16 +70,29 @@ impl Inward {
             return Err(Broken::Rule("an agent is bound before the connection is"));
         };
         let binding = Binding::decode(proof);
-        let verified = binding.as_ref().map_err(Clone::clone).and_then(|binding| {
+        let refused = |reason: RefusalReason, error: &dyn std::error::Error| Refused {
+            reason,
+            explanation: error.to_string(),
+        };
+        let believed = binding.as_ref().map_err(Clone::clone).and_then(|binding| {
             let verified = binding.verify(&own.channel, own.role.other(), trust, now)?;
-            if self.level >= SecurityLevel::Signed {
-                // The chain is kept for others, so all of it must be right, also if the leaf is known here.
-                trust.verify_as_of(binding.chain(), now)?;
-            }
             Ok((verified, binding.chain().clone()))
         });
-        match verified {
-            Ok((verified, chain)) => {
+        let believed = believed
+            .map_err(|error| refused(RefusalReason::from(&error), &error))
+            .and_then(|(verified, chain)| {
+                // The chain is kept for others, so all of it must be right, also if the leaf is known here.
+                let author = match self.level >= SecurityLevel::Signed {
+                    true => Some(Author::verify(chain.clone(), trust, now)),
+                    false => None,
+                };
+                let author = author.transpose();
+                let author =
+                    author.map_err(|error| refused(RefusalReason::from(&error), &error))?;
+                Ok((verified, chain, author))
+            });
+        match believed {
+            Ok((verified, chain, author)) => {
                 let name: Arc<str> = verified.identity().agent_name().unwrap_or_default().into();
                 // The other direction of a handle's life: it belongs to one agent until it is unbound.
                 if slot
@@ -95,11 +108,7 @@ impl Inward {
                 let unproved = slot.take().and_then(|sender| sender.unproved);
                 let mut unproved = unproved
                     .unwrap_or_else(|| Box::new(Unproved::new(trust.platform(), self.level)));
-                let author = Author {
-                    verified: verified.clone(),
-                    chain,
-                };
-                unproved.add(author, self.level >= SecurityLevel::Signed);
+                unproved.add(verified.clone(), chain, author);
                 *slot = Some(Sender {
                     name,
                     provenance: Provenance::Proved(verified),
@@ -107,14 +116,15 @@ impl Inward {
                     unproved: Some(unproved),
                 });
             }
-            Err(error) => {
+            Err(Refused {
+                reason,
+                explanation,
+            }) => {
                 let claimed = binding
                     .ok()
                     .and_then(|binding| binding.chain().certificate().ok())
                     .and_then(|certificate| certificate.identity().agent_name())
                     .unwrap_or_else(|| format!("an agent of {}", self.peer));
-                let reason = RefusalReason::from(&error);
-                let explanation = error.to_string();
                 let name = slot
                     .as_ref()
                     .map_or_else(|| Arc::from(claimed.as_str()), |sender| sender.name.clone());

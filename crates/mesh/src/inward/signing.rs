@@ -7,7 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sealbus_bus::{RefusalReason, Refused};
 use sealbus_proof::{Author, Evidence, Hash, NotProved, Proof, Verifier};
-use sealbus_seal::{PlatformName, SecurityLevel, Serial, Timestamp, Trust, VerifyError};
+use sealbus_seal::{
+    CertificateChain, PlatformName, SecurityLevel, Serial, Timestamp, Trust, VerifiedIdentity,
+    VerifyError,
+};
 
 use super::line::HeldFrame;
 use super::{Broken, Inward};
@@ -27,18 +30,19 @@ enum Waiting {
     Frame { number: u64, statement: Hash },
 }
 
-/// An author of messages.
-struct Known {
-    author: Author,
-    /// Whether the whole chain was checked, not only the leaf: others may get it.
-    is_whole: bool,
+/// A certificate that a sender has shown.
+struct Shown {
+    verified: VerifiedIdentity,
+    chain: CertificateChain,
+    /// The author, once the whole chain was checked, not only the leaf: others may get it.
+    author: Option<Author>,
 }
 
 /// The messages of one sender that wait for their proof, and the facts for checking it.
 pub(super) struct Unproved {
     waiting: Vec<Waiting>,
     /// The latest first.
-    authors: VecDeque<Known>,
+    shown: VecDeque<Shown>,
     verifier: Verifier,
 }
 
@@ -46,7 +50,7 @@ impl Unproved {
     pub(super) fn new(platform: &PlatformName, level: SecurityLevel) -> Self {
         Self {
             waiting: Vec::new(),
-            authors: VecDeque::new(),
+            shown: VecDeque::new(),
             verifier: Verifier::new(platform.clone(), level.max(SecurityLevel::Signed)),
         }
     }
@@ -55,12 +59,21 @@ impl Unproved {
         self.waiting.is_empty()
     }
 
-    /// The sender has shown a certificate. `is_whole`: all of its chain was checked.
-    pub(super) fn add(&mut self, author: Author, is_whole: bool) {
-        self.authors
-            .retain(|known| known.author.verified.serial() != author.verified.serial());
-        self.authors.truncate(CERTIFICATES - 1);
-        self.authors.push_front(Known { author, is_whole });
+    /// The sender has shown a certificate. The `author`, if all of its chain was checked.
+    pub(super) fn add(
+        &mut self,
+        verified: VerifiedIdentity,
+        chain: CertificateChain,
+        author: Option<Author>,
+    ) {
+        self.shown
+            .retain(|shown| shown.verified.serial() != verified.serial());
+        self.shown.truncate(CERTIFICATES - 1);
+        self.shown.push_front(Shown {
+            verified,
+            chain,
+            author,
+        });
     }
 
     /// The author that this certificate belongs to. The certificate may have ended since, but was not revoked.
@@ -70,27 +83,30 @@ impl Unproved {
         trust: Option<&Trust>,
         now: Timestamp,
     ) -> Result<&Author, Refused> {
-        let known = self
-            .authors
+        let shown = self
+            .shown
             .iter_mut()
-            .find(|known| known.author.verified.serial() == serial);
-        let known = known.ok_or_else(|| not_proved("its author has shown no such certificate"))?;
-        let verified = &known.author.verified;
-        if let Some(trust) = trust {
-            if !known.is_whole {
-                let then = now.min(verified.not_after());
-                let whole = trust.verify_as_of(&known.author.chain, then);
-                whole.map_err(|error| not_proved(&error.to_string()))?;
-                known.is_whole = true;
-            }
-            if let Err(error @ VerifyError::Revoked { .. }) = trust.check(verified, now) {
-                return Err(Refused {
+            .find(|shown| shown.verified.serial() == serial);
+        let shown = shown.ok_or_else(|| not_proved("its author has shown no such certificate"))?;
+        let trust = trust.ok_or_else(|| not_proved("no certificate is trusted here"))?;
+        if let Err(error @ VerifyError::Revoked { .. }) = trust.check(&shown.verified, now) {
+            return Err(Refused {
+                reason: RefusalReason::from(&error),
+                explanation: error.to_string(),
+            });
+        }
+        let author = match shown.author.take() {
+            Some(author) => author,
+            None => {
+                let then = now.min(shown.verified.not_after());
+                let author = Author::verify(shown.chain.clone(), trust, then);
+                author.map_err(|error| Refused {
                     reason: RefusalReason::from(&error),
                     explanation: error.to_string(),
-                });
+                })?
             }
-        }
-        Ok(&known.author)
+        };
+        Ok(shown.author.insert(author))
     }
 
     /// Checks the proof of messages that wait.
@@ -108,7 +124,7 @@ impl Unproved {
         let now = milliseconds();
         match self
             .verifier
-            .verify(&author.verified, &proof, &statements, now)
+            .verify(author.verified(), &proof, &statements, now)
         {
             Ok(()) => Ok(Ok(Evidence::of_each(author, proof, statements).collect())),
             // A process signs for its own agents, so an honest one never comes that far.

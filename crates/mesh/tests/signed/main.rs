@@ -9,6 +9,7 @@ mod intruder;
 mod sealed;
 #[path = "../support/mod.rs"]
 mod support;
+mod unlogged;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -17,9 +17,10 @@ use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    CLOCK_SKEW, Credential, Identity, IssuingAuthority, KeyPair, PlatformName, ProcessId,
-    RootAuthority, SecurityLevel, SigningRequest, Timestamp, Trust, Validity,
+    CLOCK_SKEW, CertificateChain, Credential, Identity, IssuingAuthority, KeyPair, PlatformName,
+    ProcessId, RootAuthority, SecurityLevel, SigningRequest, Timestamp, Trust, Validity,
 };
+use sealbus_transparency::{Inclusion, MerkleLog};
 
 pub const DAY: Duration = Duration::from_secs(86_400);
 
@@ -61,11 +62,8 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
         let grant = Grant::by_operator(identity, [127, 0, 0, 1].into());
-        let issued = self
-            .issuing
-            .issue(&grant, &request, Validity::starting(now(), lifetime))
-            .unwrap();
-        Arc::new(Credential::new(key, issued.chain).unwrap())
+        let validity = Validity::starting(now(), lifetime);
+        Arc::new(Credential::new(key, self.issue(&grant, &request, validity)).unwrap())
     }
 
     /// Certifies as a CA with a slow clock would.
@@ -77,8 +75,39 @@ impl Authority {
             not_after.minus(Duration::from_secs(10)),
             Duration::from_secs(10),
         );
-        let issued = self.issuing.issue(&grant, &request, validity).unwrap();
-        Arc::new(Credential::new(key, issued.chain).unwrap())
+        Arc::new(Credential::new(key, self.issue(&grant, &request, validity)).unwrap())
+    }
+
+    /// Certifies an agent as somebody does that has the CA's key: no log has the certificate. It comes with this proof.
+    pub fn secretly(&self, name: &str, proof: Option<&[u8]>) -> Arc<Credential> {
+        let key = KeyPair::generate().unwrap();
+        let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
+        let identity = Identity::from_agent_name(name).unwrap();
+        let grant = Grant::by_operator(identity, [127, 0, 0, 1].into());
+        let validity = Validity::starting(now(), DAY);
+        let chain = self
+            .issuing
+            .issue(&grant, &request, validity)
+            .unwrap()
+            .chain;
+        let chain = match proof {
+            Some(proof) => chain.with_inclusion(proof.to_vec()).unwrap(),
+            None => chain,
+        };
+        Arc::new(Credential::new(key, chain).unwrap())
+    }
+
+    /// Issues a certificate and enters it in a log of its own.
+    fn issue(
+        &self,
+        grant: &Grant,
+        request: &SigningRequest,
+        validity: Validity,
+    ) -> CertificateChain {
+        let issued = self.issuing.issue(grant, request, validity).unwrap();
+        let log = MerkleLog::new();
+        let (chain, _) = Inclusion::attach(issued, None, &log, &self.issuing, now()).unwrap();
+        chain
     }
 
     pub fn agent(&self, name: &str) -> Arc<Credential> {

@@ -1,5 +1,6 @@
 //! Keys that move with their agents: the former process seals them to the new one, which proves to be the same agent.
 
+use sealbus_proof::Inclusion;
 use sealbus_seal::encryption::{CertifiedEncryptionKey, Encapsulation, Opening, Sealing as Sealed};
 use sealbus_seal::{Certificate, Identity};
 use zeroize::Zeroizing;
@@ -21,6 +22,7 @@ impl Sealing {
     /// Seals the keys of this process to the key that `agent`, which moves, states in its new process.
     fn hand_over(&self, stated: &[u8], agent: &Identity) -> Result<SealedKeys, Fault> {
         let stated = CertifiedEncryptionKey::decode(stated).map_err(unusable)?;
+        Inclusion::check_of(stated.chain(), &self.trust).map_err(unusable)?;
         let key = stated.verify(agent, &self.trust, now()).map_err(unusable)?;
         let info = context_of_keys(&agent.to_string());
         let (encapsulation, mut sealing) = Sealed::begin(key, &info).map_err(unusable)?;

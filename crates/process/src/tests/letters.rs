@@ -131,8 +131,7 @@ fn evidence(host: &TestHost, author: &str, receiver: &str, message: &[u8]) -> Bl
         name: author.to_owned(),
     };
     let chain = host.issue(&subject, &key.signing_request().unwrap());
-    let chain = chain.unwrap().into_iter().map(|der| der.0.into()).collect();
-    let chain = CertificateChain::new(chain).unwrap();
+    let chain = CertificateChain::try_from(chain.unwrap()).unwrap();
     let credential = Arc::new(Credential::new(key, chain).unwrap());
     let signer = Signer::new(credential, SecurityLevel::Signed).unwrap();
     Blob(

@@ -21,13 +21,16 @@ use sealbus_fipa::{AclMessage, Performative};
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    Identity, IssuingAuthority, ProcessId, RootAuthority, SigningRequest, Validity,
+    CertificateChain, Identity, IssuingAuthority, ProcessId, RootAuthority, SigningRequest,
+    Validity,
 };
+use sealbus_transparency::{Inclusion, MerkleLog};
 use tokio::sync::{mpsc, oneshot};
 
 use super::*;
 use crate::attachment::part_of;
 use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest};
+use sealbus_control::authority::IssuedChain;
 use sealbus_control::host::{Command, no_letters, no_logs};
 use sealbus_control::post::LetterOutcome;
 use sealbus_control::{
@@ -70,6 +73,19 @@ impl World {
 
     fn platform(&self) -> &PlatformName {
         self.authority.identity().platform()
+    }
+
+    /// Issues a certificate and enters it in a log of its own.
+    fn issue(
+        &self,
+        grant: &Grant,
+        request: &SigningRequest,
+        validity: Validity,
+    ) -> CertificateChain {
+        let issued = self.authority.issue(grant, request, validity).unwrap();
+        let log = MerkleLog::new();
+        let (chain, _) = Inclusion::attach(issued, None, &log, &self.authority, now()).unwrap();
+        chain
     }
 
     fn trust(&self) -> Arc<Trust> {
@@ -201,7 +217,7 @@ impl TestHost {
         (Arc::new(host), tell)
     }
 
-    fn issue(&self, subject: &Subject, request: &[u8]) -> Result<Vec<Blob>, Fault> {
+    fn issue(&self, subject: &Subject, request: &[u8]) -> Result<IssuedChain, Fault> {
         if let Some(fault) = &*self.fault.lock() {
             return Err(fault.clone());
         }
@@ -221,18 +237,9 @@ impl TestHost {
             None => validity,
         };
         let grant = Grant::by_operator(identity, ADDRESS);
-        let issued = self
-            .world
-            .authority
-            .issue(&grant, &request, validity)
-            .unwrap();
         self.certified.fetch_add(1, Ordering::SeqCst);
-        Ok(issued
-            .chain
-            .to_certificates()
-            .iter()
-            .map(|der| Blob(der.to_vec()))
-            .collect())
+        let chain = self.world.issue(&grant, &request, validity);
+        Ok(IssuedChain::from(&chain))
     }
 }
 

@@ -4,7 +4,7 @@ use sealbus_bus::{Delivery, LEVEL_PARAMETER, Sealer};
 use sealbus_fipa::Expression;
 use sealbus_proof::{Signer, Statement};
 use sealbus_seal::encryption::{CertifiedEncryptionKey, EncryptionKey};
-use sealbus_seal::{CertificateChain, Credential, KeyPair, SecurityLevel};
+use sealbus_seal::{Credential, KeyPair, SecurityLevel};
 
 use super::*;
 use sealbus_control::post::{DeliveredLetter, LetterRefusal};
@@ -24,13 +24,22 @@ async fn open(world: &Arc<World>, agent: &str) -> (Process, AgentHandle, Arc<Tes
 }
 
 fn credential(world: &World, agent: &str, validity: Validity) -> Credential {
+    let (key, chain) = certified(world, agent, validity);
+    Credential::new(key, chain).unwrap()
+}
+
+/// A certificate of the right CA that came without the proof that the log has it.
+fn unlogged(world: &World, agent: &str, validity: Validity) -> Credential {
+    let (key, chain) = certified(world, agent, validity);
+    Credential::new(key, chain.without_inclusion()).unwrap()
+}
+
+fn certified(world: &World, agent: &str, validity: Validity) -> (KeyPair, CertificateChain) {
     let key = KeyPair::generate().unwrap();
     let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
     let identity = Identity::agent(world.platform(), agent).unwrap();
     let grant = Grant::by_operator(identity, ADDRESS);
-    let issued = world.authority.issue(&grant, &request, validity).unwrap();
-    let chain = issued.chain.to_certificates();
-    Credential::new(key, CertificateChain::new(chain).unwrap()).unwrap()
+    (key, world.issue(&grant, &request, validity))
 }
 
 fn stated(credential: &Credential, key: &EncryptionKey) -> Vec<u8> {
@@ -58,6 +67,7 @@ async fn no_key_of_a_dishonest_directory_is_believed() {
     let middle = length - 700;
     changed[middle] ^= 1;
     let other = stated(&credential(&world, "mallory", present), &own);
+    let secret = unlogged(&world, "bob", present);
     let mut cut = honest.0.clone();
     cut.truncate(length - 1);
     for (what, key, why) in [
@@ -70,6 +80,11 @@ async fn no_key_of_a_dishonest_directory_is_believed() {
         ("one that was changed", changed, "did not sign"),
         ("a part of one", cut, "not a certified key"),
         ("no key at all", b"junk".to_vec(), "not a certified key"),
+        (
+            "one that the log lacks",
+            stated(&secret, &own),
+            "issuance log",
+        ),
         (
             "an old one",
             stated(&credential(&world, "bob", ended), &own),
@@ -273,6 +288,7 @@ async fn keys_move_with_their_agents_and_nodes_learn_none() {
     for stated in [
         stated(&credential(&world, "mallory", present), &own),
         stated(&credential(&elsewhere, "bob", present), &own),
+        stated(&unlogged(&world, "bob", present), &own),
         b"junk".to_vec(),
     ] {
         assert!(asked(stated).await.is_err());

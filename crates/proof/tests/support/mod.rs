@@ -11,6 +11,7 @@ use sealbus_seal::{
     Credential, Identity, IssuingAuthority, KeyPair, PlatformName, RootAuthority, SecurityLevel,
     SigningRequest, Timestamp, Trust, Validity, VerifiedIdentity,
 };
+use sealbus_transparency::{Inclusion, MerkleLog};
 
 /// Milliseconds since 1970.
 pub(crate) const NOW: u64 = 1_795_000_000_123;
@@ -56,7 +57,9 @@ impl TestPlatform {
         let grant = Grant::by_operator(identity.clone(), address);
         let validity = Validity::starting(now(), HOUR);
         let issued = self.authority.issue(&grant, &request, validity).unwrap();
-        let credential = Credential::new(key, issued.chain).unwrap();
+        let log = MerkleLog::new();
+        let (chain, _) = Inclusion::attach(issued, None, &log, &self.authority, now()).unwrap();
+        let credential = Credential::new(key, chain).unwrap();
         let verified = self.trust.verify(credential.chain(), now()).unwrap();
         (Arc::new(credential), verified)
     }

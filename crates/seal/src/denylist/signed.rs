@@ -20,7 +20,8 @@ use super::{
 };
 use crate::Hash;
 use crate::authority::IssuingAuthority;
-use crate::certificate::{Certificate, CertificateChain, Serial};
+use crate::certificate::{Certificate, Serial};
+use crate::chain::CertificateChain;
 use crate::identity::Identity;
 use crate::key::Signature;
 use crate::timestamp::Timestamp;

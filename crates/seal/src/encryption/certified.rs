@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{EncryptionError, EncryptionPublicKey, KEY};
-use crate::certificate::{Certificate, CertificateChain, Credential, Fingerprint};
+use crate::certificate::{Certificate, Fingerprint};
+use crate::chain::{CertificateChain, Credential};
 use crate::denylist::Reason;
 use crate::identity::{Identity, IdentityKind};
 use crate::key::Signature;

@@ -12,7 +12,7 @@ use rustls_pki_types::CertificateDer;
 
 use super::TlsError;
 use super::provider::provider;
-use crate::certificate::Credential;
+use crate::chain::Credential;
 
 /// The certificate that a process or node shows now. A renewal needs no restart and no new configuration: the next
 /// handshake shows the new certificate.

@@ -83,11 +83,10 @@ fn said(message: &MessageReport) -> String {
         Some(channel) => format!(" on {}", shown(channel)),
         None => String::new(),
     };
-    let content = match (&message.content, &message.content_sha256) {
-        (Some(content), _) => shown(content),
-        (None, Some(hash)) => format!("bytes of SHA-256 {hash}"),
-        (None, None) => "no content".to_owned(),
-    };
+    let content = said_in(
+        message.content.as_deref(),
+        message.content_sha256.as_deref(),
+    );
     let performative = shown(performative);
     let mut text = format!("{at}  {author} to {to}{on}\n  {performative}: {content}\n");
     if let Some(conversation) = &message.conversation {
@@ -97,6 +96,13 @@ fn said(message: &MessageReport) -> String {
         "  message {} under certificate {}, entry {} of the log\n",
         message.number, message.serial, message.entry
     ));
+    if let Some(words) = &message.disclosed {
+        text.push_str(&format!(
+            "  inside, as its author committed to: {}: {}\n",
+            shown(&words.performative),
+            said_in(words.content.as_deref(), words.content_sha256.as_deref())
+        ));
+    }
     if let Some(denial) = &message.revoked {
         let at_ms = denial.at.as_unix_seconds() * 1000;
         let order = match message.time < at_ms {
@@ -110,4 +116,12 @@ fn said(message: &MessageReport) -> String {
         ));
     }
     text
+}
+
+fn said_in(content: Option<&str>, hash: Option<&str>) -> String {
+    match (content, hash) {
+        (Some(content), _) => shown(content),
+        (None, Some(hash)) => format!("bytes of SHA-256 {hash}"),
+        (None, None) => "no content".to_owned(),
+    }
 }

@@ -159,7 +159,7 @@ async fn certify(attachment: &Attachment, subject: Subject) -> Result<Credential
     let key = KeyPair::generate()?;
     let request = Blob(key.signing_request()?);
     let chain = attachment.ask(ask::Certify { subject, request }).await?;
-    let chain = CertificateChain::new(chain.into_iter().map(|der| der.0.into()).collect())?;
+    let chain = CertificateChain::try_from(chain)?;
     Ok(Credential::new(key, chain)?)
 }
 

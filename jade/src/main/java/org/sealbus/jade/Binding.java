@@ -25,6 +25,8 @@ record Binding(byte[] exporter, boolean isClient) {
     private static final String LABEL = "EXPORTER-sealbus-agent-binding";
     private static final byte[] CONTEXT = "sealbus agent binding v1\0".getBytes(StandardCharsets.US_ASCII);
     private static final int SIGNATURE = 64;
+    /** In the first byte: a proof that the issuance log has the certificate follows the certificates. */
+    private static final int WITH_INCLUSION = 0x80;
 
     /** Whether this Java has TLS exporters: from Java 25 on. */
     static boolean isPossible() {
@@ -67,15 +69,24 @@ record Binding(byte[] exporter, boolean isClient) {
         return proof.bytes(signature.sign()).done();
     }
 
+    private static byte[] field(ByteBuffer proof) {
+        // Most significant first, unlike the frame around it.
+        byte[] field = new byte[Byte.toUnsignedInt(proof.get()) << 8 | Byte.toUnsignedInt(proof.get())];
+        proof.get(field);
+        return field;
+    }
+
     /** Checks the proof of an agent at the other end. */
     Trust.Peer verify(ByteBuffer proof, Trust trust) throws GeneralSecurityException {
         try {
             List<byte[]> ders = new ArrayList<>();
-            for (int left = proof.get(); left > 0; left--) {
-                // Most significant first, unlike the frame around it.
-                byte[] der = new byte[Byte.toUnsignedInt(proof.get()) << 8 | Byte.toUnsignedInt(proof.get())];
-                proof.get(der);
-                ders.add(der);
+            int head = Byte.toUnsignedInt(proof.get());
+            for (int left = head & ~WITH_INCLUSION; left > 0; left--) {
+                ders.add(field(proof));
+            }
+            if ((head & WITH_INCLUSION) != 0) {
+                // It matters to those that check proofs of messages.
+                field(proof);
             }
             byte[] signature = Frame.rest(proof);
             List<X509Certificate> chain = Credential.certificates(ders);

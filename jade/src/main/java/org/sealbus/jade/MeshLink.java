@@ -42,7 +42,7 @@ final class MeshLink {
     private static final int FIRST_REFUSAL = 2;
     static final List<String> REFUSALS = List.of("forged-sender", "not-proved", "unknown-issuer", "revoked", "expired",
             "wrong-identity", "level-mismatch", "not-permitted", "too-large", "malformed", "over-limit",
-            "not-sealed", "not-opened");
+            "not-sealed", "not-opened", "not-logged");
 
     /** A counted frame that was not acknowledged; the message that ends with it, if one does. */
     private record Counted(long sequence, byte[] bytes, Letter letter) {}

@@ -1,0 +1,66 @@
+//! An attacker that holds the CA's key, and enters nothing in the issuance log.
+
+use sealbus_bus::RefusalReason;
+use sealbus_fipa::bitefficient;
+use sealbus_mesh::frame::Frame;
+use sealbus_seal::SecurityLevel;
+
+use super::intruder::Seen;
+use super::intruder::scene::{Scene, from, is_returned};
+use super::{LEVEL, proof, signer};
+
+#[tokio::test]
+async fn a_certificate_that_the_log_lacks_is_not_believed() {
+    let scene = Scene::at(LEVEL).await;
+    let authority = &scene.platform.authority;
+    let honest = authority.agent("honest@factory");
+    for (what, secret) in [
+        ("no proof", authority.secretly("mallory@factory", None)),
+        (
+            "the proof of another certificate",
+            authority.secretly("mallory@factory", honest.chain().inclusion()),
+        ),
+    ] {
+        let before = scene.count(RefusalReason::NotLogged);
+        let mut intruder = scene.dial().await;
+        intruder.bind(0, &secret).await.unwrap();
+        let refused = |seen: &Seen| {
+            matches!(seen, Seen::Refused { handle: 0, reason: RefusalReason::NotLogged, text }
+                if text.contains("agent/mallory") && text.contains("issuance log"))
+        };
+        intruder.until(refused).await;
+        assert_eq!(scene.count(RefusalReason::NotLogged), before + 1, "{what}");
+        scene
+            .refused(RefusalReason::NotLogged, "mallory@factory")
+            .await;
+    }
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn at_auth_it_signs_nothing_that_is_believed() {
+    let scene = Scene::at(SecurityLevel::Auth).await;
+    let secret = scene.platform.authority.secretly("mallory@factory", None);
+    let mut intruder = scene.ready(&secret).await;
+    let message = from("mallory@factory");
+    let signed = proof(&signer(&secret), &message);
+    let mut payload = Vec::new();
+    bitefficient::encode(&message, &mut payload).unwrap();
+    let says = Frame::Message {
+        sender: 0,
+        target: 0,
+        is_signed: true,
+        payload: &payload,
+    };
+    intruder.send(&says).await.unwrap();
+    let sign = Frame::Sign {
+        sender: 0,
+        proof: &signed,
+    };
+    intruder.send(&sign).await.unwrap();
+    intruder.until(is_returned(RefusalReason::NotLogged)).await;
+    scene
+        .refused(RefusalReason::NotLogged, "mallory@factory")
+        .await;
+    scene.unharmed().await;
+}
