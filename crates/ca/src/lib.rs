@@ -4,6 +4,7 @@
 //! The service does no I/O. Its caller writes the changed rows to the store before a certificate leaves.
 
 mod authorities;
+mod blind;
 mod callers;
 mod certificates;
 mod events;
@@ -23,18 +24,20 @@ use std::time::Duration;
 use sealbus_seal::denylist::{Denial, DenyList, Reason, SignedDenyList};
 use sealbus_seal::issuance::{Grant, Placements, decide};
 use sealbus_seal::{
-    AuthorityError, CertificateChain, Identity, IssuingAuthority, Serial, SigningRequest,
+    AuthorityError, CertificateChain, Identity, IssuingAuthority, Name, Renewed, Serial, SigningRequest,
     Timestamp, Trust, Validity, VerifiedIdentity,
 };
 use sealbus_transparency::{IssuanceRecord, LogWriter};
 use serde::{Deserialize, Serialize};
 
 use sealbus_control::admin::CertificateStatus;
+use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_store::{Row, Rows};
 
 use authorities::{AUTHORITY_ROW, KnownAuthority};
 use certificates::Certificates;
+pub use blind::{Blind, Renewal, Unstored};
 pub use events::Events;
 pub use loading::CaServiceError;
 pub use own_certificate::{Ending, Outlook};
@@ -64,6 +67,9 @@ pub struct IssuedCertificate {
     pub index: u64,
     /// The process to which the certificate was issued, for a certificate of a process or an agent.
     pub process: Option<String>,
+    /// The certificate that it renews, if that was done without knowledge of the state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renews: Option<Renewed>,
     /// When and why the certificate was revoked.
     pub revoked: Option<Denial>,
     /// The reason that the revoking operator gave.
@@ -150,6 +156,9 @@ pub struct Request<'r> {
 impl CaService {
     /// Prefix of the rows that say which part of an issuance log is in files. The name of the CA follows.
     pub const LOG_ROW: &'static str = "issuance-log/";
+
+    /// Prefix of the rows of the deny list: the whole of an older version comes first, and then the changes since.
+    pub const DENY_LIST_ROW: &'static str = DENY_LIST_ROW;
 
     /// Prefixes of this service's rows.
     pub const ROWS: [&'static str; 8] = [
@@ -307,6 +316,7 @@ impl CaService {
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<(CertificateChain, Serial), Fault> {
+        let grant = &held_by(grant, process);
         let mut validity = Validity::starting(now, lifetime);
         if let Some(floor) = self.trust.denied_before(grant.identity()) {
             validity = validity.not_before_at_least(floor);
@@ -322,7 +332,7 @@ impl CaService {
             self.authority.identity(),
             now,
         );
-        let serial = self.enter(record, process)?;
+        let serial = self.enter(record, process, issued.certificate.renews().copied())?;
         Ok((issued.chain, serial))
     }
 
@@ -369,6 +379,25 @@ impl CaService {
             .into_iter()
             .map(|(name, found)| (name, &found.record))
             .collect()
+    }
+}
+
+/// The grant to the process with the key, so that the certificate names it.
+fn held_by(grant: &Grant, process: Option<&str>) -> Grant {
+    let grant = grant.clone();
+    let is_held = matches!(
+        grant.identity(),
+        Identity::Agent { .. } | Identity::Process { .. }
+    );
+    let process = process.and_then(|process| process.parse().ok());
+    let node = match (grant.on_behalf_of(), grant.identity()) {
+        (Some(node), _) => node.node_name().cloned(),
+        (None, Identity::Process { node, .. }) => Some(node.clone()),
+        (None, _) => Name::new("node", MASTER_NODE).ok(),
+    };
+    match (process, node) {
+        (Some(process), Some(node)) if is_held => grant.to_process(process, node),
+        _ => grant,
     }
 }
 

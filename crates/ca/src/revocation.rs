@@ -150,7 +150,7 @@ impl CaService {
         Ok(())
     }
 
-    fn revoke(
+    pub(crate) fn revoke(
         &mut self,
         serials: &[Serial],
         reason: Reason,
@@ -289,7 +289,7 @@ impl CaService {
             None => self.authority.certificate().clone(),
         };
         let record = IssuanceRecord::of(&certificate, chain.leaf(), None, issuer.identity(), now);
-        let serial = self.enter(record, Some(process))?;
+        let serial = self.enter(record, Some(process), certificate.renews().copied())?;
         let subject = subject(certificate.identity());
         let what = format!("its certificate was taken back, serial {serial}");
         self.events

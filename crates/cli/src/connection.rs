@@ -73,6 +73,25 @@ impl Connection {
         }
     }
 
+    /// As [`to`](Self::to), or to the Master that stands by there.
+    pub(crate) async fn to_any(general: &General) -> Result<Self, CliError> {
+        let error = match Self::open(general).await {
+            Err(CliError::StandsBy { directory }) => {
+                match operators::connect_to_standby(&directory).await {
+                    Ok(caller) => {
+                        return Ok(Self {
+                            caller,
+                            patience: PATIENCE,
+                        });
+                    }
+                    Err(_) => CliError::StandsBy { directory },
+                }
+            }
+            other => return other,
+        };
+        Err(error)
+    }
+
     /// Asks the Master, and turns the platform's fault into an error of the command line.
     pub(crate) async fn ask<A>(&mut self, ask: A) -> Result<A::Answer, CliError>
     where

@@ -165,7 +165,7 @@ conversation! {
             what: String,
             /// The reason.
             reason: String,
-        } -> Vec<CertificateStatus>;
+        } -> Revoked;
         /// The signed head of the Merkle log of issued certificates, after checking all of it.
         Checkpoint -> Checkpoint;
         /// Send a message as `operator@hap`. The answer is the replies, in FIPA's string encoding.
@@ -278,6 +278,7 @@ conversation! {
         Services { services: Vec<ServiceStatus> };
         Gateway(GatewayState);
         Moved(Moved);
+        Revoked(Revoked);
         Broker(BrokerStatus);
         BrokerCertified(CertifiedBroker);
         CallerCertified(CertifiedCaller);
@@ -285,6 +286,16 @@ conversation! {
         BackupPiece { bytes: Blob };
         Done;
     }
+}
+
+/// What was revoked by an operator's order. It is in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Revoked {
+    /// The certificates, as far as they are known.
+    pub certificates: Vec<CertificateStatus>,
+    /// Whether it is in the platform's state. Otherwise it is kept on the Master's machine until the store takes it.
+    pub is_stored: bool,
 }
 
 /// A backup that was made.

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
-use x509_parser::oid_registry::OID_SIG_ED25519;
+use x509_parser::oid_registry::{OID_SIG_ED25519, Oid};
 use x509_parser::prelude::FromDer;
 
+use crate::holding::{EXTENSION, Holding, Renewed};
 use crate::identity::Identity;
 use crate::key::{KeyPair, PublicKey};
 use crate::timestamp::Timestamp;
@@ -44,6 +45,7 @@ pub struct Certificate {
     public_key: PublicKey,
     is_authority: bool,
     subject: String,
+    holding: Option<Holding>,
 }
 
 /// A leaf certificate followed by the issuing certificates above it, without the root.
@@ -161,6 +163,7 @@ impl Certificate {
             public_key,
             is_authority,
             subject: certificate.subject().to_string(),
+            holding: holding(&certificate)?,
         })
     }
 
@@ -203,6 +206,27 @@ impl Certificate {
     pub fn subject(&self) -> &str {
         &self.subject
     }
+
+    /// The process that holds its key, in certificates of agents and processes.
+    pub fn holding(&self) -> Option<&Holding> {
+        self.holding.as_ref()
+    }
+
+    /// The earlier certificate that this one renews, if that was done without knowledge of the platform's state.
+    pub fn renews(&self) -> Option<&Renewed> {
+        self.holding.as_ref()?.renews.as_ref()
+    }
+}
+
+fn holding(certificate: &X509Certificate<'_>) -> Result<Option<Holding>, CertificateError> {
+    let is_ours = |oid: &Oid<'_>| oid.iter().is_some_and(|arcs| arcs.eq(EXTENSION));
+    let mut values = certificate.extensions().iter();
+    let Some(extension) = values.find(|extension| is_ours(&extension.oid)) else {
+        return Ok(None);
+    };
+    let holding = Holding::decode(extension.value);
+    let malformed = || CertificateError::Malformed("its holder cannot be read".to_owned());
+    holding.map(Some).ok_or_else(malformed)
 }
 
 fn names(

@@ -25,6 +25,7 @@ mod denial;
 pub mod denylist;
 pub mod encryption;
 mod hexadecimal;
+mod holding;
 mod identity;
 pub mod issuance;
 mod key;
@@ -47,6 +48,7 @@ pub use certificate::{
     MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH, NotAFingerprint, NotASerial, Serial, certificate_pem,
     request_pem,
 };
+pub use holding::{GRANT, Holding, Renewed};
 pub use identity::{
     Identity, IdentityError, IdentityKind, MAX_NAME_LENGTH, Name, PlatformName, ProcessId,
 };
