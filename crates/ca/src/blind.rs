@@ -430,7 +430,20 @@ impl CaService {
     ///
     /// # Errors
     /// If the deny list is full.
-    pub fn take_in_denial(&mut self, agent: Identity, at: Timestamp) -> Result<(), Fault> {
+    pub fn take_in_denial(
+        &mut self,
+        agent: Identity,
+        said: &str,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        let why = crate::why(
+            Reason::ByOperator,
+            Some(said).filter(|said| !said.is_empty()),
+        );
+        let what = format!("revoked at {at} while the store was away: {why}");
+        self.events
+            .enter(0, &subject(&agent), None, None, what, now);
         let denial = Denial {
             at,
             reason: Reason::ByOperator,
@@ -447,7 +460,6 @@ impl CaService {
     /// # Errors
     /// If the deny list is full.
     pub fn revoke_renewed(&mut self, serial: Serial, now: Timestamp) -> Result<(), Fault> {
-        self.revoke(&[serial], Reason::Ended, None, now)
-            .map(drop)
+        self.revoke(&[serial], Reason::Ended, None, now).map(drop)
     }
 }

@@ -24,8 +24,8 @@ use std::time::Duration;
 use sealbus_seal::denylist::{Denial, DenyList, Reason, SignedDenyList};
 use sealbus_seal::issuance::{Grant, Placements, decide};
 use sealbus_seal::{
-    AuthorityError, CertificateChain, Identity, IssuingAuthority, Name, Renewed, Serial, SigningRequest,
-    Timestamp, Trust, Validity, VerifiedIdentity,
+    AuthorityError, CertificateChain, Identity, IssuingAuthority, Name, Renewed, Serial,
+    SigningRequest, Timestamp, Trust, Validity, VerifiedIdentity,
 };
 use sealbus_transparency::{IssuanceRecord, LogWriter};
 use serde::{Deserialize, Serialize};
@@ -36,8 +36,8 @@ use sealbus_control::{Fault, FaultCode};
 use sealbus_store::{Row, Rows};
 
 use authorities::{AUTHORITY_ROW, KnownAuthority};
-use certificates::Certificates;
 pub use blind::{Blind, Renewal, Unstored};
+use certificates::Certificates;
 pub use events::Events;
 pub use loading::CaServiceError;
 pub use own_certificate::{Ending, Outlook};

@@ -106,7 +106,8 @@ impl BlindCa {
         let (node, vouching) = voucher
             .open::<Vouching>(&self.trust, time)
             .map_err(|error| error.fault(FaultCode::Unavailable, "it is tried again"))?;
-        let bad = |error: &dyn std::error::Error| Fault::new(FaultCode::BadRequest, error.to_string());
+        let bad =
+            |error: &dyn std::error::Error| Fault::new(FaultCode::BadRequest, error.to_string());
         let held = vouching.held.unwrap_or_default();
         let held = CertificateChain::decode(&held.0).map_err(|error| bad(&error))?;
         let name = node.identity().node_name();

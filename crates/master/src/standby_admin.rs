@@ -94,7 +94,9 @@ async fn serve(
                 Ok(_) => Err(stands_by(ca, *leader_at.borrow())),
                 Err(fault) => Err(fault),
             };
-            answer.send(result.map(sealbus_control::admin::AdminAnswer::from)).await;
+            answer
+                .send(result.map(sealbus_control::admin::AdminAnswer::from))
+                .await;
         }
     }
     drop((caller, incoming));
@@ -104,15 +106,15 @@ async fn serve(
 fn stands_by(ca: &BlindCa, leader_at: Option<SocketAddr>) -> Fault {
     let (message, advice) = match (ca.is_away(), leader_at) {
         (true, _) => (
-            "this Master stands by, and etcd does not answer: nobody takes commands but `ca revoke` until it is back".to_owned(),
+            "it stands by, and etcd does not answer: no command but `ca revoke` is taken until it is back".to_owned(),
             "bring etcd back: `sealbus store check` says which members are away",
         ),
         (false, Some(leader)) => (
-            format!("this Master stands by for the Master that leads, at {}", leader.ip()),
+            format!("it stands by for the Master that leads, at {}", leader.ip()),
             "run the command there",
         ),
         (false, None) => (
-            "this Master stands by for the Master that leads".to_owned(),
+            "it stands by for the Master that leads".to_owned(),
             "run the command on its machine, or repeat it in a few seconds",
         ),
     };

@@ -447,7 +447,10 @@ pub(crate) fn certify_vouched(
         process,
     };
     let (chain, act) = match desk.away {
-        false => (desk.ca.certify(&request, &placements, timestamp(now))?, None),
+        false => (
+            desk.ca.certify(&request, &placements, timestamp(now))?,
+            None,
+        ),
         true => {
             let held = &vouching.held.as_ref().ok_or_else(is_away)?.0;
             let held = CertificateChain::decode(held)

@@ -44,7 +44,9 @@ pub(super) async fn run(shared: Arc<Shared>) {
 
 async fn raise(shared: &Shared, statement: Signed) {
     let lists = shared.trust.deny_lists();
-    let known = lists.iter().map(|list| (list.authority().clone(), list.version()));
+    let known = lists
+        .iter()
+        .map(|list| (list.authority().clone(), list.version()));
     let word = Arc::new(Word::Alarm {
         statement,
         known: known.collect(),

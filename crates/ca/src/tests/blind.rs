@@ -206,7 +206,10 @@ fn a_denial_that_a_ca_does_not_know_holds_for_what_it_renews() {
     // As soon as it knows, it does so no more.
     let list = two.leader.deny_list_since(0);
     two.blind.trust().apply_deny_list(&list, NOW).unwrap();
-    assert!(two.renew(&Asked::OWN, &again, &signing_request(), NOW).is_err());
+    assert!(
+        two.renew(&Asked::OWN, &again, &signing_request(), NOW)
+            .is_err()
+    );
     let Some(Unstored::Renewed {
         chain,
         node,
@@ -219,8 +222,14 @@ fn a_denial_that_a_ca_does_not_know_holds_for_what_it_renews() {
     let chain = CertificateChain::decode(&chain.0).unwrap();
     let earlier = held.certificate().unwrap().serial();
     assert!(two.leader.has_revoked(earlier));
-    let (certificate, is_new) = two.leader.take_in(&chain, &node, &process, at, NOW).unwrap();
-    assert_eq!((certificate.renews().unwrap().serial, is_new), (earlier, true));
+    let (certificate, is_new) = two
+        .leader
+        .take_in(&chain, &node, &process, at, NOW)
+        .unwrap();
+    assert_eq!(
+        (certificate.renews().unwrap().serial, is_new),
+        (earlier, true)
+    );
 }
 
 #[test]
@@ -268,10 +277,7 @@ fn what_a_ca_revoked_is_denied_after_its_restart_and_by_others() {
     assert_eq!(again.deny_list_after(0), None);
     again.restore(&acts, NOW.plus(SECOND)).unwrap();
     let restored = again.deny_list_after(0).unwrap();
-    let restored = again
-        .trust()
-        .open_deny_list(&restored, None, NOW)
-        .unwrap();
+    let restored = again.trust().open_deny_list(&restored, None, NOW).unwrap();
     assert!(restored.denied_serial(serial).is_some());
     let buyer = Identity::agent(&platform(), "buyer").unwrap();
     assert_eq!(restored.denied_before(&buyer), Some(NOW.plus(SECOND)));
@@ -296,14 +302,21 @@ fn what_was_renewed_is_taken_in_once_and_can_be_revoked() {
         assert_eq!(two.leader.issued_in_all(), size + 1);
     }
     let own = two.leader.take_in(&held, "node-1", &process, later, back);
-    assert_eq!(own.unwrap_err().code, FaultCode::BadRequest, "it renews nothing");
+    assert_eq!(
+        own.unwrap_err().code,
+        FaultCode::BadRequest,
+        "it renews nothing"
+    );
     let serial = chain.certificate().unwrap().serial();
     let listed = two.leader.certificates(true, back);
     let found = listed
         .iter()
         .find(|found| found.serial == serial.to_string())
         .unwrap();
-    assert_eq!((found.log.as_str(), found.node.as_deref()), ("ca", Some("node-1")));
+    assert_eq!(
+        (found.log.as_str(), found.node.as_deref()),
+        ("ca", Some("node-1"))
+    );
     let stranger = self::two();
     let strange = stranger.leader.trust().clone();
     assert!(strange.verify(&chain, later).is_err());
@@ -333,7 +346,10 @@ fn the_ca_that_leads_renews_while_the_store_is_away() {
     let earlier = held.certificate().unwrap();
     assert_eq!(certificate.renews().unwrap().serial, earlier.serial());
     // The Master's own process goes on, too, and no process begins.
-    let (process, other) = (PROCESS.to_string(), ProcessId::from_bytes([9; 16]).to_string());
+    let (process, other) = (
+        PROCESS.to_string(),
+        ProcessId::from_bytes([9; 16]).to_string(),
+    );
     let own = Identity::process(&platform(), "master", PROCESS).unwrap();
     let request = signing_request();
     let service = &mut two.leader;

@@ -49,7 +49,9 @@ impl DeskHandle {
     /// As [`run`](Self::run).
     pub(crate) async fn run_or_keep<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Desk, UnixMillis) -> Result<(T, Option<Unstored>), Fault> + Send + 'static,
+        work: impl FnOnce(&mut Desk, UnixMillis) -> Result<(T, Option<Unstored>), Fault>
+        + Send
+        + 'static,
     ) -> Result<(T, bool), Fault> {
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move |desk, now| {

@@ -92,7 +92,7 @@ impl Desk {
                     self.state.bar(&process, Some(local));
                 }
                 let agent = self.agent(local)?;
-                self.ca.take_in_denial(agent, at)
+                self.ca.take_in_denial(agent, &said, at, timestamp(now))
             }
         }
     }
