@@ -24,7 +24,7 @@ use std::time::Duration;
 use sealbus_seal::denylist::{Denial, DenyList, Reason, SignedDenyList};
 use sealbus_seal::issuance::{Grant, Placements, decide};
 use sealbus_seal::{
-    AuthorityError, CertificateChain, Identity, IssuingAuthority, Name, Renewed, Serial,
+    AuthorityError, CertificateChain, GRANT, Identity, IssuingAuthority, Name, Renewed, Serial,
     SigningRequest, Timestamp, Trust, Validity, VerifiedIdentity,
 };
 use sealbus_transparency::{IssuanceRecord, LogWriter};
@@ -133,6 +133,8 @@ pub struct CaService {
     /// How many certificates may be alive or denied at a time. Each has room on the deny list.
     room: usize,
     pruned: Timestamp,
+    /// Whether another CA may renew what it does not know to be denied.
+    remembers: bool,
     issued: Certificates,
     authorities: BTreeMap<String, KnownAuthority>,
     shares: Shares,
@@ -346,7 +348,12 @@ impl CaService {
             self.revocable -= usize::from(gone.is_revocable());
             self.rows.delete(certificate_row(gone.record.serial));
         }
-        self.deny_list.prune(now);
+        // What is denied may be renewed elsewhere for as long as its grant lasts.
+        let over = match self.remembers {
+            true => now.minus(GRANT),
+            false => now,
+        };
+        self.deny_list.prune(over);
     }
 
     /// The certificates, in the order they were issued.

@@ -39,6 +39,9 @@ impl CaService {
         let is_full = |service: &Self| service.deny_list.len() + service.revocable >= service.room;
         if is_full(self) && self.pruned != now {
             self.prune(now);
+            if is_full(self) {
+                self.deny_list.prune(now);
+            }
         }
         if !is_full(self) {
             return Ok(());

@@ -290,7 +290,6 @@ conversation! {
 
 /// What was revoked by an operator's order. It is in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct Revoked {
     /// The certificates, as far as they are known.
     pub certificates: Vec<CertificateStatus>,

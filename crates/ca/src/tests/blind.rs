@@ -10,6 +10,7 @@ const PROCESS: ProcessId = ProcessId::from_bytes([7; 16]);
 
 /// Two Masters: the CA of the first one knows the state, and that of the second one does not.
 struct Two {
+    root: RootAuthority,
     leader: CaService,
     blind: Blind,
     /// The node's credential, and others that no agent is placed on.
@@ -71,6 +72,7 @@ fn two() -> Two {
     };
     let nodes = vec![node("node-1"), node("node-2")];
     Two {
+        root,
         leader,
         blind,
         nodes,
@@ -366,4 +368,46 @@ fn the_ca_that_leads_renews_while_the_store_is_away() {
     assert!(latest >= NOW.plus(GRANT - HOUR));
     let never = service.certify_own_again(own, HERE, &other, &request, later);
     assert_eq!(never.unwrap_err().code, FaultCode::Unavailable);
+}
+
+#[test]
+fn denials_are_remembered_as_long_as_a_ca_that_is_away_may_renew_what_they_name() {
+    for is_away in [false, true] {
+        let mut two = two();
+        let second = two
+            .root
+            .create_authority("ca-2", Validity::starting(NOW, HOUR * 100));
+        let der = second.unwrap().chain().leaf().to_vec();
+        two.leader.note_authority(&der, NOW).unwrap();
+        let present: &[String] = match is_away {
+            true => &[],
+            false => &["ca-2".to_owned()],
+        };
+        two.leader.are_present(present, NOW);
+        let held = two.first(NOW);
+        let process = Asked::OWN.process();
+        two.leader
+            .revoke_process(&process, None, Reason::Moved, NOW)
+            .unwrap();
+        two.leader.publish(NOW).unwrap();
+        let (mut chain, _) = two
+            .renew(&Asked::OWN, &held, &signing_request(), NOW)
+            .unwrap();
+        let mut now = NOW;
+        while let Ok((renewed, _)) = two.renew(&Asked::OWN, &chain, &signing_request(), now) {
+            chain = renewed;
+            now = now.plus(HOUR / 2);
+            two.leader.prune(now);
+            two.leader.publish_whole(now).unwrap();
+        }
+        assert!(now.since(NOW) >= GRANT - HOUR);
+        let last = now.minus(HOUR / 2);
+        assert_eq!(two.leader.trust().verify(&chain, last).is_err(), is_away);
+        let serial = held.certificate().unwrap().serial();
+        let end = now.plus(HOUR * 3);
+        two.leader.prune(end);
+        two.leader.publish_whole(end).unwrap();
+        let latest = two.leader.trust().latest_deny_list().unwrap();
+        assert!(latest.denied_serial(serial).is_none());
+    }
 }
