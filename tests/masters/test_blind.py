@@ -38,7 +38,7 @@ def manifest(etcd: Etcd) -> str:
 
 
 class Talk:
-    """What the agents of a node heard."""
+    """The messages that the agents of a node heard."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

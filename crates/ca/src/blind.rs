@@ -1,5 +1,5 @@
 //! A CA that does not know the platform's state: no Master leads, or the store does not answer. It renews what is certified
-//! already, and it revokes. What it did is kept until a Master that leads has [taken it in](CaService::take_in).
+//! already, and it revokes. Its acts are kept until a Master that leads has [taken it in](CaService::take_in).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -62,8 +62,8 @@ pub struct Renewal<'r> {
 }
 
 impl Renewal<'_> {
-    /// What the CA may sign. It does no more than [`decide_renewal`] allows, and the certificate that is held is valid
-    /// as far as `trust` knows.
+    /// The grant for what the CA may sign: no more than [`decide_renewal`] allows. The certificate that is held is
+    /// valid, as far as `trust` knows.
     fn decide(&self, trust: &Trust, now: Timestamp) -> Result<(Grant, SigningRequest), Fault> {
         let Request {
             node,
@@ -118,7 +118,7 @@ pub struct Blind {
     authority: IssuingAuthority,
     trust: Arc<Trust>,
     lifetime: Duration,
-    /// What was revoked here, and is not in the platform's state yet.
+    /// The denials that are not in the platform's state yet.
     deny_list: DenyList,
     published: Option<SignedDenyList>,
     shares: Shares,

@@ -348,7 +348,7 @@ impl CaService {
             self.revocable -= usize::from(gone.is_revocable());
             self.rows.delete(certificate_row(gone.record.serial));
         }
-        // What is denied may be renewed elsewhere for as long as its grant lasts.
+        // A denied certificate may be renewed elsewhere for as long as its grant lasts.
         let over = match self.remembers {
             true => now.minus(GRANT),
             false => now,

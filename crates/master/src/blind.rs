@@ -198,6 +198,11 @@ impl BlindCa {
         }
     }
 
+    /// The file of what it did.
+    pub(super) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
     /// Whether the store does not answer.
     pub(super) fn is_away(&self) -> bool {
         *self.away.borrow()

@@ -26,6 +26,7 @@ use super::masters::Masters;
 use super::standby::{Candidate, Election};
 use super::standby_admin::serve_operators;
 use super::state_store::{Led, State, StateError, check_kept_root};
+use super::unstored::Ledger;
 
 /// How often a Master of a platform that begins looks whether another one has begun it.
 const LOOK: Duration = Duration::from_secs(1);
@@ -37,6 +38,8 @@ pub struct Elected {
     pub(super) server: TcpListener,
     /// The Masters beside this one, where there may be some.
     pub(super) masters: Option<Arc<Masters>>,
+    /// The acts of its CA while it stood by, if it had one.
+    pub(super) ledger: Option<Arc<Ledger>>,
     waited: bool,
 }
 
@@ -78,6 +81,7 @@ pub(super) async fn elect(
             kept,
             server,
             masters: None,
+            ledger: None,
             waited: false,
         });
     };
@@ -92,6 +96,7 @@ pub(super) async fn elect(
     let away = candidate.away.subscribe();
     let blind = trust.map(|trust| BlindCa::open(directory, settings, trust, away, alarms));
     let blind = blind.transpose()?.map(Arc::new);
+    let ledger = blind.as_ref().map(|blind| blind.ledger().clone());
     let waiting = candidate.wait(&mut waits, config.settings.rabbitmq.is_none());
     let election = tokio::select! {
         election = waiting => election,
@@ -123,12 +128,13 @@ pub(super) async fn elect(
         // The one that led meanwhile may have been another.
         kept: kept_ports(&*etcd, Some(etcd.instance())).await?,
         server,
+        ledger,
         waited: candidate.stood_by(),
         masters: Some(Arc::new(Masters::new(candidate))),
     })
 }
 
-/// What a Master does beside standing by, if it has a CA. Returns only an error.
+/// Does a CA's work beside standing by, if there is a CA. Returns only an error.
 async fn act_blindly(
     ca: Option<Arc<BlindCa>>,
     etcd: &EtcdStore,

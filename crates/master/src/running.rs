@@ -86,6 +86,7 @@ impl Master {
             kept,
             server,
             masters,
+            ledger,
             ..
         } = elected;
         let directory = config.directory.clone();
@@ -176,7 +177,9 @@ impl Master {
             let caller = system.master.clone();
             let following = masters.clone().follow(desk.clone(), store.clone(), caller);
             tasks.spawn(following);
-            let ledger = Ledger::open(&directory).map_err(|error| MasterError::Directory {
+            // Nobody else writes it.
+            let ledger = ledger.map_or_else(|| Ledger::open(&directory), Ok);
+            let ledger = ledger.map_err(|error| MasterError::Directory {
                 path: directory.clone(),
                 error,
             })?;

@@ -6,6 +6,7 @@ mod channel_log;
 mod child;
 mod descendants;
 mod freezing;
+mod held;
 mod host;
 mod isolation;
 mod joining;

@@ -1,7 +1,6 @@
 //! Certificates for the node's processes: from the CA of the Master that leads, or, where it does not answer, from that of
 //! another Master.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use sealbus_control::authority::ask_ca;
@@ -19,39 +18,6 @@ use super::shared::Shared;
 const CERTIFYING: Duration = Duration::from_secs(10);
 /// How long the CA of another Master may take.
 const RENEWING: Duration = Duration::from_secs(3);
-/// After so many certificates the first time, and then after twice as many as were left, those that have ended are forgotten.
-const FEW: usize = 256;
-
-/// The certificates that the node's processes hold, as far as they came by this node. A CA that does not know the platform's
-/// state renews nothing else.
-#[derive(Default)]
-pub(crate) struct Held {
-    chains: HashMap<(String, Subject), (Timestamp, CertificateChain)>,
-    full: usize,
-}
-
-impl Held {
-    fn note(&mut self, process: &str, subject: Subject, chain: CertificateChain, now: Timestamp) {
-        let Ok(certificate) = chain.certificate() else {
-            return;
-        };
-        if self.chains.len() >= self.full.max(FEW) {
-            self.chains.retain(|_, (end, _)| *end >= now);
-            self.full = self.chains.len() * 2;
-        }
-        let key = (process.to_owned(), subject);
-        self.chains.insert(key, (certificate.not_after(), chain));
-    }
-
-    fn of(&self, process: &str, subject: &Subject) -> Option<Blob> {
-        let key = (process.to_owned(), subject.clone());
-        let (_, chain) = self.chains.get(&key)?;
-        let mut bytes = Vec::new();
-        chain.encode(&mut bytes);
-        Some(Blob(bytes))
-    }
-}
-
 impl Shared {
     /// The node's signed statement for a signing request of one of its processes.
     pub(crate) fn vouch(

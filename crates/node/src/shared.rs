@@ -14,12 +14,12 @@ use sealbus_seal::denylist::{DenyListUpdate, SignedDenyList};
 use sealbus_seal::{Credential, Fingerprint, Identity, Name, Timestamp, Trust};
 use tokio::sync::{mpsc, watch};
 
+use super::held::Held;
 use super::isolation::Sealing;
 use super::leaders::Leaders;
 use super::log::Logs;
 use super::memory::Memory;
 use super::processes::{Processes, wanted};
-use super::renewal::Held;
 use super::reports::Reports;
 use super::witness::Witnesses;
 use sealbus_control::attachment::AttachmentNotice;

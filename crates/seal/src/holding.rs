@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::certificate::Serial;
 use crate::identity::{Name, ProcessId};
+use crate::serial::Serial;
 use crate::timestamp::Timestamp;
 
 /// How long after a certificate was issued with knowledge of the state it may be renewed without it.

@@ -32,6 +32,7 @@ mod key;
 mod level;
 pub mod permission;
 mod request;
+mod serial;
 mod term;
 mod timestamp;
 pub mod tls;

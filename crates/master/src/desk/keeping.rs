@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::{Desk, DeskHandle, Job};
 use crate::unstored::Ledger;
 
-/// What the desk knows of a store that is away.
+/// The file, and whether the store is away.
 #[derive(Default)]
 pub(super) struct Keeping {
     ledger: OnceLock<Arc<Ledger>>,
