@@ -66,6 +66,17 @@ impl CaService {
         Ok(())
     }
 
+    /// Notes the CAs whose Masters are there. While another one is not, it may be at work without knowledge of the state, and
+    /// denials are remembered until it can renew nothing that they name.
+    pub fn are_present(&mut self, present: &[String], now: Timestamp) {
+        let is_absent = |(name, known): (&String, &KnownAuthority)| {
+            let lives = known.certificates.iter().any(|(_, end)| *end >= now);
+            let is_there = name == self.authority.name() || present.contains(name);
+            lives && known.revoked.is_none() && !is_there
+        };
+        self.remembers = self.authorities.iter().any(is_absent);
+    }
+
     /// Revokes a CA, and with it everything that it certified.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! The service does no I/O. Its caller writes the changed rows to the store before a certificate leaves.
 
 mod authorities;
+mod blind;
 mod callers;
 mod certificates;
 mod events;
@@ -23,17 +24,19 @@ use std::time::Duration;
 use sealbus_seal::denylist::{Denial, DenyList, Reason, SignedDenyList};
 use sealbus_seal::issuance::{Grant, Placements, decide};
 use sealbus_seal::{
-    AuthorityError, CertificateChain, Identity, IssuingAuthority, Serial, SigningRequest,
-    Timestamp, Trust, Validity, VerifiedIdentity,
+    AuthorityError, CertificateChain, GRANT, Identity, IssuingAuthority, Name, Renewed, Serial,
+    SigningRequest, Timestamp, Trust, Validity, VerifiedIdentity,
 };
 use sealbus_transparency::{Inclusion, IssuanceRecord, LogError, LogWriter};
 use serde::{Deserialize, Serialize};
 
 use sealbus_control::admin::CertificateStatus;
+use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_store::{Row, Rows};
 
 use authorities::{AUTHORITY_ROW, KnownAuthority};
+pub use blind::{Blind, Renewal, Unstored, check_level};
 use certificates::Certificates;
 pub use events::Events;
 pub use loading::CaServiceError;
@@ -64,6 +67,9 @@ pub struct IssuedCertificate {
     pub index: u64,
     /// The process to which the certificate was issued, for a certificate of a process or an agent.
     pub process: Option<String>,
+    /// The certificate that it renews, if that was done without knowledge of the state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renews: Option<Renewed>,
     /// When and why the certificate was revoked.
     pub revoked: Option<Denial>,
     /// The reason that the revoking operator gave.
@@ -127,6 +133,8 @@ pub struct CaService {
     /// How many certificates may be alive or denied at a time. Each has room on the deny list.
     room: usize,
     pruned: Timestamp,
+    /// Whether another CA may renew what it does not know to be denied.
+    remembers: bool,
     issued: Certificates,
     authorities: BTreeMap<String, KnownAuthority>,
     shares: Shares,
@@ -150,6 +158,9 @@ pub struct Request<'r> {
 impl CaService {
     /// Prefix of the rows that say which part of an issuance log is in files. The name of the CA follows.
     pub const LOG_ROW: &'static str = "issuance-log/";
+
+    /// Prefix of the rows of the deny list: the whole of an older version comes first, and then the changes since.
+    pub const DENY_LIST_ROW: &'static str = DENY_LIST_ROW;
 
     /// Prefixes of this service's rows.
     pub const ROWS: [&'static str; 8] = [
@@ -307,6 +318,7 @@ impl CaService {
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<(CertificateChain, Serial), Fault> {
+        let grant = &held_by(grant, process);
         let mut validity = Validity::starting(now, lifetime);
         if let Some(floor) = self.trust.denied_before(grant.identity()) {
             validity = validity.not_before_at_least(floor);
@@ -315,6 +327,7 @@ impl CaService {
             .authority
             .issue(grant, request, validity)
             .map_err(|error: AuthorityError| internal(&error))?;
+        let renews = issued.certificate.renews().copied();
         let (chain, record) = Inclusion::attach(
             issued,
             grant.on_behalf_of(),
@@ -323,7 +336,7 @@ impl CaService {
             now,
         )
         .map_err(|error: LogError| internal(&error))?;
-        let serial = self.enter(record, process)?;
+        let serial = self.enter(record, process, renews)?;
         Ok((chain, serial))
     }
 
@@ -337,7 +350,12 @@ impl CaService {
             self.revocable -= usize::from(gone.is_revocable());
             self.rows.delete(certificate_row(gone.record.serial));
         }
-        self.deny_list.prune(now);
+        // A denied certificate may be renewed elsewhere for as long as its grant lasts.
+        let over = match self.remembers {
+            true => now.minus(GRANT),
+            false => now,
+        };
+        self.deny_list.prune(over);
     }
 
     /// The certificates, in the order they were issued.
@@ -370,6 +388,25 @@ impl CaService {
             .into_iter()
             .map(|(name, found)| (name, &found.record))
             .collect()
+    }
+}
+
+/// The grant to the process with the key, so that the certificate names it.
+fn held_by(grant: &Grant, process: Option<&str>) -> Grant {
+    let grant = grant.clone();
+    let is_held = matches!(
+        grant.identity(),
+        Identity::Agent { .. } | Identity::Process { .. }
+    );
+    let process = process.and_then(|process| process.parse().ok());
+    let node = match (grant.on_behalf_of(), grant.identity()) {
+        (Some(node), _) => node.node_name().cloned(),
+        (None, Identity::Process { node, .. }) => Some(node.clone()),
+        (None, _) => Name::new("node", MASTER_NODE).ok(),
+    };
+    match (process, node) {
+        (Some(process), Some(node)) if is_held => grant.to_process(process, node),
+        _ => grant,
     }
 }
 

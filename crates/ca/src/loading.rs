@@ -138,6 +138,7 @@ impl CaService {
             revocable: issued.values().filter(|found| found.is_revocable()).count(),
             room: revocation::ROOM,
             pruned: now,
+            remembers: false,
             issued,
             authorities,
             shares: Shares::default(),

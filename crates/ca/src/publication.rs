@@ -1,7 +1,7 @@
 //! The issuance log on its way into files.
 
 use sealbus_control::Fault;
-use sealbus_seal::Serial;
+use sealbus_seal::{Renewed, Serial};
 use sealbus_transparency::{Checkpoint, IssuanceRecord, LogError, LogHead, Note, Publication};
 
 use crate::{CaService, IssuedCertificate, certificate_row, internal, leaf_row};
@@ -12,6 +12,7 @@ impl CaService {
         &mut self,
         record: IssuanceRecord,
         process: Option<&str>,
+        renews: Option<Renewed>,
     ) -> Result<Serial, Fault> {
         let leaf = record
             .to_leaf()
@@ -28,6 +29,7 @@ impl CaService {
             log,
             index,
             process: process.map(str::to_owned),
+            renews,
             revoked: None,
             said: None,
         };

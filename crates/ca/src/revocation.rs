@@ -39,6 +39,9 @@ impl CaService {
         let is_full = |service: &Self| service.deny_list.len() + service.revocable >= service.room;
         if is_full(self) && self.pruned != now {
             self.prune(now);
+            if is_full(self) {
+                self.deny_list.prune(now);
+            }
         }
         if !is_full(self) {
             return Ok(());
@@ -150,7 +153,7 @@ impl CaService {
         Ok(())
     }
 
-    fn revoke(
+    pub(crate) fn revoke(
         &mut self,
         serials: &[Serial],
         reason: Reason,
@@ -289,7 +292,7 @@ impl CaService {
             None => self.authority.certificate().clone(),
         };
         let record = IssuanceRecord::of(&certificate, chain.leaf(), None, issuer.identity(), now);
-        let serial = self.enter(record, Some(process))?;
+        let serial = self.enter(record, Some(process), certificate.renews().copied())?;
         let subject = subject(certificate.identity());
         let what = format!("its certificate was taken back, serial {serial}");
         self.events

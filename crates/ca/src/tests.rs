@@ -1,4 +1,5 @@
 mod authorities;
+mod blind;
 mod restored;
 mod shares;
 mod statements;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sealbus_bus::Lifetime;
-use sealbus_control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::admin::{AdminAnswer, AdminRequest, ask};
 use sealbus_control::ask::Ask;
 use sealbus_control::operators;
 use sealbus_control::rpc::Caller;
@@ -65,12 +65,29 @@ impl Connection {
             Err(fault) if fault.code == FaultCode::Unavailable => {
                 let directory = directory.to_owned();
                 Err(match sealbus_master::is_held(&directory) {
-                    true => CliError::StandsBy { directory },
+                    true => stands_by(directory).await,
                     false => CliError::NoPlatform { directory },
                 })
             }
             Err(fault) => Err(fault.into()),
         }
+    }
+
+    /// As [`to`](Self::to), or to the Master that stands by there.
+    pub(crate) async fn to_any(general: &General) -> Result<Self, CliError> {
+        let error = match Self::open(general).await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => error,
+        };
+        if let CliError::StandsBy { directory, .. } = &error
+            && let Ok(caller) = operators::connect_to_standby(directory).await
+        {
+            return Ok(Self {
+                caller,
+                patience: PATIENCE,
+            });
+        }
+        Err(error)
     }
 
     /// Asks the Master, and turns the platform's fault into an error of the command line.
@@ -89,6 +106,30 @@ impl Connection {
         };
         let patience = self.patience + Duration::from_millis(asked);
         Ok(A::take(self.caller.ask(&request, patience).await?)?)
+    }
+}
+
+/// The error of a command that the Master in this state directory does not take, in its own words if it says why.
+async fn stands_by(directory: PathBuf) -> CliError {
+    let asking = async {
+        let caller = operators::connect_to_standby(&directory).await.ok()?;
+        caller.ask(ask::Status, PATIENCE).await.err()
+    };
+    let (says, help) = match asking.await {
+        Some(Fault {
+            message,
+            advice: Some(advice),
+            ..
+        }) => (message, advice),
+        _ => (
+            "it stands by for the one that leads, or is still starting".to_owned(),
+            "run the command on the machine of the Master that leads, or repeat it in a few seconds".to_owned(),
+        ),
+    };
+    CliError::StandsBy {
+        directory,
+        says,
+        help,
     }
 }
 
@@ -150,12 +191,10 @@ pub(crate) fn running(general: &General) -> Result<PathBuf, CliError> {
     };
     let names = names_of(operators::is_served);
     match names.as_slice() {
-        [] => Err(match names_of(sealbus_master::is_held).first() {
-            Some(name) => CliError::StandsBy {
-                directory: base.join(name),
-            },
-            None => CliError::NoPlatform { directory: base },
-        }),
+        [] => match names_of(sealbus_master::is_held).first() {
+            Some(name) => Ok(base.join(name)),
+            None => Err(CliError::NoPlatform { directory: base }),
+        },
         [name] => Ok(base.join(name)),
         _ => Err(CliError::SeveralPlatforms { names }),
     }

@@ -22,10 +22,14 @@ pub(crate) enum CliError {
         directory: PathBuf,
     },
     /// A Master runs on the state directory, and takes no commands.
-    #[error("the Master at {} takes no commands: it stands by for the one that leads, or is still starting", directory.display())]
+    #[error("the Master at {} takes no commands: {says}", directory.display())]
     StandsBy {
         /// The state directory.
         directory: PathBuf,
+        /// Why.
+        says: String,
+        /// Advice on what to do.
+        help: String,
     },
     /// Several platforms run here, and the command line names none of them.
     #[error("several platforms run here: {}", names.join(", "))]
@@ -153,11 +157,10 @@ impl CliError {
             Self::NoPlatform { .. } => {
                 Some("start one with `sealbus up`, or name its state directory with --state")
             }
-            Self::StandsBy { .. } => Some(
-                "run the command on the machine of the Master that leads, or repeat it in a few seconds",
-            ),
             Self::SeveralPlatforms { .. } => Some("say which with --platform NAME"),
-            Self::NotFound { help, .. } | Self::Usage { help, .. } => Some(help),
+            Self::StandsBy { help, .. }
+            | Self::NotFound { help, .. }
+            | Self::Usage { help, .. } => Some(help),
             Self::Refused { advice: help, .. } | Self::Failed { help, .. } => help.as_deref(),
             Self::File { .. } | Self::Manifest(_) => None,
         }

@@ -147,6 +147,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
 async fn ask(general: &General, command: &Command, output: Output) -> Result<(), CliError> {
     let mut connection = match command {
         Command::Status(status) => Connection::open_within(general, status.timeout.0).await?,
+        Command::Ca(Ca::Revoke(_)) => Connection::to_any(general).await?,
         _ => Connection::open(general).await?,
     };
     let Some(Lifetime(pause)) = command.watch() else {

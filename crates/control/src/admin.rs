@@ -2,6 +2,7 @@
 
 mod authorities;
 mod broker;
+mod certificates;
 mod gateways;
 mod masters;
 mod nodes;
@@ -23,6 +24,7 @@ use crate::ask::conversation;
 
 pub use authorities::AuthorityStatus;
 pub use broker::{BrokerMember, BrokerStatus, CertifiedBroker, DeadLetterRecord};
+pub use certificates::{CertificateStatus, Revoked};
 pub use gateways::{CertifiedCaller, GatewayState};
 pub use masters::{MasterRole, MasterStatus};
 pub use nodes::{NodeState, NodeStatus, SilentNode};
@@ -165,7 +167,7 @@ conversation! {
             what: String,
             /// The reason.
             reason: String,
-        } -> Vec<CertificateStatus>;
+        } -> Revoked;
         /// The signed head of the Merkle log of issued certificates, after checking all of it.
         Checkpoint -> Checkpoint;
         /// Send a message as `operator@hap`. The answer is the replies, in FIPA's string encoding.
@@ -278,6 +280,7 @@ conversation! {
         Services { services: Vec<ServiceStatus> };
         Gateway(GatewayState);
         Moved(Moved);
+        Revoked(Revoked);
         Broker(BrokerStatus);
         BrokerCertified(CertifiedBroker);
         CallerCertified(CertifiedCaller);
@@ -458,29 +461,6 @@ pub struct CertificationEvent {
     pub serial: Option<String>,
     /// The event.
     pub what: String,
-}
-
-/// An issued certificate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CertificateStatus {
-    /// Serial number, hexadecimal.
-    pub serial: String,
-    /// SPIFFE identity.
-    pub identity: String,
-    /// The address it is bound to.
-    pub address: String,
-    /// The node that vouched for it.
-    pub node: Option<String>,
-    /// When its validity begins.
-    pub not_before: UnixMillis,
-    /// When its validity ends.
-    pub not_after: UnixMillis,
-    /// The CA whose Merkle log has the certificate.
-    pub log: String,
-    /// The certificate's place in that log.
-    pub index: u64,
-    /// The reason why it was revoked, if it was.
-    pub revoked: Option<String>,
 }
 
 /// A service found in the DF.

@@ -37,6 +37,7 @@ pub mod rpc;
 pub mod statement;
 pub mod traffic;
 pub mod turns;
+pub mod word;
 pub mod workload;
 
 pub use sealbus_bus::text;

@@ -201,6 +201,9 @@ pub struct Current {
     /// The addresses (`host:port`) of all Masters, where there may be several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<String>,
+    /// The store does not answer the Master. Other Masters may have denied what it does not know.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub away: bool,
 }
 
 /// A step of the directory from one revision to another.

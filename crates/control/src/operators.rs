@@ -20,6 +20,8 @@ use crate::{Fault, FaultCode};
 
 /// File name of the socket in the Master's state folder.
 const SOCKET: &str = "admin.sock";
+/// File name of the socket of a Master that stands by.
+const STANDBY_SOCKET: &str = "standby.sock";
 /// File name of the key beside it.
 const KEY: &str = "admin.key";
 /// The context of the MAC, which keeps it apart from MACs for other purposes.
@@ -35,6 +37,11 @@ pub fn is_served(directory: &Path) -> bool {
 /// The socket of the Master that runs on a state folder.
 pub fn socket_in(directory: &Path) -> PathBuf {
     directory.join(SOCKET)
+}
+
+/// The socket of the Master that stands by with a state folder.
+pub fn standby_socket_in(directory: &Path) -> PathBuf {
+    directory.join(STANDBY_SOCKET)
 }
 
 conversation! {
@@ -101,8 +108,19 @@ impl OperatorKey {
 /// # Errors
 /// [`FaultCode::Unavailable`] if no Master runs there, [`FaultCode::NotPermitted`] if it does not let this user in.
 pub async fn connect(directory: &Path) -> Result<Caller, Fault> {
-    let path = socket_in(directory);
-    let stream = Stream::connect(&path).await.map_err(|error| {
+    connect_at(directory, &socket_in(directory)).await
+}
+
+/// Opens a connection to the Master that stands by with a state folder.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_to_standby(directory: &Path) -> Result<Caller, Fault> {
+    connect_at(directory, &standby_socket_in(directory)).await
+}
+
+async fn connect_at(directory: &Path, path: &Path) -> Result<Caller, Fault> {
+    let stream = Stream::connect(path).await.map_err(|error| {
         Fault::new(
             FaultCode::Unavailable,
             format!("{}: {error}", path.display()),

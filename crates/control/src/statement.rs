@@ -31,6 +31,9 @@ pub struct Vouching {
     pub subject: Subject,
     /// The process's signing request, PKCS#10 DER.
     pub request: Blob,
+    /// The chain that the process holds for the same identity, in its wire form, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Blob>,
     /// The node's clock.
     pub at: UnixMillis,
 }

@@ -1,20 +1,20 @@
 //! The platform's port for strangers, over TLS. The server shows its root certificate. A token tells the other end the
 //! fingerprint of that certificate. Newcomers join here, and anyone can read the issuance logs.
 
-mod alarm;
 mod client;
 mod lines;
 mod log_reader;
 mod log_server;
 mod pace;
 mod tls;
+mod word;
 
-pub use alarm::{is_alarm, raise_alarm, read_alarm};
 pub use client::Enrolment;
 pub use client::EnrolmentError;
 pub use log_reader::{LogReader, ReadError};
 pub use log_server::LogServer;
 pub use tls::{WaitingStranger, accept, bind, connect, most_strangers};
+pub use word::{is_word, read_word, reply, say};
 
 /// Name of the enrolment protocol in the TLS handshake (RFC 7301).
 pub const ENROLMENT: &[u8] = b"sealbus-enrolment/1";

@@ -15,8 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-use super::alarm::is_alarm;
 use super::lines::Lines;
+use super::word::is_word;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -135,8 +135,8 @@ async fn shake_hands<F, S>(
     };
     let _ = stream.set_nodelay(true);
     let handshake = async {
-        // The Master that leads notices by itself which nodes it does not hear.
-        if is_alarm(&stream).await {
+        // The Master that leads notices by itself which nodes it does not hear, and hears the others on the bus.
+        if is_word(&stream).await {
             return None;
         }
         Some(TlsAcceptor::from(config).accept(stream).await)

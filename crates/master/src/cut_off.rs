@@ -2,6 +2,7 @@
 //! Masters that stand by, and these tell it through the store. It compares that with what it hears itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -21,36 +22,39 @@ const SILENT: UnixMillis = 2000;
 /// The alarms that a Master hears while it stands by.
 pub(super) struct Alarms {
     /// Without a root of its own it believes nobody.
-    trust: Option<Trust>,
+    trust: Option<Arc<Trust>>,
     raised: Mutex<BTreeMap<String, Instant>>,
 }
 
 impl Alarms {
     /// None yet.
-    pub(super) fn new(trust: Option<Trust>) -> Self {
+    pub(super) fn new(trust: Option<Arc<Trust>>) -> Self {
         Self {
             trust,
             raised: Mutex::default(),
         }
     }
 
-    /// Notes an alarm, if a node of this platform raised it now. Whether the node was revoked, the Master that leads knows.
-    pub(super) fn note(&self, alarm: &Signed, now: UnixMillis) {
-        let Some(trust) = &self.trust else { return };
+    /// Notes an alarm, if a node of this platform raised it now. Returns whether one did.
+    pub(super) fn note(&self, alarm: &Signed, now: UnixMillis) -> bool {
+        let Some(trust) = &self.trust else {
+            return false;
+        };
         let node = match alarm.open::<Alarm>(trust, now) {
             Ok((identity, _)) => match identity.identity() {
                 Identity::Node { name, .. } => name.to_string(),
-                _ => return,
+                _ => return false,
             },
             Err(error) => {
                 tracing::debug!(%error, "an alarm is not believed");
-                return;
+                return false;
             }
         };
         let mut raised = self.raised.lock();
         if raised.len() < MOST || raised.contains_key(&node) {
             raised.insert(node, Instant::now());
         }
+        true
     }
 
     /// The nodes that raise an alarm.

@@ -2,10 +2,12 @@
 //! after another without waiting. The changes of a job are in the store before anyone hears of them. Jobs that come
 //! while the store writes share the next write.
 
+mod keeping;
 mod keys;
 mod outward;
 mod refusals;
 mod restored;
+mod revocation;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -21,13 +23,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::state::{Effect, MasterState};
 use super::written::Written;
-use sealbus_ca::{CaService, IssuedCertificate};
-use sealbus_control::admin::CertificateStatus;
+use sealbus_ca::CaService;
 use sealbus_control::clock::{now, timestamp};
 use sealbus_control::node::DirectoryUpdate;
 use sealbus_control::{Fault, FaultCode, PlatformDescription, Term, UnixMillis};
 use sealbus_store::{Batch, Store, StoreError};
 
+use keeping::Keeping;
 pub(crate) use keys::{KEY_ROW, Keys};
 pub(crate) use outward::Outward;
 use refusals::Refusals;
@@ -77,6 +79,8 @@ pub(crate) struct Desk {
     pub(crate) beats: HashMap<String, UnixMillis>,
     /// When the Master was started.
     pub(crate) since: UnixMillis,
+    /// Whether the store is known not to answer.
+    pub(crate) away: bool,
     pruned: UnixMillis,
     closing: bool,
 }
@@ -89,6 +93,7 @@ type Job = Box<dyn FnOnce(&mut Desk, UnixMillis) -> Done + Send>;
 pub(crate) struct DeskHandle {
     jobs: mpsc::Sender<Job>,
     heard: Heard,
+    keeping: Arc<Keeping>,
 }
 
 /// Nodes with a sign of life that the desk has not noted yet. A sign waits behind no job.
@@ -156,14 +161,17 @@ pub(crate) fn open(
         log_alarms: BTreeMap::new(),
         beats: HashMap::new(),
         since: now,
+        away: false,
         pruned: now,
         closing: false,
     };
     let (told, news) = watch::channel(desk.news());
     let heard = Heard::default();
+    let keeping = Arc::new(Keeping::default());
     let work = Work {
         desk,
         heard: heard.clone(),
+        keeping: keeping.clone(),
         store,
         outward,
         told,
@@ -172,7 +180,12 @@ pub(crate) fn open(
         started: Instant::now(),
     };
     tokio::spawn(work.run(waiting));
-    (DeskHandle { jobs, heard }, effects, news)
+    let handle = DeskHandle {
+        jobs,
+        heard,
+        keeping,
+    };
+    (handle, effects, news)
 }
 
 impl DeskHandle {
@@ -219,6 +232,7 @@ impl DeskHandle {
 struct Work {
     desk: Desk,
     heard: Heard,
+    keeping: Arc<Keeping>,
     store: Arc<dyn Store>,
     outward: mpsc::UnboundedSender<Outward>,
     told: watch::Sender<News>,
@@ -250,6 +264,7 @@ impl Work {
             let first = tokio::time::timeout(pause, jobs.recv()).await;
             let now = now();
             self.desk.state.look(now);
+            self.desk.away = self.keeping.away().is_some();
             for node in std::mem::take(&mut *self.heard.lock()) {
                 self.desk.state.heard(&node, now);
                 self.desk.beats.insert(node, now);
@@ -376,6 +391,9 @@ impl Work {
         self.unwritten.extend(self.desk.ca.take_rows());
         let written = if self.unwritten.is_empty() {
             Ok(())
+        } else if let Some(error) = self.keeping.away() {
+            // Nobody waits for a store that does not answer.
+            Err(error)
         } else {
             // The changes are kept until they are written, and the next batch is added to them.
             let mut batch = self.unwritten.clone();
@@ -389,7 +407,7 @@ impl Work {
                 .await
                 .map(|_| self.unwritten = Batch::new())
         };
-        if let Err(error) = &written {
+        if let (Err(error), false) = (&written, self.desk.away) {
             tracing::error!(%error, "the platform's state could not be written");
         }
         if let Err(StoreError::Superseded { .. }) = &written {
@@ -429,6 +447,16 @@ impl Work {
 }
 
 impl Desk {
+    /// Whether certificates are renewed while the store does not answer.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`] if not.
+    pub(crate) fn check_level(&self) -> Result<(), Fault> {
+        let level = self.platform.level.parse();
+        let level = level.map_err(|error| Fault::new(FaultCode::Internal, format!("{error}")))?;
+        sealbus_ca::check_level(level)
+    }
+
     fn news(&self) -> News {
         News {
             directory: self.state.directory().revision(),
@@ -439,38 +467,6 @@ impl Desk {
     /// The directory's news for a node at this revision.
     pub(crate) fn update(&self, directory: u64) -> DirectoryUpdate {
         self.state.directory().since(directory)
-    }
-
-    /// Revokes an agent's certificates, or one certificate by its serial number, by an operator's order. The process
-    /// that held a revoked certificate gets no other for the same agent.
-    ///
-    /// # Errors
-    /// As [`CaService::revoke_by_hand`].
-    pub(crate) fn revoke_by_hand(
-        &mut self,
-        what: &str,
-        said: &str,
-        now: UnixMillis,
-    ) -> Result<Vec<CertificateStatus>, Fault> {
-        let revoked = self.ca.revoke_by_hand(what, said, timestamp(now))?;
-        tracing::warn!(%what, reason = said, "revoked by an operator");
-        for certificate in &revoked {
-            let process = certificate.process.as_deref().unwrap_or_default();
-            match &certificate.record.identity {
-                Identity::Agent { name, .. } => {
-                    self.keys.forget(name.as_str());
-                    self.state.bar(process, Some(name.as_str()));
-                }
-                Identity::Process { .. } => self.state.bar(process, None),
-                Identity::Node { .. } | Identity::Authority { .. } => {}
-            }
-        }
-        let local = what.split('@').next().unwrap_or(what);
-        self.keys.forget(local);
-        for process in self.state.processes_of(local) {
-            self.state.bar(&process, Some(local));
-        }
-        Ok(revoked.iter().map(IssuedCertificate::status).collect())
     }
 
     /// The identity of an agent of this platform.

@@ -11,9 +11,12 @@ use sealbus_control::local::forbid_inspection;
 use sealbus_files::folder;
 use sealbus_seal::PlatformName;
 use sealbus_store::Store;
+use sealbus_store::etcd::EtcdStore;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use super::authorities::{Authorities, own_authority, remove_authority, trust};
+use super::blind::BlindCa;
 use super::config::MasterConfig;
 use super::cut_off::Alarms;
 use super::forwarding::forward;
@@ -21,7 +24,9 @@ use super::kept_ports::{Kept, bind_again, kept_ports};
 use super::master_error::MasterError;
 use super::masters::Masters;
 use super::standby::{Candidate, Election};
+use super::standby_admin::serve_operators;
 use super::state_store::{Led, State, StateError, check_kept_root};
+use super::unstored::Ledger;
 
 /// How often a Master of a platform that begins looks whether another one has begun it.
 const LOOK: Duration = Duration::from_secs(1);
@@ -33,6 +38,8 @@ pub struct Elected {
     pub(super) server: TcpListener,
     /// The Masters beside this one, where there may be some.
     pub(super) masters: Option<Arc<Masters>>,
+    /// The acts of its CA while it stood by, if it had one.
+    pub(super) ledger: Option<Arc<Ledger>>,
     waited: bool,
 }
 
@@ -74,6 +81,7 @@ pub(super) async fn elect(
             kept,
             server,
             masters: None,
+            ledger: None,
             waited: false,
         });
     };
@@ -81,13 +89,19 @@ pub(super) async fn elect(
     let kept = kept_ports(&*etcd, Some(etcd.instance())).await?;
     let (server, enrolment) = listen(config, &kept).await?;
     let trust = own.is_some().then(|| trust(directory, &settings.name));
-    let alarms = Arc::new(Alarms::new(trust.transpose()?));
+    let trust = trust.transpose()?.map(Arc::new);
+    let alarms = Arc::new(Alarms::new(trust.clone()));
     let mut candidate = Candidate::new(etcd.clone(), enrolment, own, alarms.clone(), yields);
     let leader_at = candidate.leader_at.subscribe();
+    let away = candidate.away.subscribe();
+    let blind = trust.map(|trust| BlindCa::open(directory, settings, trust, away, alarms));
+    let blind = blind.transpose()?.map(Arc::new);
+    let ledger = blind.as_ref().map(|blind| blind.ledger().clone());
     let waiting = candidate.wait(&mut waits, config.settings.rabbitmq.is_none());
     let election = tokio::select! {
         election = waiting => election,
-        () = forward(&server, leader_at, alarms) => Election::Over,
+        () = forward(&server, leader_at.clone(), blind.clone()) => Election::Over,
+        error = act_blindly(blind, &etcd, directory, leader_at) => return Err(error),
         // Another Master has begun the platform: this one says so at once, and not when it is needed.
         error = foreign_root(&*etcd, directory, &settings.name) => {
             candidate.give_back().await;
@@ -114,9 +128,26 @@ pub(super) async fn elect(
         // The one that led meanwhile may have been another.
         kept: kept_ports(&*etcd, Some(etcd.instance())).await?,
         server,
+        ledger,
         waited: candidate.stood_by(),
         masters: Some(Arc::new(Masters::new(candidate))),
     })
+}
+
+/// Does a CA's work beside standing by, if there is a CA. Returns only an error.
+async fn act_blindly(
+    ca: Option<Arc<BlindCa>>,
+    etcd: &EtcdStore,
+    directory: &Path,
+    leader_at: watch::Receiver<Option<SocketAddr>>,
+) -> MasterError {
+    let Some(ca) = ca else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        () = ca.follow(etcd) => std::future::pending().await,
+        error = serve_operators(&ca, directory, leader_at) => error,
+    }
 }
 
 /// Waits until the state belongs to another root than the one in `directory`, if that is not known yet.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealbus_ca::Unstored;
 use sealbus_seal::token::{Purpose, Secret, TokenError};
 use sealbus_seal::{Identity, Name, SigningRequest, Timestamp};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -66,9 +67,10 @@ where
         let result = match Incoming::parse::<EnrolmentRequest>(&body) {
             Ok(request) => {
                 let directory = directory.clone();
-                let enrolling = desk.run(move |desk, now| enrol(desk, request, &directory, now));
+                let enrolling =
+                    desk.run_or_keep(move |desk, now| enrol(desk, request, &directory, now));
                 match enrolling.await {
-                    Ok(enrolled) => admitted(&desk, enrolled).await,
+                    Ok((enrolled, _)) => admitted(&desk, enrolled).await,
                     Err(fault) => Err(fault),
                 }
             }
@@ -109,8 +111,8 @@ fn enrol(
     request: EnrolmentRequest,
     directory: &Path,
     now: UnixMillis,
-) -> Result<EnrolmentAnswer, Fault> {
-    match request {
+) -> Result<(EnrolmentAnswer, Option<Unstored>), Fault> {
+    let answer = match request {
         EnrolmentRequest::Join {
             secret,
             name,
@@ -119,7 +121,7 @@ fn enrol(
             request,
         } => {
             check_clocks(theirs, now)?;
-            join(desk, &secret, name, node, &request.0, now)
+            join(desk, &secret, name, node, &request.0, now)?
         }
         EnrolmentRequest::Return { statement } => {
             let (identity, returning) =
@@ -138,18 +140,22 @@ fn enrol(
             let name = name.to_string();
             let Returning { node, request, .. } = returning;
             let process = desk.state.come_back(&name, node.clone(), now)?;
-            joined(desk, name, process, &node, &request.0, now)
+            joined(desk, name, process, &node, &request.0, now)?
         }
-        EnrolmentRequest::Certify { voucher } => Ok(certify_vouched(desk, &voucher, now)?.into()),
+        EnrolmentRequest::Certify { voucher } => {
+            let (chain, act) = certify_vouched(desk, &voucher, now)?;
+            return Ok((chain.into(), act));
+        }
         EnrolmentRequest::JoinAsMaster {
             secret,
             request,
             now: theirs,
         } => {
             check_clocks(theirs, now)?;
-            join_as_master(desk, &secret, &request.0, directory, now)
+            join_as_master(desk, &secret, &request.0, directory, now)?
         }
-    }
+    };
+    Ok((answer, None))
 }
 
 /// Certifies the CA of a further Master under the root, whose key must be here.

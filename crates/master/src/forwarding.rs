@@ -1,18 +1,17 @@
 //! The door of a Master that stands by: it hands connections on to the one that leads, so that each address of a Master is as
-//! good as the others. It cannot read them: the stranger and the leader encrypt. Alarms of nodes are for itself.
+//! good as the others. It cannot read them: the stranger and the leader encrypt. Words of nodes are for itself.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_control::clock::now;
-use sealbus_enrolment::{is_alarm, read_alarm};
+use sealbus_enrolment::{is_word, read_word, reply};
 use sealbus_web::accept_each;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use super::cut_off::Alarms;
+use super::blind::BlindCa;
 
 /// Most connections that are handed on at a time. Further ones end at once.
 const MOST: usize = 256;
@@ -24,12 +23,12 @@ const LONGEST: Duration = Duration::from_secs(40);
 pub(super) async fn forward(
     listener: &TcpListener,
     leader: watch::Receiver<Option<SocketAddr>>,
-    alarms: Arc<Alarms>,
+    ca: Option<Arc<BlindCa>>,
 ) {
     accept_each(listener, |near, _, open| {
-        let (leaders, alarms) = (leader.clone(), alarms.clone());
+        let (leaders, ca) = (leader.clone(), ca.clone());
         (open < MOST).then_some(async move {
-            let serving = serve(near, leaders, &alarms);
+            let serving = serve(near, leaders, ca.as_deref());
             // A connection that breaks is tried again from its beginning.
             let _ = tokio::time::timeout(LONGEST, serving).await;
         })
@@ -40,11 +39,12 @@ pub(super) async fn forward(
 async fn serve(
     mut near: TcpStream,
     mut leaders: watch::Receiver<Option<SocketAddr>>,
-    alarms: &Alarms,
+    ca: Option<&BlindCa>,
 ) {
-    if is_alarm(&near).await {
-        if let Some(alarm) = read_alarm(&mut near).await {
-            alarms.note(&alarm, now());
+    if is_word(&near).await {
+        // A Master of a platform that begins has no CA yet.
+        if let (Some(ca), Some(word)) = (ca, read_word(&mut near).await) {
+            let _ = reply(&mut near, &ca.reply(word).await).await;
         }
         return;
     }
@@ -78,8 +78,7 @@ mod tests {
         let (door, at) = listener().await;
         let (leader, leads_at) = listener().await;
         let (tell, known) = watch::channel(None);
-        let alarms = Arc::new(Alarms::new(None));
-        tokio::spawn(async move { forward(&door, known, alarms).await });
+        tokio::spawn(async move { forward(&door, known, None).await });
         let mut refused = TcpStream::connect(at).await.unwrap();
         refused.write_all(b"hello").await.unwrap();
         assert_eq!(refused.read(&mut [0; 8]).await.unwrap_or(0), 0);

@@ -206,14 +206,20 @@ impl Masters {
 
     /// Notes the CAs of the others, so that they can be revoked.
     async fn note_authorities(&self, desk: &DeskHandle, noted: &mut Vec<Fingerprint>) {
-        let present: Vec<Vec<u8>> = {
+        let (names, present): (Vec<String>, Vec<Vec<u8>>) = {
             let known = self.known.lock();
-            let certificates = known.iter().map(|known| &known.about.certificate.0);
-            certificates
-                .filter(|der| !der.is_empty())
-                .cloned()
-                .collect()
+            let abouts = known.iter().map(|known| &known.about);
+            let abouts = abouts.filter(|about| !about.certificate.0.is_empty());
+            abouts
+                .map(|about| (about.authority.clone(), about.certificate.0.clone()))
+                .unzip()
         };
+        let looking = desk.run(move |desk, now| {
+            desk.ca.are_present(&names, timestamp(now));
+            Ok(())
+        });
+        // An error means that the Master is ending.
+        let _ = looking.await;
         let seen = std::mem::take(noted);
         for der in present {
             let fingerprint = Fingerprint::of(&der);

@@ -238,18 +238,22 @@ impl OwnHost {
                 check_own_agent(desk, &process, name)?;
             }
             let lifetime = std::time::Duration::from_secs(desk.platform.certificate_lifetime);
-            let now = timestamp(now);
-            let chain = desk.ca.certify_own(
-                identity,
-                address,
-                Some(&process),
-                &request.0,
-                lifetime,
-                now,
-            )?;
-            Ok((IssuedChain::from(&chain), desk.broker.clone()))
+            if desk.away {
+                desk.check_level()?;
+            }
+            let (ca, request, now) = (&mut desk.ca, &request.0, timestamp(now));
+            let (chain, act) = if desk.away {
+                let (chain, act) =
+                    ca.certify_own_again(identity, address, &process, request, now)?;
+                (chain, Some(act))
+            } else {
+                let process = Some(process.as_str());
+                let chain = ca.certify_own(identity, address, process, request, lifetime, now)?;
+                (chain, None)
+            };
+            Ok(((IssuedChain::from(&chain), desk.broker.clone()), act))
         };
-        let (chain, broker) = self.desk.run(work).await?;
+        let ((chain, broker), _) = self.desk.run_or_keep(work).await?;
         if let Some(broker) = broker {
             broker.admit_certified(&chain.chain).await?;
         }

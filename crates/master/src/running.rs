@@ -21,6 +21,8 @@ use super::issuance_log::{self, Publisher};
 use super::kept_ports::{Ports, bind_again, keep_ports, open_at};
 use super::master_error::MasterError;
 use super::state_store::{Led, keep_root};
+use super::taking_in::{look, take_in};
+use super::unstored::Ledger;
 use super::written::Written;
 use super::{
     Authorities, Broker, HostedProcess, OwnHost, SystemAgents, authority_care, broker_watch, lay,
@@ -35,13 +37,10 @@ use sealbus_control::operators::{OperatorKey, socket_in};
 use sealbus_control::{Fault, FaultCode, ProcessContact};
 use sealbus_enrolment::{ENROLMENT, HTTP, LogServer, accept};
 use sealbus_process::Process;
-use sealbus_store::{Fenced, Leadership, Store, StoreError};
+use sealbus_store::{Leadership, Store};
 
 /// Life of the certificate that newcomers see.
 const SERVER_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
-
-/// How often a Master on a shared store looks whether it still leads.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// A running Master.
 pub struct Master {
@@ -87,6 +86,7 @@ impl Master {
             kept,
             server,
             masters,
+            ledger,
             ..
         } = elected;
         let directory = config.directory.clone();
@@ -177,6 +177,15 @@ impl Master {
             let caller = system.master.clone();
             let following = masters.clone().follow(desk.clone(), store.clone(), caller);
             tasks.spawn(following);
+            // Nobody else writes it.
+            let ledger = ledger.map_or_else(|| Ledger::open(&directory), Ok);
+            let ledger = ledger.map_err(|error| MasterError::Directory {
+                path: directory.clone(),
+                error,
+            })?;
+            desk.keep_in(ledger.clone());
+            let taking = take_in(store.clone(), desk.clone(), ledger, authority.clone());
+            tasks.spawn(taking);
         }
         tracing::debug!("the agents are there");
         let control = system.control.address();
@@ -234,7 +243,7 @@ impl Master {
         tasks.spawn(publisher.run());
         let (trouble, store_trouble) = watch::channel(None);
         if masters.is_some() {
-            tasks.spawn(look(fenced, trouble));
+            tasks.spawn(look(fenced, desk.clone(), trouble));
         }
         tasks.spawn(authority_care::run(desk.clone(), directory.clone()));
         tasks.spawn(renew_server_credential(
@@ -361,22 +370,6 @@ impl Master {
         let _ = std::fs::remove_file(socket_in(&self.directory));
         self.admin.system.end().await;
         self.admin.desk.close().await;
-    }
-}
-
-/// Notices that another Master has taken over, also while there is nothing to write, and tells of a store that is away.
-async fn look(store: Arc<Fenced>, trouble: watch::Sender<Option<String>>) {
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let found = match store.look().await {
-            Err(StoreError::Superseded { .. }) => return,
-            found => found.err().map(|error| error.to_string()),
-        };
-        if trouble.send_replace(found.clone()).is_none()
-            && let Some(error) = found
-        {
-            tracing::warn!("whether this Master still leads is not known: {error}");
-        }
     }
 }
 

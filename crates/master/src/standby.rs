@@ -65,6 +65,8 @@ pub(super) struct Candidate {
     alarms: Arc<Alarms>,
     /// Where nodes join the one that leads.
     pub(super) leader_at: watch::Sender<Option<SocketAddr>>,
+    /// Whether the store does not answer.
+    pub(super) away: watch::Sender<bool>,
 }
 
 /// How the waiting ended.
@@ -117,6 +119,7 @@ impl Candidate {
             leader: None,
             alarms,
             leader_at: watch::Sender::new(None),
+            away: watch::Sender::new(false),
         }
     }
 
@@ -158,6 +161,15 @@ impl Candidate {
                 Outcome::GivenBack
             }
         };
+        match outcome {
+            Outcome::Leased(false) | Outcome::Renewed(None) | Outcome::Unseen => {
+                self.away.send_replace(true);
+            }
+            Outcome::Leased(true) | Outcome::Renewed(Some(_)) | Outcome::Seen { .. } => {
+                self.away.send_replace(false);
+            }
+            Outcome::Taken(_) | Outcome::Claimed(_) | Outcome::GivenBack => {}
+        }
         self.claimant.note(outcome, self.now());
         (Duration::ZERO, None)
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sealbus_seal::Identity;
+use sealbus_seal::{CertificateChain, Identity};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -17,7 +17,7 @@ use super::reachable::CONTROL_GROUP;
 use super::state::not_a_member;
 use super::vouching::{PlacementsOf, check_process};
 use super::{asking, telling};
-use sealbus_ca::Request;
+use sealbus_ca::{Renewal, Request, Unstored};
 use sealbus_control::authority::{AuthorityAnswer, AuthorityRequest, IssuedChain};
 use sealbus_control::clock::timestamp;
 use sealbus_control::correspondence::Correspondent;
@@ -317,6 +317,7 @@ fn with_news(current: Current, desk: &Desk, known: u64) -> Current {
     Current {
         deny_list: is_newer.then(|| Blob(desk.ca.deny_list_since(known))),
         masters: desk.masters.clone(),
+        away: desk.away,
         ..current
     }
 }
@@ -376,20 +377,28 @@ async fn certified(
         if !desk.state.nodes().contains_key(&from) {
             return Err(not_a_member(&from));
         }
-        Ok((certify_vouched(desk, &voucher, now)?, desk.broker.clone()))
+        let (chain, act) = certify_vouched(desk, &voucher, now)?;
+        Ok(((chain, desk.broker.clone()), act))
     };
-    let (chain, broker) = desk.run(certifying).await?;
+    let ((chain, broker), _) = desk.run_or_keep(certifying).await?;
     if let Some(broker) = broker {
         broker.admit_certified(&chain.chain).await?;
     }
     Ok(chain.into())
 }
 
+fn is_away() -> Fault {
+    let message = "etcd does not answer: nothing is certified for the first time until it is back";
+    Fault::new(FaultCode::Unavailable, message)
+}
+
+/// Certifies for a process of a node. While the store does not answer, what the process holds already is renewed, and the
+/// caller keeps the act that is returned.
 pub(crate) fn certify_vouched(
     desk: &mut Desk,
     voucher: &Signed,
     now: UnixMillis,
-) -> Result<IssuedChain, Fault> {
+) -> Result<(IssuedChain, Option<Unstored>), Fault> {
     // A node that is not believed now may be believed later, so this is no verdict on the process it vouches for.
     let (node, vouching) = voucher
         .open::<Vouching>(desk.ca.trust(), now)
@@ -437,6 +446,23 @@ pub(crate) fn certify_vouched(
         state: &desk.state,
         process,
     };
-    let chain = desk.ca.certify(&request, &placements, timestamp(now))?;
-    Ok(IssuedChain::from(&chain))
+    let (chain, act) = match desk.away {
+        false => (
+            desk.ca.certify(&request, &placements, timestamp(now))?,
+            None,
+        ),
+        true => {
+            desk.check_level()?;
+            let held = &vouching.held.as_ref().ok_or_else(is_away)?.0;
+            let held = CertificateChain::decode(held)
+                .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;
+            let renewal = Renewal {
+                request,
+                held: &held,
+            };
+            let (chain, act) = desk.ca.certify_again(&renewal, timestamp(now))?;
+            (chain, Some(act))
+        }
+    };
+    Ok((IssuedChain::from(&chain), act))
 }

@@ -43,13 +43,15 @@ impl NodeHost {
             }
         }
         // The process is not on the bus yet, or the CA cannot be reached that way.
-        let voucher = self.shared.vouch(process, subject, request)?;
+        let voucher = self.shared.vouch(process, subject.clone(), request)?;
         let enrolment = self.shared.leaders.enrolment();
         let certified = enrolment.ask(ask::Certify { voucher }).await;
-        certified.map_err(|error| match error {
+        let chain = certified.map_err(|error| match error {
             EnrolmentError::Refused(fault) => fault,
             error => Fault::new(FaultCode::Unavailable, error.to_string()),
-        })
+        })?;
+        self.shared.holds(process, subject, &chain);
+        Ok(chain)
     }
 
     async fn carry_out(&self, request: AttachmentRequest) -> Result<AttachmentAnswer, Fault> {

@@ -1,7 +1,8 @@
 //! The Masters of the platform, as the node knows them: where they are, and the highest term that it has heard of. It obeys
 //! no lower one.
 
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use sealbus_control::node::MasterContact;
@@ -15,6 +16,8 @@ use super::memory::{Memory, MemoryError};
 
 /// Longest address of a Master.
 const ADDRESS_LENGTH: usize = 300;
+/// After this long without a word, requests that another Master can do go there first.
+const SILENT: Duration = Duration::from_secs(2);
 
 /// The node's knowledge of Masters.
 pub(crate) struct Leaders {
@@ -26,6 +29,8 @@ pub(crate) struct Leaders {
     at: Mutex<Option<(Option<Term>, MasterContact)>>,
     /// When the one that leads was heard last.
     heard: Mutex<Instant>,
+    /// Whether the one that leads says that the store does not answer.
+    store_is_away: AtomicBool,
     memory: Memory,
 }
 
@@ -38,6 +43,7 @@ impl Leaders {
             led_anew: Notify::new(),
             at: Mutex::default(),
             heard: Mutex::new(Instant::now()),
+            store_is_away: AtomicBool::new(false),
             memory,
         })
     }
@@ -107,6 +113,21 @@ impl Leaders {
     /// When the Master that leads was heard last.
     pub(crate) fn heard_at(&self) -> Instant {
         *self.heard.lock()
+    }
+
+    /// Whether there are several, and the one that leads has not been heard for a while.
+    pub(crate) fn are_silent(&self) -> bool {
+        self.are_several() && self.heard_at().elapsed() > SILENT
+    }
+
+    /// Notes whether the one that leads says that the store does not answer.
+    pub(crate) fn store_is(&self, away: bool) {
+        self.store_is_away.store(away, Ordering::Relaxed);
+    }
+
+    /// Whether the one that leads said last that the store does not answer.
+    pub(crate) fn is_store_away(&self) -> bool {
+        self.store_is_away.load(Ordering::Relaxed)
     }
 
     /// Notes where the Master is that leads in this term, as it says itself.

@@ -6,6 +6,7 @@ mod channel_log;
 mod child;
 mod descendants;
 mod freezing;
+mod held;
 mod host;
 mod isolation;
 mod joining;
@@ -21,6 +22,7 @@ mod peer;
 mod post;
 mod processes;
 mod refused;
+mod renewal;
 mod reports;
 mod serve;
 mod session;
@@ -288,6 +290,7 @@ impl Node {
             credential: ArcSwap::from_pointee(credential),
             leaders,
             trust,
+            held: Mutex::default(),
             denying: tokio::sync::Mutex::default(),
             lacks_denials: AtomicBool::new(false),
             replica: Mutex::new(Replica::default()),

@@ -277,6 +277,7 @@ async fn keep_in_touch(
                 }
                 registered = !current.register;
                 shared.masters_are_at(&current.masters);
+                shared.leaders.store_is(current.away);
                 shared.directory_changed(current.directory).await;
                 if let Some(list) = current.deny_list {
                     shared.deny_list_changed(list).await;

@@ -14,6 +14,7 @@ use sealbus_seal::denylist::{DenyListUpdate, SignedDenyList};
 use sealbus_seal::{Credential, Fingerprint, Identity, Name, Timestamp, Trust};
 use tokio::sync::{mpsc, watch};
 
+use super::held::Held;
 use super::isolation::Sealing;
 use super::leaders::Leaders;
 use super::log::Logs;
@@ -22,25 +23,21 @@ use super::processes::{Processes, wanted};
 use super::reports::Reports;
 use super::witness::Witnesses;
 use sealbus_control::attachment::AttachmentNotice;
-use sealbus_control::authority::{IssuedChain, ask_ca};
 use sealbus_control::clock::now;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::directory::{Changed, Replica};
 use sealbus_control::host::Command;
-use sealbus_control::names::{CA, CONTROL_AGENTS, MASTER, SYSTEM_AGENTS};
+use sealbus_control::names::{CONTROL_AGENTS, MASTER, SYSTEM_AGENTS};
 use sealbus_control::node::{DirectoryStep, DirectoryUpdate, Launch, MasterRequest, ask_master};
 use sealbus_control::rpc::{Caller, Untold};
-use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::{
     AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FaultCode, NodeDescription,
-    PlatformDescription, ProcessContact, PublishedKey, Subject, TransportDescription,
+    PlatformDescription, ProcessContact, PublishedKey, TransportDescription,
 };
 use sealbus_keeping::channel_log::ChannelLogs;
 use sealbus_keeping::post::Post;
 use sealbus_process::Process;
 
-/// How long the CA may take to answer.
-const CERTIFYING: Duration = Duration::from_secs(10);
 /// How long the Master may take to answer where an agent is, if the replica does not know.
 const RESOLVING: Duration = Duration::from_secs(3);
 /// Most agents whose former node is remembered.
@@ -66,6 +63,8 @@ pub(crate) struct Shared {
     /// The Masters, and the term that the node obeys.
     pub(crate) leaders: Leaders,
     pub(crate) trust: Arc<Trust>,
+    /// The certificates that its processes hold.
+    pub(crate) held: Mutex<Held>,
     /// Held while a deny list is applied and passed on, so that changes are passed on in order.
     pub(crate) denying: tokio::sync::Mutex<()>,
     /// Whether changes of the deny list did not fit the list held here, so that the whole list is needed.
@@ -153,35 +152,6 @@ impl Shared {
                 "the node is not on the bus now",
             )),
         }
-    }
-
-    /// The node's signed statement for a signing request of one of its processes.
-    pub(crate) fn vouch(
-        &self,
-        process: &str,
-        subject: Subject,
-        request: Vec<u8>,
-    ) -> Result<Signed, Fault> {
-        let vouching = Vouching {
-            process: process.to_owned(),
-            subject,
-            request: Blob(request),
-            at: now(),
-        };
-        Signed::sign(&vouching, &self.credential.load())
-            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
-    }
-
-    /// Carries a signing request to the CA.
-    pub(crate) async fn certify(
-        &self,
-        process: &str,
-        subject: Subject,
-        request: Vec<u8>,
-    ) -> Result<IssuedChain, Fault> {
-        let voucher = self.vouch(process, subject, request)?;
-        let certify = ask_ca::Certify { voucher };
-        self.correspondent()?.ask(CA, certify, CERTIFYING).await
     }
 
     /// The place of an agent: from the replica, or else from the Master.
@@ -359,8 +329,7 @@ impl Shared {
     /// Applies a newer deny list or its changes, and passes them on at once.
     pub(crate) async fn deny_list_changed(&self, list: Blob) {
         let _denying = self.denying.lock().await;
-        let now = Timestamp::from_unix_seconds(now() / 1000);
-        let applied = self.trust.apply_deny_list(&list.0, now);
+        let applied = self.trust.apply_deny_list(&list.0, present());
         match &applied {
             Ok(_) => self.lacks_denials.store(false, Ordering::Relaxed),
             Err(error) => {
@@ -370,9 +339,22 @@ impl Shared {
                 }
             }
         }
-        if !matches!(applied, Ok(DenyListUpdate::Applied { .. })) {
-            return;
+        if matches!(applied, Ok(DenyListUpdate::Applied { .. })) {
+            self.pass_on_denials(list).await;
         }
+    }
+
+    /// The same for a list of a Master that does not lead. It denies beside the one that does.
+    pub(crate) async fn denied_beside(&self, list: Blob) {
+        let _denying = self.denying.lock().await;
+        match self.trust.apply_deny_list_beside(&list.0, present()) {
+            Ok(DenyListUpdate::Applied { .. }) => self.pass_on_denials(list).await,
+            Ok(DenyListUpdate::AlreadyHeld { .. }) => {}
+            Err(error) => tracing::warn!(%error, "the deny list of a Master that stands by"),
+        }
+    }
+
+    async fn pass_on_denials(&self, list: Blob) {
         let presence = self.presence.borrow().clone();
         if let Some(presence) = presence {
             let _ = presence
@@ -425,4 +407,8 @@ impl Shared {
         let list = self.trust.latest_deny_list();
         list.map_or(0, |list| list.version())
     }
+}
+
+fn present() -> Timestamp {
+    Timestamp::from_unix_seconds(now() / 1000)
 }

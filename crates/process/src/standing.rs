@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealbus_seal::denylist::DenyList;
-use sealbus_seal::{CLOCK_SKEW, Certificate, Identity, Serial, Timestamp};
+use sealbus_seal::{CLOCK_SKEW, Certificate, Identity, Renewed, Serial, Timestamp};
 
 use super::renewal::{after_failure, after_issue, jitter};
 
@@ -13,6 +13,8 @@ pub(super) struct Standing {
     serial: Serial,
     /// The serial number of the CA's certificate, under which this one was signed.
     issuer: Option<Serial>,
+    /// The certificate that it renews, if that was done without knowledge of the platform's state.
+    renews: Option<Renewed>,
     not_before: Timestamp,
     not_after: Timestamp,
     /// When to renew it.
@@ -34,6 +36,7 @@ impl Standing {
         Standing {
             serial: certificate.serial(),
             issuer,
+            renews: certificate.renews().copied(),
             not_before: certificate.not_before(),
             not_after: certificate.not_after(),
             due: now + after_issue(lifetime, jitter()),
@@ -74,9 +77,11 @@ impl Standing {
         holder: &Identity,
         lists: impl IntoIterator<Item = &'a DenyList>,
     ) -> Option<String> {
-        let denial = lists
-            .into_iter()
-            .find_map(|list| list.denied(holder, self.serial, self.not_before))?;
+        let denial = lists.into_iter().find_map(|list| {
+            let earlier = self.renews.as_ref();
+            list.denied(holder, self.serial, self.not_before)
+                .or_else(|| list.denied(holder, earlier?.serial, earlier?.not_before))
+        })?;
         Some(format!(
             "its certificate {} was revoked at {}: {}",
             self.serial, denial.at, denial.reason

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyUsagePurpose, SanType, SerialNumber,
+    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyUsagePurpose, SanType, SerialNumber,
 };
 use rustls_pki_types::CertificateDer;
 use thiserror::Error;
@@ -15,6 +15,7 @@ use time::OffsetDateTime;
 use crate::authority_key::AuthorityKey;
 use crate::certificate::{Certificate, CertificateError, Fingerprint, Serial};
 use crate::chain::CertificateChain;
+use crate::holding::EXTENSION;
 use crate::identity::{Identity, IdentityError, PlatformName};
 use crate::issuance::Grant;
 use crate::key::{KeyError, PublicKey};
@@ -282,7 +283,8 @@ impl IssuingAuthority {
     /// Certifies the request's key for the identity in the grant, even if the request asks for another.
     ///
     /// The subject is `UID=<agent name>,CN=<IP address>`. The alternative names are the IP address and the SPIFFE URI.
-    /// The key may be used for signatures by both clients and servers. The validity ends with the authority's own at
+    /// The key may be used for signatures by both clients and servers. If the grant is to a process, the certificate names
+    /// it ([`Holding`](crate::Holding)). The validity ends with the authority's own at
     /// the latest.
     pub fn issue(
         &self,
@@ -300,8 +302,16 @@ impl IssuingAuthority {
         if matches!(identity, Identity::Authority { .. }) {
             return Err(AuthorityError::NotAnAuthority(self.identity().clone()));
         }
-        let validity = inside(validity, &self.parsed)?;
-        let params = leaf_params(identity, grant.address(), validity)?;
+        let mut validity = inside(validity, &self.parsed)?;
+        if let Some(renewed) = grant.renews() {
+            validity.not_after = validity.not_after.min(renewed.until());
+        }
+        let mut params = leaf_params(identity, grant.address(), validity)?;
+        if let Some(holding) = grant.holding() {
+            let value = holding.encode();
+            let extension = CustomExtension::from_oid_content(&EXTENSION, value);
+            params.custom_extensions.push(extension);
+        }
         let issuer = self.chain.leaf();
         let leaf = sign(
             &params,

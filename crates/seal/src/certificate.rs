@@ -2,18 +2,18 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::str::FromStr;
 
 use base64::Engine as _;
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
-use x509_parser::oid_registry::OID_SIG_ED25519;
+use x509_parser::oid_registry::{OID_SIG_ED25519, Oid};
 use x509_parser::prelude::FromDer;
 
+use crate::holding::{EXTENSION, Holding, Renewed};
 use crate::identity::Identity;
 use crate::key::PublicKey;
+pub use crate::serial::{Fingerprint, NotAFingerprint, NotASerial, Serial};
 use crate::timestamp::Timestamp;
 
 /// The largest certificate that is read, in bytes. Certificates of Sealbus take about 500.
@@ -24,14 +24,6 @@ pub const MAX_CHAIN_LENGTH: usize = 4;
 
 /// Bytes of the longest proof that a certificate is in the issuance log.
 pub const MAX_INCLUSION_LENGTH: usize = 4096;
-
-/// A certificate's serial number: 127 random bits, unique across all CA instances.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Serial([u8; 16]);
-
-/// SHA-256 of a certificate's DER.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fingerprint([u8; 32]);
 
 /// The contents of a certificate. Parsing checks the form and not the signer. [`Trust::verify`](crate::Trust::verify)
 /// checks the signer.
@@ -45,6 +37,7 @@ pub struct Certificate {
     public_key: PublicKey,
     is_authority: bool,
     subject: String,
+    holding: Option<Holding>,
 }
 
 /// Why bytes are not a certificate, chain or credential of Sealbus.
@@ -111,7 +104,8 @@ impl Certificate {
             .try_into()
             .map(PublicKey::from_bytes)
             .map_err(|_| CertificateError::NotEd25519)?;
-        let serial = Serial::from_der(certificate.raw_serial())?;
+        let serial =
+            Serial::from_der(certificate.raw_serial()).ok_or(CertificateError::SerialTooLong)?;
         let (identity, address) = names(&certificate)?;
         let is_authority = certificate
             .basic_constraints()
@@ -151,6 +145,7 @@ impl Certificate {
             public_key,
             is_authority,
             subject: certificate.subject().to_string(),
+            holding: holding(&certificate)?,
         })
     }
 
@@ -193,6 +188,27 @@ impl Certificate {
     pub fn subject(&self) -> &str {
         &self.subject
     }
+
+    /// The process that holds its key, in certificates of agents and processes.
+    pub fn holding(&self) -> Option<&Holding> {
+        self.holding.as_ref()
+    }
+
+    /// The earlier certificate that this one renews, if that was done without knowledge of the platform's state.
+    pub fn renews(&self) -> Option<&Renewed> {
+        self.holding.as_ref()?.renews.as_ref()
+    }
+}
+
+fn holding(certificate: &X509Certificate<'_>) -> Result<Option<Holding>, CertificateError> {
+    let is_ours = |oid: &Oid<'_>| oid.iter().is_some_and(|arcs| arcs.eq(EXTENSION));
+    let mut values = certificate.extensions().iter();
+    let Some(extension) = values.find(|extension| is_ours(&extension.oid)) else {
+        return Ok(None);
+    };
+    let holding = Holding::decode(extension.value);
+    let malformed = || CertificateError::Malformed("its holder cannot be read".to_owned());
+    holding.map(Some).ok_or_else(malformed)
 }
 
 fn names(
@@ -226,113 +242,6 @@ fn names(
     let identity = identity.ok_or_else(|| none("it has no URI"))?;
     Ok((identity, address))
 }
-
-impl Serial {
-    /// A fresh random serial number: positive, as RFC 5280 section 4.1.2.2 demands.
-    pub fn random() -> Result<Self, crate::KeyError> {
-        let mut bytes: [u8; 16] = crate::key::random()?;
-        bytes[0] &= 0x7f;
-        Ok(Self(bytes))
-    }
-
-    /// A serial number from 16 bytes, most significant first.
-    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    /// The 16 bytes, most significant first.
-    pub const fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-
-    fn from_der(integer: &[u8]) -> Result<Self, CertificateError> {
-        let start = integer
-            .iter()
-            .position(|byte| *byte != 0)
-            .unwrap_or(integer.len());
-        let digits = &integer[start..];
-        let mut bytes = [0; 16];
-        let pad = bytes
-            .len()
-            .checked_sub(digits.len())
-            .ok_or(CertificateError::SerialTooLong)?;
-        bytes[pad..].copy_from_slice(digits);
-        Ok(Self(bytes))
-    }
-}
-
-impl Fingerprint {
-    /// The fingerprint of a certificate.
-    pub fn of(der: &[u8]) -> Self {
-        Self(crate::sha256(&[der]))
-    }
-
-    /// A fingerprint from the 32 bytes of the digest.
-    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// The 32 bytes of the digest.
-    pub const fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-macro_rules! hexadecimal_traits {
-    ($type:ident, $error:ident, $message:literal) => {
-        #[doc = concat!("The text is not a ", stringify!($type), " in lower-case hexadecimal.")]
-        #[derive(Clone, Debug, PartialEq, Eq, Error)]
-        #[error($message)]
-        pub struct $error(String);
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&crate::hexadecimal::encode(&self.0))
-            }
-        }
-
-        impl fmt::Debug for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(self, f)
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = $error;
-
-            fn from_str(text: &str) -> Result<Self, $error> {
-                crate::hexadecimal::decode(text)
-                    .map(Self)
-                    .ok_or_else(|| $error(text.chars().take(80).collect()))
-            }
-        }
-
-        impl Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?
-                    .parse()
-                    .map_err(serde::de::Error::custom)
-            }
-        }
-    };
-}
-
-hexadecimal_traits!(
-    Serial,
-    NotASerial,
-    "{0:?} is not a serial number of 32 lower-case hexadecimal digits (see `sealbus ca list`)"
-);
-hexadecimal_traits!(
-    Fingerprint,
-    NotAFingerprint,
-    "{0:?} is not a SHA-256 fingerprint of 64 lower-case hexadecimal digits"
-);
 
 /// A certificate in DER as text (RFC 7468), for other programs.
 pub fn certificate_pem(der: &[u8]) -> String {

@@ -5,7 +5,10 @@ use std::net::IpAddr;
 
 use thiserror::Error;
 
-use crate::identity::{Identity, Name};
+use crate::certificate::Serial;
+use crate::holding::{Holding, Renewed};
+use crate::identity::{Identity, Name, ProcessId};
+use crate::timestamp::Timestamp;
 use crate::verified::VerifiedIdentity;
 
 /// The Master's placement of agents, for the CA.
@@ -23,6 +26,8 @@ pub struct Grant {
     identity: Identity,
     address: IpAddr,
     on_behalf_of: Option<Identity>,
+    holder: Option<(ProcessId, Name)>,
+    renews: Option<Renewed>,
 }
 
 /// Why a CA does not grant a node's request for a certificate.
@@ -78,6 +83,28 @@ pub enum Refusal {
         node: Name,
         /// The identity it asks for.
         wanted: Identity,
+    },
+    /// The state is not known now, and the certificate shown does not name this process on this node.
+    #[error(
+        "the platform's state is not known now, and the node {node} shows no valid certificate that the same process holds for {wanted}"
+    )]
+    NotHeld {
+        /// The asking node.
+        node: Name,
+        /// The identity it asks for.
+        wanted: Identity,
+    },
+    /// The state has not been known for too long.
+    #[error(
+        "the platform's state is not known now: what was certified for {wanted} as {serial} was renewed without it until {until}, and no longer"
+    )]
+    Over {
+        /// The identity it asks for.
+        wanted: Identity,
+        /// The certificate that was last issued with knowledge of the state.
+        serial: Serial,
+        /// The end of the grant.
+        until: Timestamp,
     },
 }
 
@@ -144,6 +171,71 @@ pub fn decide(
             .address()
             .ok_or_else(|| Refusal::NoAddress(node.clone()))?,
         on_behalf_of: Some(requester.identity().clone()),
+        holder: None,
+        renews: None,
+    })
+}
+
+/// Decides whether `requester` may have the certificate `held` renewed for the same identity in the same process, while
+/// nobody knows the platform's state.
+///
+/// The certificate itself proves the right: a CA that knew the state issued it for this process on this node, or it renews
+/// such a one. Both `requester` and `held` are valid now, and no denial that is known here names them. Nobody else is ever
+/// certified this way.
+pub fn decide_renewal(
+    requester: &VerifiedIdentity,
+    held: &VerifiedIdentity,
+    wanted: &Identity,
+    process: &ProcessId,
+    now: Timestamp,
+) -> Result<Grant, Refusal> {
+    let Identity::Node {
+        platform,
+        name: node,
+    } = requester.identity()
+    else {
+        return Err(Refusal::NotANode(requester.identity().clone()));
+    };
+    let not_held = || Refusal::NotHeld {
+        node: node.clone(),
+        wanted: wanted.clone(),
+    };
+    let is_renewable = match wanted {
+        Identity::Agent { .. } => true,
+        Identity::Process {
+            node: its,
+            process: itself,
+            ..
+        } => its == node && itself == process,
+        Identity::Node { .. } | Identity::Authority { .. } => false,
+    };
+    if !is_renewable || held.identity() != wanted || wanted.platform() != platform {
+        return Err(not_held());
+    }
+    let certificate = held.certificate();
+    let holding = certificate.holding().ok_or_else(not_held)?;
+    if holding.node != *node || holding.process != *process {
+        return Err(not_held());
+    }
+    let renewed = holding.renews.unwrap_or(Renewed {
+        serial: certificate.serial(),
+        not_before: certificate.not_before(),
+    });
+    if now >= renewed.until() {
+        return Err(Refusal::Over {
+            wanted: wanted.clone(),
+            serial: renewed.serial,
+            until: renewed.until(),
+        });
+    }
+    Ok(Grant {
+        identity: wanted.clone(),
+        address: requester
+            .address()
+            .ok_or_else(|| Refusal::NoAddress(node.clone()))?,
+        on_behalf_of: Some(requester.identity().clone()),
+        holder: Some((*process, node.clone())),
+        renews: Some(renewed),
     })
 }
 
@@ -155,7 +247,38 @@ impl Grant {
             identity,
             address,
             on_behalf_of: None,
+            holder: None,
+            renews: None,
         }
+    }
+
+    /// The same grant, to a process on a node. The certificate names both.
+    #[must_use]
+    pub fn to_process(mut self, process: ProcessId, node: Name) -> Self {
+        self.holder = Some((process, node));
+        self
+    }
+
+    /// The same grant, for a certificate that renews `earlier` without knowledge of the platform's state.
+    #[must_use]
+    pub fn renewing(mut self, earlier: Renewed) -> Self {
+        self.renews = Some(earlier);
+        self
+    }
+
+    /// The process that holds the key, if it is known.
+    pub fn holding(&self) -> Option<Holding> {
+        let (process, node) = self.holder.clone()?;
+        Some(Holding {
+            process,
+            node,
+            renews: self.renews,
+        })
+    }
+
+    /// The certificate that is renewed without knowledge of the platform's state.
+    pub fn renews(&self) -> Option<&Renewed> {
+        self.renews.as_ref()
     }
 
     /// The identity to certify.

@@ -26,12 +26,14 @@ mod denial;
 pub mod denylist;
 pub mod encryption;
 mod hexadecimal;
+mod holding;
 mod identity;
 pub mod issuance;
 mod key;
 mod level;
 pub mod permission;
 mod request;
+mod serial;
 mod term;
 mod timestamp;
 pub mod tls;
@@ -48,6 +50,7 @@ pub use certificate::{
     MAX_INCLUSION_LENGTH, NotAFingerprint, NotASerial, Serial, certificate_pem, request_pem,
 };
 pub use chain::{CertificateChain, Credential, MAX_CHAIN_BYTES};
+pub use holding::{GRANT, Holding, Renewed};
 pub use identity::{
     Identity, IdentityError, IdentityKind, MAX_NAME_LENGTH, Name, PlatformName, ProcessId,
 };

@@ -181,7 +181,12 @@ impl Trust {
         let verified = &*identity.0;
         let leaf = &verified.leaf;
         for list in self.deny_lists.load().iter() {
-            if let Some(denial) = list.denied(leaf.identity(), leaf.serial(), leaf.not_before()) {
+            let itself = list.denied(leaf.identity(), leaf.serial(), leaf.not_before());
+            // A CA that does not know of a denial may renew what is denied.
+            let earlier = leaf.renews().and_then(|renewed| {
+                list.denied(leaf.identity(), renewed.serial, renewed.not_before)
+            });
+            if let Some(denial) = itself.or(earlier) {
                 return Err(VerifyError::Revoked {
                     identity: leaf.identity().clone(),
                     serial: leaf.serial(),

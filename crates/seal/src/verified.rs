@@ -40,6 +40,11 @@ impl VerifiedIdentity {
         self.0.leaf.address()
     }
 
+    /// The certificate that proves it.
+    pub fn certificate(&self) -> &Certificate {
+        &self.0.leaf
+    }
+
     /// The moment from which the identity is valid.
     pub fn not_before(&self) -> Timestamp {
         self.0.not_before

@@ -77,7 +77,10 @@ impl Confirmed {
             Act::Revoke { reason, .. } => {
                 let what = agent.clone();
                 let revoked = caller.ask(ask::Revoke { what, reason }, PATIENCE).await?;
-                format!("{} certificates of {agent} are revoked", revoked.len())
+                format!(
+                    "{} certificates of {agent} are revoked",
+                    revoked.certificates.len()
+                )
             }
         };
         tracing::info!(agent, "by the page of the window: {done}");

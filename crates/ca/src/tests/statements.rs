@@ -13,6 +13,7 @@ fn a_statement_is_believed_only_whole_fresh_and_of_a_certified_node() {
         process: "p".to_owned(),
         subject: Subject::Process,
         request: Blob(vec![1, 2, 3]),
+        held: None,
         at: now,
     };
     let voucher = Signed::sign(&vouching, &node).unwrap();
@@ -81,6 +82,7 @@ fn a_certificate_of_tomorrow_proves_its_node_today() {
         process: "p".to_owned(),
         subject: Subject::Process,
         request: Blob(vec![1]),
+        held: None,
         at: now,
     };
     let voucher = Signed::sign(&vouching, &node).unwrap();

@@ -147,10 +147,17 @@ pub(crate) async fn revoke(
         what: what.clone(),
         reason,
     };
-    let certificates = connection.ask(request).await?;
-    output.show(&certificates, || {
-        format!("revoked {} of {what}", certificates.len())
-    });
+    let revoked = connection.ask(request).await?;
+    match revoked.is_stored {
+        true => output.show(&revoked.certificates, || {
+            format!("revoked {} of {what}", revoked.certificates.len())
+        }),
+        false => output.show(&revoked, || {
+            format!(
+                "revoked {what}: it is in force, and not yet stored; this Master's machine keeps it until it is"
+            )
+        }),
+    }
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::Admin;
 use sealbus_control::admin::AdminRequest;
 use sealbus_control::local::{Listener, Stream, is_of_this_user};
-use sealbus_control::operators::{Entry, EntryAnswer};
+use sealbus_control::operators::{Entry, EntryAnswer, OperatorKey};
 use sealbus_control::rpc::{self, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
 use sealbus_control::traffic::Watch;
 use sealbus_control::{Fault, FaultCode};
@@ -105,7 +105,7 @@ impl Admin {
         let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
         let mut driving = JoinSet::new();
         driving.spawn(drive);
-        if !self.is_operator(&mut incoming).await {
+        if !is_operator(&self.key, &mut incoming).await {
             drop((caller, incoming));
             let _ = tokio::time::timeout(ENTRY, driving.join_next()).await;
             return;
@@ -143,39 +143,42 @@ impl Admin {
             });
         }
     }
+}
 
-    /// Has the other end prove the operators' key.
-    async fn is_operator(&self, incoming: &mut mpsc::Receiver<Incoming>) -> bool {
-        let Ok(challenge) = Secret::random() else {
+/// Has the other end prove the operators' key.
+pub(crate) async fn is_operator(
+    key: &OperatorKey,
+    incoming: &mut mpsc::Receiver<Incoming>,
+) -> bool {
+    let Ok(challenge) = Secret::random() else {
+        return false;
+    };
+    let proving = async {
+        while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
+            let refusal = match Incoming::parse(&body) {
+                Ok(Entry::Challenge) => {
+                    let challenge = challenge.clone();
+                    answer.send(Ok(EntryAnswer::from(challenge))).await;
+                    continue;
+                }
+                Ok(Entry::Prove { proof }) if key.is_proved(&challenge, &proof) => {
+                    answer.send(Ok(EntryAnswer::Welcome)).await;
+                    return true;
+                }
+                Ok(Entry::Prove { .. }) => Fault::new(
+                    FaultCode::NotPermitted,
+                    "the operators' key is another one here",
+                ),
+                Err(_) => Fault::new(
+                    FaultCode::NotPermitted,
+                    "an operator proves the key in admin.key first",
+                ),
+            };
+            tracing::warn!(%refusal, "an operator was not let in");
+            answer.send(Err::<(), _>(refusal)).await;
             return false;
-        };
-        let proving = async {
-            while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
-                let refusal = match Incoming::parse(&body) {
-                    Ok(Entry::Challenge) => {
-                        let challenge = challenge.clone();
-                        answer.send(Ok(EntryAnswer::from(challenge))).await;
-                        continue;
-                    }
-                    Ok(Entry::Prove { proof }) if self.key.is_proved(&challenge, &proof) => {
-                        answer.send(Ok(EntryAnswer::Welcome)).await;
-                        return true;
-                    }
-                    Ok(Entry::Prove { .. }) => Fault::new(
-                        FaultCode::NotPermitted,
-                        "the operators' key is another one here",
-                    ),
-                    Err(_) => Fault::new(
-                        FaultCode::NotPermitted,
-                        "an operator proves the key in admin.key first",
-                    ),
-                };
-                tracing::warn!(%refusal, "an operator was not let in");
-                answer.send(Err::<(), _>(refusal)).await;
-                return false;
-            }
-            false
-        };
-        tokio::time::timeout(ENTRY, proving).await.unwrap_or(false)
-    }
+        }
+        false
+    };
+    tokio::time::timeout(ENTRY, proving).await.unwrap_or(false)
 }

@@ -9,6 +9,8 @@ mod secrets;
 mod services;
 mod traffic;
 
+pub(crate) use door::is_operator;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,10 +27,10 @@ use super::gateways;
 use super::listing::{agents, nodes};
 use super::masters::{Masters, alone, single};
 use super::system::SystemAgents;
-use sealbus_ca::Outlook;
+use sealbus_ca::{Outlook, Unstored};
 use sealbus_control::admin::{
     AdminAnswer, AdminRequest, AgentStatus, CertificationEvents, CertifiedBroker, Checkpoint,
-    GatewayState, MasterStatus, PlatformStatus,
+    GatewayState, MasterStatus, PlatformStatus, Revoked,
 };
 use sealbus_control::clock::timestamp;
 use sealbus_control::operators::OperatorKey;
@@ -129,8 +131,21 @@ impl Admin {
                 self.desk.run(found).await?.into()
             }
             AdminRequest::Revoke { what, reason } => {
-                let revoked = move |desk: &mut Desk, now| desk.revoke_by_hand(&what, &reason, now);
-                self.desk.run(revoked).await?.into()
+                let revoked = move |desk: &mut Desk, now| {
+                    let certificates = desk.revoke_by_hand(&what, &reason, now)?;
+                    let act = Unstored::Revoked {
+                        what,
+                        said: reason,
+                        at: timestamp(now),
+                    };
+                    Ok((certificates, Some(act)))
+                };
+                let (certificates, is_stored) = self.desk.run_or_keep(revoked).await?;
+                Revoked {
+                    certificates,
+                    is_stored,
+                }
+                .into()
             }
             AdminRequest::Authorities => {
                 let all = |desk: &mut Desk, now| Ok(desk.ca.authorities(timestamp(now)));

@@ -170,6 +170,7 @@ impl MasterState {
             stop,
             register: false,
             masters: Vec::new(),
+            away: false,
         })
     }
 
@@ -198,6 +199,7 @@ impl MasterState {
             stop: Vec::new(),
             register,
             masters: Vec::new(),
+            away: false,
         }
     }
 

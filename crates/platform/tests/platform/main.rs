@@ -224,7 +224,7 @@ async fn a_revoked_agent_is_cut_off_and_not_certified_again() {
         what: "alice".to_owned(),
         reason: "a test".to_owned(),
     };
-    assert_eq!(operator.ask(revoke).await.unwrap().len(), 1);
+    assert_eq!(operator.ask(revoke).await.unwrap().certificates.len(), 1);
     // However long the attack goes on, nothing of it arrives: its messages are refused and counted.
     let refused = async {
         loop {

@@ -63,6 +63,28 @@ impl Trust {
         signed: &[u8],
         now: Timestamp,
     ) -> Result<DenyListUpdate, DenyListError> {
+        self.apply(signed, now, true)
+    }
+
+    /// As [`apply_deny_list`](Self::apply_deny_list), for a list of a CA that denies beside the one that certifies: the
+    /// [latest](Self::latest_deny_list) list stays the one of the latter.
+    ///
+    /// # Errors
+    /// As [`apply_deny_list`](Self::apply_deny_list).
+    pub fn apply_deny_list_beside(
+        &self,
+        signed: &[u8],
+        now: Timestamp,
+    ) -> Result<DenyListUpdate, DenyListError> {
+        self.apply(signed, now, false)
+    }
+
+    fn apply(
+        &self,
+        signed: &[u8],
+        now: Timestamp,
+        is_latest: bool,
+    ) -> Result<DenyListUpdate, DenyListError> {
         let received = self.received_deny_list(signed, now)?;
         let version = received.version();
         let _applying = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +104,7 @@ impl Trust {
                 if !received.holds(held) {
                     return Err(DenyListError::Diverged { authority, version });
                 }
-                if index > 0 {
+                if index > 0 && is_latest {
                     lists[..=index].rotate_right(1);
                     self.deny_lists.store(Arc::new(lists));
                 }
@@ -102,7 +124,12 @@ impl Trust {
             older += usize::from(stays && !is_other);
             stays
         });
-        lists.insert(0, new);
+        // The list of the CA that certifies stays in its place.
+        let place = match held {
+            Some(0) => 0,
+            _ => usize::from(!is_latest && !lists.is_empty()),
+        };
+        lists.insert(place, new);
         self.deny_lists.store(Arc::new(lists));
         Ok(DenyListUpdate::Applied { version })
     }

@@ -1,0 +1,483 @@
+//! A CA that does not know the platform's state: no Master leads, or the store does not answer. It renews what is certified
+//! already, and it revokes. Its acts are kept until a Master that leads has [taken it in](CaService::take_in).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_control::names::MASTER_NODE;
+use sealbus_control::{Blob, Fault, FaultCode};
+use sealbus_seal::denylist::{Denial, DenyList, DenyListError, Reason, SignedDenyList};
+use sealbus_seal::issuance::{Grant, decide_renewal};
+use sealbus_seal::{
+    Certificate, CertificateChain, Fingerprint, GRANT, Identity, IssuingAuthority, ProcessId,
+    Renewed, SecurityLevel, Serial, SigningRequest, Timestamp, Trust, Validity, VerifiedIdentity,
+};
+use sealbus_transparency::IssuanceRecord;
+use serde::{Deserialize, Serialize};
+
+use crate::shares::Shares;
+use crate::{CaService, Request, internal, subject};
+
+/// The most revocations that the platform's state may lack.
+const MOST_REVOKED: usize = 1024;
+/// The most answers that are remembered.
+const MOST_ANSWERS: usize = 16_384;
+/// How much longer than a grant a revocation is remembered, for clocks that are slow.
+const SLACK: Duration = Duration::from_secs(3600);
+
+/// An act of a CA that the platform's state lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "kebab-case")]
+pub enum Unstored {
+    /// A certificate was renewed.
+    Renewed {
+        /// The new chain, in its wire form.
+        chain: Blob,
+        /// The node that asked.
+        node: String,
+        /// The process with the key.
+        process: String,
+        /// When.
+        at: Timestamp,
+    },
+    /// An operator revoked.
+    Revoked {
+        /// An agent's local name, or a serial number.
+        what: String,
+        /// The operator's reason.
+        said: String,
+        /// When.
+        at: Timestamp,
+    },
+}
+
+/// At [`signed`](SecurityLevel::Signed) and above nobody believes a certificate before the issuance log has it, and a CA that
+/// does not know the state cannot enter it.
+///
+/// # Errors
+/// [`FaultCode::Unavailable`].
+pub fn check_level(level: SecurityLevel) -> Result<(), Fault> {
+    if level < SecurityLevel::Signed {
+        return Ok(());
+    }
+    let message = format!(
+        "nothing is renewed at {level} while the platform's state is unknown: no certificate is believed there before the issuance log has it"
+    );
+    Err(Fault::new(FaultCode::Unavailable, message))
+}
+
+/// A request to renew a certificate without knowledge of the state.
+pub struct Renewal<'r> {
+    /// The request, with the process.
+    pub request: Request<'r>,
+    /// The certificate that the process holds.
+    pub held: &'r CertificateChain,
+}
+
+impl Renewal<'_> {
+    /// The grant for what the CA may sign: no more than [`decide_renewal`] allows. The certificate that is held is
+    /// valid, as far as `trust` knows.
+    fn decide(&self, trust: &Trust, now: Timestamp) -> Result<(Grant, SigningRequest), Fault> {
+        let Request {
+            node,
+            wanted,
+            process,
+            request,
+        } = self.request;
+        let refused = |why: &dyn std::fmt::Display| {
+            // A Master that leads may decide otherwise.
+            let message = format!("no certificate for {} now: {why}", subject(wanted));
+            Fault::new(FaultCode::Unavailable, message)
+        };
+        let process: ProcessId = process
+            .unwrap_or_default()
+            .parse()
+            .map_err(|error: sealbus_seal::IdentityError| refused(&error))?;
+        let held = trust
+            .verify(self.held, now)
+            .map_err(|error| refused(&error))?;
+        let grant = decide_renewal(node, &held, wanted, &process, now)
+            .map_err(|refusal| refused(&refusal))?;
+        let request = SigningRequest::parse(request)
+            .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;
+        Ok((grant, request))
+    }
+}
+
+/// The certificate that was renewed, to be kept.
+fn renewed(
+    chain: &CertificateChain,
+    node: &VerifiedIdentity,
+    process: Option<&str>,
+    at: Timestamp,
+) -> Unstored {
+    let mut bytes = Vec::new();
+    chain.encode(&mut bytes);
+    Unstored::Renewed {
+        chain: Blob(bytes),
+        node: name_of(node),
+        process: process.unwrap_or_default().to_owned(),
+        at,
+    }
+}
+
+fn name_of(node: &VerifiedIdentity) -> String {
+    let name = node.identity().node_name();
+    name.map(ToString::to_string).unwrap_or_default()
+}
+
+/// The CA of a Master that stands by.
+pub struct Blind {
+    authority: IssuingAuthority,
+    trust: Arc<Trust>,
+    lifetime: Duration,
+    /// The denials that are not in the platform's state yet.
+    deny_list: DenyList,
+    published: Option<SignedDenyList>,
+    shares: Shares,
+    /// The latest answer to each process for each subject. A request that comes twice gets it again.
+    answers: HashMap<(String, String), (Fingerprint, CertificateChain)>,
+}
+
+impl Blind {
+    /// A CA that has done nothing yet. `trust` has the denials that are known here.
+    pub fn new(authority: IssuingAuthority, trust: Arc<Trust>, lifetime: Duration) -> Self {
+        Self {
+            deny_list: DenyList::new(authority.identity().clone()),
+            authority,
+            trust,
+            lifetime,
+            published: None,
+            shares: Shares::default(),
+            answers: HashMap::new(),
+        }
+    }
+
+    /// The trust in which its denials are in force.
+    pub fn trust(&self) -> &Arc<Trust> {
+        &self.trust
+    }
+
+    /// Renews a certificate. The caller keeps what is returned before anybody sees the certificate.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`] with the reason; [`FaultCode::BadRequest`]; [`FaultCode::Full`] for a process that
+    /// asks too often.
+    pub fn renew(
+        &mut self,
+        renewal: &Renewal<'_>,
+        now: Timestamp,
+    ) -> Result<(CertificateChain, Option<Unstored>), Fault> {
+        let Request {
+            node,
+            wanted,
+            process,
+            request,
+        } = renewal.request;
+        let (grant, parsed) = renewal.decide(&self.trust, now)?;
+        let key = (process.unwrap_or_default().to_owned(), wanted.to_string());
+        let asked = Fingerprint::of(request);
+        if let Some((before, chain)) = self.answers.get(&key)
+            && *before == asked
+        {
+            return Ok((chain.clone(), None));
+        }
+        self.shares
+            .take(&key.0, &key.1, self.lifetime, now)
+            .map_err(|used| used.fault)?;
+        let validity = Validity::starting(now, self.lifetime);
+        let issued = self
+            .authority
+            .issue(&grant, &parsed, validity)
+            .map_err(|error| internal(&error))?;
+        if self.answers.len() >= MOST_ANSWERS {
+            self.answers.clear();
+            self.shares.prune(now);
+        }
+        self.answers.insert(key, (asked, issued.chain.clone()));
+        let unstored = renewed(&issued.chain, node, process, now);
+        Ok((issued.chain, Some(unstored)))
+    }
+
+    /// Revokes an agent, by its name, or one certificate, by its serial number. It is in force here when this returns. The
+    /// caller keeps what is returned before it says so.
+    ///
+    /// # Errors
+    /// [`FaultCode::IllegalName`]; [`FaultCode::Full`].
+    pub fn revoke(&mut self, what: &str, said: &str, now: Timestamp) -> Result<Unstored, Fault> {
+        let revoked = Unstored::Revoked {
+            what: what.to_owned(),
+            said: crate::revocation::said(said).unwrap_or_default(),
+            at: now,
+        };
+        self.deny(what, now, now)?;
+        self.publish(now)?;
+        Ok(revoked)
+    }
+
+    /// Denies again what this CA revoked before it was started anew.
+    ///
+    /// # Errors
+    /// As [`revoke`](Self::revoke).
+    pub fn restore<'u>(
+        &mut self,
+        acts: impl IntoIterator<Item = &'u Unstored>,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        let before = self.deny_list.len();
+        for act in acts {
+            if let Unstored::Revoked { what, at, .. } = act {
+                self.deny(what, *at, now)?;
+            }
+        }
+        match self.deny_list.len() > before {
+            true => self.publish(now),
+            false => Ok(()),
+        }
+    }
+
+    /// Forgets its answers, because one of them could not be kept.
+    pub fn forget_answers(&mut self) {
+        self.answers.clear();
+    }
+
+    /// Its signed deny list, unless there is none or `known` is not older.
+    pub fn deny_list_after(&self, known: u64) -> Option<Vec<u8>> {
+        let published = self.published.as_ref()?;
+        (published.version() > known).then(|| published.whole())
+    }
+
+    /// Its own identity.
+    pub fn identity(&self) -> &Identity {
+        self.authority.identity()
+    }
+
+    fn deny(&mut self, what: &str, at: Timestamp, now: Timestamp) -> Result<(), Fault> {
+        if self.deny_list.len() >= MOST_REVOKED {
+            let message = format!(
+                "{MOST_REVOKED} revocations wait for the platform's state: no more can be kept"
+            );
+            return Err(Fault::new(FaultCode::Full, message));
+        }
+        let denial = Denial {
+            at,
+            reason: Reason::ByOperator,
+        };
+        let full = |error: DenyListError| internal(&error);
+        let last = at.plus(GRANT + SLACK);
+        self.deny_list.prune(now);
+        if let Ok(serial) = what.parse::<Serial>() {
+            return self
+                .deny_list
+                .deny_serial(serial, last, denial)
+                .map_err(full);
+        }
+        let local = what.split('@').next().unwrap_or(what);
+        let agent = Identity::agent(self.trust.platform(), local)
+            .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
+        // Its certificates are not known here. All that began until now are denied, and what renews them.
+        let before = at.plus(Duration::from_secs(1));
+        self.deny_list
+            .deny_identity_before(agent, before, last, denial)
+            .map_err(full)
+    }
+
+    fn publish(&mut self, now: Timestamp) -> Result<(), Fault> {
+        // Lists of this CA from times when it led have lower versions.
+        let version = now.as_unix_seconds().saturating_mul(1000);
+        self.deny_list.raise_version(version);
+        let signed = self
+            .deny_list
+            .sign(&self.authority)
+            .map_err(|error| internal(&error))?;
+        self.trust
+            .apply_deny_list_beside(&signed.whole(), now)
+            .map_err(|error| internal(&error))?;
+        self.published = Some(signed);
+        Ok(())
+    }
+}
+
+impl CaService {
+    /// Renews a certificate while the store does not answer. The caller keeps what is returned before anybody sees the
+    /// certificate.
+    ///
+    /// # Errors
+    /// As [`Blind::renew`], and [`certify`](Self::certify).
+    pub fn certify_again(
+        &mut self,
+        renewal: &Renewal<'_>,
+        now: Timestamp,
+    ) -> Result<(CertificateChain, Unstored), Fault> {
+        let Request {
+            node,
+            wanted,
+            process,
+            ..
+        } = renewal.request;
+        let (grant, request) = renewal.decide(&self.trust, now)?;
+        let name = subject(wanted);
+        self.shares
+            .take(process.unwrap_or_default(), &name, self.lifetime, now)
+            .map_err(|used| used.fault)?;
+        self.check_room(now)?;
+        let (chain, serial) = self.issue(&grant, &request, process, self.lifetime, now)?;
+        // Another entry may take this one's place in the log before it is stored.
+        let chain = chain.without_inclusion();
+        let from = name_of(node);
+        let what = format!("renewed while the store was away, serial {serial}");
+        self.events
+            .enter(5, &name, Some(&from), Some(serial), what, now);
+        let unstored = renewed(&chain, node, process, now);
+        Ok((chain, unstored))
+    }
+
+    /// Takes in a certificate that a CA of this platform renewed while it did not know the state: into the issuance log, and
+    /// among those that can be revoked. Returns whether it was new here, and its serial number.
+    ///
+    /// # Errors
+    /// [`FaultCode::BadRequest`] if no CA of this platform signed it, or it is no renewal.
+    pub fn take_in(
+        &mut self,
+        chain: &CertificateChain,
+        node: &str,
+        process: &str,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(Certificate, bool), Fault> {
+        let bad = |why: &dyn std::fmt::Display| {
+            let message = format!("a certificate that another CA renewed is not believed: {why}");
+            Fault::new(FaultCode::BadRequest, message)
+        };
+        let verified = self
+            .trust
+            .verify_as_of(chain, at)
+            .map_err(|error| bad(&error))?;
+        let certificate = verified.certificate().clone();
+        if certificate.renews().is_none() {
+            return Err(bad(&"it does not say what it renews"));
+        }
+        let serial = certificate.serial();
+        if self.issued.get(&serial).is_some() {
+            return Ok((certificate, false));
+        }
+        let issuer = match chain.issuers().first() {
+            Some(der) => Certificate::parse(der).map_err(|error| internal(&error))?,
+            None => return Err(bad(&"its CA is not shown")),
+        };
+        let asked = Identity::node(self.trust.platform(), node).ok();
+        let record = IssuanceRecord::of(
+            &certificate,
+            chain.leaf(),
+            asked.as_ref(),
+            issuer.identity(),
+            at,
+        );
+        self.enter(record, Some(process), certificate.renews().copied())?;
+        let subject = subject(certificate.identity());
+        let what = format!(
+            "renewed at {at} by {} while the store was away, serial {serial}",
+            issuer.identity()
+        );
+        self.events
+            .enter(5, &subject, Some(node), Some(serial), what, now);
+        Ok((certificate, true))
+    }
+
+    /// Notes that the act in this row was taken in. The row goes with the same commit.
+    pub fn is_taken_in(&mut self, row: String) {
+        self.rows.delete(row);
+    }
+
+    /// Renews a certificate of the Master itself while the store does not answer. As [`certify_own`](Self::certify_own), and
+    /// the caller keeps what is returned.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`] if the process has no certificate for the identity that may be renewed.
+    pub fn certify_own_again(
+        &mut self,
+        identity: Identity,
+        address: IpAddr,
+        process: &str,
+        request: &[u8],
+        now: Timestamp,
+    ) -> Result<(CertificateChain, Unstored), Fault> {
+        let of_process = self.issued.of_process(process);
+        let latest = of_process
+            .filter(|found| found.record.identity == identity && found.revoked.is_none())
+            .max_by_key(|found| found.record.not_after);
+        let renewed = latest.map(|found| {
+            found.renews.unwrap_or(Renewed {
+                serial: found.record.serial,
+                not_before: found.record.not_before,
+            })
+        });
+        let name = subject(&identity);
+        let Some(renewed) = renewed.filter(|renewed| now < renewed.until()) else {
+            let message = format!("{name} is not certified now: the store does not answer");
+            return Err(Fault::new(FaultCode::Unavailable, message));
+        };
+        let request = SigningRequest::parse(request)
+            .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;
+        let grant = Grant::by_operator(identity, address).renewing(renewed);
+        let (chain, serial) = self.issue(&grant, &request, Some(process), self.lifetime, now)?;
+        let chain = chain.without_inclusion();
+        let what = format!("renewed while the store was away, serial {serial}");
+        self.events.enter(5, &name, None, Some(serial), what, now);
+        let mut bytes = Vec::new();
+        chain.encode(&mut bytes);
+        let unstored = Unstored::Renewed {
+            chain: Blob(bytes),
+            node: MASTER_NODE.to_owned(),
+            process: process.to_owned(),
+            at: now,
+        };
+        Ok((chain, unstored))
+    }
+
+    /// Whether a certificate was revoked, as far as it is known here.
+    pub fn has_revoked(&self, serial: Serial) -> bool {
+        let found = self.issued.get(&serial);
+        found.is_some_and(|found| found.revoked.is_some())
+            || self.deny_list.denied_serial(serial).is_some()
+    }
+
+    /// Denies an agent until the time at which another CA revoked it. Certificates that begin later are not denied.
+    ///
+    /// # Errors
+    /// If the deny list is full.
+    pub fn take_in_denial(
+        &mut self,
+        agent: Identity,
+        said: &str,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        let why = crate::why(
+            Reason::ByOperator,
+            Some(said).filter(|said| !said.is_empty()),
+        );
+        let what = format!("revoked at {at} while the store was away: {why}");
+        self.events
+            .enter(0, &subject(&agent), None, None, what, now);
+        let denial = Denial {
+            at,
+            reason: Reason::ByOperator,
+        };
+        self.is_unpublished = true;
+        let before = at.plus(Duration::from_secs(1));
+        self.deny_list
+            .deny_identity_before(agent, before, at.plus(GRANT + SLACK), denial)
+            .map_err(|error| internal(&error))
+    }
+
+    /// Revokes a certificate that was renewed, although its process has no right to it.
+    ///
+    /// # Errors
+    /// If the deny list is full.
+    pub fn revoke_renewed(&mut self, serial: Serial, now: Timestamp) -> Result<(), Fault> {
+        self.revoke(&[serial], Reason::Ended, None, now).map(drop)
+    }
+}

@@ -1,0 +1,213 @@
+//! The CA of a Master that stands by. While the store does not answer, nobody may lead, and it renews certificates at the request of
+//! nodes. It revokes at an operator's order at any time.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_ca::{Blind, CaService, Renewal, Request};
+use sealbus_control::authority::IssuedChain;
+use sealbus_control::clock::{now, timestamp};
+use sealbus_control::statement::{Signed, Vouching};
+use sealbus_control::word::{Reply, Word};
+use sealbus_control::{Blob, Fault, FaultCode, Subject};
+use sealbus_seal::{CertificateChain, Identity, PlatformName, SecurityLevel, Trust};
+use sealbus_store::Store;
+use sealbus_store::etcd::EtcdStore;
+use tokio::sync::{Mutex, watch};
+
+use super::authorities::Authorities;
+use super::cut_off::Alarms;
+use super::foundation::PlatformSettings;
+use super::master_error::MasterError;
+use super::unstored::Ledger;
+
+/// How often it brings to the store what it did, and learns what was denied.
+const LOOK: Duration = Duration::from_secs(1);
+/// Rows that are read at a time.
+const PAGE: usize = 64;
+
+/// The CA, with what it keeps.
+pub(super) struct BlindCa {
+    platform: PlatformName,
+    level: SecurityLevel,
+    name: String,
+    trust: Arc<Trust>,
+    ca: Mutex<Blind>,
+    ledger: Arc<Ledger>,
+    /// Whether the store does not answer.
+    away: watch::Receiver<bool>,
+    alarms: Arc<Alarms>,
+}
+
+impl BlindCa {
+    /// The CA in a state directory. It goes on from what it did before.
+    ///
+    /// # Errors
+    /// If its files cannot be read.
+    pub(super) fn open(
+        directory: &Path,
+        settings: &PlatformSettings,
+        trust: Arc<Trust>,
+        away: watch::Receiver<bool>,
+        alarms: Arc<Alarms>,
+    ) -> Result<Self, MasterError> {
+        let ledger = Ledger::open(directory).map_err(|error| MasterError::Directory {
+            path: directory.to_owned(),
+            error,
+        })?;
+        let authorities = Authorities::keep(directory, &settings.name, timestamp(now()))?;
+        let authority = authorities.issuing;
+        let (platform, name) = (settings.name.clone(), authority.name().to_owned());
+        let mut ca = Blind::new(authority, trust.clone(), settings.certificate_lifetime);
+        if let Err(fault) = ca.restore(&ledger.acts(), timestamp(now())) {
+            tracing::error!(%fault, "not all that was revoked while the store was away is denied");
+        }
+        Ok(Self {
+            platform,
+            level: settings.level,
+            name,
+            trust,
+            ca: Mutex::new(ca),
+            ledger,
+            away,
+            alarms,
+        })
+    }
+
+    /// Replies to a node.
+    pub(super) async fn reply(&self, word: Word) -> Reply {
+        match word {
+            Word::Alarm { statement, known } => {
+                if !self.alarms.note(&statement, now()) {
+                    let message = "the alarm is not believed";
+                    return Reply::Refused(Fault::new(FaultCode::NotPermitted, message));
+                }
+                let ca = self.ca.lock().await;
+                let known = known.iter().find(|(of, _)| of == ca.identity());
+                let known = known.map_or(0, |(_, version)| *version);
+                Reply::Noted {
+                    deny_list: ca.deny_list_after(known).map(Blob),
+                }
+            }
+            Word::Renew { voucher } => match self.renew(&voucher).await {
+                Ok(chain) => Reply::Renewed { chain },
+                Err(fault) => {
+                    tracing::debug!(%fault, "no certificate was renewed");
+                    Reply::Refused(fault)
+                }
+            },
+        }
+    }
+
+    async fn renew(&self, voucher: &Signed) -> Result<IssuedChain, Fault> {
+        if !*self.away.borrow() {
+            let message = "this Master stands by for the one that leads";
+            return Err(Fault::new(FaultCode::Unavailable, message));
+        }
+        sealbus_ca::check_level(self.level)?;
+        let time = now();
+        let (node, vouching) = voucher
+            .open::<Vouching>(&self.trust, time)
+            .map_err(|error| error.fault(FaultCode::Unavailable, "it is tried again"))?;
+        let bad =
+            |error: &dyn std::error::Error| Fault::new(FaultCode::BadRequest, error.to_string());
+        let held = vouching.held.unwrap_or_default();
+        let held = CertificateChain::decode(&held.0).map_err(|error| bad(&error))?;
+        let name = node.identity().node_name();
+        let name = name.map(ToString::to_string).unwrap_or_default();
+        let process = vouching.process.as_str();
+        let wanted = match &vouching.subject {
+            Subject::Agent { name } => Identity::agent(&self.platform, name),
+            Subject::Process => process
+                .parse()
+                .and_then(|process| Identity::process(&self.platform, &name, process)),
+        };
+        let wanted = wanted.map_err(|error| bad(&error))?;
+        let request = Request {
+            node: &node,
+            wanted: &wanted,
+            process: Some(process),
+            request: &vouching.request.0,
+        };
+        let renewal = Renewal {
+            request,
+            held: &held,
+        };
+        // One after another: nobody sees a certificate before it is kept.
+        let mut ca = self.ca.lock().await;
+        let (chain, act) = ca.renew(&renewal, timestamp(time))?;
+        if let Some(act) = act
+            && let Err(fault) = self.ledger.keep(act).await
+        {
+            ca.forget_answers();
+            return Err(fault);
+        }
+        tracing::info!(target: "sealbus::certification", %wanted, node = %name,
+            "renewed a certificate while the store is away");
+        Ok(IssuedChain::from(&chain))
+    }
+
+    /// Revokes by an operator's order. It is in force at the nodes as soon as they hear of it, and in the store when that
+    /// answers.
+    ///
+    /// # Errors
+    /// As [`Blind::revoke`].
+    pub(super) async fn revoke(&self, what: &str, said: &str) -> Result<(), Fault> {
+        let mut ca = self.ca.lock().await;
+        let act = ca.revoke(what, said, timestamp(now()))?;
+        tracing::warn!(%what, reason = said, "revoked by an operator");
+        self.ledger.keep(act).await
+    }
+
+    /// Brings to the store what it did, and learns what others denied.
+    pub(super) async fn follow(&self, store: &EtcdStore) {
+        let mut last = None;
+        loop {
+            if let Err(error) = self.ledger.hand_in(store, &self.name).await {
+                tracing::debug!(%error, "what the CA did is not stored yet");
+            }
+            if let Err(error) = self.learn_denials(store, &mut last).await {
+                tracing::debug!(%error, "what was denied is not known");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Reads the rows of the deny list after the one called `last`.
+    async fn learn_denials(
+        &self,
+        store: &dyn Store,
+        last: &mut Option<String>,
+    ) -> Result<(), sealbus_store::StoreError> {
+        loop {
+            let rows = store.scan(CaService::DENY_LIST_ROW, last.as_deref(), PAGE);
+            let rows = rows.await?;
+            let is_all = rows.len() < PAGE;
+            for (key, entry) in rows {
+                let applied = self.trust.apply_deny_list(&entry.value, timestamp(now()));
+                if let Err(error) = applied
+                    && error.needs_whole_list()
+                {
+                    // The whole list comes first among the rows.
+                    *last = None;
+                    return Ok(());
+                }
+                *last = Some(key);
+            }
+            if is_all {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The file of what it did.
+    pub(super) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// Whether the store does not answer.
+    pub(super) fn is_away(&self) -> bool {
+        *self.away.borrow()
+    }
+}

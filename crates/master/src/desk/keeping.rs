@@ -1,0 +1,77 @@
+//! Work that is done although the store does not answer: what the CA did is kept in a file of this machine meanwhile.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use sealbus_ca::Unstored;
+use sealbus_control::{Fault, FaultCode, UnixMillis};
+use sealbus_store::StoreError;
+use tokio::sync::oneshot;
+
+use super::{Desk, DeskHandle, Job};
+use crate::unstored::Ledger;
+
+/// The file, and whether the store is away.
+#[derive(Default)]
+pub(super) struct Keeping {
+    ledger: OnceLock<Arc<Ledger>>,
+    /// The members and the last attempt of [`StoreError::Away`].
+    away: Mutex<Option<(String, String)>>,
+}
+
+impl Keeping {
+    /// The error of a store that is known to be away.
+    pub(super) fn away(&self) -> Option<StoreError> {
+        let away = self.away.lock().clone();
+        away.map(|(members, detail)| StoreError::Away { members, detail })
+    }
+}
+
+impl DeskHandle {
+    /// From now on, what is not stored is kept in this file.
+    pub(crate) fn keep_in(&self, ledger: Arc<Ledger>) {
+        // There is one ledger.
+        let _ = self.keeping.ledger.set(ledger);
+    }
+
+    /// Notes whether the store answers. While it does not, nothing waits for it.
+    pub(crate) fn store_answers(&self, found: &Result<(), StoreError>) {
+        *self.keeping.away.lock() = match found {
+            Err(StoreError::Away { members, detail }) => Some((members.clone(), detail.clone())),
+            _ => None,
+        };
+    }
+
+    /// As [`run`](Self::run). If the store does not take the changes, the act that `work` returns is kept in the file, and
+    /// counts. Returns whether the changes are in the store.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) async fn run_or_keep<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Desk, UnixMillis) -> Result<(T, Option<Unstored>), Fault>
+        + Send
+        + 'static,
+    ) -> Result<(T, bool), Fault> {
+        let (sender, receiver) = oneshot::channel();
+        let job: Job = Box::new(move |desk, now| {
+            let result = work(desk, now);
+            Box::new(move |written| {
+                let _ = sender.send((written, result));
+            })
+        });
+        let ending = || Fault::new(FaultCode::Unavailable, "the Master is ending");
+        self.jobs.send(job).await.map_err(|_| ending())?;
+        let (written, result) = receiver.await.map_err(|_| ending())?;
+        match (written, result, self.keeping.ledger.get()) {
+            (Ok(()), result, _) => result.map(|(done, _)| (done, true)),
+            (Err(fault), Ok((done, Some(act))), Some(ledger))
+                if fault.code == FaultCode::Storage =>
+            {
+                ledger.keep(act).await?;
+                Ok((done, false))
+            }
+            (Err(fault), ..) => Err(fault),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Revocation by operators, and what the CAs of other Masters did without knowledge of the state.
+
+use sealbus_ca::{IssuedCertificate, Unstored};
+use sealbus_control::admin::CertificateStatus;
+use sealbus_control::clock::timestamp;
+use sealbus_control::{Fault, FaultCode, Subject, UnixMillis};
+use sealbus_seal::{CertificateChain, Identity, Serial};
+
+use super::Desk;
+use crate::vouching::check_process;
+
+impl Desk {
+    /// Revokes an agent's certificates, or one certificate by its serial number, by an operator's order. The process
+    /// that held a revoked certificate gets no other for the same agent.
+    ///
+    /// # Errors
+    /// As [`CaService::revoke_by_hand`].
+    pub(crate) fn revoke_by_hand(
+        &mut self,
+        what: &str,
+        said: &str,
+        now: UnixMillis,
+    ) -> Result<Vec<CertificateStatus>, Fault> {
+        let revoked = self.ca.revoke_by_hand(what, said, timestamp(now))?;
+        tracing::warn!(%what, reason = said, "revoked by an operator");
+        for certificate in &revoked {
+            let process = certificate.process.as_deref().unwrap_or_default();
+            match &certificate.record.identity {
+                Identity::Agent { name, .. } => {
+                    self.keys.forget(name.as_str());
+                    self.state.bar(process, Some(name.as_str()));
+                }
+                Identity::Process { .. } => self.state.bar(process, None),
+                Identity::Node { .. } | Identity::Authority { .. } => {}
+            }
+        }
+        let local = what.split('@').next().unwrap_or(what);
+        self.keys.forget(local);
+        for process in self.state.processes_of(local) {
+            self.state.bar(&process, Some(local));
+        }
+        Ok(revoked.iter().map(IssuedCertificate::status).collect())
+    }
+
+    /// Takes in what the CA of a Master did while it did not know the state.
+    ///
+    /// # Errors
+    /// If it cannot be believed, or the deny list is full.
+    pub(crate) fn take_in(&mut self, act: Unstored, now: UnixMillis) -> Result<(), Fault> {
+        match act {
+            Unstored::Renewed {
+                chain,
+                node,
+                process,
+                at,
+            } => {
+                let chain = CertificateChain::decode(&chain.0)
+                    .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;
+                let time = timestamp(now);
+                let (certificate, is_new) = self.ca.take_in(&chain, &node, &process, at, time)?;
+                let subject = match certificate.identity() {
+                    Identity::Agent { name, .. } => Subject::Agent {
+                        name: name.to_string(),
+                    },
+                    _ => Subject::Process,
+                };
+                let has_right = match check_process(&self.state, &node, &process, &subject) {
+                    Ok(()) => true,
+                    // A platform that is being restored does not know yet.
+                    Err(fault) => fault.code == FaultCode::Unavailable,
+                };
+                let earlier = certificate.renews();
+                let is_denied = earlier.is_some_and(|earlier| self.ca.has_revoked(earlier.serial));
+                if is_new && (is_denied || !has_right) {
+                    tracing::warn!(identity = %certificate.identity(), %node,
+                        "was renewed without a right to it while the store was away: it is revoked");
+                    self.ca.revoke_renewed(certificate.serial(), time)?;
+                }
+                Ok(())
+            }
+            Unstored::Revoked { what, said, at } => {
+                match self.revoke_by_hand(&what, &said, now) {
+                    // Its certificates have ended, or are denied by another word.
+                    Err(fault) if fault.code == FaultCode::Unknown => {}
+                    revoked => drop(revoked?),
+                }
+                if what.parse::<Serial>().is_ok() {
+                    return Ok(());
+                }
+                let local = what.split('@').next().unwrap_or(&what);
+                for process in self.state.processes_of(local) {
+                    self.state.bar(&process, Some(local));
+                }
+                let agent = self.agent(local)?;
+                self.ca.take_in_denial(agent, &said, at, timestamp(now))
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The operators of a Master that stands by. It takes revocations, and says for the rest where the Master is that leads.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sealbus_control::admin::{AdminRequest, Revoked};
+use sealbus_control::local::{Listener, Stream, is_of_this_user, listen};
+use sealbus_control::operators::{OperatorKey, standby_socket_in};
+use sealbus_control::rpc::{self, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
+use sealbus_control::{Fault, FaultCode};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::admin::is_operator;
+use super::blind::BlindCa;
+use super::master_error::MasterError;
+
+/// The pause after a failure.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Removes the socket when the Master stands by no longer.
+struct Door(PathBuf);
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Serves operators as long as the Master stands by. Returns only an error.
+pub(super) async fn serve_operators(
+    ca: &BlindCa,
+    directory: &Path,
+    leader_at: watch::Receiver<Option<SocketAddr>>,
+) -> MasterError {
+    let (listener, key, _door) = match open(directory) {
+        Ok(open) => open,
+        Err(error) => return error,
+    };
+    // The connections end with this.
+    let mut connections = futures_util::stream::FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) if is_of_this_user(&stream) => {
+                    connections.push(serve(stream, ca, &key, leader_at.clone()));
+                }
+                Ok(_) => tracing::warn!("an operator of another user was not let in"),
+                Err(error) => {
+                    tracing::warn!(%error, "an operator could not be let in");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            },
+            Some(()) = futures_util::StreamExt::next(&mut connections) => {}
+        }
+    }
+}
+
+fn open(directory: &Path) -> Result<(Listener, OperatorKey, Door), MasterError> {
+    // An operator who finds the socket must find the key.
+    let key = OperatorKey::keep(directory).map_err(|error| MasterError::OperatorKey {
+        path: directory.to_owned(),
+        error,
+    })?;
+    let path = standby_socket_in(directory);
+    let listener = listen(&path).map_err(|error| MasterError::AdminSocket {
+        path: path.clone(),
+        error,
+    })?;
+    Ok((listener, key, Door(path)))
+}
+
+async fn serve(
+    stream: Stream,
+    ca: &BlindCa,
+    key: &OperatorKey,
+    leader_at: watch::Receiver<Option<SocketAddr>>,
+) {
+    let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
+    let mut driving = JoinSet::new();
+    driving.spawn(drive);
+    if is_operator(key, &mut incoming).await {
+        caller.allow_frames(MAX_FRAME);
+        while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
+            let result = match Incoming::parse::<AdminRequest>(&body) {
+                Ok(AdminRequest::Revoke { what, reason }) => {
+                    let revoked = ca.revoke(&what, &reason).await;
+                    revoked.map(|()| Revoked {
+                        certificates: Vec::new(),
+                        is_stored: false,
+                    })
+                }
+                Ok(_) => Err(stands_by(ca, *leader_at.borrow())),
+                Err(fault) => Err(fault),
+            };
+            answer
+                .send(result.map(sealbus_control::admin::AdminAnswer::from))
+                .await;
+        }
+    }
+    drop((caller, incoming));
+    let _ = tokio::time::timeout(Duration::from_secs(10), driving.join_next()).await;
+}
+
+fn stands_by(ca: &BlindCa, leader_at: Option<SocketAddr>) -> Fault {
+    let (message, advice) = match (ca.is_away(), leader_at) {
+        (true, _) => (
+            "it stands by, and etcd does not answer: no command but `ca revoke` is taken until it is back".to_owned(),
+            "bring etcd back: `sealbus store check` says which members are away",
+        ),
+        (false, Some(leader)) => (
+            format!("it stands by for the Master that leads, at {}", leader.ip()),
+            "run the command there",
+        ),
+        (false, None) => (
+            "it stands by for the Master that leads".to_owned(),
+            "run the command on its machine, or repeat it in a few seconds",
+        ),
+    };
+    Fault::new(FaultCode::Unavailable, message).advise(advice)
+}

@@ -1,0 +1,221 @@
+//! The acts of this Master's CA that the store lacks, because it did not answer: in a file of the state directory until they
+//! are in the store, and there until a Master that leads has taken them in.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use sealbus_ca::Unstored;
+use sealbus_control::clock::now;
+use sealbus_control::{Fault, FaultCode};
+use sealbus_files::{Private, sync_folder, write_private};
+use sealbus_store::{Batch, Store, StoreError};
+
+/// Prefix of the rows. The name of the CA and the number of the act follow.
+pub(crate) const UNSTORED_ROW: &str = "unstored/";
+/// The file in the state directory: an act in JSON on each line, after its number.
+const FILE: &str = "unstored.log";
+/// Acts that are brought to the store at a time.
+const AT_ONCE: usize = 64;
+
+/// The file.
+pub(crate) struct Ledger {
+    path: PathBuf,
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    file: File,
+    acts: BTreeMap<u64, Unstored>,
+    next: u64,
+}
+
+impl Ledger {
+    /// Opens the file in a state directory. A line that was cut off when the machine stopped is passed over: nobody has seen
+    /// what it was about.
+    ///
+    /// # Errors
+    /// If it cannot be read or made.
+    pub(crate) fn open(directory: &Path) -> io::Result<Arc<Self>> {
+        let path = directory.join(FILE);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let lines = text.split(|byte| *byte == b'\n');
+        let lines = lines.filter(|line| !line.is_empty());
+        let acts: BTreeMap<u64, Unstored> = lines
+            .filter_map(|line| match serde_json::from_slice(line) {
+                Ok(act) => Some(act),
+                Err(error) => {
+                    tracing::warn!(%error, path = %path.display(), "an act of the CA was not finished");
+                    None
+                }
+            })
+            .collect();
+        // No number comes twice, also after the file was emptied.
+        let next = acts.keys().last().map_or(0, |last| last + 1).max(now());
+        let kept = Kept {
+            file: appended(&path)?,
+            acts,
+            next,
+        };
+        sync_folder(directory)?;
+        Ok(Arc::new(Self {
+            path,
+            kept: Mutex::new(kept),
+        }))
+    }
+
+    /// Keeps an act. It is on disk when this returns.
+    ///
+    /// # Errors
+    /// [`FaultCode::Storage`].
+    pub(crate) async fn keep(self: &Arc<Self>, act: Unstored) -> Result<(), Fault> {
+        let ledger = self.clone();
+        let keeping = tokio::task::spawn_blocking(move || ledger.append(act));
+        let kept = keeping.await.map_err(io::Error::other).flatten();
+        kept.map_err(|error| {
+            let message = format!("{} cannot be written: {error}", self.path.display());
+            Fault::new(FaultCode::Storage, message)
+        })
+    }
+
+    fn append(&self, act: Unstored) -> io::Result<()> {
+        let mut kept = self.kept.lock();
+        let number = kept.next;
+        let line = serde_json::to_string(&(number, &act))?;
+        // The line before may have been cut off.
+        kept.file.write_all(format!("\n{line}\n").as_bytes())?;
+        kept.file.sync_data()?;
+        kept.next += 1;
+        kept.acts.insert(number, act);
+        Ok(())
+    }
+
+    /// The acts that the store lacks, in their order.
+    pub(crate) fn acts(&self) -> Vec<Unstored> {
+        self.kept.lock().acts.values().cloned().collect()
+    }
+
+    /// Brings all acts into the store, in the name of the CA `authority`.
+    ///
+    /// # Errors
+    /// [`StoreError`]. The acts that are not in the store stay in the file.
+    pub(crate) async fn hand_in(
+        self: &Arc<Self>,
+        store: &dyn Store,
+        authority: &str,
+    ) -> Result<(), StoreError> {
+        loop {
+            let mut batch = Batch::new();
+            let numbers: Vec<u64> = {
+                let kept = self.kept.lock();
+                let some = kept.acts.iter().take(AT_ONCE);
+                some.map(|(number, act)| {
+                    let key = format!("{UNSTORED_ROW}{authority}/{number:016x}");
+                    batch.put(key, serde_json::to_vec(act).unwrap_or_default());
+                    *number
+                })
+                .collect()
+            };
+            if numbers.is_empty() {
+                return Ok(());
+            }
+            store.commit(batch).await?;
+            tracing::info!(
+                acts = numbers.len(),
+                "what the CA did while the store was away is stored"
+            );
+            let ledger = self.clone();
+            let forgetting = tokio::task::spawn_blocking(move || ledger.forget(&numbers));
+            if let Err(error) = forgetting.await.map_err(io::Error::other).flatten() {
+                tracing::warn!(%error, path = %self.path.display(), "cannot be written");
+            }
+        }
+    }
+
+    fn forget(&self, numbers: &[u64]) -> io::Result<()> {
+        let mut kept = self.kept.lock();
+        for number in numbers {
+            kept.acts.remove(number);
+        }
+        let mut text = String::new();
+        for act in &kept.acts {
+            text.push_str(&serde_json::to_string(&act)?);
+            text.push('\n');
+        }
+        write_private(&self.path, text.as_bytes())?;
+        kept.file = appended(&self.path)?;
+        Ok(())
+    }
+}
+
+fn appended(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .private()
+        .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_seal::Timestamp;
+    use sealbus_store::{MemoryStore, read_all};
+
+    use super::*;
+
+    fn act(number: u64) -> Unstored {
+        Unstored::Revoked {
+            what: format!("agent-{number}"),
+            said: "stolen\nkey".to_owned(),
+            at: Timestamp::from_unix_seconds(number),
+        }
+    }
+
+    async fn rows(store: &dyn Store) -> Vec<Unstored> {
+        let mut rows = Vec::new();
+        read_all(store, UNSTORED_ROW, |_, entry| {
+            rows.push(serde_json::from_slice(&entry.value).unwrap());
+        })
+        .await
+        .unwrap();
+        rows
+    }
+
+    #[tokio::test]
+    async fn acts_survive_a_restart_and_a_cut_and_come_into_the_store_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        let ledger = Ledger::open(folder.path()).unwrap();
+        for number in 0..100 {
+            ledger.keep(act(number)).await.unwrap();
+        }
+        let whole = std::fs::read(&file).unwrap();
+        // The machine stopped in the midst of the last line, and the next act comes after it.
+        std::fs::write(&file, &whole[..whole.len() - 20]).unwrap();
+        let ledger = Ledger::open(folder.path()).unwrap();
+        ledger.keep(act(100)).await.unwrap();
+        let expected: Vec<_> = (0..99).chain([100]).map(act).collect();
+        assert_eq!(ledger.acts(), expected);
+        let ledger = Ledger::open(folder.path()).unwrap();
+        assert_eq!(ledger.acts(), expected);
+
+        let store = MemoryStore::new();
+        ledger.hand_in(&store, "ca-1").await.unwrap();
+        assert_eq!(rows(&store).await, expected);
+        assert!(ledger.acts().is_empty());
+        // Later acts come after the earlier ones, also if the file was emptied and opened anew.
+        let ledger = Ledger::open(folder.path()).unwrap();
+        assert!(ledger.acts().is_empty());
+        ledger.keep(act(101)).await.unwrap();
+        ledger.hand_in(&store, "ca-1").await.unwrap();
+        assert_eq!(rows(&store).await.last(), Some(&act(101)));
+        assert_eq!(rows(&store).await.len(), 101);
+    }
+}

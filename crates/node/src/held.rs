@@ -1,0 +1,47 @@
+//! The certificates of a node's processes.
+
+use std::collections::HashMap;
+
+use sealbus_control::{Blob, Subject};
+use sealbus_seal::{CertificateChain, Timestamp};
+
+/// After so many certificates the first time, and then after twice as many as were left, those that have ended are forgotten.
+const FEW: usize = 256;
+
+/// The certificates that the node's processes hold, as far as they came by this node. A CA that does not know the platform's
+/// state renews nothing else.
+#[derive(Default)]
+pub(crate) struct Held {
+    chains: HashMap<(String, Subject), (Timestamp, CertificateChain)>,
+    full: usize,
+}
+
+impl Held {
+    /// Notes a certificate that a process gets.
+    pub(crate) fn note(
+        &mut self,
+        process: &str,
+        subject: Subject,
+        chain: CertificateChain,
+        now: Timestamp,
+    ) {
+        let Ok(certificate) = chain.certificate() else {
+            return;
+        };
+        if self.chains.len() >= self.full.max(FEW) {
+            self.chains.retain(|_, (end, _)| *end >= now);
+            self.full = self.chains.len() * 2;
+        }
+        let key = (process.to_owned(), subject);
+        self.chains.insert(key, (certificate.not_after(), chain));
+    }
+
+    /// The chain that a process holds, in its wire form.
+    pub(crate) fn of(&self, process: &str, subject: &Subject) -> Option<Blob> {
+        let key = (process.to_owned(), subject.clone());
+        let (_, chain) = self.chains.get(&key)?;
+        let mut bytes = Vec::new();
+        chain.encode(&mut bytes);
+        Some(Blob(bytes))
+    }
+}
