@@ -2,8 +2,9 @@
 
 ``python attacked.py --sealbus PATH [--seconds N] [--json FILE]``: a real platform with two nodes at level ``auth``. `asker` on the
 one asks `answerer` on the other, one request after the other. The attackers are those of ``tests/attacks``, beside the platform on
-the same machine: what they take of its processors counts too. Before and after all attacks the pair is
-measured in quiet; the ratios are to the first of these runs.
+the same machine: what they take of its processors counts too. The row `busy` shows that share alone: an attacker that only
+calculates, and never writes to the platform. Before and after all attacks the pair is measured in quiet; the ratios are to the
+first of these runs, and to `busy`.
 
 ``python attacked.py asker`` and ``python attacked.py answerer`` are the programs of the agents.
 """
@@ -105,6 +106,12 @@ def flood(mallory: Any, message: Callable[..., bytes]) -> Attack:
     return attack
 
 
+def calculating(over: threading.Event) -> None:
+    """Takes a processor, and leaves the platform alone."""
+    while not over.is_set():
+        sum(range(1000))
+
+
 @contextmanager
 def beside(attack: Attack) -> Iterator[None]:
     """The attack goes on meanwhile."""
@@ -143,6 +150,7 @@ def measure(seconds: float) -> dict[str, dict[str, float]]:
             with Mallory(factory.ask("ticket", "mallory", "--node", "node-1")["ticket"], "mallory") as mallory:
                 attacks = {
                     "quiet before": nullcontext(),
+                    "busy": beside(calculating),
                     "strangers": crowd(stranger, STRANGERS),
                     "noise": beside(noise(address)),
                     "handshakes": beside(handshakes(address)),
@@ -174,8 +182,9 @@ def main() -> None:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
     for name, found in figures.items():
-        ratio = found["p99_ms"] / figures["quiet before"]["p99_ms"]
-        print(f"{name:14}{found['p50_ms']:9.3f} ms p50{found['p99_ms']:9.3f} ms p99{ratio:7.2f} x{found['round_trips']:8.0f} round trips")
+        quiet, busy = (found["p99_ms"] / figures[beside]["p99_ms"] for beside in ("quiet before", "busy"))
+        figure = f"{found['p50_ms']:9.3f} ms p50{found['p99_ms']:9.3f} ms p99"
+        print(f"{name:14}{figure}{quiet:7.2f} x quiet{busy:7.2f} x busy{found['round_trips']:8.0f} round trips")
 
 
 if __name__ == "__main__":

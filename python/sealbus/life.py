@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,8 +34,11 @@ TEARDOWN_LIMIT = 5.0
 MOVE_GRACE = 5.0
 """Seconds that handlers which run side by side have to end before their agent moves, before they are cancelled."""
 
-TURN = 256
-"""Messages an agent takes or sends without a pause before other work of the loop gets its turn."""
+TURN = 0.0005
+"""Seconds that an agent takes or sends messages without a pause before other work of the loop gets its turn."""
+
+ROW = 32
+"""Messages an agent takes or sends before it looks at the clock."""
 
 
 class Life:
@@ -48,8 +52,9 @@ class Life:
         self.platform = platform
         self.df = Df(self)
         self.ams = Ams(self)
-        self.turn = TURN
-        """Messages left of this agent's turn."""
+        self.turn = ROW
+        """Messages until this agent looks whether its turn is over."""
+        self._turn_ends = 0.0
         self.moving: asyncio.Future[None] | None = None
         """While the agent's state is handed over: done when it is known where the agent goes on."""
         self.failure: AgentFailed | None = None
@@ -164,9 +169,17 @@ class Life:
         await self.pause()
 
     async def pause(self) -> None:
-        """Gives the loop's other work its turn."""
-        self.turn = TURN
+        """Gives the loop's other work its turn, if that of this agent is over."""
+        if time.monotonic() < self._turn_ends:
+            self.turn = ROW
+            return
         await asyncio.sleep(0)
+        self.begin_turn()
+
+    def begin_turn(self) -> None:
+        """The loop's other work had its turn."""
+        self.turn = ROW
+        self._turn_ends = time.monotonic() + TURN
 
     # ----- living
 
@@ -311,6 +324,7 @@ class Life:
         self._rest = self.loop.create_future()
         try:
             await self._rest
+            self.begin_turn()
         finally:
             self._rest = None
 

@@ -194,6 +194,7 @@ class Mailbox:
                     expiry = self._life.clock.call_later(timeout, expire)
                 waiter.future = self._life.loop.create_future()
                 await waiter.future
+                self._life.begin_turn()
         finally:
             if expiry is not None:
                 expiry.cancel()

@@ -124,17 +124,17 @@ def says(link, handle, author, name, text, first=0):
     link.send(mesh.SIGN, struct.pack("<I", handle) + proof(author, name, statement(SINK, said), first=first))
 
 
-@pytest.mark.parametrize("shown", ["no proof", "the proof of another certificate"])
-def test_a_certificate_that_the_log_lacks(factory, pair, mallory, shown):
+@pytest.mark.parametrize(("name", "shown"), [("source", "no proof"), ("source-2", "the proof of another certificate")])
+def test_a_certificate_that_the_log_lacks(factory, pair, mallory, name, shown):
     """A thief of the CA's key certifies an agent of its own in another's name, and enters it nowhere."""
     taken = mallory()
-    _, secret = stolen(factory, taken, "source")
+    _, secret = stolen(factory, taken, name)
     if shown != "no proof":
         secret.inclusion = taken.agent.inclusion
     link = taken.speaks_to("sink", level="signed")
-    says(link, 1, secret, "source@factory", "454545")
+    says(link, 1, secret, f"{name}@factory", "454545")
     link.until(lambda kind, _: kind == mesh.RETURNED, "the message to come back")
-    refused(factory, "source@factory", "not-logged")
+    refused(factory, f"{name}@factory", "not-logged")
     assert not heard(factory, "454545")
     # On the same connection, an agent whose certificate the log has is heard.
     says(link, 2, taken.agent, taken.name, "464646", first=1)

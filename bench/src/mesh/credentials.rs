@@ -10,6 +10,7 @@ use sealbus_seal::{
     CLOCK_SKEW, CertificateChain, Credential, Identity, IssuingAuthority, KeyPair, PlatformName,
     RootAuthority, SigningRequest, Timestamp, Trust, Validity,
 };
+use sealbus_transparency::{Inclusion, MerkleLog};
 
 const LIFETIME: Duration = Duration::from_secs(86_400);
 const PLATFORM: &str = "bench";
@@ -42,10 +43,12 @@ impl Authority {
     fn certify(&self, identity: Identity, request: &[u8]) -> Result<CertificateChain> {
         let validity = Validity::starting(Timestamp::from(SystemTime::now()), LIFETIME);
         let grant = Grant::by_operator(identity, [127, 0, 0, 1].into());
-        Ok(self
+        let issued = self
             .issuing
-            .issue(&grant, &SigningRequest::parse(request)?, validity)?
-            .chain)
+            .issue(&grant, &SigningRequest::parse(request)?, validity)?;
+        // Each certificate is the first one of a log of its own.
+        let (log, now) = (MerkleLog::new(), Timestamp::from(SystemTime::now()));
+        Ok(Inclusion::attach(issued, None, &log, &self.issuing, now)?.0)
     }
 
     pub(crate) fn credential(&self, identity: Identity) -> Result<Arc<Credential>> {

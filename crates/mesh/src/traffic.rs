@@ -24,8 +24,9 @@ const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(20);
 /// The number of bytes received after which an acknowledgement goes in any case. The peer keeps the bytes until then.
 /// Four times as many was no faster.
 const ACKNOWLEDGE_BYTES: usize = 64 << 10;
-/// Reads in a row before others get their turn.
-const READS: usize = 4;
+/// Bytes that a link reads in a row before agents and other links get their turn. A read counts as `SHORTEST` bytes at least.
+const TURN: usize = 128 << 10;
+const SHORTEST: usize = 16 << 10;
 /// The number of bytes that the peer may make this process keep for it, beyond the messages' own flow control.
 const OWED: usize = 64 << 20;
 
@@ -38,6 +39,8 @@ struct Waits {
     is_acknowledgement_due: bool,
     /// Whether the last event was a read.
     has_read: bool,
+    /// The bytes that were read since others had their turn.
+    read: usize,
     /// A connection with this process's new certificate, in the making.
     renewal: Option<Renewal>,
 }
@@ -62,6 +65,7 @@ impl Waits {
             acknowledge: Box::pin(sleep(ACKNOWLEDGE_WITHIN)),
             is_acknowledgement_due: false,
             has_read: false,
+            read: 0,
             renewal: None,
         }
     }
@@ -107,8 +111,10 @@ impl Task {
                     last_heard = Instant::now();
                     has_asked = false;
                     let outcome = self.read(&mut inbox, &mut waits);
-                    // Under steady load the agents get their turn too.
-                    tokio::task::consume_budget().await;
+                    if waits.read >= TURN {
+                        waits.read = 0;
+                        tokio::task::yield_now().await;
+                    }
                     outcome
                 }
                 Event::Writable | Event::Acknowledge => self.write(),
@@ -203,6 +209,7 @@ impl Task {
             waits.renewal = None;
             return Poll::Ready(Event::Renewed(opened));
         }
+        waits.read = 0;
         Poll::Pending
     }
 
@@ -248,7 +255,8 @@ impl Task {
 
     /// Reads and takes pending bytes, with a limit. The rest keeps the socket readable.
     fn read(&mut self, inbox: &mut Vec<u8>, waits: &mut Waits) -> Result<(), End> {
-        for _ in 0..READS {
+        loop {
+            let before = inbox.len();
             let progress = {
                 let mut wire = self.link.wire.lock();
                 let Some(wire) = wire.as_mut() else {
@@ -257,10 +265,11 @@ impl Task {
                 wire.read(inbox)
             };
             let progress = progress.map_err(|error| End::Lost(error.to_string()))?;
+            waits.read += SHORTEST.max(inbox.len() - before);
             self.take(inbox)?;
             match progress {
-                Progress::More => {}
-                Progress::Drained => break,
+                Progress::More if waits.read < TURN => {}
+                Progress::More | Progress::Drained => break,
                 Progress::Ended => {
                     return Err(End::Lost("the peer ended the connection".to_owned()));
                 }

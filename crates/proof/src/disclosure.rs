@@ -172,7 +172,7 @@ fn check_line(
 pub fn disclose(file: &[u8], words: &[Disclosure]) -> Result<Vec<u8>, NotDisclosed> {
     let mut lines = Vec::new();
     let mut disclosed = BTreeMap::new();
-    let mut committed: HashMap<[u8; Commitment::LENGTH], usize> = HashMap::new();
+    let mut committed: HashMap<[u8; Commitment::LENGTH], Vec<(usize, AclMessage)>> = HashMap::new();
     let mut messages = 0;
     for (number, line) in (1..).zip(whole(file)?.split(|byte| *byte == b'\n')) {
         let line = at(number, serde_json::from_slice(line))?;
@@ -184,7 +184,8 @@ pub fn disclose(file: &[u8], words: &[Disclosure]) -> Result<Vec<u8>, NotDisclos
             Line::Message(MessageLine { ref message, .. }) => {
                 let outer = at(number, decode(&message.0))?;
                 if let Some(commitment) = commitment_in(&outer) {
-                    committed.insert(*commitment.as_bytes(), messages);
+                    let found = committed.entry(*commitment.as_bytes()).or_default();
+                    found.push((messages, outer.to_owned()));
                 }
                 messages += 1;
             }
@@ -194,7 +195,13 @@ pub fn disclose(file: &[u8], words: &[Disclosure]) -> Result<Vec<u8>, NotDisclos
     }
     for (number, words) in (1..).zip(words) {
         let commitment = words.commitment();
-        let message = commitment.and_then(|it| committed.get(it.as_bytes()).copied());
+        // Others may have copied the commitment into messages of their own.
+        let candidates = commitment.and_then(|it| committed.get(it.as_bytes()));
+        let message = candidates.and_then(|all| {
+            let inside = decode(&words.inside.0).ok()?.to_owned();
+            let of_it = all.iter().find(|(_, outer)| is_inside(&inside, outer));
+            of_it.map(|(message, _)| *message)
+        });
         let message = message.ok_or(NotDisclosed::OfNoMessage { number })?;
         let Disclosure { salt, inside } = words.clone();
         let line = DisclosedLine {

@@ -2,7 +2,7 @@
 
 use sealbus_seal::{
     Certificate, CertificateChain, CertificateError, Fingerprint, Identity, Issued,
-    IssuingAuthority, Signature, Timestamp, Trust,
+    IssuingAuthority, Signature, Timestamp, Trust, VerifyError,
 };
 use thiserror::Error;
 
@@ -50,6 +50,9 @@ pub enum NotLogged {
         /// The number of entries that the proof states.
         size: u64,
     },
+    /// The certificate's CA is none of this platform's.
+    #[error(transparent)]
+    NotVerified(#[from] VerifyError),
     /// A certificate cannot be read.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
@@ -86,6 +89,11 @@ impl Inclusion {
         let chain = chain.with_inclusion(proof.encode());
         let chain = chain.map_err(|error| LogError::Encoding(error.to_string()))?;
         Ok((chain, record))
+    }
+
+    /// The number of entries of the log that ends with the certificate.
+    pub fn size(&self) -> u64 {
+        self.before + 1
     }
 
     /// The wire form, as docs/evidence.md describes it.
@@ -166,10 +174,11 @@ impl Inclusion {
         }
     }
 
-    /// Checks that the leaf of a chain is in its CA's log, by the proof that came with the chain. `trust` remembers the
-    /// chains for which that was found true.
+    /// Checks that the leaf of a chain is in its CA's log, by the proof that came with the chain, and that the chain leads to a
+    /// root of this platform: otherwise its owner could have made up the CA. `trust` remembers the chains for which that was
+    /// found true.
     ///
-    /// The caller verifies the chain: nothing here does.
+    /// The caller judges dates and deny lists: nothing here does.
     ///
     /// # Errors
     /// [`NotLogged`].
@@ -177,12 +186,13 @@ impl Inclusion {
         let mut bytes = Vec::new();
         chain.encode(&mut bytes);
         trust.once(Fingerprint::of(&bytes), || {
-            let identity =
-                || -> Result<Identity, NotLogged> { Ok(chain.certificate()?.identity().clone()) };
+            let leaf = chain.certificate()?;
+            trust.verify_as_of(chain, leaf.not_before())?;
+            let identity = || leaf.identity().clone();
             match chain.inclusion() {
-                None => Err(NotLogged::NoProof(identity()?)),
+                None => Err(NotLogged::NoProof(identity())),
                 Some(proof) => match Self::decode(proof) {
-                    None => Err(NotLogged::Malformed(identity()?)),
+                    None => Err(NotLogged::Malformed(identity())),
                     Some(proof) => proof.check(chain),
                 },
             }

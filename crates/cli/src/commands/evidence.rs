@@ -20,8 +20,8 @@ use sealbus_proof::{
 };
 use sealbus_seal::{Certificate, CertificateChain, Fingerprint, Identity, SecurityLevel};
 use sealbus_transparency::{
-    Audit, Checkpoint, Hash, Note, NoteKey, WholeTree, consistency_proof, inclusion_proof,
-    leaf_hash,
+    Audit, Checkpoint, Hash, Inclusion, Note, NoteKey, WholeTree, consistency_proof,
+    inclusion_proof, leaf_hash,
 };
 use serde_json::json;
 
@@ -279,7 +279,7 @@ async fn lines(
             head.gaps.push(format!(
                 "everything that {author} signed with the certificate {}, which the issuance log lacks{}",
                 evidence.author().serial(),
-                about_lacking(evidence.chain(), log)
+                about_lacking(evidence.chain(), log, size)
             ));
             continue;
         };
@@ -326,16 +326,21 @@ async fn lines(
     Ok(lines)
 }
 
-/// Words about a certificate that the log lacks: it is of another CA, or its own CA signed a log that nobody else has seen. The
-/// proof that came with the certificate was checked.
-fn about_lacking(chain: &CertificateChain, log: &Log) -> String {
+/// Words about a certificate that the log of `size` entries lacks: it is of another CA, it may still come, or its own CA signed a log
+/// that nobody else has seen. The proof that came with the certificate was checked.
+fn about_lacking(chain: &CertificateChain, log: &Log, size: u64) -> String {
+    let place = chain.inclusion().and_then(Inclusion::decode);
+    let place = place.map(|proof| proof.size());
     let issuer = chain.issuers().first();
     let issuer = issuer.and_then(|der| Certificate::parse(der).ok());
     match issuer.as_ref().map(Certificate::identity) {
         Some(other @ Identity::Authority { name, .. }) if *other != log.identity => {
             format!(": it is of another CA, see --ca {name}")
         }
-        _ => ", though its CA signed that it is there: unless another CA took it up (--ca), somebody uses the CA's key in secret"
+        _ if place.is_some_and(|place| place > size) => {
+            ": the log is not published that far yet, or another CA took it up (--ca)".to_owned()
+        }
+        _ => ", though its CA signed that it is there: somebody uses the CA's key in secret"
             .to_owned(),
     }
 }

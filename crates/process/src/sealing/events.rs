@@ -12,7 +12,7 @@ use sealbus_channels::{
     SealedPart, Unsealed,
 };
 use sealbus_mls::{Candidate, Group, GroupError, Invitee, MOST_MEMBERS, Member};
-use sealbus_seal::{Credential, Identity, Serial, Timestamp};
+use sealbus_seal::{Credential, Fingerprint, Identity, Serial, Timestamp};
 
 use super::memberships::Memberships;
 use super::owned::Owned;
@@ -318,6 +318,10 @@ impl Sealing {
         }
         let candidate = Candidate::verify(&package, key, &identity, &self.trust, now)
             .map_err(|error| NoKey::Refused(not_sealed(&error)))?;
+        if candidate.verified().fingerprint() != Fingerprint::of(stated.chain().leaf()) {
+            let why = "its key package is not certified as its key is".to_owned();
+            return Err(NoKey::Refused(NotSealed(why)));
+        }
         match reader.since {
             Some(since) if candidate.verified().not_before() < since => Err(for_now(
                 "the platform offers a key package that it stated in an earlier process",
