@@ -118,6 +118,21 @@ fn a_certificate_that_the_log_lacks_is_refused_by_name() {
         scene.check(&by_second),
         Err(NotLogged::NotSigned { .. })
     ));
+    // The proof of a CA that the owner of the certificate made up.
+    let own_root = RootAuthority::create(&scene.platform, valid).unwrap();
+    let own = own_root.create_authority("ca", valid).unwrap();
+    let behind = own.chain().to_certificates();
+    let leaf = secret.chain.leaf().to_vec().into();
+    let chain = std::iter::once(leaf).chain(behind).collect();
+    let made_up = Issued {
+        chain: CertificateChain::new(chain).unwrap(),
+        ..secret
+    };
+    let (made_up, _) = Inclusion::attach(made_up, None, &log, &own, NOW).unwrap();
+    assert!(matches!(
+        scene.check(&made_up),
+        Err(NotLogged::NotVerified(_))
+    ));
     // A good proof is remembered for itself alone.
     scene.check(&other).unwrap();
     let stripped = other.clone().without_inclusion();

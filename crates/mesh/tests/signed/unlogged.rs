@@ -1,12 +1,15 @@
 //! An attacker that holds the CA's key, and enters nothing in the issuance log.
 
-use sealbus_bus::RefusalReason;
+use std::time::Duration;
+
+use sealbus_bus::{Location, ProcessEndpoint, RefusalReason};
 use sealbus_fipa::bitefficient;
 use sealbus_mesh::frame::Frame;
 use sealbus_seal::SecurityLevel;
 
 use super::intruder::Seen;
 use super::intruder::scene::{Scene, from, is_returned};
+use super::support::{Platform, inform, soon};
 use super::{LEVEL, proof, signer};
 
 #[tokio::test]
@@ -63,4 +66,40 @@ async fn at_auth_it_signs_nothing_that_is_believed() {
         .refused(RefusalReason::NotLogged, "mallory@factory")
         .await;
     scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn nothing_goes_to_a_receiver_whose_certificate_the_log_lacks() {
+    let platform = Platform::new(LEVEL);
+    let here = platform.process("node-1").await;
+    let there = platform.process("node-2").await;
+    let (sender, _mailbox) = platform.agent(&here, "sender@factory");
+    let secret = platform.authority.secretly("sink@factory", None);
+    let (_sink, mut heard) = there
+        .bus
+        .attach("sink@factory", Some(secret), None)
+        .unwrap();
+    let place = ProcessEndpoint {
+        identity: there.identity.clone(),
+        address: there.endpoint.local_address(),
+    };
+    platform
+        .directory
+        .put("sink@factory", Location::Process(place));
+    let sending = tokio::spawn(async move { sender.send(inform("sink@factory", 1)).await });
+    let refused = || {
+        let refusals = here.bus.refusals().last();
+        let mut refusals = refusals.iter();
+        refusals.any(|it| {
+            it.reason == RefusalReason::NotLogged && it.explanation.contains("agent/sink")
+        })
+    };
+    soon(async {
+        while !refused() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(heard.try_recv().is_none());
+    sending.abort();
 }
