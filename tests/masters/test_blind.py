@@ -15,9 +15,9 @@ from test_standby import Masters, beside, known_to, leads, stands_by
 
 Make = Callable[[str], Platform]
 Start = Callable[[int], Etcd]
-# The life of a certificate, and how often each must be renewed while nobody knows the state: three lifetimes.
-LIFETIME = "20s"
-RENEWALS = 6
+# The life of a certificate, and how often each must be renewed while nobody knows the state: two lifetimes.
+LIFETIME = "40s"
+RENEWALS = 4
 
 
 def manifest(etcd: Etcd) -> str:
@@ -63,14 +63,14 @@ class Talk:
 def kept(master: Platform) -> int:
     """The acts of a CA that are not stored."""
     file = master.state / "unstored.log"
-    return sum(map(bool, file.read_text().splitlines())) if file.exists() else 0
+    return sum(line.startswith("[") for line in file.read_text().splitlines()) if file.exists() else 0
 
 
-def is_stored(masters: Masters, count: int) -> None:
-    """So many acts of CAs that did not know the state are in it. One of them is the revocation."""
+def is_stored(masters: Masters, least: int) -> None:
+    """So many acts of CAs that did not know the state are in it, or more. One of them is the revocation."""
     found = masters.leading(lambda master: master.events())
     acts = [event["what"] for event in found if "while the store was away" in event["what"]]
-    assert len(acts) == count, acts
+    assert len(acts) >= least, acts
     assert sum("stolen" in act for act in acts) == 1, acts
     living = masters.leading(lambda master: master.ask("ca", "list", "--valid"))
     assert not [each for each in living if each["identity"] == "spiffe://factory/agent/thief"]
@@ -114,6 +114,8 @@ def test_with_etcd_and_the_leader_gone_a_standby_renews_and_revokes(platform: Ma
     revoked = standby.tell("ca", "revoke", "thief", "--reason", "stolen")
     assert b"in force, and not yet stored" in revoked.stdout, revoked.stdout
     wait_for(lambda: not alive(before["thief"]), "the revoked agent to be cut off", also=shown)
+    # What came before is read by then.
+    talk.goes_on(shown)
     last = len(talk.heard(sender="thief"))
     # It is in force after a restart of neither, and what goes on goes on.
     again = renewed(standby, "agent/buyer") + 2

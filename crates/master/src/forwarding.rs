@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_enrolment::{is_word, read_word, reply};
+use sealbus_mesh::Strangers;
 use sealbus_web::accept_each;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 
 use super::blind::BlindCa;
 
-/// Most connections that are handed on at a time. Further ones end at once.
+/// Most connections at a time. When there are more, the oldest one of the address with the most ends.
 const MOST: usize = 256;
 /// How long one may be.
 const LONGEST: Duration = Duration::from_secs(40);
@@ -25,12 +26,17 @@ pub(super) async fn forward(
     leader: watch::Receiver<Option<SocketAddr>>,
     ca: Option<Arc<BlindCa>>,
 ) {
-    accept_each(listener, |near, _, open| {
+    let strangers = Strangers::new(MOST);
+    accept_each(listener, |near, from, _| {
         let (leaders, ca) = (leader.clone(), ca.clone());
-        (open < MOST).then_some(async move {
-            let serving = serve(near, leaders, ca.as_deref());
+        let stranger = strangers.came(from.ip().to_canonical());
+        Some(async move {
             // A connection that breaks is tried again from its beginning.
-            let _ = tokio::time::timeout(LONGEST, serving).await;
+            tokio::select! {
+                () = serve(near, leaders, ca.as_deref()) => {}
+                () = stranger.must_go() => {}
+                () = tokio::time::sleep(LONGEST) => {}
+            }
         })
     })
     .await;
@@ -95,5 +101,24 @@ mod tests {
         // Another one leads, and the former one never answers.
         tell.send_replace(None);
         assert_eq!(stranger.read(&mut [0; 8]).await.unwrap_or(0), 0);
+    }
+
+    #[tokio::test]
+    async fn silent_connections_make_room() {
+        let (door, at) = listener().await;
+        let (leader, leads_at) = listener().await;
+        let (_tell, known) = watch::channel(Some(leads_at));
+        tokio::spawn(async move { forward(&door, known, None).await });
+        let mut silent = Vec::new();
+        for _ in 0..2 * MOST {
+            silent.push(TcpStream::connect(at).await.unwrap());
+        }
+        assert_eq!(silent[0].read(&mut [0; 8]).await.unwrap_or(0), 0);
+        let mut newcomer = TcpStream::connect(at).await.unwrap();
+        newcomer.write_all(b"hello").await.unwrap();
+        let (mut served, _) = leader.accept().await.unwrap();
+        let mut heard = [0; 5];
+        served.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, b"hello");
     }
 }

@@ -16,7 +16,8 @@ use sealbus_store::{Batch, Store, StoreError};
 
 /// Prefix of the rows. The name of the CA and the number of the act follow.
 pub(crate) const UNSTORED_ROW: &str = "unstored/";
-/// The file in the state directory: an act in JSON on each line, after its number.
+/// The file in the state directory: an act in JSON on each line, after its number. The first line may be the number of the next act
+/// alone.
 const FILE: &str = "unstored.log";
 /// Acts that are brought to the store at a time.
 const AT_ONCE: usize = 64;
@@ -28,7 +29,8 @@ pub(crate) struct Ledger {
 }
 
 struct Kept {
-    file: File,
+    /// None until it is needed.
+    file: Option<File>,
     acts: BTreeMap<u64, Unstored>,
     next: u64,
 }
@@ -48,19 +50,26 @@ impl Ledger {
         };
         let lines = text.split(|byte| *byte == b'\n');
         let lines = lines.filter(|line| !line.is_empty());
-        let acts: BTreeMap<u64, Unstored> = lines
-            .filter_map(|line| match serde_json::from_slice(line) {
-                Ok(act) => Some(act),
+        // No number comes twice, also after the file was emptied, or lost.
+        let mut next = now();
+        let mut acts = BTreeMap::new();
+        for line in lines {
+            if let Ok(number) = serde_json::from_slice::<u64>(line) {
+                next = next.max(number);
+                continue;
+            }
+            match serde_json::from_slice::<(u64, Unstored)>(line) {
+                Ok((number, act)) => {
+                    next = next.max(number.saturating_add(1));
+                    acts.insert(number, act);
+                }
                 Err(error) => {
                     tracing::warn!(%error, path = %path.display(), "an act of the CA was not finished");
-                    None
                 }
-            })
-            .collect();
-        // No number comes twice, also after the file was emptied.
-        let next = acts.keys().last().map_or(0, |last| last + 1).max(now());
+            }
+        }
         let kept = Kept {
-            file: appended(&path)?,
+            file: Some(appended(&path)?),
             acts,
             next,
         };
@@ -89,9 +98,14 @@ impl Ledger {
         let mut kept = self.kept.lock();
         let number = kept.next;
         let line = serde_json::to_string(&(number, &act))?;
+        let mut file = match kept.file.take() {
+            Some(file) => file,
+            None => appended(&self.path)?,
+        };
         // The line before may have been cut off.
-        kept.file.write_all(format!("\n{line}\n").as_bytes())?;
-        kept.file.sync_data()?;
+        file.write_all(format!("\n{line}\n").as_bytes())?;
+        file.sync_data()?;
+        kept.file = Some(file);
         kept.next += 1;
         kept.acts.insert(number, act);
         Ok(())
@@ -111,47 +125,62 @@ impl Ledger {
         store: &dyn Store,
         authority: &str,
     ) -> Result<(), StoreError> {
+        let mut handed = 0;
         loop {
             let mut batch = Batch::new();
-            let numbers: Vec<u64> = {
+            let last = {
                 let kept = self.kept.lock();
-                let some = kept.acts.iter().take(AT_ONCE);
-                some.map(|(number, act)| {
+                let some = kept.acts.range(handed..).take(AT_ONCE);
+                some.fold(None, |_, (number, act)| {
                     let key = format!("{UNSTORED_ROW}{authority}/{number:016x}");
                     batch.put(key, serde_json::to_vec(act).unwrap_or_default());
-                    *number
+                    Some(*number)
                 })
-                .collect()
             };
-            if numbers.is_empty() {
-                return Ok(());
+            let stored = match last {
+                None => Ok(()),
+                Some(last) => match store.commit(batch).await {
+                    Ok(_) => {
+                        handed = last + 1;
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                },
+            };
+            if handed == 0 {
+                return stored;
             }
-            store.commit(batch).await?;
-            tracing::info!(
-                acts = numbers.len(),
-                "what the CA did while the store was away is stored"
-            );
+            // The file is written anew once for all that is stored.
             let ledger = self.clone();
-            let forgetting = tokio::task::spawn_blocking(move || ledger.forget(&numbers));
-            if let Err(error) = forgetting.await.map_err(io::Error::other).flatten() {
-                tracing::warn!(%error, path = %self.path.display(), "cannot be written");
+            let forgetting = tokio::task::spawn_blocking(move || ledger.forget_before(handed));
+            match forgetting.await.map_err(io::Error::other).flatten() {
+                Ok(acts) => {
+                    tracing::info!(acts, "what the CA did while the store was away is stored");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, path = %self.path.display(), "cannot be written");
+                }
             }
+            return stored;
         }
     }
 
-    fn forget(&self, numbers: &[u64]) -> io::Result<()> {
+    /// Forgets the acts before this number. Returns how many there were.
+    fn forget_before(&self, number: u64) -> io::Result<usize> {
         let mut kept = self.kept.lock();
-        for number in numbers {
-            kept.acts.remove(number);
-        }
-        let mut text = String::new();
+        let left = kept.acts.split_off(&number);
+        let acts = std::mem::replace(&mut kept.acts, left).len();
+        let mut text = format!("{}\n", kept.next);
         for act in &kept.acts {
             text.push_str(&serde_json::to_string(&act)?);
             text.push('\n');
         }
+        kept.file = None;
         write_private(&self.path, text.as_bytes())?;
-        kept.file = appended(&self.path)?;
-        Ok(())
+        if let Some(folder) = self.path.parent() {
+            sync_folder(folder)?;
+        }
+        Ok(acts)
     }
 }
 

@@ -10,7 +10,7 @@ use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::word::{Reply, Word};
 use sealbus_control::{Blob, Fault, FaultCode, Subject};
 use sealbus_enrolment::say;
-use sealbus_seal::{CertificateChain, Timestamp};
+use sealbus_seal::{CertificateChain, SigningRequest, Timestamp};
 
 use super::shared::Shared;
 
@@ -18,6 +18,7 @@ use super::shared::Shared;
 const CERTIFYING: Duration = Duration::from_secs(10);
 /// How long the CA of another Master may take.
 const RENEWING: Duration = Duration::from_secs(3);
+
 impl Shared {
     /// The node's signed statement for a signing request of one of its processes.
     pub(crate) fn vouch(
@@ -97,7 +98,9 @@ impl Shared {
         };
         for address in self.leaders.enrolment().addresses {
             match say(&address, &word, RENEWING).await {
-                Ok(Reply::Renewed { chain }) if self.is_believed(&chain) => return Some(chain),
+                Ok(Reply::Renewed { chain }) if self.is_believed(&chain, request) => {
+                    return Some(chain);
+                }
                 Ok(reply) => tracing::debug!(address, ?reply, "no certificate was renewed"),
                 Err(error) => tracing::debug!(address, %error, "no certificate was renewed"),
             }
@@ -105,10 +108,14 @@ impl Shared {
         None
     }
 
-    /// Whether a CA of this platform signed a chain that came over a connection without TLS.
-    fn is_believed(&self, chain: &IssuedChain) -> bool {
+    /// Whether a CA of this platform certified the key of the request. The chain came over a connection without TLS.
+    fn is_believed(&self, chain: &IssuedChain, request: &[u8]) -> bool {
         let now = Timestamp::from_unix_seconds(now() / 1000);
-        chain_of(chain).is_some_and(|chain| self.trust.verify(&chain, now).is_ok())
+        let (Some(chain), Ok(request)) = (chain_of(chain), SigningRequest::parse(request)) else {
+            return false;
+        };
+        let verified = self.trust.verify(&chain, now);
+        verified.is_ok_and(|leaf| leaf.public_key() == request.public_key())
     }
 }
 

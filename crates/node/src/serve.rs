@@ -153,6 +153,7 @@ where
             answer
                 .send(Ok(AttachmentAnswer::Welcome(Box::new(welcome))))
                 .await;
+            shared.tell_denials_beside(&process, &caller);
             for agent in agents {
                 shared.post.wake(&agent);
             }

@@ -368,6 +368,14 @@ impl Shared {
         }
     }
 
+    /// Tells a process that has come the denials that the list of its welcome lacks.
+    pub(crate) fn tell_denials_beside(&self, process: &str, caller: &Caller) {
+        for list in self.trust.outlasting_deny_lists(|_| true) {
+            let list = Blob(list.whole());
+            self.tell(process, caller, &AttachmentNotice::DenyList { list });
+        }
+    }
+
     /// Notes where the Masters are, also for the time after a restart.
     pub(crate) fn masters_are_at(&self, addresses: &[String]) {
         if !self.leaders.are_at(addresses) {

@@ -154,7 +154,7 @@ pub(crate) async fn revoke(
         }),
         false => output.show(&revoked, || {
             format!(
-                "revoked {what}: it is in force, and not yet stored; this Master's machine keeps it until it is"
+                "revoked {what}: it is in force, and not yet stored, at all nodes that do not hear the Master that leads; this Master's machine keeps it until it is stored"
             )
         }),
     }
