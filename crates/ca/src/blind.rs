@@ -8,24 +8,22 @@ use std::time::Duration;
 
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{Blob, Fault, FaultCode};
-use sealbus_seal::denylist::{Denial, DenyList, DenyListError, Reason, SignedDenyList};
+use sealbus_seal::denylist::{Denial, DenyList, Reason, SignedDenyList};
 use sealbus_seal::issuance::{Grant, decide_renewal};
 use sealbus_seal::{
     Certificate, CertificateChain, Fingerprint, GRANT, Identity, IssuingAuthority, ProcessId,
-    Renewed, SecurityLevel, Serial, SigningRequest, Timestamp, Trust, Validity, VerifiedIdentity,
+    SecurityLevel, Serial, SigningRequest, Timestamp, Trust, Validity, VerifiedIdentity,
 };
 use sealbus_transparency::IssuanceRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::shares::Shares;
-use crate::{CaService, Request, internal, subject};
+use crate::{CaService, IssuedCertificate, Request, SLACK, internal, not_denied, subject};
 
-/// The most revocations that the platform's state may lack.
-const MOST_REVOKED: usize = 1024;
+/// The most denials that the platform's state may lack. A name takes two of them.
+const MOST_DENIED: usize = 2048;
 /// The most answers that are remembered.
 const MOST_ANSWERS: usize = 16_384;
-/// How much longer than a grant a revocation is remembered, for clocks that are slow.
-const SLACK: Duration = Duration::from_secs(3600);
 
 /// An act of a CA that the platform's state lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,7 +136,14 @@ pub struct Blind {
     published: Option<SignedDenyList>,
     shares: Shares,
     /// The latest answer to each process for each subject. A request that comes twice gets it again.
-    answers: HashMap<(String, String), (Fingerprint, CertificateChain)>,
+    answers: HashMap<(String, String), Answer>,
+}
+
+struct Answer {
+    /// The clock of the node when it vouched, in Unix milliseconds.
+    vouched: u64,
+    request: Fingerprint,
+    chain: CertificateChain,
 }
 
 impl Blind {
@@ -160,7 +165,8 @@ impl Blind {
         &self.trust
     }
 
-    /// Renews a certificate. The caller keeps what is returned before anybody sees the certificate.
+    /// Renews a certificate. The caller keeps what is returned before anybody sees the certificate. The node `vouched` for the
+    /// request at that time of its clock, in Unix milliseconds.
     ///
     /// # Errors
     /// [`FaultCode::Unavailable`] with the reason; [`FaultCode::BadRequest`]; [`FaultCode::Full`] for a process that
@@ -168,6 +174,7 @@ impl Blind {
     pub fn renew(
         &mut self,
         renewal: &Renewal<'_>,
+        vouched: u64,
         now: Timestamp,
     ) -> Result<(CertificateChain, Option<Unstored>), Fault> {
         let Request {
@@ -179,10 +186,14 @@ impl Blind {
         let (grant, parsed) = renewal.decide(&self.trust, now)?;
         let key = (process.unwrap_or_default().to_owned(), wanted.to_string());
         let asked = Fingerprint::of(request);
-        if let Some((before, chain)) = self.answers.get(&key)
-            && *before == asked
-        {
-            return Ok((chain.clone(), None));
+        match self.answers.get(&key) {
+            Some(latest) if latest.request == asked => return Ok((latest.chain.clone(), None)),
+            // Others who recorded it cannot use up the share with it.
+            Some(latest) if vouched <= latest.vouched => {
+                let message = format!("{} was renewed for a later request already", key.1);
+                return Err(Fault::new(FaultCode::Unavailable, message));
+            }
+            _ => {}
         }
         self.shares
             .take(&key.0, &key.1, self.lifetime, now)
@@ -196,12 +207,17 @@ impl Blind {
             self.answers.clear();
             self.shares.prune(now);
         }
-        self.answers.insert(key, (asked, issued.chain.clone()));
+        let answer = Answer {
+            vouched,
+            request: asked,
+            chain: issued.chain.clone(),
+        };
+        self.answers.insert(key, answer);
         let unstored = renewed(&issued.chain, node, process, now);
         Ok((issued.chain, Some(unstored)))
     }
 
-    /// Revokes an agent, by its name, or one certificate, by its serial number. It is in force here when this returns. The
+    /// Revokes an agent or a node, by its name, or one certificate, by its serial number. It is in force here when this returns. The
     /// caller keeps what is returned before it says so.
     ///
     /// # Errors
@@ -217,7 +233,7 @@ impl Blind {
         Ok(revoked)
     }
 
-    /// Denies again what this CA revoked before it was started anew.
+    /// Denies what this CA revoked before it was started anew, and what others revoked and the state lacks.
     ///
     /// # Errors
     /// As [`revoke`](Self::revoke).
@@ -226,16 +242,17 @@ impl Blind {
         acts: impl IntoIterator<Item = &'u Unstored>,
         now: Timestamp,
     ) -> Result<(), Fault> {
-        let before = self.deny_list.len();
+        let before = self.deny_list.version();
+        let mut denied = Ok(());
         for act in acts {
             if let Unstored::Revoked { what, at, .. } = act {
-                self.deny(what, *at, now)?;
+                denied = denied.and(self.deny(what, *at, now));
             }
         }
-        match self.deny_list.len() > before {
-            true => self.publish(now),
-            false => Ok(()),
+        if self.deny_list.version() > before {
+            self.publish(now)?;
         }
+        denied
     }
 
     /// Forgets its answers, because one of them could not be kept.
@@ -254,34 +271,52 @@ impl Blind {
         self.authority.identity()
     }
 
+    /// Denies what is not denied here yet.
     fn deny(&mut self, what: &str, at: Timestamp, now: Timestamp) -> Result<(), Fault> {
-        if self.deny_list.len() >= MOST_REVOKED {
-            let message = format!(
-                "{MOST_REVOKED} revocations wait for the platform's state: no more can be kept"
-            );
-            return Err(Fault::new(FaultCode::Full, message));
-        }
         let denial = Denial {
             at,
             reason: Reason::ByOperator,
         };
-        let full = |error: DenyListError| internal(&error);
         let last = at.plus(GRANT + SLACK);
+        if last < now {
+            return Ok(());
+        }
         self.deny_list.prune(now);
         if let Ok(serial) = what.parse::<Serial>() {
+            if self.deny_list.denied_serial(serial).is_some() {
+                return Ok(());
+            }
+            self.check_denials()?;
             return self
                 .deny_list
                 .deny_serial(serial, last, denial)
-                .map_err(full);
+                .map_err(|error| not_denied(&error));
         }
         let local = what.split('@').next().unwrap_or(what);
-        let agent = Identity::agent(self.trust.platform(), local)
-            .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
+        let named =
+            [Identity::agent, Identity::node].map(|named| named(self.trust.platform(), local));
         // Its certificates are not known here. All that began until now are denied, and what renews them.
         let before = at.plus(Duration::from_secs(1));
-        self.deny_list
-            .deny_identity_before(agent, before, last, denial)
-            .map_err(full)
+        for identity in named {
+            let identity =
+                identity.map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
+            if self.deny_list.denied_before(&identity) < Some(before) {
+                self.check_denials()?;
+                self.deny_list
+                    .deny_identity_before(identity, before, last, denial)
+                    .map_err(|error| not_denied(&error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_denials(&self) -> Result<(), Fault> {
+        if self.deny_list.len() < MOST_DENIED {
+            return Ok(());
+        }
+        let message =
+            format!("{MOST_DENIED} denials wait for the platform's state: no more can be kept");
+        Err(Fault::new(FaultCode::Full, message))
     }
 
     fn publish(&mut self, now: Timestamp) -> Result<(), Fault> {
@@ -335,7 +370,7 @@ impl CaService {
     }
 
     /// Takes in a certificate that a CA of this platform renewed while it did not know the state: into the issuance log, and
-    /// among those that can be revoked. Returns whether it was new here, and its serial number.
+    /// among those that can be revoked. One that is known already is left as it is.
     ///
     /// # Errors
     /// [`FaultCode::BadRequest`] if no CA of this platform signed it, or it is no renewal.
@@ -346,7 +381,7 @@ impl CaService {
         process: &str,
         at: Timestamp,
         now: Timestamp,
-    ) -> Result<(Certificate, bool), Fault> {
+    ) -> Result<Certificate, Fault> {
         let bad = |why: &dyn std::fmt::Display| {
             let message = format!("a certificate that another CA renewed is not believed: {why}");
             Fault::new(FaultCode::BadRequest, message)
@@ -361,7 +396,7 @@ impl CaService {
         }
         let serial = certificate.serial();
         if self.issued.get(&serial).is_some() {
-            return Ok((certificate, false));
+            return Ok(certificate);
         }
         let issuer = match chain.issuers().first() {
             Some(der) => Certificate::parse(der).map_err(|error| internal(&error))?,
@@ -383,7 +418,7 @@ impl CaService {
         );
         self.events
             .enter(5, &subject, Some(node), Some(serial), what, now);
-        Ok((certificate, true))
+        Ok(certificate)
     }
 
     /// Notes that the act in this row was taken in. The row goes with the same commit.
@@ -408,12 +443,7 @@ impl CaService {
         let latest = of_process
             .filter(|found| found.record.identity == identity && found.revoked.is_none())
             .max_by_key(|found| found.record.not_after);
-        let renewed = latest.map(|found| {
-            found.renews.unwrap_or(Renewed {
-                serial: found.record.serial,
-                not_before: found.record.not_before,
-            })
-        });
+        let renewed = latest.map(IssuedCertificate::origin);
         let name = subject(&identity);
         let Some(renewed) = renewed.filter(|renewed| now < renewed.until()) else {
             let message = format!("{name} is not certified now: the store does not answer");
@@ -435,49 +465,5 @@ impl CaService {
             at: now,
         };
         Ok((chain, unstored))
-    }
-
-    /// Whether a certificate was revoked, as far as it is known here.
-    pub fn has_revoked(&self, serial: Serial) -> bool {
-        let found = self.issued.get(&serial);
-        found.is_some_and(|found| found.revoked.is_some())
-            || self.deny_list.denied_serial(serial).is_some()
-    }
-
-    /// Denies an agent until the time at which another CA revoked it. Certificates that begin later are not denied.
-    ///
-    /// # Errors
-    /// If the deny list is full.
-    pub fn take_in_denial(
-        &mut self,
-        agent: Identity,
-        said: &str,
-        at: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), Fault> {
-        let why = crate::why(
-            Reason::ByOperator,
-            Some(said).filter(|said| !said.is_empty()),
-        );
-        let what = format!("revoked at {at} while the store was away: {why}");
-        self.events
-            .enter(0, &subject(&agent), None, None, what, now);
-        let denial = Denial {
-            at,
-            reason: Reason::ByOperator,
-        };
-        self.is_unpublished = true;
-        let before = at.plus(Duration::from_secs(1));
-        self.deny_list
-            .deny_identity_before(agent, before, at.plus(GRANT + SLACK), denial)
-            .map_err(|error| internal(&error))
-    }
-
-    /// Revokes a certificate that was renewed, although its process has no right to it.
-    ///
-    /// # Errors
-    /// If the deny list is full.
-    pub fn revoke_renewed(&mut self, serial: Serial, now: Timestamp) -> Result<(), Fault> {
-        self.revoke(&[serial], Reason::Ended, None, now).map(drop)
     }
 }

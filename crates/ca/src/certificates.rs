@@ -1,8 +1,8 @@
 //! The certificates that were issued and have not expired long ago, by serial number, process and subject.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use sealbus_seal::Serial;
+use sealbus_seal::{Identity, Serial, Timestamp};
 
 use super::{IssuedCertificate, subject};
 
@@ -48,6 +48,26 @@ impl Certificates {
     pub(crate) fn of_subject(&self, subject: &str) -> impl Iterator<Item = &IssuedCertificate> {
         let serials = self.by_subject.get(subject).into_iter().flatten();
         serials.filter_map(|serial| self.all.get(serial))
+    }
+
+    /// The latest certificate of each process for each subject, if another CA may still renew it.
+    pub(crate) fn latest_renewable(&self, now: Timestamp) -> HashSet<Serial> {
+        let mut latest: HashMap<(&str, &Identity), &IssuedCertificate> = HashMap::new();
+        let place = |found: &IssuedCertificate| (found.end(true), found.record.not_after);
+        for found in self.all.values() {
+            let Some(process) = &found.process else {
+                continue;
+            };
+            if found.revoked.is_some() || found.end(true) < now {
+                continue;
+            }
+            let held = latest.entry((process, &found.record.identity));
+            let held = held.or_insert(found);
+            if place(held) < place(found) {
+                *held = found;
+            }
+        }
+        latest.values().map(|found| found.record.serial).collect()
     }
 
     /// Takes out the certificates that are over.

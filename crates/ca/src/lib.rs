@@ -17,11 +17,11 @@ mod shares;
 mod tests;
 mod workload;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_seal::denylist::{Denial, DenyList, Reason, SignedDenyList};
+use sealbus_seal::denylist::{Denial, DenyList, DenyListError, Reason, SignedDenyList};
 use sealbus_seal::issuance::{Grant, Placements, decide};
 use sealbus_seal::{
     AuthorityError, CertificateChain, GRANT, Identity, IssuingAuthority, Name, Renewed, Serial,
@@ -55,6 +55,8 @@ const WORKLOAD_KEY_ROW: &str = "workload-key/";
 
 /// How long an expired certificate is still shown.
 const SHOWN_AFTER_EXPIRY: Duration = Duration::from_secs(600);
+/// How much longer than a grant a revocation is remembered, for clocks that are slow.
+const SLACK: Duration = Duration::from_secs(3600);
 
 /// A certificate that was issued and has not expired long ago.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,12 +80,35 @@ pub struct IssuedCertificate {
 }
 
 impl IssuedCertificate {
-    /// Whether this certificate may yet need room on the deny list. The few certificates of nodes use the entries that
-    /// are kept free.
-    fn is_revocable(&self) -> bool {
+    /// The entries of the deny list that revoking this certificate takes. The few certificates of nodes use the entries
+    /// that are kept free.
+    fn room(&self) -> usize {
+        match self.revoked.is_none() && self.is_held() {
+            true => 1 + usize::from(self.renews.is_some()),
+            false => 0,
+        }
+    }
+
+    fn is_held(&self) -> bool {
         let identity = &self.record.identity;
-        self.revoked.is_none()
-            && matches!(identity, Identity::Agent { .. } | Identity::Process { .. })
+        matches!(identity, Identity::Agent { .. } | Identity::Process { .. })
+    }
+
+    /// The certificate that a CA without knowledge of the state renews: the one that this one goes back to, or itself.
+    fn origin(&self) -> Renewed {
+        self.renews.unwrap_or(Renewed {
+            serial: self.record.serial,
+            not_before: self.record.not_before,
+        })
+    }
+
+    /// Until when this certificate may be believed or, if another CA `may_renew` it, what renews it.
+    fn end(&self, may_renew: bool) -> Timestamp {
+        let itself = self.record.not_after;
+        match may_renew && self.is_held() && self.process.is_some() {
+            true => itself.max(self.origin().until()),
+            false => itself,
+        }
     }
 
     fn is_older_than(&self, other: &Self) -> bool {
@@ -128,7 +153,7 @@ pub struct CaService {
     is_unpublished: bool,
     /// The rows of the deny list: the whole of an older version, and the changes since.
     kept: Vec<String>,
-    /// Certificates of agents and processes that could still be revoked.
+    /// The entries that certificates of agents and processes may yet need there.
     revocable: usize,
     /// How many certificates may be alive or denied at a time. Each has room on the deny list.
     room: usize,
@@ -344,18 +369,30 @@ impl CaService {
     pub fn prune(&mut self, now: Timestamp) {
         self.pruned = now;
         self.shares.prune(now);
-        let is_over =
-            |found: &IssuedCertificate| found.record.not_after.plus(SHOWN_AFTER_EXPIRY) < now;
-        for gone in self.issued.take(is_over) {
-            self.revocable -= usize::from(gone.is_revocable());
-            self.rows.delete(certificate_row(gone.record.serial));
-        }
+        // Without the latest one, nothing would be left to deny when its holder is revoked.
+        let renewable = match self.remembers {
+            true => self.issued.latest_renewable(now),
+            false => HashSet::new(),
+        };
+        self.forget(&renewable, now);
         // A denied certificate may be renewed elsewhere for as long as its grant lasts.
         let over = match self.remembers {
             true => now.minus(GRANT),
             false => now,
         };
         self.deny_list.prune(over);
+    }
+
+    /// Forgets expired certificates but `kept`.
+    fn forget(&mut self, kept: &HashSet<Serial>, now: Timestamp) {
+        let is_over = |found: &IssuedCertificate| {
+            let record = &found.record;
+            record.not_after.plus(SHOWN_AFTER_EXPIRY) < now && !kept.contains(&record.serial)
+        };
+        for gone in self.issued.take(is_over) {
+            self.revocable -= gone.room();
+            self.rows.delete(certificate_row(gone.record.serial));
+        }
     }
 
     /// The certificates, in the order they were issued.
@@ -431,6 +468,14 @@ fn why(reason: Reason, said: Option<&str>) -> String {
     match said {
         Some(said) => format!("{reason}: {said}"),
         None => reason.to_string(),
+    }
+}
+
+/// The fault for a denial. It is tried again later if the deny list lacks room.
+fn not_denied(error: &DenyListError) -> Fault {
+    match error {
+        DenyListError::Full => Fault::new(FaultCode::Full, error.to_string()),
+        error => internal(error),
     }
 }
 

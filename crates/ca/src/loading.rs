@@ -16,8 +16,8 @@ use super::certificates::Certificates;
 use super::shares::Shares;
 use super::workload::Workload;
 use super::{
-    CERTIFICATE_ROW, CaService, DENY_LIST_ROW, Events, LEAF_ROW, TAKEN_UP_ROW, WORKLOAD_KEY_ROW,
-    certificate_row, leaf_row, revocation,
+    CERTIFICATE_ROW, CaService, DENY_LIST_ROW, Events, IssuedCertificate, LEAF_ROW, TAKEN_UP_ROW,
+    WORKLOAD_KEY_ROW, certificate_row, leaf_row, revocation,
 };
 
 /// Reads a file of the issuance log of a CA.
@@ -135,7 +135,7 @@ impl CaService {
             published,
             is_unpublished: true,
             kept: denials.into_keys().collect(),
-            revocable: issued.values().filter(|found| found.is_revocable()).count(),
+            revocable: issued.values().map(IssuedCertificate::room).sum(),
             room: revocation::ROOM,
             pruned: now,
             remembers: false,

@@ -34,7 +34,7 @@ impl CaService {
             said: None,
         };
         self.rows.put(certificate_row(serial), &certificate);
-        self.revocable += usize::from(certificate.is_revocable());
+        self.revocable += certificate.room();
         self.issued.insert(certificate);
         Ok(serial)
     }

@@ -1,16 +1,16 @@
 //! Revocation, and the deny list that announces it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use sealbus_control::{Fault, FaultCode};
 use sealbus_seal::denylist::{Denial, DenyListError, MAX_ENTRIES, Reason};
-use sealbus_seal::{Certificate, CertificateChain, Identity, Serial, Timestamp};
+use sealbus_seal::{Certificate, CertificateChain, GRANT, Identity, Serial, Timestamp};
 use sealbus_transparency::IssuanceRecord;
 
 use super::{
-    CaService, DENY_LIST_ROW, IssuedCertificate, SHOWN_AFTER_EXPIRY, certificate_row, internal,
-    subject, why,
+    CaService, DENY_LIST_ROW, IssuedCertificate, SHOWN_AFTER_EXPIRY, SLACK, certificate_row,
+    internal, not_denied, subject, why,
 };
 
 /// How long the CA remembers that a sender of waiting messages was revoked. This is longer than messages without an
@@ -40,6 +40,8 @@ impl CaService {
         if is_full(self) && self.pruned != now {
             self.prune(now);
             if is_full(self) {
+                // Nothing is kept any longer for CAs that are away.
+                self.forget(&HashSet::new(), now);
                 self.deny_list.prune(now);
             }
         }
@@ -101,7 +103,7 @@ impl CaService {
             .issued
             .of_subject(local)
             .chain(by_serial)
-            .filter(|found| found.revoked.is_none() && found.record.not_after >= now)
+            .filter(|found| found.revoked.is_none() && found.end(self.remembers) >= now)
             .map(|found| found.record.serial)
             .collect();
         let living: Vec<Serial> = living.into_iter().collect();
@@ -148,7 +150,7 @@ impl CaService {
                     now.plus(SENDERS_REMEMBERED),
                     denial,
                 )
-                .map_err(|error| internal(&error))?;
+                .map_err(|error| not_denied(&error))?;
         }
         Ok(())
     }
@@ -161,19 +163,34 @@ impl CaService {
         now: Timestamp,
     ) -> Result<bool, Fault> {
         let denial = Denial { at: now, reason };
-        let mut changed = false;
+        let denied = self.deny_list.len();
+        // Another CA may have renewed the same certificate once more.
+        for serial in serials {
+            let renewed = self.issued.get(serial).and_then(|found| found.renews);
+            if let Some(renewed) = renewed.filter(|renewed| now < renewed.until()) {
+                self.deny_list
+                    .deny_serial(renewed.serial, renewed.until(), denial)
+                    .map_err(|error| not_denied(&error))?;
+            }
+        }
+        let mut changed = self.deny_list.len() > denied;
         for serial in serials {
             let Some(certificate) = self.issued.get_mut(serial) else {
                 continue;
             };
-            let over = certificate.record.not_after.plus(SHOWN_AFTER_EXPIRY) < now;
-            if certificate.revoked.is_some() || over {
+            let (not_after, end) = (
+                certificate.record.not_after,
+                certificate.end(self.remembers),
+            );
+            if certificate.revoked.is_some() || end.plus(SHOWN_AFTER_EXPIRY) < now {
                 continue;
             }
+            // The denial of one that lives is remembered longer while another CA is away.
+            let last = if not_after < now { end } else { not_after };
             self.deny_list
-                .deny_serial(*serial, certificate.record.not_after, denial)
-                .map_err(|error| internal(&error))?;
-            self.revocable -= usize::from(certificate.is_revocable());
+                .deny_serial(*serial, last, denial)
+                .map_err(|error| not_denied(&error))?;
+            self.revocable -= certificate.room();
             certificate.revoked = Some(denial);
             certificate.said = said.map(str::to_owned);
             self.rows.put(certificate_row(*serial), certificate);
@@ -186,6 +203,72 @@ impl CaService {
         }
         self.is_unpublished |= changed;
         Ok(changed)
+    }
+
+    /// When and why a certificate was revoked, as far as it is known here.
+    pub fn denial(&self, serial: Serial) -> Option<Denial> {
+        let revoked = self.issued.get(&serial).and_then(|found| found.revoked);
+        revoked.or_else(|| self.deny_list.denied_serial(serial))
+    }
+
+    /// Denies an agent until the time at which another CA revoked it. Certificates that begin later are not denied.
+    ///
+    /// # Errors
+    /// [`FaultCode::Full`] if the deny list is full.
+    pub fn take_in_denial(
+        &mut self,
+        agent: Identity,
+        said: &str,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        let why = why(Reason::ByOperator, self::said(said).as_deref());
+        let what = format!("revoked at {at} while the store was away: {why}");
+        self.deny_agent(agent, what, at, now)
+    }
+
+    /// Denies an agent until now, although no certificate of it that lives is known here: another CA may have renewed one.
+    ///
+    /// # Errors
+    /// [`FaultCode::Full`] if the deny list is full.
+    pub fn revoke_unknown(
+        &mut self,
+        agent: Identity,
+        said: &str,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        let why = why(Reason::ByOperator, self::said(said).as_deref());
+        let what = format!("revoked, with what other CAs certified: {why}");
+        self.deny_agent(agent, what, now, now)
+    }
+
+    fn deny_agent(
+        &mut self,
+        agent: Identity,
+        what: String,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        let denial = Denial {
+            at,
+            reason: Reason::ByOperator,
+        };
+        let before = at.plus(Duration::from_secs(1));
+        self.deny_list
+            .deny_identity_before(agent.clone(), before, at.plus(GRANT + SLACK), denial)
+            .map_err(|error| not_denied(&error))?;
+        self.is_unpublished = true;
+        self.events
+            .enter(0, &subject(&agent), None, None, what, now);
+        Ok(())
+    }
+
+    /// Revokes a certificate that was renewed, although its process has no right to it.
+    ///
+    /// # Errors
+    /// [`FaultCode::Full`] if the deny list is full.
+    pub fn revoke_renewed(&mut self, serial: Serial, now: Timestamp) -> Result<(), Fault> {
+        self.revoke(&[serial], Reason::Ended, None, now).map(drop)
     }
 
     /// Signs the deny list if it changed, and puts it in force here. One call serves all certificates that were revoked
@@ -251,7 +334,7 @@ impl CaService {
                 continue;
             };
             if certificate.revoked.is_none() {
-                self.revocable -= usize::from(certificate.is_revocable());
+                self.revocable -= certificate.room();
                 certificate.revoked = Some(denial);
                 self.rows.put(certificate_row(serial), certificate);
             }

@@ -1,5 +1,6 @@
 mod authorities;
 mod blind;
+mod blind_denials;
 mod restored;
 mod shares;
 mod statements;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_ca::{Blind, CaService, Renewal, Request};
+use sealbus_ca::{Blind, CaService, Renewal, Request, Unstored};
 use sealbus_control::authority::IssuedChain;
 use sealbus_control::clock::{now, timestamp};
 use sealbus_control::statement::{Signed, Vouching};
@@ -20,12 +20,14 @@ use super::authorities::Authorities;
 use super::cut_off::Alarms;
 use super::foundation::PlatformSettings;
 use super::master_error::MasterError;
-use super::unstored::Ledger;
+use super::unstored::{Ledger, UNSTORED_ROW};
 
 /// How often it brings to the store what it did, and learns what was denied.
 const LOOK: Duration = Duration::from_secs(1);
 /// Rows that are read at a time.
 const PAGE: usize = 64;
+/// The most pages of acts that are read each time.
+const PAGES: usize = 16;
 
 /// The CA, with what it keeps.
 pub(super) struct BlindCa {
@@ -136,7 +138,7 @@ impl BlindCa {
         };
         // One after another: nobody sees a certificate before it is kept.
         let mut ca = self.ca.lock().await;
-        let (chain, act) = ca.renew(&renewal, timestamp(time))?;
+        let (chain, act) = ca.renew(&renewal, vouching.at, timestamp(time))?;
         if let Some(act) = act
             && let Err(fault) = self.ledger.keep(act).await
         {
@@ -162,13 +164,16 @@ impl BlindCa {
 
     /// Brings to the store what it did, and learns what others denied.
     pub(super) async fn follow(&self, store: &EtcdStore) {
-        let mut last = None;
+        let (mut last, mut unstored) = (None, None);
         loop {
             if let Err(error) = self.ledger.hand_in(store, &self.name).await {
                 tracing::debug!(%error, "what the CA did is not stored yet");
             }
             if let Err(error) = self.learn_denials(store, &mut last).await {
                 tracing::debug!(%error, "what was denied is not known");
+            }
+            if let Err(error) = self.learn_acts(store, &mut unstored).await {
+                tracing::debug!(%error, "what other CAs revoked is not known");
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -201,6 +206,33 @@ impl BlindCa {
         }
     }
 
+    /// Denies what other CAs revoked, and it itself before it handed that in, while no Master that leads has taken it in.
+    /// Goes on after the row called `last`, and at the end begins anew: there is no order among the rows of several CAs.
+    async fn learn_acts(
+        &self,
+        store: &dyn Store,
+        last: &mut Option<String>,
+    ) -> Result<(), sealbus_store::StoreError> {
+        for _ in 0..PAGES {
+            let rows = store.scan(UNSTORED_ROW, last.as_deref(), PAGE).await?;
+            *last = match rows.len() < PAGE {
+                true => None,
+                false => rows.last().map(|(key, _)| key.clone()),
+            };
+            let acts = rows
+                .iter()
+                .map(|(_, row)| serde_json::from_slice(&row.value));
+            let acts: Vec<Unstored> = acts.filter_map(Result::ok).collect();
+            if let Err(fault) = self.ca.lock().await.restore(&acts, timestamp(now())) {
+                tracing::warn!(%fault, "not all that other CAs revoked is denied here");
+            }
+            if last.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The file of what it did.
     pub(super) fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
@@ -209,5 +241,68 @@ impl BlindCa {
     /// Whether the store does not answer.
     pub(super) fn is_away(&self) -> bool {
         *self.away.borrow()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_seal::CLOCK_SKEW;
+    use sealbus_store::{Batch, MemoryStore};
+
+    use super::*;
+
+    /// However many acts of other CAs wait there, the revocations among them are found.
+    #[tokio::test]
+    async fn what_no_master_has_taken_in_is_denied() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = PlatformSettings::new(PlatformName::new("factory").unwrap());
+        let time = timestamp(now());
+        let authorities = Authorities::keep(folder.path(), &settings.name, time).unwrap();
+        let roots = [authorities.root.into()];
+        let trust = Arc::new(Trust::new(settings.name.clone(), &roots, CLOCK_SKEW).unwrap());
+        let (_tell, away) = watch::channel(false);
+        let alarms = Arc::new(Alarms::new(None));
+        let ca = BlindCa::open(folder.path(), &settings, trust.clone(), away, alarms).unwrap();
+
+        let store = MemoryStore::new();
+        let mut batch = Batch::new();
+        let mut put = |authority: &str, number: usize, act: &Unstored| {
+            let key = format!("{UNSTORED_ROW}{authority}/{number:016x}");
+            batch.put(key, serde_json::to_vec(act).unwrap());
+        };
+        let renewed = Unstored::Renewed {
+            chain: Blob(Vec::new()),
+            node: "node-1".to_owned(),
+            process: String::new(),
+            at: time,
+        };
+        for number in 0..PAGE * PAGES + 1 {
+            put("ca-2", number, &renewed);
+        }
+        let revoked = |what: &str| Unstored::Revoked {
+            what: what.to_owned(),
+            said: String::new(),
+            at: time,
+        };
+        put("ca-3", 1, &revoked("thief"));
+        store.commit(batch).await.unwrap();
+        let is_denied = |name: &str| {
+            let agent = Identity::agent(&settings.name, name).unwrap();
+            trust.denied_before(&agent).is_some()
+        };
+        let mut last = None;
+        for is_found in [false, true] {
+            ca.learn_acts(&store, &mut last).await.unwrap();
+            assert_eq!(is_denied("thief"), is_found);
+        }
+        // A later act of an earlier CA is found, too.
+        let mut batch = Batch::new();
+        let row = serde_json::to_vec(&revoked("other")).unwrap();
+        batch.put(format!("{UNSTORED_ROW}ca-1/1"), row);
+        store.commit(batch).await.unwrap();
+        for is_found in [false, true] {
+            assert_eq!(is_denied("other"), is_found);
+            ca.learn_acts(&store, &mut last).await.unwrap();
+        }
     }
 }

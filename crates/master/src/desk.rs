@@ -391,8 +391,8 @@ impl Work {
         self.unwritten.extend(self.desk.ca.take_rows());
         let written = if self.unwritten.is_empty() {
             Ok(())
-        } else if let Some(error) = self.keeping.away() {
-            // Nobody waits for a store that does not answer.
+        } else if let Some(error) = self.keeping.away().filter(|_| !self.desk.closing) {
+            // Nobody waits for a store that does not answer. At the end it may answer again, and nobody looks any more.
             Err(error)
         } else {
             // The changes are kept until they are written, and the next batch is added to them.

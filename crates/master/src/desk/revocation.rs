@@ -4,6 +4,7 @@ use sealbus_ca::{IssuedCertificate, Unstored};
 use sealbus_control::admin::CertificateStatus;
 use sealbus_control::clock::timestamp;
 use sealbus_control::{Fault, FaultCode, Subject, UnixMillis};
+use sealbus_seal::denylist::Reason;
 use sealbus_seal::{CertificateChain, Identity, Serial};
 
 use super::Desk;
@@ -11,7 +12,8 @@ use crate::vouching::check_process;
 
 impl Desk {
     /// Revokes an agent's certificates, or one certificate by its serial number, by an operator's order. The process
-    /// that held a revoked certificate gets no other for the same agent.
+    /// that held a revoked certificate gets no other for the same agent. A placed agent without a living certificate here
+    /// may have one of another CA, which is denied.
     ///
     /// # Errors
     /// As [`CaService::revoke_by_hand`].
@@ -21,7 +23,16 @@ impl Desk {
         said: &str,
         now: UnixMillis,
     ) -> Result<Vec<CertificateStatus>, Fault> {
-        let revoked = self.ca.revoke_by_hand(what, said, timestamp(now))?;
+        let local = what.split('@').next().unwrap_or(what);
+        let placed = self.state.processes_of(local);
+        let revoked = match self.ca.revoke_by_hand(what, said, timestamp(now)) {
+            Err(fault) if fault.code == FaultCode::Unknown && !placed.is_empty() => {
+                let agent = self.agent(local)?;
+                self.ca.revoke_unknown(agent, said, timestamp(now))?;
+                Vec::new()
+            }
+            revoked => revoked?,
+        };
         tracing::warn!(%what, reason = said, "revoked by an operator");
         for certificate in &revoked {
             let process = certificate.process.as_deref().unwrap_or_default();
@@ -34,9 +45,8 @@ impl Desk {
                 Identity::Node { .. } | Identity::Authority { .. } => {}
             }
         }
-        let local = what.split('@').next().unwrap_or(what);
         self.keys.forget(local);
-        for process in self.state.processes_of(local) {
+        for process in placed {
             self.state.bar(&process, Some(local));
         }
         Ok(revoked.iter().map(IssuedCertificate::status).collect())
@@ -57,7 +67,7 @@ impl Desk {
                 let chain = CertificateChain::decode(&chain.0)
                     .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;
                 let time = timestamp(now);
-                let (certificate, is_new) = self.ca.take_in(&chain, &node, &process, at, time)?;
+                let certificate = self.ca.take_in(&chain, &node, &process, at, time)?;
                 let subject = match certificate.identity() {
                     Identity::Agent { name, .. } => Subject::Agent {
                         name: name.to_string(),
@@ -70,13 +80,20 @@ impl Desk {
                     Err(fault) => fault.code == FaultCode::Unavailable,
                 };
                 let earlier = certificate.renews();
-                let is_denied = earlier.is_some_and(|earlier| self.ca.has_revoked(earlier.serial));
-                if is_new && (is_denied || !has_right) {
+                let denied = earlier.and_then(|earlier| self.ca.denial(earlier.serial));
+                let serial = certificate.serial();
+                if self.ca.denial(serial).is_some() || denied.is_none() && has_right {
+                    return Ok(());
+                }
+                // A process that ends renews its certificates until it has ended.
+                let is_in_order = denied.is_some_and(|denied| {
+                    !matches!(denied.reason, Reason::NodeLost | Reason::ByOperator)
+                });
+                if certificate.not_after() >= time && !is_in_order {
                     tracing::warn!(identity = %certificate.identity(), %node,
                         "was renewed without a right to it while the store was away: it is revoked");
-                    self.ca.revoke_renewed(certificate.serial(), time)?;
                 }
-                Ok(())
+                self.ca.revoke_renewed(serial, time)
             }
             Unstored::Revoked { what, said, at } => {
                 match self.revoke_by_hand(&what, &said, now) {

@@ -1,5 +1,7 @@
+use sealbus_ca::{Blind, Renewal, Request};
+use sealbus_seal::issuance::Placements;
 use sealbus_seal::token::Secret;
-use sealbus_seal::{CLOCK_SKEW, KeyPair, RootAuthority, Trust, Validity};
+use sealbus_seal::{CLOCK_SKEW, IssuingAuthority, KeyPair, Name, RootAuthority, Trust, Validity};
 
 use super::super::cut_off::Hearing;
 use super::super::state::Patience;
@@ -10,16 +12,32 @@ use sealbus_control::{ProcessContact, Subject, TransportDescription};
 use sealbus_manifest::isolation::Isolation;
 use sealbus_store::{Fenced, MemoryStore};
 
+fn root() -> RootAuthority {
+    let name = PlatformName::new("factory").unwrap();
+    let life = Duration::from_secs(3_600_000);
+    RootAuthority::create(&name, Validity::starting(timestamp(now()), life)).unwrap()
+}
+
+/// A CA that the root certified, and the trust in the root.
+fn authority(root: &RootAuthority, name: &str) -> (IssuingAuthority, Arc<Trust>) {
+    let life = Duration::from_secs(360_000);
+    let validity = Validity::starting(timestamp(now()), life);
+    let roots = [root.certificate().clone()];
+    let platform = PlatformName::new("factory").unwrap();
+    let trust = Trust::new(platform, &roots, CLOCK_SKEW).unwrap();
+    let authority = root.create_authority(name, validity).unwrap();
+    (authority, Arc::new(trust))
+}
+
 fn parts() -> Parts {
+    parts_under(&root())
+}
+
+fn parts_under(root: &RootAuthority) -> Parts {
     let name = PlatformName::new("factory").unwrap();
     let hour = Duration::from_secs(3600);
     let time = timestamp(now());
-    let root = RootAuthority::create(&name, Validity::starting(time, hour * 1000)).unwrap();
-    let issuing = root
-        .create_authority("ca", Validity::starting(time, hour * 100))
-        .unwrap();
-    let roots = [root.certificate().clone()];
-    let trust = Arc::new(Trust::new(name.clone(), &roots, CLOCK_SKEW).unwrap());
+    let (issuing, trust) = authority(root, "ca");
     let mut drawn = 0_u32;
     let draw_name = Box::new(move || {
         drawn += 1;
@@ -212,4 +230,90 @@ async fn what_is_revoked_by_its_serial_number_is_barred_in_the_process_that_held
         Ok(refused.unwrap_err())
     });
     assert_eq!(refused.await.unwrap().code, FaultCode::NotPermitted);
+}
+
+struct OnNode1;
+
+impl Placements for OnNode1 {
+    fn is_member(&self, _: &Name) -> bool {
+        true
+    }
+
+    fn node_of(&self, _: &Name) -> Option<Name> {
+        Name::new("node", "node-1").ok()
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_without_a_right_is_revoked_also_if_taking_it_in_begins_anew() {
+    let root = root();
+    let (second, trust) = authority(&root, "ca-2");
+    let hour = Duration::from_secs(3600);
+    let mut blind = Blind::new(second, trust, hour);
+    let (desk, _outward, _news) = open(parts_under(&root), Arc::new(MemoryStore::new()));
+    let process = expect(&desk, "guest").await.unwrap();
+    let denied = desk.run(move |desk, now| {
+        let time = timestamp(now);
+        let signing_request = || KeyPair::generate().unwrap().signing_request().unwrap();
+        let node = Identity::node(&desk.name, "node-1").unwrap();
+        let here = [127, 0, 0, 1].into();
+        let request = signing_request();
+        let node = desk
+            .ca
+            .certify_own(node, here, None, &request, hour, time)?;
+        let node = desk.ca.trust().verify(&node, time).unwrap();
+        let guest = desk.agent("guest")?;
+        let request = signing_request();
+        let request = Request {
+            node: &node,
+            wanted: &guest,
+            process: Some(&process),
+            request: &request,
+        };
+        let held = desk.ca.certify(&request, &OnNode1, time)?;
+        let renewal = Renewal {
+            request,
+            held: &held,
+        };
+        let (chain, act) = blind.renew(&renewal, now, time)?;
+        let (serial, act) = (chain.certificate().unwrap().serial(), act.unwrap());
+        desk.take_in(act.clone(), now)?;
+        let with_right = desk.ca.denial(serial);
+        desk.state.kill("guest", Duration::ZERO, now)?;
+        desk.take_in(act, now)?;
+        Ok((with_right, desk.ca.denial(serial)))
+    });
+    let (with_right, without) = denied.await.unwrap();
+    assert!(with_right.is_none() && without.is_some(), "{without:?}");
+}
+
+#[tokio::test]
+async fn a_placed_agent_is_revoked_although_no_certificate_of_it_is_known() {
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
+    let process = expect(&desk, "guest").await.unwrap();
+    let revoke =
+        |name: &'static str| desk.run(move |desk, now| desk.revoke_by_hand(name, "stolen", now));
+    assert_eq!(revoke("nobody").await.unwrap_err().code, FaultCode::Unknown);
+    assert!(revoke("guest@factory").await.unwrap().is_empty());
+    let found = desk.run(move |desk, _| {
+        let floor = desk.ca.trust().denied_before(&desk.agent("guest")?);
+        Ok((floor.is_some(), desk.state.is_barred(&process, "guest")))
+    });
+    assert_eq!(found.await.unwrap(), (true, true));
+}
+
+#[tokio::test]
+async fn a_desk_that_closes_tries_a_store_that_was_away() {
+    let disk = Arc::new(MemoryStore::new());
+    let (desk, _outward, _news) = open(parts(), disk.clone());
+    desk.store_answers(&Err(StoreError::Away {
+        members: "etcd".to_owned(),
+        detail: "it was stopped".to_owned(),
+    }));
+    let fault = expect(&desk, "guest").await.unwrap_err();
+    assert_eq!(fault.code, FaultCode::Storage);
+    let before = disk.scan("", None, 1000).await.unwrap();
+    desk.close().await;
+    let after = disk.scan("", None, 1000).await.unwrap();
+    assert!(after.len() > before.len(), "{before:?}");
 }

@@ -1,0 +1,196 @@
+//! Denials of what other CAs renewed, or may have renewed.
+
+use sealbus_seal::GRANT;
+use sealbus_seal::denylist::MAX_ENTRIES;
+
+use super::blind::{Asked, Two, signing_request, two};
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Another CA of the platform is away, and renews until `end`. Returns what it renewed last.
+fn renewed_elsewhere(two: &mut Two, end: Timestamp) -> CertificateChain {
+    let second = two
+        .root
+        .create_authority("ca-2", Validity::starting(NOW, HOUR * 100));
+    let der = second.unwrap().chain().leaf().to_vec();
+    two.leader.note_authority(&der, NOW).unwrap();
+    two.leader.are_present(&[], NOW);
+    let mut held = two.first(NOW);
+    let mut now = NOW;
+    while now < end {
+        now = now.plus(HOUR / 2);
+        let renewed = two.renew(&Asked::OWN, &held, &signing_request(), now);
+        held = renewed.unwrap().0;
+        two.leader.prune(now);
+    }
+    held
+}
+
+fn of_seller(service: &CaService) -> usize {
+    service.issued.of_subject("seller").count()
+}
+
+#[test]
+fn what_ended_long_ago_can_be_revoked_while_another_ca_may_renew_it() {
+    let end = NOW.plus(HOUR * 5);
+    for by_hand in [true, false] {
+        let mut two = two();
+        let last = renewed_elsewhere(&mut two, end);
+        assert!(two.leader.trust().verify(&last, end).is_ok());
+        let process = Asked::OWN.process();
+        match by_hand {
+            true => {
+                let revoked = two.leader.revoke_by_hand("seller", "stolen", end);
+                assert_eq!(revoked.unwrap().len(), 1);
+            }
+            false => {
+                let lost = Reason::NodeLost;
+                let revoked = two.leader.revoke_process(&process, None, lost, end);
+                assert!(revoked.unwrap());
+            }
+        }
+        two.leader.publish(end).unwrap();
+        two.leader.prune(end.plus(HOUR));
+        two.leader.publish_whole(end.plus(HOUR)).unwrap();
+        let refused = two.leader.trust().verify(&last, end).unwrap_err();
+        assert!(refused.to_string().contains("revoked"), "{refused}");
+    }
+}
+
+#[test]
+fn one_certificate_of_each_process_is_kept_until_nobody_can_renew_it() {
+    let mut two = two();
+    renewed_elsewhere(&mut two, NOW.plus(HOUR));
+    // The leader renews, too, and only the latest is kept.
+    for hours in 1..5 {
+        let now = NOW.plus(HOUR * hours);
+        two.first(now);
+        two.leader.prune(now.plus(HOUR * 2));
+        assert_eq!(of_seller(&two.leader), 1);
+        assert_eq!(two.leader.revocable, 1);
+    }
+    let end = NOW.plus(HOUR * 3 + GRANT);
+    two.leader.prune(end);
+    assert_eq!(of_seller(&two.leader), 1);
+    // It makes room when a certificate needs that.
+    two.leader.room = 1;
+    two.leader.check_room(end.plus(SECOND)).unwrap();
+    assert_eq!((of_seller(&two.leader), two.leader.revocable), (0, 0));
+    // Nothing is kept if all CAs know the state.
+    two.leader.room = 10;
+    two.first(NOW);
+    two.leader.are_present(&["ca-2".to_owned()], NOW);
+    two.leader.prune(NOW.plus(HOUR * 2));
+    assert_eq!(of_seller(&two.leader), 0);
+}
+
+#[test]
+fn with_a_renewed_certificate_what_it_goes_back_to_is_denied() {
+    let mut two = two();
+    let held = two.first(NOW);
+    let later = NOW.plus(HOUR / 2);
+    let mut renewed = || {
+        let renewed = two.renew(&Asked::OWN, &held, &signing_request(), later);
+        renewed.unwrap().0
+    };
+    let (first, second) = (renewed(), renewed());
+    // The certificate that both go back to is forgotten.
+    let now = later.plus(HOUR * 3 / 4);
+    two.leader.prune(now);
+    let process = Asked::OWN.process();
+    let leader = &mut two.leader;
+    let taken = leader.take_in(&first, "node-1", &process, later, now);
+    let room = leader.deny_list.len() + leader.revocable;
+    leader.revoke_renewed(taken.unwrap().serial(), now).unwrap();
+    assert_eq!(leader.deny_list.len() + leader.revocable, room);
+    leader.publish(now).unwrap();
+    for chain in [&first, &second] {
+        assert!(leader.trust().verify(chain, now).is_err());
+    }
+}
+
+#[test]
+fn a_full_deny_list_says_so_and_later_the_same_is_denied() {
+    let mut two = two();
+    let held = two.first(NOW);
+    let renewed = two.renew(&Asked::OWN, &held, &signing_request(), NOW);
+    let (process, agent) = (Asked::OWN.process(), Asked::OWN.wanted());
+    let leader = &mut two.leader;
+    let taken = leader.take_in(&renewed.unwrap().0, "node-1", &process, NOW, NOW);
+    let serial = taken.unwrap().serial();
+    let denial = Denial {
+        at: NOW,
+        reason: Reason::Killed,
+    };
+    for number in 0..MAX_ENTRIES as u128 {
+        let other = Serial::from_bytes(number.to_be_bytes());
+        leader.deny_list.deny_serial(other, NOW, denial).unwrap();
+    }
+    let faults = [
+        leader.take_in_denial(agent.clone(), "", NOW, NOW),
+        leader.revoke_renewed(serial, NOW),
+        leader.revoke_by_hand("seller", "", NOW).map(drop),
+    ];
+    for fault in faults {
+        assert_eq!(fault.unwrap_err().code, FaultCode::Full);
+    }
+    assert!(leader.denial(serial).is_none());
+    let later = NOW.plus(HOUR / 2);
+    leader.revoke_renewed(serial, later).unwrap();
+    assert!(leader.denial(serial).is_some());
+    leader.take_in_denial(agent, "", NOW, later).unwrap();
+}
+
+#[test]
+fn requests_that_others_recorded_use_up_nothing() {
+    let mut two = two();
+    let held = two.first(NOW);
+    let (first, second) = (signing_request(), signing_request());
+    two.renew(&Asked::OWN, &held, &first, NOW).unwrap();
+    let early = two.clock;
+    let (chain, _) = two.renew(&Asked::OWN, &held, &second, NOW).unwrap();
+    let late = two.clock;
+    for _ in 0..100 {
+        two.clock = early - 1;
+        let fault = two.renew(&Asked::OWN, &held, &first, NOW).unwrap_err();
+        assert_eq!(fault.code, FaultCode::Unavailable);
+        two.clock = late - 1;
+        let again = two.renew(&Asked::OWN, &held, &second, NOW).unwrap();
+        assert_eq!(again, (chain.clone(), None));
+    }
+    two.renew(&Asked::OWN, &held, &signing_request(), NOW)
+        .unwrap();
+}
+
+#[test]
+fn a_ca_without_the_state_revokes_a_node_of_the_name_too() {
+    let mut two = two();
+    let node = two.nodes[0].chain().clone();
+    assert!(two.blind.trust().verify(&node, NOW).is_ok());
+    two.blind.revoke("node-1", "stolen", NOW).unwrap();
+    assert!(two.blind.trust().verify(&node, NOW).is_err());
+    assert!(two.blind.trust().verify(two.nodes[1].chain(), NOW).is_ok());
+}
+
+#[test]
+fn what_others_revoked_is_denied_once_and_again_if_it_comes_later() {
+    let mut two = two();
+    let seller = Asked::OWN.wanted();
+    let revoked = |at: Timestamp| {
+        [Unstored::Revoked {
+            what: "seller".to_owned(),
+            said: String::new(),
+            at,
+        }]
+    };
+    two.blind.restore(&revoked(NOW), NOW).unwrap();
+    let version = two.blind.trust().latest_deny_list().unwrap().version();
+    two.blind.restore(&revoked(NOW), NOW.plus(SECOND)).unwrap();
+    let latest = two.blind.trust().latest_deny_list().unwrap();
+    assert_eq!(latest.version(), version);
+    let later = NOW.plus(HOUR);
+    two.blind.restore(&revoked(later), later).unwrap();
+    let floor = two.blind.trust().denied_before(&seller);
+    assert_eq!(floor, Some(later.plus(SECOND)));
+}
