@@ -114,7 +114,7 @@ def test_with_etcd_and_the_leader_gone_a_standby_renews_and_revokes(platform: Ma
     revoked = standby.tell("ca", "revoke", "thief", "--reason", "stolen")
     assert b"in force, and not yet stored" in revoked.stdout, revoked.stdout
     wait_for(lambda: not alive(before["thief"]), "the revoked agent to be cut off", also=shown)
-    # What came before is read by then.
+    # The seller has read by then all that came before.
     talk.goes_on(shown)
     last = len(talk.heard(sender="thief"))
     # It is in force after a restart of neither, and what goes on goes on.
