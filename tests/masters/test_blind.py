@@ -53,6 +53,14 @@ class Talk:
         before = len(self.heard())
         wait_for(lambda: len(self.heard()) > before + 50, "messages to go on", also=also)
 
+    def falls_silent(self, sender: str, also: Callable[[], str]) -> int:
+        """Waits until nothing of a sender is heard any more while others are: the rest was in the mailbox."""
+        while True:
+            before = len(self.heard(sender=sender))
+            self.goes_on(also)
+            if len(self.heard(sender=sender)) == before:
+                return before
+
     def is_whole(self, begun: int) -> None:
         """From the message with this number on, none is missing or doubled, and none came back."""
         numbers = [int(number) for number in self.heard() if int(number) >= begun]
@@ -114,9 +122,7 @@ def test_with_etcd_and_the_leader_gone_a_standby_renews_and_revokes(platform: Ma
     revoked = standby.tell("ca", "revoke", "thief", "--reason", "stolen")
     assert b"in force, and not yet stored" in revoked.stdout, revoked.stdout
     wait_for(lambda: not alive(before["thief"]), "the revoked agent to be cut off", also=shown)
-    # The seller has read by then all that came before.
-    talk.goes_on(shown)
-    last = len(talk.heard(sender="thief"))
+    last = talk.falls_silent("thief", shown)
     # It is in force after a restart of neither, and what goes on goes on.
     again = renewed(standby, "agent/buyer") + 2
     wait_for(lambda: renewed(standby, "agent/buyer") >= again, "another renewal", 240, also=shown)
