@@ -16,9 +16,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sealbus_bus::{Gate, LocalAgent, LostFrame, RefusalReason, Returned, UndeliverableReason};
+use sealbus_bus::{
+    Gate, LocalAgent, LostFrame, RefusalReason, Refused, Returned, UndeliverableReason,
+};
+use sealbus_proof::Author;
 use sealbus_seal::binding::{Binding, BindingError, Channel, Role};
-use sealbus_seal::{Credential, SecurityLevel, VerifiedIdentity};
+use sealbus_seal::{
+    CertificateChain, Credential, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
+};
 
 use self::signing::Signing;
 use crate::flow::{Credit, Line, Queued};
@@ -72,6 +77,45 @@ impl Proof {
         binding.encode(&mut out);
         Ok(out)
     }
+
+    /// Believes that an agent at the other end holds the key of the certificate that it shows. At `signed` and above all of its chain
+    /// must be right, also if the leaf is known here, and the issuance log must have it.
+    pub(crate) fn believe(
+        &self,
+        binding: &[u8],
+        level: SecurityLevel,
+        trust: &Trust,
+        now: Timestamp,
+    ) -> Result<Believed, Refused> {
+        let refused = |reason: RefusalReason, error: &dyn std::error::Error| Refused {
+            reason,
+            explanation: error.to_string(),
+        };
+        let shown = Binding::decode(binding).and_then(|binding| {
+            let verified = binding.verify(&self.channel, self.role.other(), trust, now)?;
+            Ok((verified, binding.chain().clone()))
+        });
+        let (verified, chain) =
+            shown.map_err(|error| refused(RefusalReason::from(&error), &error))?;
+        let author = match level >= SecurityLevel::Signed {
+            true => Some(Author::verify(chain.clone(), trust, now)),
+            false => None,
+        };
+        let author = author.transpose();
+        Ok(Believed {
+            author: author.map_err(|error| refused(RefusalReason::from(&error), &error))?,
+            verified,
+            chain,
+        })
+    }
+}
+
+/// An agent at the other end whose certificate is believed.
+pub(crate) struct Believed {
+    pub(crate) verified: VerifiedIdentity,
+    pub(crate) chain: CertificateChain,
+    /// At `signed` and above.
+    pub(crate) author: Option<Author>,
 }
 
 enum TargetState {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use sealbus_bus::{Provenance, RefusalReason, Refused};
-use sealbus_proof::Author;
+use sealbus_seal::Timestamp;
 use sealbus_seal::binding::Binding;
-use sealbus_seal::{SecurityLevel, Timestamp};
 
 use super::signing::Unproved;
 use super::{Broken, Inward, slot};
 use crate::frame::Frame;
 use crate::link::Link;
+use crate::outward::Believed;
 
 /// The target of a peer's handle.
 pub(super) struct Sender {
@@ -69,30 +69,12 @@ impl Inward {
         let (Some(trust), Some(own)) = (&self.trust, link.outward.lock().proof().cloned()) else {
             return Err(Broken::Rule("an agent is bound before the connection is"));
         };
-        let binding = Binding::decode(proof);
-        let refused = |reason: RefusalReason, error: &dyn std::error::Error| Refused {
-            reason,
-            explanation: error.to_string(),
-        };
-        let believed = binding.as_ref().map_err(Clone::clone).and_then(|binding| {
-            let verified = binding.verify(&own.channel, own.role.other(), trust, now)?;
-            Ok((verified, binding.chain().clone()))
-        });
-        let believed = believed
-            .map_err(|error| refused(RefusalReason::from(&error), &error))
-            .and_then(|(verified, chain)| {
-                // The chain is kept for others, so all of it must be right, also if the leaf is known here.
-                let author = match self.level >= SecurityLevel::Signed {
-                    true => Some(Author::verify(chain.clone(), trust, now)),
-                    false => None,
-                };
-                let author = author.transpose();
-                let author =
-                    author.map_err(|error| refused(RefusalReason::from(&error), &error))?;
-                Ok((verified, chain, author))
-            });
-        match believed {
-            Ok((verified, chain, author)) => {
+        match own.believe(proof, self.level, trust, now) {
+            Ok(Believed {
+                verified,
+                chain,
+                author,
+            }) => {
                 let name: Arc<str> = verified.identity().agent_name().unwrap_or_default().into();
                 // The other direction of a handle's life: it belongs to one agent until it is unbound.
                 if slot
@@ -120,7 +102,7 @@ impl Inward {
                 reason,
                 explanation,
             }) => {
-                let claimed = binding
+                let claimed = Binding::decode(proof)
                     .ok()
                     .and_then(|binding| binding.chain().certificate().ok())
                     .and_then(|certificate| certificate.identity().agent_name())

@@ -1,9 +1,7 @@
 //! The peer's grants: acknowledgements, the proofs of receivers, and the credit of each.
 
-use sealbus_bus::{GATEWAY, RefusalReason, is_foreign};
-use sealbus_proof::Author;
-use sealbus_seal::binding::Binding;
-use sealbus_seal::{Identity, SecurityLevel, Timestamp, Trust};
+use sealbus_bus::{GATEWAY, RefusalReason, Refused, is_foreign};
+use sealbus_seal::{Identity, Timestamp, Trust};
 
 use super::{Action, Outward, TargetState};
 use crate::session::Violation;
@@ -53,23 +51,8 @@ impl Outward {
         let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
             return None;
         };
-        let said =
-            |reason: RefusalReason, error: &dyn std::error::Error| (reason, error.to_string());
-        let verified = Binding::decode(proof)
-            .and_then(|binding| {
-                let verified = binding.verify(&own.channel, own.role.other(), trust, now)?;
-                Ok((verified, binding.chain().clone()))
-            })
-            .map_err(|error| said(RefusalReason::from(&error), &error))
-            .and_then(
-                |(verified, chain)| match self.level >= SecurityLevel::Signed {
-                    true => Author::verify(chain, trust, now)
-                        .map(|_| verified)
-                        .map_err(|error| said(RefusalReason::from(&error), &error)),
-                    false => Ok(verified),
-                },
-            );
-        let (reason, explanation) = match verified {
+        let believed = own.believe(proof, self.level, trust, now);
+        let (reason, explanation) = match believed.map(|it| it.verified) {
             Ok(identity) if may_take(identity.identity(), &target.name) => {
                 target.identity = Some(identity);
                 return None;
@@ -82,7 +65,10 @@ impl Outward {
                     target.name
                 ),
             ),
-            Err(why) => why,
+            Err(Refused {
+                reason,
+                explanation,
+            }) => (reason, explanation),
         };
         Some(Action::ReceiverNotProved {
             receiver: target.name.clone(),
