@@ -1,4 +1,4 @@
-//! One technique of protection alone: requests and answers over bare TCP, as in [`raw`], with a login before the first
+//! One technique of protection alone: requests and answers over bare TCP, as in `raw`, with a login before the first
 //! one, or a technique on each message. Each end does the work of its side and refuses what is wrong.
 
 mod login;

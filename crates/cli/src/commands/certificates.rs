@@ -149,8 +149,9 @@ pub(crate) async fn revoke(
     };
     let revoked = connection.ask(request).await?;
     match revoked.is_stored {
-        true => output.show(&revoked.certificates, || {
-            format!("revoked {} of {what}", revoked.certificates.len())
+        true => output.show(&revoked.certificates, || match revoked.certificates.len() {
+            0 => format!("revoked {what}, which has no valid certificate"),
+            count => format!("revoked {count} of {what}"),
         }),
         false => output.show(&revoked, || {
             format!(
