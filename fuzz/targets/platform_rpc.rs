@@ -1,5 +1,5 @@
 //! Any bytes on a platform's own sockets, in two pieces: an error, or frames whose bodies are requests, answers, notices, or
-//! none of these. A value that was read is written so that it is read again as it was.
+//! none of these. And the same bytes as a node's word to a Master, or as the reply. A value that was read is written so that it is read again as it was.
 #![no_main]
 
 use std::fmt::Debug;
@@ -14,6 +14,7 @@ use sealbus_control::node::{
 };
 use sealbus_control::rpc::{Decoder, Frame};
 use sealbus_control::traffic::{ProcessAnswer, ProcessRequest};
+use sealbus_control::word::{Reply, Word};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -26,6 +27,10 @@ fn read<T: Serialize + DeserializeOwned + PartialEq + Debug>(text: &str) {
 }
 
 fuzz_target!(|bytes: &[u8]| {
+    if let Ok(text) = str::from_utf8(bytes) {
+        read::<Word>(text);
+        read::<Reply>(text);
+    }
     let (first, rest) = bytes.split_at(bytes.len() / 2);
     let mut decoder = Decoder::new(65_536);
     for piece in [first, rest] {

@@ -156,6 +156,7 @@ impl ReceivedMessage {
 
     /// The same message, which was sealed, with the message inside ([`Bus::open`](crate::Bus::open)).
     #[must_use]
+    #[inline]
     pub fn opened(mut self, opened: Option<Opened>) -> Self {
         if let Some(Opened { message, salt }) = opened {
             let outer = std::mem::replace(&mut self.body, Body::Encoded(message));

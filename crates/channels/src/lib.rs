@@ -63,6 +63,6 @@ pub use qos::{
 pub use queue::{FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue};
 pub use sealbus_bus::{Downgrade, Moment};
 pub use sealed::{
-    EventSealer, EventToSeal, GROUP_NAME, GroupChange, GroupName, Inside, LeftOut, Needs, PartKind,
-    Reader, SealedEvent, SealedPart, Unsealed,
+    EventSealer, EventToSeal, GROUP_NAME, GroupChange, GroupName, Inside, LeftOut, Needs,
+    OpenedPart, PartKind, Reader, SealedEvent, SealedPart, Unsealed,
 };

@@ -7,7 +7,7 @@
 //!
 //! An [`EventSealer`] has the groups. This module has the form.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -119,6 +119,15 @@ pub(crate) fn outline(message: &AclMessage) -> AclMessage {
     outline
 }
 
+/// The result of opening a part for agents.
+#[derive(Clone, Debug, Default)]
+pub struct OpenedPart {
+    /// The event; `None` if the part is a change, or if nobody could open it.
+    pub event: Option<Opened>,
+    /// The agents that could not open it, and why.
+    pub failed: BTreeMap<Arc<str>, String>,
+}
+
 /// The service of a process that seals the events of its agents, and opens those for its agents.
 pub trait EventSealer: Send + Sync {
     /// Whether events that do not ask for a level are sealed, too: level `sealed` holds on the platform.
@@ -137,12 +146,9 @@ pub trait EventSealer: Send + Sync {
     /// Looks up the keys of readers. Waits a little for an agent that the platform expects.
     fn look_up<'a>(&'a self, readers: &'a [Reader]) -> BoxFuture<'a, ()>;
 
-    /// Opens an event for an agent of this process, or takes a change of a group, which brings no event. Each agent opens
+    /// Opens an event for agents of this process, or takes a change of a group, which brings no event. Each agent opens
     /// the parts of a publisher and a channel in their order.
-    ///
-    /// # Errors
-    /// Why it does not open.
-    fn open(&self, part: &SealedPart<'_>, agent: &str) -> Result<Option<Opened>, String>;
+    fn open(&self, part: &SealedPart<'_>, agents: &BTreeSet<Arc<str>>) -> OpenedPart;
 
     /// These readers could not open what was sealed to them. They join the group anew.
     fn not_opened(&self, publisher: &str, channel: &str, readers: &BTreeSet<Arc<str>>);

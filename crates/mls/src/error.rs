@@ -44,6 +44,9 @@ pub enum GroupError {
     /// The receiver is not a member of the group any more.
     #[error("the agent was removed from the group")]
     Removed,
+    /// The event was sealed before the last change that this member took, or after one that it lacks.
+    #[error("it was sealed before or after another change of the group")]
+    AnotherEpoch,
     /// The event was sealed with other words around it.
     #[error("it was sealed for another channel, or its author committed to another message")]
     AnotherContext,

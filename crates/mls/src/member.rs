@@ -111,6 +111,11 @@ impl Member {
         self.mls.group_id()
     }
 
+    /// The number of changes that led to the present secrets. Members with the same number read the same messages.
+    pub fn epoch(&self) -> u64 {
+        self.mls.current_epoch()
+    }
+
     fn foreign(&self) -> GroupError {
         GroupError::AnotherPublisher(self.publisher.identity().clone())
     }
@@ -131,7 +136,7 @@ impl Member {
         }
     }
 
-    /// Opens a message, which must be later than all that were opened before.
+    /// Opens a message, which must be later than all that were opened before, and not older than the last change.
     ///
     /// # Errors
     /// If it was changed, repeated, sealed for others, or has other words around it.
@@ -141,6 +146,9 @@ impl Member {
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, GroupError> {
         let sealed = MlsMessage::from_bytes(sealed)?;
+        if sealed.epoch() != Some(self.epoch()) {
+            return Err(GroupError::AnotherEpoch);
+        }
         match self.mls.process_incoming_message(sealed)? {
             ReceivedMessage::ApplicationMessage(message) if message.sender_index == PUBLISHER => {
                 match message.authenticated_data == associated {

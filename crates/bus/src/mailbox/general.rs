@@ -104,10 +104,12 @@ impl General {
         }
         let round = turns.take(message, self.round);
         turns.forget_before(self.round, self.entries.len());
-        let Some(last) = self.entries.back().map(|entry| entry.order.round) else {
-            return round;
+        let order = Order { round, arrival };
+        let last = match self.entries.back() {
+            Some(entry) if entry.order > order => entry.order.round,
+            _ => return round,
         };
-        let (length, place) = (self.entries.len(), self.place(Order { round, arrival }));
+        let (length, place) = (self.entries.len(), self.place(order));
         if place.min(length - place) <= FAR {
             return round;
         }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
+use sealbus_seal::VerifiedIdentity;
+
 use crate::message::{Provenance, ReceivedMessage};
 
 /// The senders that are remembered even if none of their messages must wait, besides one for each message.
@@ -17,6 +19,8 @@ pub(super) struct Turns {
     next: HashMap<u64, u64>,
     /// The sender of the last message, and its next round, which is not in `next`. Most messages have the sender of the one before.
     latest: (String, u64),
+    /// What proves the latest sender, so that its name need not be read in its next message.
+    proof: Option<VerifiedIdentity>,
     last: u64,
 }
 
@@ -33,7 +37,16 @@ fn with_sender<T>(message: &ReceivedMessage, with: impl FnOnce(&str) -> T) -> T 
 impl Turns {
     /// The round of a message of this sender, not before `round`.
     pub(super) fn take(&mut self, message: &ReceivedMessage, round: u64) -> u64 {
-        with_sender(message, |sender| self.call(sender));
+        let proof = match message.provenance() {
+            Provenance::Proved(proof) => Some(proof),
+            _ => None,
+        };
+        let is_latest =
+            |proof: &VerifiedIdentity| self.proof.as_ref().is_some_and(|it| it.is_same(proof));
+        if !proof.is_some_and(is_latest) {
+            with_sender(message, |sender| self.call(sender));
+            self.proof = proof.cloned();
+        }
         let turn = self.latest.1.max(round);
         self.latest.1 = turn + 1;
         self.last = self.last.max(turn);
@@ -65,6 +78,7 @@ impl Turns {
     pub(super) fn end(&mut self) -> u64 {
         self.latest.0.clear();
         self.latest.1 = 0;
+        self.proof = None;
         match self.next.capacity() > 2 * REMEMBERED {
             true => self.next = HashMap::new(),
             false => self.next.clear(),

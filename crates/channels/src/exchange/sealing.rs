@@ -22,7 +22,7 @@ use crate::frame::{Frame, Head, Stamp, Targets as Named};
 use crate::path::ChannelPath;
 use crate::qos::{Qos, Reliability};
 use crate::sealed::{EventSealer, EventToSeal, GroupChange, LeftOut, Reader, SealedEvent};
-use crate::sealed::{Needs, SealedPart, Unsealed, outline};
+use crate::sealed::{Needs, OpenedPart, PartKind, SealedPart, Unsealed, outline};
 
 /// The result of opening a message that arrived.
 pub(super) enum Opening {
@@ -355,30 +355,22 @@ impl Exchange {
                 (it.uses.sees || it.uses.shares) && named.iter().any(|id| id == it.consumer.id)
             }
         };
-        let agents: BTreeSet<_> = targets
+        let agents: BTreeSet<Arc<str>> = targets
             .here
             .iter()
             .filter(is_meant)
             .map(|it| it.consumer.agent.clone())
             .collect();
-        let (mut event, mut readers, mut failed) = (None, BTreeSet::new(), Vec::new());
-        let mut is_change = true;
-        for agent in agents {
-            match sealer.open(&part, &agent) {
-                Ok(None) => {}
-                Ok(Some(opened)) => {
-                    is_change = false;
-                    // All of them read the same: the author committed to it.
-                    event = Some(opened);
-                    readers.insert(agent);
-                }
-                Err(why) => failed.push(format!("{agent} cannot open it: {why}")),
-            }
-        }
-        is_change &= !matches!(part.kind, crate::sealed::PartKind::Event(_));
-        Ok(match is_change {
-            true => Opening::Change(failed),
-            false => Opening::Event(event, readers, failed),
+        let OpenedPart { event, failed } = sealer.open(&part, &agents);
+        let mut readers = agents;
+        readers.retain(|agent| !failed.contains_key(agent));
+        let failed = failed
+            .into_iter()
+            .map(|(agent, why)| format!("{agent} cannot open it: {why}"))
+            .collect();
+        Ok(match part.kind {
+            PartKind::Event(_) => Opening::Event(event, readers, failed),
+            PartKind::Commit | PartKind::Welcome => Opening::Change(failed),
         })
     }
 

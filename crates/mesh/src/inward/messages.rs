@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use sealbus_bus::{
     Bus, GATEWAY, Permit, Provenance, ReceivedMessage, RefusalReason, Refused, check_sender,
 };
-use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_fipa::AclMessageRef;
 use sealbus_proof::Evidence;
 use sealbus_seal::SecurityLevel;
 
@@ -234,6 +234,7 @@ impl Inward {
                 return;
             }
         };
+        let view = message.message();
         let judged = match (sender, proved) {
             (None, _) => Err(never_bound()),
             (_, Err(refused)) => Err(refused),
@@ -242,7 +243,7 @@ impl Inward {
                 let known =
                     last_sender.filter(|last| has_same_sender && Arc::ptr_eq(last, &sender.name));
                 let permit = target.permits.of(&sender.name);
-                let judged = judge(&self.bus, sender, &target.name, &message, known, permit);
+                let judged = judge(&self.bus, sender, &target.name, &view, known, permit);
                 judged.map(|(provenance, named)| {
                     self.last_sender = named;
                     match (provenance, evidence) {
@@ -253,7 +254,7 @@ impl Inward {
             }
         };
         let opened = judged.and_then(|provenance| {
-            let opened = self.bus.open(&message.message(), &target.name)?;
+            let opened = self.bus.open(&view, &target.name)?;
             match (&provenance, &opened) {
                 (Provenance::Proved(_), Some(_)) => Err(Refused {
                     reason: RefusalReason::NotProved,
@@ -348,28 +349,25 @@ fn judge(
     bus: &Bus,
     sender: &Sender,
     receiver: &str,
-    message: &EncodedMessage<Bytes>,
+    message: &AclMessageRef<'_>,
     known: Option<Arc<str>>,
     permit: &mut Permit,
 ) -> Result<(Provenance, Option<Arc<str>>), Refused> {
     sender.check()?;
     let (provenance, named) = match known {
         Some(known) => (sender.provenance.clone(), Some(known)),
-        None => {
-            let view = message.message();
-            match check_sender(&sender.name, &view) {
-                Ok(()) => (sender.provenance.clone(), Some(sender.name.clone())),
-                // The gateway may write in the names of agents of other platforms.
-                Err(refused) => {
-                    let spoken_for = bus.spoken_for(&sender.name, &view);
-                    (spoken_for.ok_or(refused)?, None)
-                }
+        None => match check_sender(&sender.name, message) {
+            Ok(()) => (sender.provenance.clone(), Some(sender.name.clone())),
+            // The gateway may write in the names of agents of other platforms.
+            Err(refused) => {
+                let spoken_for = bus.spoken_for(&sender.name, message);
+                (spoken_for.ok_or(refused)?, None)
             }
-        }
+        },
     };
     // The platform's own notices ask nobody.
     if !provenance.is_of_platform() {
-        bus.permits_message(permit, &sender.name, receiver, &message.message())?;
+        bus.permits_message(permit, &sender.name, receiver, message)?;
     }
     Ok((provenance, named))
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use sealbus_bus::{BoxFuture, NotSealed, Opened, Sealer};
+use sealbus_bus::{BoxFuture, NotSealed, Sealer};
 use sealbus_channels::{
-    EventSealer, EventToSeal, GroupChange, Inside, LeftOut, Needs, PartKind, Reader, SealedEvent,
-    SealedPart, Unsealed,
+    EventSealer, EventToSeal, GroupChange, Inside, LeftOut, Needs, OpenedPart, PartKind, Reader,
+    SealedEvent, SealedPart, Unsealed,
 };
 use sealbus_mls::{Candidate, Group, GroupError, Invitee, MOST_MEMBERS, Member};
 use sealbus_seal::{Credential, Fingerprint, Identity, Serial, Timestamp};
@@ -378,44 +378,42 @@ impl Sealing {
         }
     }
 
-    /// Opens a part for an agent of this process.
-    fn open_part(&self, part: &SealedPart<'_>, agent: &str) -> Result<Option<Opened>, String> {
-        let mut events = self.events.lock();
-        let place = (
-            agent.to_owned(),
-            part.publisher.to_owned(),
-            part.channel.to_owned(),
-        );
-        if part.kind == PartKind::Welcome {
-            let invitee = events.offers.get(agent).map(|offer| &offer.invitee);
-            let invitee = invitee.ok_or("the agent has no certificate yet")?;
-            let publisher =
-                Identity::from_agent_name(part.publisher).map_err(|error| error.to_string())?;
-            let find = |id| self.keyring.lock().find(id);
-            let member = Member::join(invitee, part.bytes, &publisher, find, &self.trust, now())
-                .map_err(|error| error.to_string())?;
-            if member.name() != part.group {
-                return Err("the Welcome is to another group".to_owned());
-            }
-            let length = part.bytes.len();
-            events.memberships.join(place, part.group, member, length);
-            return Ok(None);
-        }
-        let member = events
-            .memberships
-            .find(&place, &part.group)
-            .ok_or("the agent is not a member of the group, or has lost what it knew of it")?;
-        if part.kind == PartKind::Commit {
-            let followed = member.follow(part.bytes);
-            if matches!(followed, Err(GroupError::Removed)) {
-                events.memberships.leave(&place);
-            }
-            return followed.map(|()| None).map_err(|error| error.to_string());
-        }
-        let inside = member
-            .open(&part.context(), part.bytes)
+    /// Lets an agent of this process join a group.
+    fn join(
+        &self,
+        events: &mut Events,
+        part: &SealedPart<'_>,
+        agent: &Arc<str>,
+    ) -> Result<(), String> {
+        let invitee = events.offers.get(&**agent).map(|offer| &offer.invitee);
+        let invitee = invitee.ok_or("the agent has no certificate yet")?;
+        let publisher =
+            Identity::from_agent_name(part.publisher).map_err(|error| error.to_string())?;
+        let find = |id| self.keyring.lock().find(id);
+        let member = Member::join(invitee, part.bytes, &publisher, find, &self.trust, now())
             .map_err(|error| error.to_string())?;
-        part.opened(&inside).map(Some)
+        if member.name() != part.group {
+            return Err("the Welcome is to another group".to_owned());
+        }
+        events.memberships.join(part, agent, member);
+        Ok(())
+    }
+
+    /// Opens a part for agents of this process.
+    fn open_part(&self, part: &SealedPart<'_>, agents: &BTreeSet<Arc<str>>) -> OpenedPart {
+        let mut events = self.events.lock();
+        let mut opening = OpenedPart::default();
+        for agent in agents {
+            let taken = match part.kind {
+                PartKind::Welcome => self.join(&mut events, part, agent),
+                PartKind::Commit => events.memberships.follow(part, agent),
+                PartKind::Event(_) => return events.memberships.open(part, agents),
+            };
+            if let Err(why) = taken {
+                opening.failed.insert(agent.clone(), why);
+            }
+        }
+        opening
     }
 }
 
@@ -436,8 +434,8 @@ impl EventSealer for Sealing {
         Box::pin(self.look_up_readers(readers))
     }
 
-    fn open(&self, part: &SealedPart<'_>, agent: &str) -> Result<Option<Opened>, String> {
-        self.open_part(part, agent)
+    fn open(&self, part: &SealedPart<'_>, agents: &BTreeSet<Arc<str>>) -> OpenedPart {
+        self.open_part(part, agents)
     }
 
     fn not_opened(&self, publisher: &str, channel: &str, readers: &BTreeSet<Arc<str>>) {

@@ -9,6 +9,7 @@ mod meshed;
 mod sealed;
 mod sealed_channels;
 mod sealed_shares;
+mod sealed_together;
 mod sealed_walk;
 
 use std::collections::HashMap;

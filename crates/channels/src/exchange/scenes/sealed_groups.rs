@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
-use sealbus_bus::{BoxFuture, NotSealed, Opened, RefusalReason, UndeliverableReason};
+use sealbus_bus::{BoxFuture, NotSealed, RefusalReason, UndeliverableReason};
 use sealbus_seal::SecurityLevel;
 
 use super::*;
 use crate::frame::{Frame, MOST_TARGETS};
-use crate::sealed::{EventSealer, EventToSeal, GroupChange, Inside, Needs, PartKind, Reader};
-use crate::sealed::{SealedEvent, SealedPart, Unsealed};
+use crate::sealed::{EventSealer, EventToSeal, GroupChange, Inside, Needs, OpenedPart, PartKind};
+use crate::sealed::{Reader, SealedEvent, SealedPart, Unsealed};
 
 /// A service that says in whose keys it believes. Its events are not encrypted.
 #[derive(Default)]
@@ -68,8 +68,15 @@ impl EventSealer for Keys {
         Box::pin(std::future::ready(()))
     }
 
-    fn open(&self, part: &SealedPart<'_>, _: &str) -> Result<Option<Opened>, String> {
-        part.opened(part.bytes).map(Some)
+    fn open(&self, part: &SealedPart<'_>, agents: &BTreeSet<Arc<str>>) -> OpenedPart {
+        let mut opening = OpenedPart::default();
+        match part.opened(part.bytes) {
+            Ok(opened) => opening.event = Some(opened),
+            Err(why) => opening
+                .failed
+                .extend(agents.iter().map(|agent| (agent.clone(), why.clone()))),
+        }
+        opening
     }
 
     fn not_opened(&self, _: &str, _: &str, _: &BTreeSet<Arc<str>>) {}
