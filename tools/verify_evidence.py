@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 LOG, WITNESS = 1, 4
 LEVELS = {3: "signed", 4: "sealed"}
 REASONS = ("killed", "moved", "node-lost", "by-operator", "superseded", "ended")
+IDENTITY = "1.2.840.113556.1.8000.2554.42964.34295.20436.19583.42606.4912364.344408.2"
 SKEW, PAGES = 10, 1024  # seconds that clocks may differ; half the pages of a deny list
 ACTS = (
     "accept-proposal agree cancel cfp confirm disconfirm failure inform inform-if inform-ref not-understood propagate "
@@ -143,6 +144,18 @@ class Certificate:
         self.is_ca = "/authority/" in self.uri
         constraints = [it.value for it in extensions if isinstance(it.value, x509.BasicConstraints)]
         need(self.is_ca == any(it.ca for it in constraints), f"{self.uri} is no CA, or a CA under another name")
+        own = [it.value.value for it in extensions if it.oid.dotted_string == IDENTITY]  # none is there twice
+        self.identity = self.check_identity(own[0]) if own else None
+
+    def check_identity(self, value: bytes) -> str:
+        """The fingerprint of the long-lived identity, which signed for this agent and this key."""
+        need(value[:2] == b"\x04\x60" and len(value) == 98, "a long-lived identity cannot be read")
+        public = Ed25519PublicKey.from_public_bytes(value[2:34])
+        own, theirs = (it.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for it in (public, self.key))
+        need(self.uri.split("/")[3] == "agent", f"{self.uri} is no agent and has a long-lived identity")
+        said = b"sealbus long-lived identity v1\0" + field(self.uri) + struct.pack(">Q", len(theirs)) + theirs
+        public.verify(value[34:], said)
+        return sha256(own).hex()
 
 
 def read_chain(data: Bytes, is_all: bool = True) -> list[Certificate]:
@@ -400,6 +413,7 @@ class File:
         check_chain(chain, self.root, own.start)
         need(own.uri.startswith(f"spiffe://{self.root.platform}/agent/"), f"{own.uri} is no agent")
         need((record["certificate"], record["identity"]) == (sha256(own.der).hex(), own.uri), "the entry is of another")
+        need(record.get("long_lived_identity") == own.identity, "the entry names another long-lived identity")
         need(index < self.checkpoint.size, "the log has no such entry")
         root = included(index, self.checkpoint.size, sha256(b"\0", leaf), [unbase64(part) for part in proof])
         need(root == self.checkpoint.root, "the log does not contain the certificate")
@@ -440,7 +454,8 @@ class File:
         acl = Acl(message)
         need(acl.found.get(2) == name, f"{name} signed a message that names another sender")
         self.acls.append(acl)
-        report = {"author": name, "serial": serial.hex(), "entry": author.entry, "number": first + place, "time": then}
+        report = {"author": name, "identity": certificate.identity, "serial": serial.hex()}
+        report |= {"entry": author.entry, "number": first + place, "time": then}
         report |= {"level": LEVELS[level], "channel": channel, "qos": qos, "receivers": receivers}
         return report | acl.report() | {"conversation": acl.text(13), "revoked": author.revoked, "disclosed": None}
 
@@ -488,8 +503,14 @@ def main() -> int:
         print(f"{when:%Y-%m-%d %H:%M:%S.%f}Z  {it['author']} to {to} {ascii(it['channel'] or '')}")
         print(f"  {ascii(it['performative'])} {it['content']!r} (SHA-256 {it['content_sha256']})")
         print(f"  message {it['number']} under certificate {it['serial']}; revoked: {it['revoked'] or 'no'}")
+        if it["identity"]:
+            print(f"  long-lived identity {it['identity']}")
         if it["disclosed"]:
             print(f"  inside, as its author committed to: {it['disclosed']}")
+    for identity in sorted({it["identity"] for it in report["messages"] if it["identity"]}):
+        own = [it for it in report["messages"] if it["identity"] == identity]
+        names, serials = ({it[key] for it in own} for key in ("author", "serial"))
+        print(f"one agent, by its long-lived identity {identity}: {sorted(names)}, certificates {sorted(serials)}")
     print(f"{len(report['messages'])} messages. Proved: each author wrote exactly this, for these receivers.")
     print("Not proved: that a message arrived, that the stated time is the true one, that no message is missing.")
     return 0

@@ -42,6 +42,7 @@ const AGENT_KEYS: &[&str] = &[
     "node",
     "forbid",
     "environment",
+    "identity",
     "restart",
 ];
 
@@ -356,8 +357,10 @@ impl<'t> Reader<'t> {
         );
         let agents = self.process_agents(table);
         let replicas = self.integer(table, "replicas", 0..=MAX_COUNT).unwrap_or(1) as u32;
-        let environment = self.environment(table);
+        let mut environment = self.environment(table);
         let mut confinement = self.confinement(table, floor);
+        let who = (replicas, &agents);
+        self.identity(table, who, &mut environment, &mut confinement);
         let program = program?;
         confinement.read.extend(program.read);
         Some(AgentEntry {

@@ -1,14 +1,16 @@
 //! Keys made here and certified by the platform: steps 3, 4 and 6 of certification, as the process sees them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sealbus_seal::{
-    Certificate, CertificateChain, CertificateError, Credential, Identity, KeyError, KeyPair,
-    Serial,
+    Certificate, CertificateChain, CertificateError, Credential, Identity, IdentityError, KeyError,
+    KeyPair, LongLivedIdentity, PlatformName, Serial,
 };
 
+use super::long_lived::LongLivedKey;
 use super::now;
 use super::standing::Standing;
 use sealbus_control::attachment::ask;
@@ -36,6 +38,14 @@ pub enum CertificationError {
         /// The identity in the certificate.
         found: Identity,
     },
+    /// The name of the agent is not legal.
+    #[error(transparent)]
+    Name(#[from] IdentityError),
+    /// The certificate does not name the agent's long-lived identity, or names one that the agent lacks.
+    #[error(
+        "the platform sent a certificate for {0} with another long-lived identity than that of the agent, or without it; its Master may be of an older version"
+    )]
+    OtherIdentity(String),
     /// The certificate has expired, by the clock here.
     #[error(
         "the platform sent a certificate that expired at {not_after}: the clock here says {now}; set one of the clocks right"
@@ -69,16 +79,26 @@ impl Certified {
 /// Makes keys and has them certified.
 pub(super) struct Certifier {
     host: Arc<dyn Host>,
+    platform: PlatformName,
+    /// The keys of the long-lived identities of agents, by their local names.
+    identities: Mutex<HashMap<String, LongLivedKey>>,
     /// A chain of the latest authority. All chains under it share one copy of the certificates above the leaf.
     issuers: Mutex<Option<CertificateChain>>,
 }
 
 impl Certifier {
-    pub(super) fn new(host: Arc<dyn Host>) -> Certifier {
+    pub(super) fn new(host: Arc<dyn Host>, platform: PlatformName) -> Certifier {
         Certifier {
             host,
+            platform,
+            identities: Mutex::default(),
             issuers: Mutex::default(),
         }
+    }
+
+    /// The certificates of this agent name this long-lived identity from now on.
+    pub(super) fn identify(&self, agent: &str, key: LongLivedKey) {
+        self.identities.lock().insert(agent.to_owned(), key);
     }
 
     /// Makes a key and has it certified for `subject`. Logs call it `who`.
@@ -89,7 +109,15 @@ impl Certifier {
         renewal: bool,
     ) -> Result<Certified, CertificationError> {
         let key = KeyPair::generate()?;
-        let request = key.signing_request()?;
+        let identity = self.identity_of(&subject);
+        let request = match (&subject, &identity) {
+            (Subject::Agent { name }, Some(identity)) => {
+                let agent = Identity::agent(&self.platform, name)?;
+                let stated = LongLivedIdentity::state(identity.pair(), &agent, key.public_key())?;
+                key.signing_request_with(&stated)?
+            }
+            _ => key.signing_request()?,
+        };
         // The six steps are logged once. Renewals, which never end, are logged by their outcome.
         if !renewal {
             tracing::info!(target: "sealbus::certification", step = 3, agent = who,
@@ -118,6 +146,9 @@ impl Certifier {
                 found: certificate.identity().clone(),
             });
         }
+        if certificate.long_lived() != identity.as_ref().map(|key| key.pair().public_key()) {
+            return Err(CertificationError::OtherIdentity(who.to_owned()));
+        }
         let now = now();
         let not_after = certificate.not_after();
         if not_after <= now {
@@ -137,6 +168,13 @@ impl Certifier {
             certificate,
             issuer,
         })
+    }
+
+    fn identity_of(&self, subject: &Subject) -> Option<LongLivedKey> {
+        match subject {
+            Subject::Agent { name } => self.identities.lock().get(name).cloned(),
+            Subject::Process => None,
+        }
     }
 
     fn shared(&self, mut chain: CertificateChain) -> CertificateChain {

@@ -6,8 +6,8 @@ use std::thread;
 use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
 use sealbus_seal::denylist::{Denial, DenyList};
 use sealbus_seal::{
-    CLOCK_SKEW, Certificate, CertificateChain, Fingerprint, IdentityKind, PlatformName, Timestamp,
-    Trust, VerifiedIdentity,
+    CLOCK_SKEW, Certificate, CertificateChain, Fingerprint, IdentityKind, PlatformName, PublicKey,
+    Timestamp, Trust, VerifiedIdentity,
 };
 use sealbus_transparency::{
     Checkpoint, Hash, IssuanceRecord, KeyKind, Note, NoteKey, leaf_hash, verify_consistency,
@@ -70,6 +70,8 @@ pub struct CosignatureReport {
 pub struct MessageReport {
     /// The author.
     pub author: String,
+    /// The fingerprint of the author's long-lived identity, which its certificate names, hexadecimal.
+    pub identity: Option<String>,
     /// The serial number of the author's certificate.
     pub serial: String,
     /// The place of the certificate in the issuance log.
@@ -304,7 +306,10 @@ fn check_certificate(
     trust.verify_as_of(&chain, leaf.not_before())?;
     let entry = &line.entry.0;
     let record = IssuanceRecord::from_leaf(entry).map_err(NotTrue::Entry)?;
-    if record.certificate != Fingerprint::of(chain.leaf()) || record.identity != *leaf.identity() {
+    if record.certificate != Fingerprint::of(chain.leaf())
+        || record.identity != *leaf.identity()
+        || record.long_lived_identity != long_lived(&leaf)
+    {
         return Err(NotTrue::OtherEntry(leaf.identity().clone()));
     }
     verify_inclusion(
@@ -321,6 +326,10 @@ fn check_certificate(
         entry: line.index,
         revoked,
     })
+}
+
+fn long_lived(leaf: &Certificate) -> Option<Fingerprint> {
+    leaf.long_lived().map(PublicKey::fingerprint)
 }
 
 /// Checks the messages on all processors.
@@ -441,6 +450,7 @@ fn report(
     let content = view.content_bytes();
     MessageReport {
         author: name,
+        identity: long_lived(&author.leaf).map(|identity| identity.to_string()),
         serial: proof.serial().to_string(),
         entry: author.entry,
         number: proof.head.first + u64::from(proof.start),

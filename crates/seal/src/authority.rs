@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use crate::authority_key::AuthorityKey;
 use crate::certificate::{Certificate, CertificateError, Fingerprint, Serial};
 use crate::chain::CertificateChain;
-use crate::holding::EXTENSION;
+use crate::holding;
 use crate::identity::{Identity, IdentityError, PlatformName};
 use crate::issuance::Grant;
 use crate::key::{KeyError, PublicKey};
@@ -108,6 +108,11 @@ pub enum AuthorityError {
     /// The authority's name is not legal.
     #[error(transparent)]
     Name(#[from] IdentityError),
+    /// The long-lived identity in the request did not sign for this agent and key.
+    #[error(
+        "the signing request for {0} names a long-lived identity whose key did not sign for this agent and this key"
+    )]
+    LongLivedIdentity(Identity),
     /// The certificate could not be encoded.
     #[error("the certificate could not be made: {0}")]
     Encoding(String),
@@ -284,8 +289,8 @@ impl IssuingAuthority {
     ///
     /// The subject is `UID=<agent name>,CN=<IP address>`. The alternative names are the IP address and the SPIFFE URI.
     /// The key may be used for signatures by both clients and servers. If the grant is to a process, the certificate names
-    /// it ([`Holding`](crate::Holding)). The validity ends with the authority's own at
-    /// the latest.
+    /// it ([`Holding`](crate::Holding)). If the request names a [`LongLivedIdentity`](crate::LongLivedIdentity), the certificate
+    /// does. The validity ends with the authority's own at the latest.
     pub fn issue(
         &self,
         grant: &Grant,
@@ -309,8 +314,14 @@ impl IssuingAuthority {
         let mut params = leaf_params(identity, grant.address(), validity)?;
         if let Some(holding) = grant.holding() {
             let value = holding.encode();
-            let extension = CustomExtension::from_oid_content(&EXTENSION, value);
+            let extension = CustomExtension::from_oid_content(&holding::EXTENSION, value);
             params.custom_extensions.push(extension);
+        }
+        if let Some(stated) = request.long_lived() {
+            if !stated.is_of(identity, request.public_key()) {
+                return Err(AuthorityError::LongLivedIdentity(identity.clone()));
+            }
+            params.custom_extensions.push(stated.extension());
         }
         let issuer = self.chain.leaf();
         let leaf = sign(

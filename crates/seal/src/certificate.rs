@@ -10,9 +10,10 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::oid_registry::{OID_SIG_ED25519, Oid};
 use x509_parser::prelude::FromDer;
 
-use crate::holding::{EXTENSION, Holding, Renewed};
+use crate::holding::{self, Holding, Renewed};
 use crate::identity::Identity;
 use crate::key::PublicKey;
+use crate::long_lived::{self, LongLivedIdentity};
 pub use crate::serial::{Fingerprint, NotAFingerprint, NotASerial, Serial};
 use crate::timestamp::Timestamp;
 
@@ -25,8 +26,8 @@ pub const MAX_CHAIN_LENGTH: usize = 4;
 /// Bytes of the longest proof that a certificate is in the issuance log.
 pub const MAX_INCLUSION_LENGTH: usize = 4096;
 
-/// The contents of a certificate. Parsing checks the form and not the signer. [`Trust::verify`](crate::Trust::verify)
-/// checks the signer.
+/// The contents of a certificate. Parsing checks the form and the statement of the [long-lived
+/// identity](LongLivedIdentity), and not the signer. [`Trust::verify`](crate::Trust::verify) checks the signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     identity: Identity,
@@ -38,6 +39,7 @@ pub struct Certificate {
     is_authority: bool,
     subject: String,
     holding: Option<Holding>,
+    long_lived: Option<PublicKey>,
 }
 
 /// Why bytes are not a certificate, chain or credential of Sealbus.
@@ -77,6 +79,11 @@ pub enum CertificateError {
         "the proof that the certificate is in the issuance log has {0} bytes, and the limit is {MAX_INCLUSION_LENGTH}"
     )]
     InclusionLength(usize),
+    /// The long-lived identity did not sign for this agent and key.
+    #[error(
+        "the certificate of {0} names a long-lived identity whose key did not sign for this agent and this key"
+    )]
+    LongLivedIdentity(Identity),
     /// The private key is not the one certified.
     #[error("the private key does not belong to the certificate of {0}")]
     KeyMismatch(Identity),
@@ -132,6 +139,7 @@ impl Certificate {
                 return unsuitable("not for both client and server authentication");
             }
         }
+        let long_lived = long_lived(&certificate, &identity, &public_key)?;
         let time = |time: x509_parser::time::ASN1Time| {
             Timestamp::from_unix_seconds(u64::try_from(time.timestamp()).unwrap_or(0))
         };
@@ -146,6 +154,7 @@ impl Certificate {
             is_authority,
             subject: certificate.subject().to_string(),
             holding: holding(&certificate)?,
+            long_lived,
         })
     }
 
@@ -194,21 +203,54 @@ impl Certificate {
         self.holding.as_ref()
     }
 
+    /// The key of the agent's long-lived identity, which signed for the agent and its certified key.
+    pub fn long_lived(&self) -> Option<&PublicKey> {
+        self.long_lived.as_ref()
+    }
+
     /// The earlier certificate that this one renews, if that was done without knowledge of the platform's state.
     pub fn renews(&self) -> Option<&Renewed> {
         self.holding.as_ref()?.renews.as_ref()
     }
 }
 
+/// The value of one of our own extensions.
+fn extension<'c>(
+    certificate: &'c X509Certificate<'_>,
+    oid: [u64; 15],
+) -> Result<Option<&'c [u8]>, CertificateError> {
+    let is_ours = |found: &Oid<'_>| found.iter().is_some_and(|arcs| arcs.eq(oid));
+    let extensions = certificate.extensions().iter();
+    let mut values = extensions.filter(|extension| is_ours(&extension.oid));
+    let value = values.next().map(|extension| extension.value);
+    match values.next() {
+        None => Ok(value),
+        Some(_) => Err(CertificateError::Malformed(
+            "it has an extension twice".to_owned(),
+        )),
+    }
+}
+
 fn holding(certificate: &X509Certificate<'_>) -> Result<Option<Holding>, CertificateError> {
-    let is_ours = |oid: &Oid<'_>| oid.iter().is_some_and(|arcs| arcs.eq(EXTENSION));
-    let mut values = certificate.extensions().iter();
-    let Some(extension) = values.find(|extension| is_ours(&extension.oid)) else {
+    let Some(value) = extension(certificate, holding::EXTENSION)? else {
         return Ok(None);
     };
-    let holding = Holding::decode(extension.value);
     let malformed = || CertificateError::Malformed("its holder cannot be read".to_owned());
-    holding.map(Some).ok_or_else(malformed)
+    Holding::decode(value).map(Some).ok_or_else(malformed)
+}
+
+fn long_lived(
+    certificate: &X509Certificate<'_>,
+    identity: &Identity,
+    public_key: &PublicKey,
+) -> Result<Option<PublicKey>, CertificateError> {
+    let Some(value) = extension(certificate, long_lived::EXTENSION)? else {
+        return Ok(None);
+    };
+    LongLivedIdentity::decode(value)
+        .filter(|stated| stated.is_of(identity, public_key))
+        .map(|stated| Some(*stated.key()))
+        .ok_or_else(|| CertificateError::LongLivedIdentity(identity.clone()))
 }
 
 fn names(

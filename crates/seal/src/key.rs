@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 
 /// An Ed25519 private key, 32 bytes that are overwritten when it is dropped, and its public key.
 ///
-/// The key cannot be cloned or serialised. Only the keys of nodes and authorities are ever written to disk, by
-/// [`KeyPair::to_pkcs8_pem`].
+/// The key cannot be cloned or serialised. Only the keys of nodes, authorities and long-lived identities are ever written to
+/// disk, by [`KeyPair::to_pkcs8_pem`].
 pub struct KeyPair {
     seed: Zeroizing<[u8; 32]>,
     public: PublicKey,
@@ -41,6 +41,11 @@ pub enum KeyError {
     #[error("the cryptographic library refused the key")]
     Unusable,
 }
+
+/// The `SubjectPublicKeyInfo` of an Ed25519 key (RFC 8410 section 4), up to the key itself.
+const SPKI_PREFIX: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
 
 /// The PKCS#8 v1 wrapping of an Ed25519 seed (RFC 8410 section 7), up to the seed itself.
 const PKCS8_PREFIX: [u8; 16] = [
@@ -84,7 +89,7 @@ impl KeyPair {
             .ok_or(KeyError::Unusable)
     }
 
-    /// The key as PKCS#8 PEM, for the keys of nodes and authorities, which outlive their process. Keep the file
+    /// The key as PKCS#8 PEM, for the keys of nodes, authorities and long-lived identities, which outlive their process. Keep the file
     /// readable by its owner only (mode 0600).
     pub fn to_pkcs8_pem(&self) -> Zeroizing<String> {
         let body = Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(self.pkcs8()));
@@ -167,6 +172,14 @@ impl PublicKey {
     /// The 32 bytes of RFC 8032.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// The key in DER, as certificates and other programs have it (`SubjectPublicKeyInfo`).
+    pub fn to_spki(&self) -> [u8; 44] {
+        let mut der = [0; 44];
+        der[..12].copy_from_slice(&SPKI_PREFIX);
+        der[12..].copy_from_slice(&self.0);
+        der
     }
 
     /// Whether `signature` is this key's over `message`.

@@ -31,6 +31,7 @@ mod identity;
 pub mod issuance;
 mod key;
 mod level;
+mod long_lived;
 pub mod permission;
 mod request;
 mod serial;
@@ -56,6 +57,7 @@ pub use identity::{
 };
 pub use key::{KeyError, KeyPair, PublicKey, Signature};
 pub use level::{SecurityLevel, UnknownSecurityLevel};
+pub use long_lived::LongLivedIdentity;
 pub use request::{MAX_REQUEST_LENGTH, RequestError, SigningRequest};
 pub use term::{Heard, NotATerm, Term};
 pub use timestamp::Timestamp;

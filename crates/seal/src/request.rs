@@ -4,12 +4,14 @@ use base64::Engine as _;
 use rcgen::{CertificateParams, DistinguishedName};
 use thiserror::Error;
 use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::oid_registry::OID_SIG_ED25519;
+use x509_parser::cri_attributes::ParsedCriAttribute;
+use x509_parser::oid_registry::{OID_SIG_ED25519, Oid};
 use x509_parser::prelude::FromDer;
 
 use crate::authority_key::AuthorityKey;
 use crate::certificate::Fingerprint;
 use crate::key::{KeyError, KeyPair, PublicKey};
+use crate::long_lived::{EXTENSION, LongLivedIdentity};
 
 /// The largest signing request that is read, in bytes. Requests of Sealbus take about 130.
 pub const MAX_REQUEST_LENGTH: usize = 4096;
@@ -19,11 +21,12 @@ const AUTHORITY_DIGITS: usize = 12;
 
 /// A PKCS#10 signing request (RFC 2986) whose sender has proved that it holds the private key.
 ///
-/// The request yields the public key and nothing else. The CA ignores all names, usages and any `CA:TRUE` in the
+/// The request yields the public key and the agent's [`LongLivedIdentity`], if it has one. The CA ignores all names, usages and any `CA:TRUE` in the
 /// request, and decides all of that itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningRequest {
     public_key: PublicKey,
+    long_lived: Option<LongLivedIdentity>,
 }
 
 /// Why a signing request was refused.
@@ -38,6 +41,9 @@ pub enum RequestError {
     /// The key is of another algorithm than Ed25519.
     #[error("the signing request is for a key of another algorithm; make an Ed25519 key")]
     NotEd25519,
+    /// The extension with the long-lived identity is not one, or is there twice.
+    #[error("the long-lived identity in the signing request cannot be read")]
+    LongLivedIdentity,
     /// The request is not signed by the key that it asks to certify.
     #[error("the signing request is not signed by its own key: possession is not proved")]
     NotProved,
@@ -104,19 +110,28 @@ impl SigningRequest {
         if !public_key.verifies_bytes(info.raw, request.signature_value.as_ref()) {
             return Err(RequestError::NotProved);
         }
-        Ok(Self { public_key })
+        Ok(Self {
+            public_key,
+            long_lived: long_lived(&request)?,
+        })
     }
 
     /// The request for a key that this process holds, and so has proved to hold.
     pub(crate) fn of(key: &AuthorityKey) -> Self {
         Self {
             public_key: *key.public_key(),
+            long_lived: None,
         }
     }
 
     /// The key to certify.
     pub fn public_key(&self) -> &PublicKey {
         &self.public_key
+    }
+
+    /// The long-lived identity that the certificate shall name. Nothing in it was checked.
+    pub fn long_lived(&self) -> Option<&LongLivedIdentity> {
+        self.long_lived.as_ref()
     }
 
     /// The name of the issuing authority that has this key: `ca-`, and the beginning of the key's SHA-256. Several Masters
@@ -127,10 +142,38 @@ impl SigningRequest {
     }
 }
 
+fn long_lived(
+    request: &X509CertificationRequest<'_>,
+) -> Result<Option<LongLivedIdentity>, RequestError> {
+    let is_ours = |oid: &Oid<'_>| oid.iter().is_some_and(|arcs| arcs.eq(EXTENSION));
+    let mut found = None;
+    for attribute in request.certification_request_info.iter_attributes() {
+        let ParsedCriAttribute::ExtensionRequest(wanted) = attribute.parsed_attribute() else {
+            continue;
+        };
+        for extension in wanted.extensions.iter().filter(|it| is_ours(&it.oid)) {
+            let stated = LongLivedIdentity::decode(extension.value);
+            let stated = stated.ok_or(RequestError::LongLivedIdentity)?;
+            if found.replace(stated).is_some() {
+                return Err(RequestError::LongLivedIdentity);
+            }
+        }
+    }
+    Ok(found)
+}
+
 impl KeyPair {
     /// A signing request for this key, in DER. It names no identity: the CA knows which identity it is for.
     pub fn signing_request(&self) -> Result<Vec<u8>, KeyError> {
-        request_of(self)
+        request_of(self, None)
+    }
+
+    /// The same, for a certificate that names a long-lived identity.
+    ///
+    /// # Errors
+    /// As [`signing_request`](Self::signing_request).
+    pub fn signing_request_with(&self, stated: &LongLivedIdentity) -> Result<Vec<u8>, KeyError> {
+        request_of(self, Some(stated))
     }
 }
 
@@ -140,13 +183,20 @@ impl AuthorityKey {
     /// # Errors
     /// If the key, or its holder, does not sign.
     pub fn signing_request(&self) -> Result<Vec<u8>, KeyError> {
-        request_of(self)
+        request_of(self, None)
     }
 }
 
-fn request_of(key: &impl rcgen::SigningKey) -> Result<Vec<u8>, KeyError> {
+fn request_of(
+    key: &impl rcgen::SigningKey,
+    stated: Option<&LongLivedIdentity>,
+) -> Result<Vec<u8>, KeyError> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
+    params.custom_extensions = stated
+        .map(LongLivedIdentity::extension)
+        .into_iter()
+        .collect();
     let request = params
         .serialize_request(key)
         .map_err(|_| KeyError::Unusable)?;

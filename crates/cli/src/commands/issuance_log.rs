@@ -454,12 +454,16 @@ fn issued(entry: &Entry, record: &IssuanceRecord) -> String {
         Some(node) => node.to_string(),
         None => "the operator".to_owned(),
     };
-    format!(
+    let text = format!(
         "{}  entry {}  serial {}  until {}  for {node}  SHA-256 {}",
         instant(record.issued_at),
         entry.index,
         record.serial,
         instant(record.not_after),
         record.certificate
-    )
+    );
+    match &record.long_lived_identity {
+        Some(identity) => format!("{text}  long-lived identity {identity}"),
+        None => text,
+    }
 }
