@@ -36,7 +36,10 @@ pub(crate) fn check_stated(
     request: &SigningRequest,
 ) -> Result<Option<Fingerprint>, Fault> {
     match request.long_lived() {
-        Some(stated) if !stated.is_of(wanted, request.public_key()) => {
+        Some(stated)
+            if !(request.public_key().ed25519())
+                .is_some_and(|certified| stated.is_of(wanted, certified)) =>
+        {
             let message = format!(
                 "the signing request for {} names a long-lived identity whose key did not sign for this agent and this key",
                 subject(wanted)

@@ -227,7 +227,7 @@ fn check_log(
     // The certificate may have ended since: it speaks for the log as long as the root has signed it.
     let last = Certificate::parse(&line.authority.0)?.not_after();
     let authority = trust.verify_authority(&line.authority.0, last)?;
-    let key = Checkpoint::key_of(authority.identity(), *authority.public_key())?;
+    let key = Checkpoint::key_of(authority.identity(), authority.public_key().clone())?;
     let note = Note::parse(&line.checkpoint)?;
     let checkpoint = Checkpoint::open(&note, &key)?;
     let mut cosignatures = Vec::new();
@@ -238,7 +238,11 @@ fn check_log(
         if node.identity().kind() != IdentityKind::Node {
             return Err(NotTrue::NotAWitness(name));
         }
-        let at = note.verify(&NoteKey::new(&name, KeyKind::Witness, *node.public_key())?)?;
+        let at = note.verify(&NoteKey::new(
+            &name,
+            KeyKind::Witness,
+            node.public_key().clone(),
+        )?)?;
         trust.verify_as_of(&chain, at)?;
         cosignatures.push(CosignatureReport {
             witness: name,

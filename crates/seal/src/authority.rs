@@ -18,9 +18,10 @@ use crate::chain::CertificateChain;
 use crate::holding;
 use crate::identity::{Identity, IdentityError, PlatformName};
 use crate::issuance::Grant;
-use crate::key::{KeyError, PublicKey};
+use crate::key::KeyError;
 use crate::request::SigningRequest;
 use crate::timestamp::Timestamp;
+use crate::verifying_key::{SignatureAlgorithm, VerifyingKey};
 
 /// Certificates are valid from this long before their creation, so that a peer whose clock is a little slow accepts
 /// them at once.
@@ -105,6 +106,14 @@ pub enum AuthorityError {
         /// The end of the authority's certificate.
         not_after: Timestamp,
     },
+    /// The key of an issuing authority is of another algorithm than the root's.
+    #[error("the root's key is of the algorithm {wanted}, and that of the CA is of {found}")]
+    OtherAlgorithm {
+        /// The root's.
+        wanted: SignatureAlgorithm,
+        /// The other one.
+        found: SignatureAlgorithm,
+    },
     /// The authority's name is not legal.
     #[error(transparent)]
     Name(#[from] IdentityError),
@@ -145,9 +154,10 @@ pub struct Issued {
 }
 
 impl RootAuthority {
-    /// Makes a root for a platform, with a new key.
+    /// Makes a root for a platform, with a new Ed25519 key.
     pub fn create(platform: &PlatformName, validity: Validity) -> Result<Self, AuthorityError> {
-        Self::create_with(AuthorityKey::generate()?, platform, validity)
+        let key = AuthorityKey::generate(SignatureAlgorithm::Ed25519)?;
+        Self::create_with(key, platform, validity)
     }
 
     /// Makes a root for a platform, with this key.
@@ -196,7 +206,7 @@ impl RootAuthority {
         &self.key
     }
 
-    /// Certifies the key of a CA service instance. That instance may sign only leaf certificates.
+    /// Certifies the key of a CA service instance. That instance may sign only leaf certificates. Its key is of the root's algorithm.
     pub fn certify_authority(
         &self,
         name: &str,
@@ -204,19 +214,23 @@ impl RootAuthority {
         validity: Validity,
     ) -> Result<CertificateChain, AuthorityError> {
         let identity = Identity::authority(self.platform(), name)?;
+        let (wanted, found) = (self.key.algorithm(), request.public_key().algorithm());
+        if wanted != found {
+            return Err(AuthorityError::OtherAlgorithm { wanted, found });
+        }
         let validity = inside(validity, &self.parsed)?;
         let params = authority_params(&identity, validity, 0)?;
         let leaf = sign(&params, request.public_key(), &self.certificate, &self.key)?;
         Ok(CertificateChain::from_parts(&leaf, Arc::new([])))
     }
 
-    /// Makes an issuing authority with a new key, for a root and a CA service that share a process.
+    /// Makes an issuing authority with a new key of the root's algorithm, for a root and a CA service that share a process.
     pub fn create_authority(
         &self,
         name: &str,
         validity: Validity,
     ) -> Result<IssuingAuthority, AuthorityError> {
-        let key = AuthorityKey::generate()?;
+        let key = AuthorityKey::generate(self.key.algorithm())?;
         let request = SigningRequest::of(&key);
         let chain = self.certify_authority(name, &request, validity)?;
         IssuingAuthority::load(key, chain)
@@ -307,6 +321,8 @@ impl IssuingAuthority {
         if matches!(identity, Identity::Authority { .. }) {
             return Err(AuthorityError::NotAnAuthority(self.identity().clone()));
         }
+        let certified = request.public_key().ed25519();
+        let certified = certified.ok_or(CertificateError::Algorithm)?;
         let mut validity = inside(validity, &self.parsed)?;
         if let Some(renewed) = grant.renews() {
             validity.not_after = validity.not_after.min(renewed.until());
@@ -318,7 +334,7 @@ impl IssuingAuthority {
             params.custom_extensions.push(extension);
         }
         if let Some(stated) = request.long_lived() {
-            if !stated.is_of(identity, request.public_key()) {
+            if !stated.is_of(identity, certified) {
                 return Err(AuthorityError::LongLivedIdentity(identity.clone()));
             }
             params.custom_extensions.push(stated.extension());
@@ -343,7 +359,7 @@ fn own_certificate(key: &AuthorityKey, der: &[u8]) -> Result<Certificate, Author
     if !parsed.is_authority() {
         return Err(AuthorityError::NotAnAuthority(parsed.identity().clone()));
     }
-    if parsed.public_key() != key.public_key() {
+    if *parsed.public_key() != key.public_key() {
         return Err(CertificateError::KeyMismatch(parsed.identity().clone()).into());
     }
     Ok(parsed)
@@ -363,7 +379,7 @@ fn inside(validity: Validity, authority: &Certificate) -> Result<Validity, Autho
 
 fn sign(
     params: &CertificateParams,
-    public_key: &PublicKey,
+    public_key: &VerifyingKey,
     issuer: &CertificateDer<'_>,
     key: &AuthorityKey,
 ) -> Result<CertificateDer<'static>, AuthorityError> {

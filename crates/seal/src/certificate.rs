@@ -7,7 +7,7 @@ use base64::Engine as _;
 use thiserror::Error;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
-use x509_parser::oid_registry::{OID_SIG_ED25519, Oid};
+use x509_parser::oid_registry::Oid;
 use x509_parser::prelude::FromDer;
 
 use crate::holding::{self, Holding, Renewed};
@@ -16,15 +16,16 @@ use crate::key::PublicKey;
 use crate::long_lived::{self, LongLivedIdentity};
 pub use crate::serial::{Fingerprint, NotAFingerprint, NotASerial, Serial};
 use crate::timestamp::Timestamp;
+use crate::verifying_key::{VerifyingKey, verifying_key};
 
-/// The largest certificate that is read, in bytes. Certificates of Sealbus take about 500.
-pub const MAX_CERTIFICATE_LENGTH: usize = 4096;
+/// The largest certificate that is read, in bytes. Certificates of Sealbus take about 500; with ML-DSA-65, about 6000.
+pub const MAX_CERTIFICATE_LENGTH: usize = 8192;
 
 /// The most certificates in a chain: a leaf, an issuing CA, and room for two more above it.
 pub const MAX_CHAIN_LENGTH: usize = 4;
 
 /// Bytes of the longest proof that a certificate is in the issuance log.
-pub const MAX_INCLUSION_LENGTH: usize = 4096;
+pub const MAX_INCLUSION_LENGTH: usize = 8192;
 
 /// The contents of a certificate. Parsing checks the form and the statement of the [long-lived
 /// identity](LongLivedIdentity), and not the signer. [`Trust::verify`](crate::Trust::verify) checks the signer.
@@ -35,7 +36,7 @@ pub struct Certificate {
     serial: Serial,
     not_before: Timestamp,
     not_after: Timestamp,
-    public_key: PublicKey,
+    public_key: VerifyingKey,
     is_authority: bool,
     subject: String,
     holding: Option<Holding>,
@@ -51,9 +52,9 @@ pub enum CertificateError {
     /// The bytes are not X.509 in DER.
     #[error("not an X.509 certificate in DER: {0}")]
     Malformed(String),
-    /// The key is of another algorithm than Ed25519.
-    #[error("the certificate's key is not an Ed25519 key")]
-    NotEd25519,
+    /// The key is of another algorithm than Ed25519, or than the authority's.
+    #[error("the certificate's key is of an algorithm that it must not have")]
+    Algorithm,
     /// The serial number has more than 16 bytes.
     #[error("the certificate's serial number is longer than 16 bytes")]
     SerialTooLong,
@@ -101,16 +102,8 @@ impl Certificate {
         if !rest.is_empty() {
             return Err(malformed(&format_args!("{} bytes too many", rest.len())));
         }
-        let info = certificate.public_key();
-        if info.algorithm.algorithm != OID_SIG_ED25519 {
-            return Err(CertificateError::NotEd25519);
-        }
-        let public_key = info
-            .subject_public_key
-            .as_ref()
-            .try_into()
-            .map(PublicKey::from_bytes)
-            .map_err(|_| CertificateError::NotEd25519)?;
+        let public_key =
+            verifying_key(certificate.public_key()).ok_or(CertificateError::Algorithm)?;
         let serial =
             Serial::from_der(certificate.raw_serial()).ok_or(CertificateError::SerialTooLong)?;
         let (identity, address) = names(&certificate)?;
@@ -139,7 +132,11 @@ impl Certificate {
                 return unsuitable("not for both client and server authentication");
             }
         }
-        let long_lived = long_lived(&certificate, &identity, &public_key)?;
+        let long_lived = match public_key.ed25519() {
+            Some(key) => long_lived(&certificate, &identity, key)?,
+            None if is_authority => None,
+            None => return Err(CertificateError::Algorithm),
+        };
         let time = |time: x509_parser::time::ASN1Time| {
             Timestamp::from_unix_seconds(u64::try_from(time.timestamp()).unwrap_or(0))
         };
@@ -184,7 +181,7 @@ impl Certificate {
     }
 
     /// The certified key.
-    pub fn public_key(&self) -> &PublicKey {
+    pub fn public_key(&self) -> &VerifyingKey {
         &self.public_key
     }
 

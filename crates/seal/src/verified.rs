@@ -18,6 +18,8 @@ pub struct VerifiedIdentity(pub(crate) Arc<Verified>);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Verified {
     pub(crate) leaf: Certificate,
+    /// The leaf's key.
+    pub(crate) key: PublicKey,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) issuers: Vec<(Identity, Serial)>,
     pub(crate) not_before: Timestamp,
@@ -57,7 +59,7 @@ impl VerifiedIdentity {
 
     /// The key it proved to hold.
     pub fn public_key(&self) -> &PublicKey {
-        self.0.leaf.public_key()
+        &self.0.key
     }
 
     /// The fingerprint of its certificate.
