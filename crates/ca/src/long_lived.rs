@@ -38,7 +38,7 @@ pub(crate) fn check_stated(
     match request.long_lived() {
         Some(stated)
             if !(request.public_key().ed25519())
-                .is_some_and(|certified| stated.is_of(wanted, certified)) =>
+                .is_some_and(|certified| stated.is_of(wanted, certified, request.second())) =>
         {
             let message = format!(
                 "the signing request for {} names a long-lived identity whose key did not sign for this agent and this key",

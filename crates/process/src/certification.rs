@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sealbus_seal::{
     Certificate, CertificateChain, CertificateError, Credential, Identity, IdentityError, KeyError,
-    KeyPair, LongLivedIdentity, PlatformName, Serial,
+    KeyPair, LongLivedIdentity, MlDsaKeyPair, PlatformName, Serial, SignatureAlgorithm,
 };
 
 use super::long_lived::LongLivedKey;
@@ -80,6 +80,8 @@ impl Certified {
 pub(super) struct Certifier {
     host: Arc<dyn Host>,
     platform: PlatformName,
+    /// The algorithm of the platform's signatures.
+    signatures: SignatureAlgorithm,
     /// The keys of the long-lived identities of agents, by their local names.
     identities: Mutex<HashMap<String, LongLivedKey>>,
     /// A chain of the latest authority. All chains under it share one copy of the certificates above the leaf.
@@ -87,10 +89,15 @@ pub(super) struct Certifier {
 }
 
 impl Certifier {
-    pub(super) fn new(host: Arc<dyn Host>, platform: PlatformName) -> Certifier {
+    pub(super) fn new(
+        host: Arc<dyn Host>,
+        platform: PlatformName,
+        signatures: SignatureAlgorithm,
+    ) -> Certifier {
         Certifier {
             host,
             platform,
+            signatures,
             identities: Mutex::default(),
             issuers: Mutex::default(),
         }
@@ -110,14 +117,17 @@ impl Certifier {
     ) -> Result<Certified, CertificationError> {
         let key = KeyPair::generate()?;
         let identity = self.identity_of(&subject);
-        let request = match (&subject, &identity) {
+        let second = self.second_key(&subject)?;
+        let public = second.as_ref().map(MlDsaKeyPair::public_key);
+        let stated = match (&subject, &identity) {
             (Subject::Agent { name }, Some(identity)) => {
-                let agent = Identity::agent(&self.platform, name)?;
-                let stated = LongLivedIdentity::state(identity.pair(), &agent, key.public_key())?;
-                key.signing_request_with(&stated)?
+                let (agent, key) = (Identity::agent(&self.platform, name)?, key.public_key());
+                let own = identity.pair();
+                Some(LongLivedIdentity::state(own, &agent, key, public)?)
             }
-            _ => key.signing_request()?,
+            _ => None,
         };
+        let request = key.signing_request_with(public, stated.as_ref())?;
         // The six steps are logged once. Renewals, which never end, are logged by their outcome.
         if !renewal {
             tracing::info!(target: "sealbus::certification", step = 3, agent = who,
@@ -134,7 +144,10 @@ impl Certifier {
         let issuer = chain.issuers().first();
         let issuer = issuer.map(|der| Certificate::parse(der)).transpose()?;
         let issuer = issuer.map(|issuer| issuer.serial());
-        let credential = Credential::new(key, chain)?;
+        let mut credential = Credential::new(key, chain)?;
+        if let Some(second) = second {
+            credential = credential.with_second(second)?;
+        }
         let certificate = credential.certificate()?;
         let fits = match &subject {
             Subject::Agent { .. } => certificate.identity().is_agent_named(who),
@@ -168,6 +181,16 @@ impl Certifier {
             certificate,
             issuer,
         })
+    }
+
+    /// A second key for an agent's proofs, if TLS does not know the algorithm of the platform's signatures.
+    fn second_key(&self, subject: &Subject) -> Result<Option<MlDsaKeyPair>, KeyError> {
+        match (subject, self.signatures) {
+            (Subject::Agent { .. }, SignatureAlgorithm::MlDsa65) => {
+                MlDsaKeyPair::generate().map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     fn identity_of(&self, subject: &Subject) -> Option<LongLivedKey> {

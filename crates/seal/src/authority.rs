@@ -19,6 +19,7 @@ use crate::holding;
 use crate::identity::{Identity, IdentityError, PlatformName};
 use crate::issuance::Grant;
 use crate::key::KeyError;
+use crate::proof_key;
 use crate::request::SigningRequest;
 use crate::timestamp::Timestamp;
 use crate::verifying_key::{SignatureAlgorithm, VerifyingKey};
@@ -117,6 +118,11 @@ pub enum AuthorityError {
     /// The authority's name is not legal.
     #[error(transparent)]
     Name(#[from] IdentityError),
+    /// The request has a second key, for an identity that is no agent's, or of another algorithm than the authority's.
+    #[error(
+        "the signing request for {0} has a second key, which this platform certifies for nobody"
+    )]
+    SecondKey(Identity),
     /// The long-lived identity in the request did not sign for this agent and key.
     #[error(
         "the signing request for {0} names a long-lived identity whose key did not sign for this agent and this key"
@@ -333,8 +339,16 @@ impl IssuingAuthority {
             let extension = CustomExtension::from_oid_content(&holding::EXTENSION, value);
             params.custom_extensions.push(extension);
         }
+        if let Some(second) = request.second() {
+            if !matches!(identity, Identity::Agent { .. })
+                || second.algorithm() != self.key.algorithm()
+            {
+                return Err(AuthorityError::SecondKey(identity.clone()));
+            }
+            params.custom_extensions.push(proof_key::extension(second));
+        }
         if let Some(stated) = request.long_lived() {
-            if !stated.is_of(identity, certified) {
+            if !stated.is_of(identity, certified, request.second()) {
                 return Err(AuthorityError::LongLivedIdentity(identity.clone()));
             }
             params.custom_extensions.push(stated.extension());

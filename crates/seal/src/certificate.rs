@@ -14,9 +14,10 @@ use crate::holding::{self, Holding, Renewed};
 use crate::identity::Identity;
 use crate::key::PublicKey;
 use crate::long_lived::{self, LongLivedIdentity};
+use crate::proof_key;
 pub use crate::serial::{Fingerprint, NotAFingerprint, NotASerial, Serial};
 use crate::timestamp::Timestamp;
-use crate::verifying_key::{VerifyingKey, verifying_key};
+use crate::verifying_key::{SignatureAlgorithm, VerifyingKey, verifying_key};
 
 /// The largest certificate that is read, in bytes. Certificates of Sealbus take about 500; with ML-DSA-65, about 6000.
 pub const MAX_CERTIFICATE_LENGTH: usize = 8192;
@@ -41,6 +42,7 @@ pub struct Certificate {
     subject: String,
     holding: Option<Holding>,
     long_lived: Option<PublicKey>,
+    second: Option<VerifyingKey>,
 }
 
 /// Why bytes are not a certificate, chain or credential of Sealbus.
@@ -132,11 +134,15 @@ impl Certificate {
                 return unsuitable("not for both client and server authentication");
             }
         }
+        let second = second(&certificate)?;
         let long_lived = match public_key.ed25519() {
-            Some(key) => long_lived(&certificate, &identity, key)?,
+            Some(key) => long_lived(&certificate, &identity, key, second.as_ref())?,
             None if is_authority => None,
             None => return Err(CertificateError::Algorithm),
         };
+        if second.is_some() && !matches!(identity, Identity::Agent { .. }) {
+            return unsuitable("for a second key, which only an agent may have");
+        }
         let time = |time: x509_parser::time::ASN1Time| {
             Timestamp::from_unix_seconds(u64::try_from(time.timestamp()).unwrap_or(0))
         };
@@ -152,6 +158,7 @@ impl Certificate {
             subject: certificate.subject().to_string(),
             holding: holding(&certificate)?,
             long_lived,
+            second,
         })
     }
 
@@ -205,16 +212,24 @@ impl Certificate {
         self.long_lived.as_ref()
     }
 
+    /// The key that signs the agent's proofs where the platform's signatures are of this algorithm; none if the certified keys
+    /// are of other ones.
+    pub(crate) fn proof_key(&self, algorithm: SignatureAlgorithm) -> Option<&VerifyingKey> {
+        let keys = [Some(&self.public_key), self.second.as_ref()];
+        let mut keys = keys.into_iter().flatten();
+        keys.find(|key| key.algorithm() == algorithm)
+    }
+
     /// The earlier certificate that this one renews, if that was done without knowledge of the platform's state.
     pub fn renews(&self) -> Option<&Renewed> {
         self.holding.as_ref()?.renews.as_ref()
     }
 }
 
-/// The value of one of our own extensions.
-fn extension<'c>(
+/// The value of an extension.
+fn extension<'c, const ARCS: usize>(
     certificate: &'c X509Certificate<'_>,
-    oid: [u64; 15],
+    oid: [u64; ARCS],
 ) -> Result<Option<&'c [u8]>, CertificateError> {
     let is_ours = |found: &Oid<'_>| found.iter().is_some_and(|arcs| arcs.eq(oid));
     let extensions = certificate.extensions().iter();
@@ -236,16 +251,25 @@ fn holding(certificate: &X509Certificate<'_>) -> Result<Option<Holding>, Certifi
     Holding::decode(value).map(Some).ok_or_else(malformed)
 }
 
+fn second(certificate: &X509Certificate<'_>) -> Result<Option<VerifyingKey>, CertificateError> {
+    let Some(value) = extension(certificate, proof_key::EXTENSION)? else {
+        return Ok(None);
+    };
+    let malformed = || CertificateError::Malformed("its second key cannot be read".to_owned());
+    proof_key::decode(value).map(Some).ok_or_else(malformed)
+}
+
 fn long_lived(
     certificate: &X509Certificate<'_>,
     identity: &Identity,
     public_key: &PublicKey,
+    second: Option<&VerifyingKey>,
 ) -> Result<Option<PublicKey>, CertificateError> {
     let Some(value) = extension(certificate, long_lived::EXTENSION)? else {
         return Ok(None);
     };
     LongLivedIdentity::decode(value)
-        .filter(|stated| stated.is_of(identity, public_key))
+        .filter(|stated| stated.is_of(identity, public_key, second))
         .map(|stated| Some(*stated.key()))
         .ok_or_else(|| CertificateError::LongLivedIdentity(identity.clone()))
 }

@@ -34,6 +34,7 @@ mod level;
 mod long_lived;
 mod ml_dsa;
 pub mod permission;
+mod proof_key;
 mod request;
 mod serial;
 mod term;

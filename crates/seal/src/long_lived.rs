@@ -8,6 +8,7 @@ use rcgen::CustomExtension;
 use crate::certificate::Fingerprint;
 use crate::identity::Identity;
 use crate::key::{KeyError, KeyPair, PublicKey, Signature};
+use crate::verifying_key::VerifyingKey;
 
 /// The extension's object identifier.
 pub(crate) const EXTENSION: [u64; 15] = [
@@ -25,14 +26,19 @@ pub struct LongLivedIdentity {
 }
 
 impl LongLivedIdentity {
-    /// Says with the key of the long-lived identity that `certified` is a key of `agent`.
+    /// Says with the key of the long-lived identity that `certified` is a key of `agent`, and so is the `second` key.
     ///
     /// # Errors
     /// If the key does not sign.
-    pub fn state(key: &KeyPair, agent: &Identity, certified: &PublicKey) -> Result<Self, KeyError> {
+    pub fn state(
+        key: &KeyPair,
+        agent: &Identity,
+        certified: &PublicKey,
+        second: Option<&VerifyingKey>,
+    ) -> Result<Self, KeyError> {
         Ok(Self {
             key: *key.public_key(),
-            signature: key.sign(&statement(agent, certified))?,
+            signature: key.sign(&statement(agent, certified, second))?,
         })
     }
 
@@ -41,11 +47,17 @@ impl LongLivedIdentity {
         &self.key
     }
 
-    /// Whether it says that `certified` is a key of `agent`. An identity that is no agent's has none.
+    /// Whether it says that `certified` is a key of `agent`, and so is the `second` key. An identity that is no agent's has none.
     #[must_use]
-    pub fn is_of(&self, agent: &Identity, certified: &PublicKey) -> bool {
+    pub fn is_of(
+        &self,
+        agent: &Identity,
+        certified: &PublicKey,
+        second: Option<&VerifyingKey>,
+    ) -> bool {
         let is_agent = matches!(agent, Identity::Agent { .. });
-        is_agent && (self.key).verifies(&statement(agent, certified), &self.signature)
+        let said = statement(agent, certified, second);
+        is_agent && self.key.verifies(&said, &self.signature)
     }
 
     /// The value of the extension.
@@ -69,11 +81,16 @@ impl LongLivedIdentity {
     }
 }
 
-fn statement(agent: &Identity, certified: &PublicKey) -> Vec<u8> {
+fn statement(agent: &Identity, certified: &PublicKey, second: Option<&VerifyingKey>) -> Vec<u8> {
     let mut out = CONTEXT.to_vec();
-    for field in [agent.to_string().as_bytes(), &certified.to_spki()] {
-        out.extend_from_slice(&(field.len() as u64).to_be_bytes());
-        out.extend_from_slice(field);
+    let mut field = |bytes: &[u8]| {
+        out.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
+        out.extend_from_slice(bytes);
+    };
+    field(agent.to_string().as_bytes());
+    field(&certified.to_spki());
+    if let Some(second) = second {
+        field(&second.to_spki());
     }
     out
 }
@@ -91,6 +108,7 @@ mod tests {
 
     use super::*;
     use crate::identity::PlatformName;
+    use crate::ml_dsa::MlDsaKeyPair;
 
     fn agent(name: &str) -> Identity {
         Identity::agent(&PlatformName::new("factory").unwrap(), name).unwrap()
@@ -100,27 +118,33 @@ mod tests {
     fn it_speaks_of_one_agent_and_one_key() {
         let [own, certified, other] = [(); 3].map(|()| KeyPair::generate().unwrap());
         let seller = agent("seller");
-        let stated = LongLivedIdentity::state(&own, &seller, certified.public_key()).unwrap();
-        assert!(stated.is_of(&seller, certified.public_key()));
-        assert!(!stated.is_of(&agent("buyer"), certified.public_key()));
-        assert!(!stated.is_of(&seller, other.public_key()));
+        let stated = LongLivedIdentity::state(&own, &seller, certified.public_key(), None).unwrap();
+        assert!(stated.is_of(&seller, certified.public_key(), None));
+        assert!(!stated.is_of(&agent("buyer"), certified.public_key(), None));
+        assert!(!stated.is_of(&seller, other.public_key(), None));
+        let second = MlDsaKeyPair::generate().unwrap();
+        let second = Some(second.public_key());
+        assert!(!stated.is_of(&seller, certified.public_key(), second));
+        let both = LongLivedIdentity::state(&own, &seller, certified.public_key(), second).unwrap();
+        assert!(both.is_of(&seller, certified.public_key(), second));
+        assert!(!both.is_of(&seller, certified.public_key(), None));
         let elsewhere = Identity::agent(&PlatformName::new("market").unwrap(), "seller").unwrap();
-        assert!(!stated.is_of(&elsewhere, certified.public_key()));
+        assert!(!stated.is_of(&elsewhere, certified.public_key(), None));
         let node = Identity::node(&PlatformName::new("factory").unwrap(), "seller").unwrap();
-        let stated = LongLivedIdentity::state(&own, &node, certified.public_key()).unwrap();
-        assert!(!stated.is_of(&node, certified.public_key()));
+        let stated = LongLivedIdentity::state(&own, &node, certified.public_key(), None).unwrap();
+        assert!(!stated.is_of(&node, certified.public_key(), None));
     }
 
     proptest! {
         #[test]
         fn a_changed_bit_is_found(place in 0usize..98, bit in 0u8..8) {
             let [own, certified] = [(); 2].map(|()| KeyPair::generate().unwrap());
-            let stated = LongLivedIdentity::state(&own, &agent("seller"), certified.public_key()).unwrap();
+            let stated = LongLivedIdentity::state(&own, &agent("seller"), certified.public_key(), None).unwrap();
             let mut value = stated.encode();
             prop_assert_eq!(LongLivedIdentity::decode(&value), Some(stated));
             value[place] ^= 1 << bit;
             let read = LongLivedIdentity::decode(&value);
-            prop_assert!(read.is_none_or(|read| !read.is_of(&agent("seller"), certified.public_key())));
+            prop_assert!(read.is_none_or(|read| !read.is_of(&agent("seller"), certified.public_key(), None)));
         }
 
         #[test]

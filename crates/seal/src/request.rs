@@ -11,7 +11,8 @@ use x509_parser::prelude::FromDer;
 use crate::authority_key::AuthorityKey;
 use crate::certificate::Fingerprint;
 use crate::key::{KeyError, KeyPair};
-use crate::long_lived::{EXTENSION, LongLivedIdentity};
+use crate::long_lived::{self, LongLivedIdentity};
+use crate::proof_key;
 use crate::verifying_key::{VerifyingKey, verifying_key};
 
 /// The largest signing request that is read, in bytes. Requests of Sealbus take about 130; those of CAs with ML-DSA-65, about
@@ -23,11 +24,12 @@ const AUTHORITY_DIGITS: usize = 12;
 
 /// A PKCS#10 signing request (RFC 2986) whose sender has proved that it holds the private key.
 ///
-/// The request yields the public key and the agent's [`LongLivedIdentity`], if it has one. The CA ignores all names, usages and any `CA:TRUE` in the
+/// The request yields the public key, the second key for proofs, and the agent's [`LongLivedIdentity`], if it has them. The CA ignores all names, usages and any `CA:TRUE` in the
 /// request, and decides all of that itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningRequest {
     public_key: VerifyingKey,
+    second: Option<VerifyingKey>,
     long_lived: Option<LongLivedIdentity>,
 }
 
@@ -43,9 +45,9 @@ pub enum RequestError {
     /// The key is of an algorithm that is not known here.
     #[error("the signing request is for a key of another algorithm; make an Ed25519 key")]
     Algorithm,
-    /// The extension with the long-lived identity is not one, or is there twice.
-    #[error("the long-lived identity in the signing request cannot be read")]
-    LongLivedIdentity,
+    /// The extension with the second key or the long-lived identity is not one, or is there twice.
+    #[error("the second key or the long-lived identity in the signing request cannot be read")]
+    Extension,
     /// The request is not signed by the key that it asks to certify.
     #[error("the signing request is not signed by its own key: possession is not proved")]
     NotProved,
@@ -101,7 +103,8 @@ impl SigningRequest {
         }
         Ok(Self {
             public_key,
-            long_lived: long_lived(&request)?,
+            second: wanted(&request, &proof_key::EXTENSION, proof_key::decode)?,
+            long_lived: wanted(&request, &long_lived::EXTENSION, LongLivedIdentity::decode)?,
         })
     }
 
@@ -109,6 +112,7 @@ impl SigningRequest {
     pub(crate) fn of(key: &AuthorityKey) -> Self {
         Self {
             public_key: key.public_key(),
+            second: None,
             long_lived: None,
         }
     }
@@ -116,6 +120,12 @@ impl SigningRequest {
     /// The key to certify.
     pub fn public_key(&self) -> &VerifyingKey {
         &self.public_key
+    }
+
+    /// The second key to certify, for proofs alone. Nobody signs for others with it, because each proof names its author and the
+    /// certificate: the request need not prove that its sender holds the key.
+    pub fn second(&self) -> Option<&VerifyingKey> {
+        self.second.as_ref()
     }
 
     /// The long-lived identity that the certificate shall name. Nothing in it was checked.
@@ -131,20 +141,26 @@ impl SigningRequest {
     }
 }
 
-fn long_lived(
+/// The value of an extension that the request wants.
+fn wanted<T>(
     request: &X509CertificationRequest<'_>,
-) -> Result<Option<LongLivedIdentity>, RequestError> {
-    let is_ours = |oid: &Oid<'_>| oid.iter().is_some_and(|arcs| arcs.eq(EXTENSION));
+    oid: &[u64],
+    decode: impl Fn(&[u8]) -> Option<T>,
+) -> Result<Option<T>, RequestError> {
+    let is_wanted = |found: &Oid<'_>| {
+        found
+            .iter()
+            .is_some_and(|arcs| arcs.eq(oid.iter().copied()))
+    };
     let mut found = None;
     for attribute in request.certification_request_info.iter_attributes() {
         let ParsedCriAttribute::ExtensionRequest(wanted) = attribute.parsed_attribute() else {
             continue;
         };
-        for extension in wanted.extensions.iter().filter(|it| is_ours(&it.oid)) {
-            let stated = LongLivedIdentity::decode(extension.value);
-            let stated = stated.ok_or(RequestError::LongLivedIdentity)?;
-            if found.replace(stated).is_some() {
-                return Err(RequestError::LongLivedIdentity);
+        for extension in wanted.extensions.iter().filter(|it| is_wanted(&it.oid)) {
+            let value = decode(extension.value).ok_or(RequestError::Extension)?;
+            if found.replace(value).is_some() {
+                return Err(RequestError::Extension);
             }
         }
     }
@@ -154,15 +170,19 @@ fn long_lived(
 impl KeyPair {
     /// A signing request for this key, in DER. It names no identity: the CA knows which identity it is for.
     pub fn signing_request(&self) -> Result<Vec<u8>, KeyError> {
-        request_of(self, None)
+        request_of(self, None, None)
     }
 
-    /// The same, for a certificate that names a long-lived identity.
+    /// The same, for a certificate with a second key, or one that names a long-lived identity.
     ///
     /// # Errors
     /// As [`signing_request`](Self::signing_request).
-    pub fn signing_request_with(&self, stated: &LongLivedIdentity) -> Result<Vec<u8>, KeyError> {
-        request_of(self, Some(stated))
+    pub fn signing_request_with(
+        &self,
+        second: Option<&VerifyingKey>,
+        stated: Option<&LongLivedIdentity>,
+    ) -> Result<Vec<u8>, KeyError> {
+        request_of(self, second, stated)
     }
 }
 
@@ -172,19 +192,20 @@ impl AuthorityKey {
     /// # Errors
     /// If the key, or its holder, does not sign.
     pub fn signing_request(&self) -> Result<Vec<u8>, KeyError> {
-        request_of(self, None)
+        request_of(self, None, None)
     }
 }
 
 fn request_of(
     key: &impl rcgen::SigningKey,
+    second: Option<&VerifyingKey>,
     stated: Option<&LongLivedIdentity>,
 ) -> Result<Vec<u8>, KeyError> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.custom_extensions = stated
-        .map(LongLivedIdentity::extension)
-        .into_iter()
+    let stated = stated.map(LongLivedIdentity::extension);
+    params.custom_extensions = (second.map(proof_key::extension).into_iter())
+        .chain(stated)
         .collect();
     let request = params
         .serialize_request(key)

@@ -113,6 +113,14 @@ impl Trust {
         &self.platform
     }
 
+    /// The algorithm of the platform's signatures: that of the first root.
+    pub fn signatures(&self) -> SignatureAlgorithm {
+        let root = self.roots.first();
+        root.map_or(SignatureAlgorithm::Ed25519, |root| {
+            root.certificate.public_key().algorithm()
+        })
+    }
+
     /// The fingerprints of the trusted root certificates.
     pub fn root_fingerprints(&self) -> impl Iterator<Item = Fingerprint> + '_ {
         self.roots.iter().map(|root| root.fingerprint)
@@ -336,6 +344,8 @@ impl Trust {
             .iter()
             .map(|issuer| (issuer.identity().clone(), issuer.serial()))
             .collect();
+        let by = parsed.first().map(|issuer| issuer.public_key().algorithm());
+        let proof_key = leaf.proof_key(by.unwrap_or(self.signatures())).cloned();
         let key = *leaf
             .public_key()
             .ed25519()
@@ -343,6 +353,7 @@ impl Trust {
         Ok(VerifiedIdentity(Arc::new(Verified {
             leaf,
             key,
+            proof_key,
             fingerprint,
             issuers,
             not_before,

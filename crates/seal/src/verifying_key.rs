@@ -87,6 +87,12 @@ impl fmt::Display for SignatureAlgorithm {
     }
 }
 
+/// The `SubjectPublicKeyInfo` of an ML-DSA-65 key (RFC 9881 section 4), up to the key itself.
+const ML_DSA_65_SPKI: [u8; 22] = [
+    0x30, 0x82, 0x07, 0xb2, 0x30, 0x0b, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x03,
+    0x12, 0x03, 0x82, 0x07, 0xa1, 0x00,
+];
+
 /// A public key of one of the [algorithms](SignatureAlgorithm).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum VerifyingKey {
@@ -120,6 +126,14 @@ impl VerifyingKey {
         match self {
             Self::Ed25519(key) => key.as_bytes(),
             Self::MlDsa65(key) => key.as_slice(),
+        }
+    }
+
+    /// The key in DER, as certificates and other programs have it (`SubjectPublicKeyInfo`).
+    pub fn to_spki(&self) -> Vec<u8> {
+        match self {
+            Self::Ed25519(key) => key.to_spki().to_vec(),
+            Self::MlDsa65(key) => [&ML_DSA_65_SPKI[..], &key[..]].concat(),
         }
     }
 

@@ -34,8 +34,8 @@ fn issue(
     agent: &Identity,
     key: &KeyPair,
 ) -> Result<CertificateChain, AuthorityError> {
-    let stated = LongLivedIdentity::state(owner, agent, key.public_key()).unwrap();
-    let request = key.signing_request_with(&stated).unwrap();
+    let stated = LongLivedIdentity::state(owner, agent, key.public_key(), None).unwrap();
+    let request = key.signing_request_with(None, Some(&stated)).unwrap();
     let request = SigningRequest::parse(&request).unwrap();
     let grant = Grant::by_operator(agent.clone(), ADDRESS);
     let validity = Validity::starting(platform.now, HOUR);
@@ -101,8 +101,8 @@ fn a_ca_signs_no_statement_that_is_not_the_owners() {
     let [owner, key, other] = [(); 3].map(|()| KeyPair::generate().unwrap());
     let (seller, buyer) = (platform.agent("seller"), platform.agent("buyer"));
     for (agent, certified) in [(&buyer, &key), (&seller, &other)] {
-        let stated = LongLivedIdentity::state(&owner, agent, certified.public_key()).unwrap();
-        let request = key.signing_request_with(&stated).unwrap();
+        let stated = LongLivedIdentity::state(&owner, agent, certified.public_key(), None).unwrap();
+        let request = key.signing_request_with(None, Some(&stated)).unwrap();
         let request = SigningRequest::parse(&request).unwrap();
         let grant = Grant::by_operator(seller.clone(), ADDRESS);
         let validity = Validity::starting(platform.now, HOUR);
@@ -173,8 +173,8 @@ proptest! {
         let platform = TestPlatform::new("factory");
         let [owner, key] = [(); 2].map(|()| KeyPair::generate().unwrap());
         let seller = platform.agent("seller");
-        let stated = LongLivedIdentity::state(&owner, &seller, key.public_key()).unwrap();
-        let mut request = key.signing_request_with(&stated).unwrap();
+        let stated = LongLivedIdentity::state(&owner, &seller, key.public_key(), None).unwrap();
+        let mut request = key.signing_request_with(None, Some(&stated)).unwrap();
         let parsed = SigningRequest::parse(&request).unwrap();
         prop_assert_eq!(parsed.long_lived(), Some(&stated));
         let at = at.index(request.len());
@@ -195,5 +195,5 @@ fn a_request_with_what_is_no_identity_is_refused() {
     params.custom_extensions = vec![extension];
     let request = params.serialize_request(&key).unwrap();
     let error = SigningRequest::parse(request.der()).unwrap_err();
-    assert_eq!(error, RequestError::LongLivedIdentity);
+    assert_eq!(error, RequestError::Extension);
 }

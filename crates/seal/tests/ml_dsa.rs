@@ -5,9 +5,11 @@ mod support;
 
 use proptest::prelude::*;
 use sealbus_seal::denylist::{Denial, DenyList, DenyListError, Reason};
+use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    AuthorityError, AuthorityKey, CertificateChain, CertificateError, IssuingAuthority, KeyPair,
-    RootAuthority, SignatureAlgorithm, SigningRequest, Trust, Validity, VerifyError,
+    AuthorityError, AuthorityKey, CertificateChain, CertificateError, Credential, IssuingAuthority,
+    KeyPair, LongLivedIdentity, MlDsaKeyPair, RequestError, RootAuthority, SignatureAlgorithm,
+    SigningRequest, Trust, Validity, VerifyError,
 };
 use support::{HOUR, SKEW, TestPlatform, YEAR};
 
@@ -66,8 +68,7 @@ fn authorities_have_the_roots_algorithm() {
         "{error}"
     );
     // An agent's own key stays Ed25519: TLS knows no other.
-    let grant =
-        sealbus_seal::issuance::Grant::by_operator(platform.agent("seller"), support::ADDRESS);
+    let grant = Grant::by_operator(platform.agent("seller"), support::ADDRESS);
     let error = platform.authority.issue(&grant, &quantum, validity);
     let expected = AuthorityError::Certificate(CertificateError::Algorithm);
     assert_eq!(error.unwrap_err(), expected);
@@ -178,4 +179,118 @@ fn a_root_of_each_kind_may_be_trusted_at_once() {
         let credential = platform.credential(&platform.agent("seller"));
         trust.verify(credential.chain(), platform.now).unwrap();
     }
+}
+
+/// An agent's two keys, and its certificate.
+fn agent(
+    platform: &TestPlatform,
+    owner: Option<&KeyPair>,
+) -> (
+    KeyPair,
+    MlDsaKeyPair,
+    Result<CertificateChain, AuthorityError>,
+) {
+    let (key, second) = (
+        KeyPair::generate().unwrap(),
+        MlDsaKeyPair::generate().unwrap(),
+    );
+    let seller = platform.agent("seller");
+    let public = Some(second.public_key());
+    let state = |owner| LongLivedIdentity::state(owner, &seller, key.public_key(), public);
+    let stated = owner.map(|owner| state(owner).unwrap());
+    let request = key.signing_request_with(public, stated.as_ref()).unwrap();
+    let request = SigningRequest::parse(&request).unwrap();
+    assert_eq!(request.second(), public);
+    let grant = Grant::by_operator(seller, support::ADDRESS);
+    let validity = Validity::starting(platform.now, HOUR);
+    let issued = platform.authority.issue(&grant, &request, validity);
+    (key, second, issued.map(|issued| issued.chain))
+}
+
+#[test]
+fn an_agent_has_a_second_key_for_its_proofs() {
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let (key, second, chain) = agent(&platform, None);
+    let chain = chain.unwrap();
+    let public = second.public_key().clone();
+    let verified = platform.trust.verify(&chain, platform.now).unwrap();
+    assert_eq!(verified.proof_key(), Some(&public));
+    assert_eq!(verified.public_key(), key.public_key());
+    assert!(chain.leaf().len() < 6144, "{} bytes", chain.leaf().len());
+    let credential = Credential::new(key, chain).unwrap();
+    let credential = credential.with_second(second).unwrap();
+    assert_eq!(credential.proof_algorithm(), SignatureAlgorithm::MlDsa65);
+    let signature = credential.sign_proof(b"said").unwrap();
+    assert!(public.verifies(b"said", &signature));
+    let other = MlDsaKeyPair::generate().unwrap();
+    let mismatch = credential.with_second(other).unwrap_err();
+    assert!(
+        matches!(mismatch, CertificateError::KeyMismatch(_)),
+        "{mismatch}"
+    );
+}
+
+#[test]
+fn without_it_an_agent_proves_nothing_there() {
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let verified = platform.verified(&platform.agent("seller"));
+    assert_eq!(verified.proof_key(), None);
+    let classical = TestPlatform::new("factory");
+    let verified = classical.verified(&classical.agent("seller"));
+    assert_eq!(verified.proof_key().unwrap(), verified.public_key());
+    // A classical CA certifies no second key: what it vouches for is as weak as its own key.
+    let (_, _, chain) = agent(&classical, None);
+    assert!(matches!(chain.unwrap_err(), AuthorityError::SecondKey(_)));
+}
+
+#[test]
+fn nobody_but_an_agent_has_a_second_key() {
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let (key, second) = (
+        KeyPair::generate().unwrap(),
+        MlDsaKeyPair::generate().unwrap(),
+    );
+    let request = key
+        .signing_request_with(Some(second.public_key()), None)
+        .unwrap();
+    let request = SigningRequest::parse(&request).unwrap();
+    let node = platform.node("node-1");
+    let grant = Grant::by_operator(node.clone(), support::ADDRESS);
+    let validity = Validity::starting(platform.now, HOUR);
+    let error = platform
+        .authority
+        .issue(&grant, &request, validity)
+        .unwrap_err();
+    assert_eq!(error, AuthorityError::SecondKey(node));
+    // An Ed25519 key is none.
+    let other = (*KeyPair::generate().unwrap().public_key()).into();
+    let request = key.signing_request_with(Some(&other), None).unwrap();
+    let error = SigningRequest::parse(&request).unwrap_err();
+    assert_eq!(error, RequestError::Extension);
+}
+
+#[test]
+fn a_long_lived_identity_signs_for_both_keys() {
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let owner = KeyPair::generate().unwrap();
+    let (_, _, chain) = agent(&platform, Some(&owner));
+    let certificate = chain.unwrap().certificate().unwrap();
+    assert_eq!(certificate.long_lived(), Some(owner.public_key()));
+    // The statement for one key is none for both: a CA cannot put a second key of its own beside the first.
+    let (key, second) = (
+        KeyPair::generate().unwrap(),
+        MlDsaKeyPair::generate().unwrap(),
+    );
+    let seller = platform.agent("seller");
+    let stated = LongLivedIdentity::state(&owner, &seller, key.public_key(), None).unwrap();
+    let public = Some(second.public_key());
+    let request = key.signing_request_with(public, Some(&stated)).unwrap();
+    let request = SigningRequest::parse(&request).unwrap();
+    let grant = Grant::by_operator(seller.clone(), support::ADDRESS);
+    let validity = Validity::starting(platform.now, HOUR);
+    let error = platform
+        .authority
+        .issue(&grant, &request, validity)
+        .unwrap_err();
+    assert_eq!(error, AuthorityError::LongLivedIdentity(seller));
 }

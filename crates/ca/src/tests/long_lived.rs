@@ -12,8 +12,8 @@ fn seller() -> Identity {
 /// A request for a new key of `agent`, which `owner` has signed for.
 fn stated(owner: &KeyPair, agent: &Identity) -> Vec<u8> {
     let key = KeyPair::generate().unwrap();
-    let stated = LongLivedIdentity::state(owner, agent, key.public_key()).unwrap();
-    key.signing_request_with(&stated).unwrap()
+    let stated = LongLivedIdentity::state(owner, agent, key.public_key(), None).unwrap();
+    key.signing_request_with(None, Some(&stated)).unwrap()
 }
 
 fn unstated() -> Vec<u8> {
@@ -66,8 +66,8 @@ fn what_the_owner_did_not_sign_for_is_refused_by_name() {
     let owner = KeyPair::generate().unwrap();
     let of_another = stated(&owner, &Identity::agent(&platform(), "buyer").unwrap());
     let [key, other] = [(); 2].map(|()| KeyPair::generate().unwrap());
-    let said = LongLivedIdentity::state(&owner, &seller(), other.public_key()).unwrap();
-    let for_another_key = key.signing_request_with(&said).unwrap();
+    let said = LongLivedIdentity::state(&owner, &seller(), other.public_key(), None).unwrap();
+    let for_another_key = key.signing_request_with(None, Some(&said)).unwrap();
     for request in [of_another, for_another_key] {
         let fault = ask(&mut service, &vouches, &request, NOW).unwrap_err();
         assert_eq!(fault.code, FaultCode::BadRequest);
