@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 LOG, WITNESS = 1, 4
+ED25519 = 1  # an algorithm of batch keys
 LEVELS = {3: "signed", 4: "sealed"}
 REASONS = ("killed", "moved", "node-lost", "by-operator", "superseded", "ended")
 IDENTITY = "1.2.840.113556.1.8000.2554.42964.34295.20436.19583.42606.4912364.344408.2"
@@ -105,6 +106,14 @@ def included(index: int, size: int, leaf: bytes, proof: list[bytes]) -> bytes:
     return node(last, included(index - left, size - left, leaf, rest))
 
 
+def depth(index: int, size: int) -> int:
+    """The hashes in an inclusion proof."""
+    if size == 1:
+        return 0
+    left = split(size)
+    return 1 + (depth(index, left) if index < left else depth(index - left, size - left))
+
+
 def continued(old: int, size: int, proof: list[bytes], old_root: bytes, is_whole: bool = True) -> tuple[bytes, bytes]:
     """The roots of the old and the new tree, by a consistency proof. The old tree is not empty."""
     if old == size:
@@ -116,17 +125,6 @@ def continued(old: int, size: int, proof: list[bytes], old_root: bytes, is_whole
         return one, node(other, last)
     one, other = continued(old - left, size - left, rest, old_root, False)
     return node(last, one), node(last, other)
-
-
-def batch_root(start: int, end: int, place: int, leaf: bytes, outside: list[bytes]) -> bytes:
-    """The root of a batch. `outside` are the largest subtrees beside the leaf, from left to right."""
-    if not start <= place < end:
-        return outside.pop(0)
-    if end - start == 1:
-        return leaf
-    middle = start + split(end - start)
-    left = batch_root(start, middle, place, leaf, outside)
-    return node(left, batch_root(middle, end, place, leaf, outside))
 
 
 class Certificate:
@@ -344,7 +342,7 @@ class File:
     def report(self) -> dict[str, Any]:
         head = self.next("evidence")
         version, platform, *_ = fields(head, version=int, platform=str, exported=int, asked=str, gaps=list)
-        need(version == 1, f"the format has version {version}")
+        need(version == 2, f"the format has version {version}")
         self.root = Certificate(unbase64(self.next("root")))
         need(self.root.platform == platform, "the root is of another platform")
         check_chain([self.root], self.root, self.root.start)
@@ -432,25 +430,28 @@ class File:
         said = b"sealbus message v1\0" + (b"\0" if channel is None else b"\1" + field(channel))
         said += field(qos) + struct.pack(">Q", len(receivers))
         said += b"".join(field(receiver) for receiver in receivers) + sha256(message)
-        version, level, serial = data.number(1), data.number(1), data.take(16)
-        then, first = data.number(8), data.number(8)
-        size, place, count = data.number(2), data.number(2), data.number(2)
-        need(version == 1 and level in LEVELS, "the proof is of another version or level")
-        need(count == 1 and place < size <= 256 and first + size < 1 << 64, "the proof is not for one message")
-        rest = data.take(len(data.data) - data.at)
-        need(len(rest) >= 64 and len(rest) % 32 == 0, "the proof is cut short")
-        outside = [rest[at : at + 32] for at in range(0, len(rest) - 64, 32)]
-        root = batch_root(0, size, place, sha256(b"\0", said), outside)
-        need(not outside, "the proof has too many hashes")
-        certificate, name = author.own, author.name
+        version, level, algorithm = data.number(1), data.number(1), data.number(1)
+        need(version == 2 and level in LEVELS, "the proof is of another version or level")
+        need(algorithm == ED25519, "the batch key is of an unknown algorithm")
+        public, word, then = data.take(32), data.take(64), data.number(8)
+        authors, rank, serial = data.number(2), data.number(2), data.take(16)
+        first, count, place = data.number(8), data.number(2), data.number(2)
+        need(place < count and rank < authors and authors + count <= 257, "the batch has no such message")
+        need(first + count < 1 << 64, "the message's number is too large")
+        certificate, name, key = author.own, author.name, bytes([algorithm]) + public
         need(serial == certificate.serial, "the proof needs another certificate")
         need(then // 1000 <= time.time() + SKEW, "the stated time is yet to come")
         need(author.start <= then // 1000 <= author.end, f"{name} had no certificate at the stated time")
-        batch = b"sealbus batch v1\0" + bytes([level]) + field(self.root.platform) + field(name)
-        batch += serial + sha256(certificate.der) + struct.pack(">QQQ", then, first, size) + root
-        if (batch + rest[-64:]) not in self.signatures:
-            certificate.key.verify(rest[-64:], batch)
-            self.signatures.add(batch + rest[-64:])
+        holder = serial + sha256(certificate.der)
+        delegation = b"sealbus delegation v1\0" + field(self.root.platform) + field(name) + holder + key
+        self.signed(certificate.key, word, delegation)
+        root = included(place, count, sha256(b"\0", said), self.path(data, place, count))
+        entry = sha256(b"\0sealbus author v1\0", holder, struct.pack(">QQ", first, count), root)
+        top = included(rank, authors, entry, self.path(data, rank, authors))
+        batch = b"sealbus batch v2\0" + bytes([level]) + field(self.root.platform) + key
+        batch += struct.pack(">QQ", then, authors) + top
+        self.signed(Ed25519PublicKey.from_public_bytes(public), data.take(64), batch)
+        need(data.at == len(data.data), "the proof is too long")
         acl = Acl(message)
         need(acl.found.get(2) == name, f"{name} signed a message that names another sender")
         self.acls.append(acl)
@@ -458,6 +459,17 @@ class File:
         report |= {"entry": author.entry, "number": first + place, "time": then}
         report |= {"level": LEVELS[level], "channel": channel, "qos": qos, "receivers": receivers}
         return report | acl.report() | {"conversation": acl.text(13), "revoked": author.revoked, "disclosed": None}
+
+    def path(self, data: Bytes, index: int, size: int) -> list[bytes]:
+        """The hashes of an inclusion proof."""
+        return [data.take(32) for _ in range(depth(index, size))]
+
+    def signed(self, key: Ed25519PublicKey, signature: bytes, statement: bytes) -> None:
+        """Checks a signature, unless it was found true before: a batch has many messages."""
+        known = key.public_bytes_raw() + signature + statement
+        if known not in self.signatures:
+            key.verify(signature, statement)
+            self.signatures.add(known)
 
     def check_disclosed(self, line: Any, messages: list[dict[str, Any]]) -> None:
         number, salt, inside = fields(line, message=int, salt=str, inside=str)

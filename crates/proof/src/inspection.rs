@@ -15,6 +15,7 @@ use sealbus_transparency::{
 };
 use serde::Serialize;
 
+use crate::delegation::Delegation;
 use crate::disclosure::{self, DisclosedReport};
 use crate::error::{FileError, NotTrue};
 use crate::file::{
@@ -375,8 +376,11 @@ fn check_share(
     lines: &[(usize, &[u8])],
     now: u64,
 ) -> Result<Vec<MessageReport>, FileError> {
-    let mut known: Vec<Option<Known>> = Vec::new();
-    known.resize_with(ground.authors.len(), || None);
+    let mut known = Knowledge {
+        authors: Vec::new(),
+        verifiers: Vec::new(),
+    };
+    known.authors.resize_with(ground.authors.len(), || None);
     let check = |(number, line): &(usize, &[u8])| {
         let line = match at(*number, serde_json::from_slice(line))? {
             Line::Message(line) => line,
@@ -387,40 +391,70 @@ fn check_share(
     lines.iter().map(check).collect()
 }
 
+/// The facts that messages before have shown.
+struct Knowledge {
+    /// By their number in the file.
+    authors: Vec<Option<Known>>,
+    /// One for each level. They know the latest batches, of all authors.
+    verifiers: Vec<Verifier>,
+}
+
 /// An author whose messages were checked before.
 struct Known {
     verified: VerifiedIdentity,
-    verifier: Verifier,
+    /// A delegation that was found true.
+    delegation: Delegation,
+}
+
+impl Knowledge {
+    fn check(
+        &mut self,
+        ground: &Ground,
+        number: usize,
+        proof: &Proof,
+        statement: &Hash,
+        now: u64,
+    ) -> Result<(), NotTrue> {
+        let (Some(author), Some(known)) =
+            (ground.authors.get(number), self.authors.get_mut(number))
+        else {
+            return Err(NotTrue::Form("the file lacks the author's certificate"));
+        };
+        let verifiers = &mut self.verifiers;
+        let place = verifiers.iter().position(|it| it.level() == proof.level());
+        let place = place.unwrap_or_else(|| {
+            let platform = ground.trust.platform().clone();
+            verifiers.push(Verifier::new(platform, proof.level()));
+            verifiers.len() - 1
+        });
+        let verifier = &mut verifiers[place];
+        if let Some(known) = known
+            && known.delegation == *proof.delegation()
+        {
+            return Ok(verifier.verify_delegated(&known.verified, proof, statement, now)?);
+        }
+        // The verifier compares the time that the proof states with the life of the whole chain.
+        let then = Timestamp::from_unix_seconds(proof.time() / 1_000);
+        let verified = ground.trust.verify_as_of(&author.chain, then)?;
+        verifier.verify(&verified, proof, statement, now)?;
+        *known = Some(Known {
+            verified,
+            delegation: proof.delegation().clone(),
+        });
+        Ok(())
+    }
 }
 
 fn check_message(
     ground: &Ground,
-    known: &mut [Option<Known>],
+    known: &mut Knowledge,
     line: &MessageLine,
     now: u64,
 ) -> Result<MessageReport, NotTrue> {
-    let (Some(author), Some(known)) = (
-        ground.authors.get(line.certificate),
-        known.get_mut(line.certificate),
-    ) else {
+    let Some(author) = ground.authors.get(line.certificate) else {
         return Err(NotTrue::Form("the file lacks the author's certificate"));
     };
     let proof = Proof::decode(&line.proof.0)?;
-    if proof.count() != 1 {
-        return Err(NotTrue::Form("the proof is for several messages"));
-    }
-    let trust = &ground.trust;
-    let known = match known {
-        Some(known) if known.verifier.level() == proof.level() => known,
-        known => {
-            // The verifier compares the time that the proof states with the life of the whole chain.
-            let then = Timestamp::from_unix_seconds(proof.time() / 1_000);
-            known.insert(Known {
-                verified: trust.verify_as_of(&author.chain, then)?,
-                verifier: Verifier::new(trust.platform().clone(), proof.level()),
-            })
-        }
-    };
     let receivers: Vec<&str> = line.receivers.iter().map(String::as_str).collect();
     let statement = Statement {
         channel: line.channel.as_deref(),
@@ -428,10 +462,7 @@ fn check_message(
         receivers: &receivers,
         message: &line.message.0,
     };
-    let statements = [statement.hash()];
-    known
-        .verifier
-        .verify(&known.verified, &proof, &statements, now)?;
+    known.check(ground, line.certificate, &proof, &statement.hash(), now)?;
     let limits = Limits {
         message_length: line.message.0.len(),
         ..Limits::default()
@@ -457,7 +488,7 @@ fn report(
         identity: long_lived(&author.leaf).map(|identity| identity.to_string()),
         serial: proof.serial().to_string(),
         entry: author.entry,
-        number: proof.head.first + u64::from(proof.start),
+        number: proof.number(),
         time: proof.time(),
         level: proof.level().to_string(),
         channel: line.channel.clone(),

@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_proof::{Hash, Signer, Statement};
+use sealbus_proof::{
+    AuthorEntry, Batch, BatchKey, Hash, Proof, SignError, SignedBatch, Signer, Statement,
+};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
     Credential, Identity, IssuingAuthority, KeyPair, PlatformName, RootAuthority, SecurityLevel,
@@ -23,6 +25,8 @@ pub(crate) struct TestPlatform {
     /// The root certificate: DER.
     pub(crate) root: Vec<u8>,
     pub(crate) trust: Trust,
+    /// The key of the process of its agents.
+    pub(crate) key: Arc<BatchKey>,
 }
 
 pub(crate) struct Author {
@@ -46,6 +50,7 @@ impl TestPlatform {
             root: root.certificate().to_vec(),
             authority: root.create_authority("ca", validity).unwrap(),
             trust,
+            key: Arc::new(BatchKey::new(name.clone(), SecurityLevel::Signed)),
             name,
         }
     }
@@ -68,11 +73,54 @@ impl TestPlatform {
         let identity = Identity::agent(&self.name, name).unwrap();
         let (credential, verified) = self.certified(&identity);
         Author {
-            signer: Signer::new(credential.clone(), SecurityLevel::Signed).unwrap(),
+            signer: Signer::new(credential.clone(), self.key.clone()).unwrap(),
             credential,
             verified,
         }
     }
+}
+
+/// A signed batch, with all that its proofs need.
+pub(crate) struct Said {
+    pub(crate) batch: SignedBatch,
+    pub(crate) entries: Vec<AuthorEntry>,
+    delegations: Vec<sealbus_proof::Delegation>,
+    statements: Vec<Vec<Hash>>,
+}
+
+impl Said {
+    /// These authors say this in one batch.
+    pub(crate) fn of(said: &[(&Signer, Vec<Hash>)], time: u64) -> Result<Self, SignError> {
+        let mut batch = Batch::new(said[0].0.key().clone());
+        let entries = said
+            .iter()
+            .map(|(signer, statements)| batch.add(signer, statements));
+        Ok(Self {
+            entries: entries.collect::<Result<_, _>>()?,
+            batch: batch.sign(time)?,
+            delegations: said.iter().map(|it| it.0.delegation().clone()).collect(),
+            statements: said.iter().map(|it| it.1.clone()).collect(),
+        })
+    }
+
+    /// The proof of a statement of an author, by their places.
+    pub(crate) fn proof(&self, author: usize, place: usize) -> Result<Proof, SignError> {
+        let (delegation, entry) = (&self.delegations[author], &self.entries[author]);
+        self.batch
+            .proof(delegation, entry, author, &self.statements[author], place)
+    }
+}
+
+/// The proof of one statement in a batch of its own.
+pub(crate) fn alone(signer: &Signer, statement: Hash, time: u64) -> Proof {
+    let said = Said::of(&[(signer, vec![statement])], time).unwrap();
+    said.proof(0, 0).unwrap()
+}
+
+pub(crate) fn encoded(proof: &Proof) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    proof.encode(&mut bytes);
+    bytes
 }
 
 /// The hashes of this many different direct messages.
