@@ -169,16 +169,25 @@ impl Batch {
                 most: MAX_BATCH,
             });
         }
-        let mut batch = SignedBatch {
-            level: self.key.level(),
-            key: self.key.public()?.clone(),
+        let (level, leaves) = (self.key.level(), self.leaves);
+        let (key, signature) = self.key.sign(|key| {
+            let statement = BatchStatement {
+                platform: self.key.platform(),
+                level,
+                key,
+                time,
+                authors: leaves.len() as u64,
+                root: tree_root(&leaves),
+            };
+            statement.encode()
+        })?;
+        Ok(SignedBatch {
+            level,
+            key,
             time,
-            signature: Box::default(),
-            leaves: self.leaves,
-        };
-        let statement = batch.statement(self.key.platform());
-        batch.signature = self.key.sign(&statement)?;
-        Ok(batch)
+            signature,
+            leaves,
+        })
     }
 }
 

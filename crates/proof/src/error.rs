@@ -3,8 +3,8 @@
 use sealbus_fipa::DecodeError;
 use sealbus_seal::denylist::DenyListError;
 use sealbus_seal::{
-    CertificateError, Identity, IdentityError, KeyError, SecurityLevel, Serial, Timestamp,
-    TrustError, VerifyError,
+    CertificateError, Identity, IdentityError, KeyError, SecurityLevel, Serial, SignatureAlgorithm,
+    Timestamp, TrustError, VerifyError,
 };
 use sealbus_transparency::{LogError, NotLogged};
 use thiserror::Error;
@@ -21,6 +21,16 @@ pub enum SignError {
     /// The author is not here any more.
     #[error("the author of the messages has left")]
     NoAuthor,
+    /// The keys of the author and of the process are of different algorithms.
+    #[error(
+        "the author's proofs are of the algorithm {wanted}, and those of its process are of {found}"
+    )]
+    Algorithm {
+        /// That of the author.
+        wanted: SignatureAlgorithm,
+        /// That of the process.
+        found: SignatureAlgorithm,
+    },
     /// The level asks for no signature.
     #[error("messages at level {0} are not signed: the level must be signed or sealed")]
     Level(SecurityLevel),

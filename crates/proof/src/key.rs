@@ -1,79 +1,45 @@
 //! The key with which a process signs batches. One byte names its algorithm, and the lengths of keys and signatures
 //! follow from it.
 
-use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
-use sealbus_seal::{KeyError, PlatformName, SecurityLevel};
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use sealbus_seal::{
+    KeyError, MlDsaKeyPair, PlatformName, SecurityLevel, SignatureAlgorithm, VerifyingKey,
+};
 
-use crate::error::Malformed;
+use crate::error::{Malformed, SignError};
 
-/// An algorithm of batch keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Algorithm {
-    /// Ed25519 (RFC 8032).
-    Ed25519,
-}
+/// The algorithm whose keys and signatures are the longest.
+pub(crate) const LONGEST: SignatureAlgorithm = SignatureAlgorithm::MlDsa65;
 
-impl Algorithm {
-    /// Bytes of the longest public key.
-    pub const LONGEST_KEY: usize = Self::Ed25519.key_length();
-    /// Bytes of the longest signature.
-    pub const LONGEST_SIGNATURE: usize = Self::Ed25519.signature_length();
-
-    /// The byte that names it.
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::Ed25519 => 1,
-        }
-    }
-
-    /// The algorithm that the byte names.
-    pub const fn from_code(code: u8) -> Option<Self> {
-        match code {
-            1 => Some(Self::Ed25519),
-            _ => None,
-        }
-    }
-
-    /// Bytes of a public key.
-    pub const fn key_length(self) -> usize {
-        match self {
-            Self::Ed25519 => 32,
-        }
-    }
-
-    /// Bytes of a signature.
-    pub const fn signature_length(self) -> usize {
-        match self {
-            Self::Ed25519 => 64,
-        }
+/// The byte that names an algorithm.
+const fn code(algorithm: SignatureAlgorithm) -> u8 {
+    match algorithm {
+        SignatureAlgorithm::Ed25519 => 1,
+        SignatureAlgorithm::MlDsa65 => 2,
     }
 }
 
 /// The public half of a batch key.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct BatchPublicKey {
-    algorithm: Algorithm,
-    bytes: Arc<[u8]>,
-}
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BatchPublicKey(VerifyingKey);
 
 impl BatchPublicKey {
     /// The algorithm.
-    pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
+    pub fn algorithm(&self) -> SignatureAlgorithm {
+        self.0.algorithm()
     }
 
     /// Bytes of the wire form.
     pub fn length(&self) -> usize {
-        1 + self.bytes.len()
+        1 + self.0.as_bytes().len()
     }
 
     /// Appends the wire form: the byte of the algorithm, then the key.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.algorithm.code());
-        out.extend_from_slice(&self.bytes);
+        out.push(code(self.algorithm()));
+        out.extend_from_slice(self.0.as_bytes());
     }
 
     /// Reads a wire form at the start of `bytes`, and returns the bytes after it.
@@ -82,42 +48,36 @@ impl BatchPublicKey {
             expected,
             found: bytes.len(),
         };
-        let (code, rest) = bytes.split_first().ok_or(cut(1))?;
-        let algorithm = Algorithm::from_code(*code).ok_or(Malformed::Algorithm(*code))?;
+        let (found, rest) = bytes.split_first().ok_or(cut(1))?;
+        let mut algorithms = SignatureAlgorithm::ALL.into_iter();
+        let algorithm = algorithms.find(|algorithm| code(*algorithm) == *found);
+        let algorithm = algorithm.ok_or(Malformed::Algorithm(*found))?;
         let length = algorithm.key_length();
         let (key, rest) = rest.split_at_checked(length).ok_or(cut(1 + length))?;
-        let bytes = key.into();
-        Ok((Self { algorithm, bytes }, rest))
+        let key = VerifyingKey::from_bytes(algorithm, key).ok_or(cut(1 + length))?;
+        Ok((Self(key), rest))
     }
 
     /// Whether `signature` is this key's over `statement`.
     #[must_use]
     pub(crate) fn verifies(&self, statement: &[u8], signature: &[u8]) -> bool {
-        match self.algorithm {
-            Algorithm::Ed25519 => UnparsedPublicKey::new(&ED25519, &self.bytes)
-                .verify(statement, signature)
-                .is_ok(),
-        }
-    }
-}
-
-impl fmt::Debug for BatchPublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}(", self.algorithm)?;
-        for byte in &*self.bytes {
-            write!(f, "{byte:02x}")?;
-        }
-        f.write_str(")")
+        self.0.verifies(statement, signature)
     }
 }
 
 /// The key with which a process signs the batches of all its agents. It is made when it is first needed, and is in the
-/// memory of its process alone.
+/// memory of its process alone. It has the algorithm of the agents' own proofs.
 #[derive(Debug)]
 pub struct BatchKey {
     platform: PlatformName,
     level: SecurityLevel,
-    pair: OnceLock<(Ed25519KeyPair, BatchPublicKey)>,
+    pair: OnceLock<(Pair, BatchPublicKey)>,
+}
+
+#[derive(Debug)]
+enum Pair {
+    Ed25519(Ed25519KeyPair),
+    MlDsa65(MlDsaKeyPair),
 }
 
 impl BatchKey {
@@ -140,29 +100,64 @@ impl BatchKey {
         self.level
     }
 
-    /// The public half.
+    /// The public half, of this algorithm.
     ///
     /// # Errors
-    /// [`KeyError::NoRandomness`] if the key cannot be made.
-    pub fn public(&self) -> Result<&BatchPublicKey, KeyError> {
-        self.pair().map(|(_, public)| public)
-    }
-
-    pub(crate) fn sign(&self, statement: &[u8]) -> Result<Box<[u8]>, KeyError> {
-        let (pair, _) = self.pair()?;
-        let signature = pair.try_sign(statement).map_err(|_| KeyError::Unusable)?;
-        Ok(signature.as_ref().into())
-    }
-
-    fn pair(&self) -> Result<&(Ed25519KeyPair, BatchPublicKey), KeyError> {
-        if let Some(pair) = self.pair.get() {
-            return Ok(pair);
-        }
-        let pair = Ed25519KeyPair::generate().map_err(|_| KeyError::NoRandomness)?;
-        let public = BatchPublicKey {
-            algorithm: Algorithm::Ed25519,
-            bytes: pair.public_key().as_ref().into(),
+    /// [`SignError::Key`] if the key cannot be made; [`SignError::Algorithm`] if it has another algorithm already.
+    pub fn public(&self, algorithm: SignatureAlgorithm) -> Result<&BatchPublicKey, SignError> {
+        let (_, public) = match self.pair.get() {
+            Some(pair) => pair,
+            None => {
+                let pair = Pair::generate(algorithm)?;
+                self.pair.get_or_init(|| pair)
+            }
         };
-        Ok(self.pair.get_or_init(|| (pair, public)))
+        match public.algorithm() {
+            found if found == algorithm => Ok(public),
+            found => Err(SignError::Algorithm {
+                wanted: algorithm,
+                found,
+            }),
+        }
+    }
+
+    /// Signs the statement that `statement` makes for the public half.
+    pub(crate) fn sign(
+        &self,
+        statement: impl FnOnce(&BatchPublicKey) -> Vec<u8>,
+    ) -> Result<(BatchPublicKey, Box<[u8]>), SignError> {
+        // Whoever added messages to the batch has delegated to the key.
+        let (pair, public) = self.pair.get().ok_or(SignError::NoAuthor)?;
+        let signature = pair.sign(&statement(public))?;
+        Ok((public.clone(), signature))
+    }
+}
+
+impl Pair {
+    fn generate(algorithm: SignatureAlgorithm) -> Result<(Self, BatchPublicKey), KeyError> {
+        match algorithm {
+            SignatureAlgorithm::Ed25519 => {
+                let pair = Ed25519KeyPair::generate().map_err(|_| KeyError::NoRandomness)?;
+                let bytes = pair.public_key().as_ref();
+                let public = VerifyingKey::from_bytes(algorithm, bytes);
+                let public = public.ok_or(KeyError::Unusable)?;
+                Ok((Self::Ed25519(pair), BatchPublicKey(public)))
+            }
+            SignatureAlgorithm::MlDsa65 => {
+                let pair = MlDsaKeyPair::generate()?;
+                let public = BatchPublicKey(pair.public_key().clone());
+                Ok((Self::MlDsa65(pair), public))
+            }
+        }
+    }
+
+    fn sign(&self, statement: &[u8]) -> Result<Box<[u8]>, KeyError> {
+        match self {
+            Self::Ed25519(pair) => {
+                let signature = pair.try_sign(statement).map_err(|_| KeyError::Unusable)?;
+                Ok(signature.as_ref().into())
+            }
+            Self::MlDsa65(pair) => Ok(pair.sign(statement)?.into()),
+        }
     }
 }

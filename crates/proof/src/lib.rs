@@ -38,7 +38,7 @@ pub use file::{
     MessageLine, write_file,
 };
 pub use inspection::{CosignatureReport, Demands, LogReport, MessageReport, Report, inspect};
-pub use key::{Algorithm, BatchKey, BatchPublicKey};
+pub use key::{BatchKey, BatchPublicKey};
 pub use proof::{MAX_BATCH, MAX_PROOF_LENGTH, Proof};
 pub use sealbus_transparency::{Hash, Inclusion, NotLogged};
 pub use statement::{AuthorEntry, Statement};

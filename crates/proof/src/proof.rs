@@ -5,7 +5,7 @@ use sealbus_transparency::{Hash, inclusion_length, inclusion_root};
 
 use crate::delegation::{Delegation, MAX_DELEGATION_LENGTH};
 use crate::error::{Malformed, NotProved};
-use crate::key::Algorithm;
+use crate::key::LONGEST;
 use crate::statement::{AuthorEntry, BatchStatement};
 
 /// Most messages of a batch, of all its authors.
@@ -19,7 +19,7 @@ const LONGEST_PATH: usize = MAX_BATCH.ilog2() as usize;
 
 /// Bytes of the longest proof.
 pub const MAX_PROOF_LENGTH: usize =
-    FIXED + MAX_DELEGATION_LENGTH + 2 * 32 * LONGEST_PATH + Algorithm::LONGEST_SIGNATURE;
+    FIXED + MAX_DELEGATION_LENGTH + 2 * 32 * LONGEST_PATH + LONGEST.signature_length();
 
 /// The proof of one message of a batch.
 ///
