@@ -26,13 +26,18 @@ from typing import Any
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
 LOG, WITNESS = 1, 4
-ED25519 = 1  # an algorithm of batch keys
+PublicKey = Ed25519PublicKey | MLDSA65PublicKey
+KINDS: tuple[Any, ...] = (Ed25519PublicKey, MLDSA65PublicKey)  # as batch keys number them, from 1
+LENGTHS = {Ed25519PublicKey: (32, 64), MLDSA65PublicKey: (1952, 3309)}  # of keys and signatures
+ML_DSA_65 = b"\xffsealbus ml-dsa-65 log v1\0"  # in the place of LOG
 LEVELS = {3: "signed", 4: "sealed"}
 REASONS = ("killed", "moved", "node-lost", "by-operator", "superseded", "ended")
 IDENTITY = "1.2.840.113556.1.8000.2554.42964.34295.20436.19583.42606.4912364.344408.2"
+SECOND = "2.5.29.72"  # subjectAltPublicKeyInfo
 SKEW, PAGES = 10, 1024  # seconds that clocks may differ; half the pages of a deny list
 ACTS = (
     "accept-proposal agree cancel cfp confirm disconfirm failure inform inform-if inform-ref not-understood propagate "
@@ -57,6 +62,14 @@ def unbase64(text: Any) -> bytes:
     raw = base64.b64decode(text, validate=True)
     need(base64.b64encode(raw).decode() == text, "base64 is not in its one form")
     return raw
+
+
+def spki(key: PublicKey) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def kind_of(key: PublicKey) -> Any:
+    return next(kind for kind in KINDS if isinstance(key, kind))
 
 
 def fields(value: Any, **kinds: Any) -> list[Any]:
@@ -131,8 +144,8 @@ class Certificate:
     def __init__(self, der: bytes) -> None:
         self.der, self.x509 = der, x509.load_der_x509_certificate(der)
         key, extensions = self.x509.public_key(), self.x509.extensions
-        if not isinstance(key, Ed25519PublicKey):
-            raise ValueError("a key is not Ed25519")
+        if not isinstance(key, Ed25519PublicKey | MLDSA65PublicKey):
+            raise ValueError("a key is neither Ed25519 nor ML-DSA-65")
         names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         (self.uri,) = names.get_values_for_type(x509.UniformResourceIdentifier)
         self.key, self.serial = key, self.x509.serial_number.to_bytes(16, "big")
@@ -142,18 +155,34 @@ class Certificate:
         self.is_ca = "/authority/" in self.uri
         constraints = [it.value for it in extensions if isinstance(it.value, x509.BasicConstraints)]
         need(self.is_ca == any(it.ca for it in constraints), f"{self.uri} is no CA, or a CA under another name")
-        own = [it.value.value for it in extensions if it.oid.dotted_string == IDENTITY]  # none is there twice
-        self.identity = self.check_identity(own[0]) if own else None
+        need(self.is_ca or isinstance(key, Ed25519PublicKey), f"the key of {self.uri} is not Ed25519")
+        own = {it.oid.dotted_string: it.value.value for it in extensions if it.oid.dotted_string in (SECOND, IDENTITY)}
+        need(not own or self.uri.split("/")[3] == "agent", f"{self.uri} is no agent and has what an agent may have")
+        self.second = self.read_second(own[SECOND]) if SECOND in own else None
+        self.identity = self.check_identity(own[IDENTITY]) if IDENTITY in own else None
+
+    def read_second(self, value: bytes) -> PublicKey:
+        key = load_der_public_key(value)
+        if not isinstance(key, MLDSA65PublicKey):
+            raise ValueError("a second key is not ML-DSA-65")
+        need(spki(key) == value, "a second key is not in its one form")
+        return key
+
+    def proof_key(self, kind: Any) -> PublicKey:
+        """The key for proofs, which is of the algorithm of the platform's signatures."""
+        own: PublicKey
+        (own,) = [it for it in (self.key, self.second) if isinstance(it, kind)]
+        return own
 
     def check_identity(self, value: bytes) -> str:
         """The fingerprint of the long-lived identity, which signed for this agent and this key."""
         need(value[:2] == b"\x04\x60" and len(value) == 98, "a long-lived identity cannot be read")
         public = Ed25519PublicKey.from_public_bytes(value[2:34])
-        own, theirs = (it.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for it in (public, self.key))
-        need(self.uri.split("/")[3] == "agent", f"{self.uri} is no agent and has a long-lived identity")
-        said = b"sealbus long-lived identity v1\0" + field(self.uri) + struct.pack(">Q", len(theirs)) + theirs
+        said = b"sealbus long-lived identity v1\0" + field(self.uri)
+        for theirs in [spki(it) for it in (self.key, self.second) if it]:
+            said += struct.pack(">Q", len(theirs)) + theirs
         public.verify(value[34:], said)
-        return sha256(own).hex()
+        return sha256(spki(public)).hex()
 
 
 def read_chain(data: Bytes, is_all: bool = True) -> list[Certificate]:
@@ -167,6 +196,8 @@ def check_chain(chain: list[Certificate], root: Certificate, then: int) -> None:
     for certificate, issuer in zip(chain, [*chain[1:], root], strict=True):
         need(certificate.platform == root.platform, f"{certificate.uri} is of another platform")
         need(issuer.is_ca, f"{issuer.uri} is no CA")
+        is_alike = not certificate.is_ca or kind_of(certificate.key) is kind_of(root.key)
+        need(is_alike, f"the key of {certificate.uri} is of another algorithm than the root's")
         certificate.x509.verify_directly_issued_by(issuer.x509)
         need(certificate.start - SKEW <= then <= certificate.end + SKEW, f"{certificate.uri} was not certified then")
 
@@ -184,10 +215,11 @@ class Checkpoint:
         need(all(len(line) == 3 and line[0] == "\u2014" for line in lines), "a line is no signature")
         self.signatures = [(name, unbase64(signature)) for _, name, signature in lines]
 
-    def signed(self, name: str, kind: int, public: Ed25519PublicKey) -> int:
+    def signed(self, name: str, kind: int, public: PublicKey) -> int:
         """The latest time that a good signature of this key states, 0 for a log."""
         raw = public.public_bytes(Encoding.Raw, PublicFormat.Raw)
-        hint = sha256(name.encode(), b"\n", bytes([kind]), raw)[:4]
+        mark = bytes([kind]) if isinstance(public, Ed25519PublicKey) else ML_DSA_65
+        hint = sha256(name.encode(), b"\n", mark, raw)[:4]
         times = []
         for rest in [made[4:] for signer, made in self.signatures if (signer, made[:4]) == (name, hint)]:
             text, at = self.text, 0
@@ -211,7 +243,7 @@ class DenyList:
         self.version, _ = data.number(8), data.number(8)
         counts, digest = (data.number(4), data.number(4)), data.take(32)
         signed = raw[: data.at]
-        authority.key.verify(data.take(64), signed)
+        authority.key.verify(data.take(LENGTHS[kind_of(authority.key)][1]), signed)
         need(data.number(8) == 0, "the deny list is not whole")
         self.serials, self.identities = dict[bytes, dict[str, Any]](), dict[str, tuple[int, dict[str, Any]]]()
         pages = [bytearray() for _ in range(2 * PAGES)]
@@ -432,8 +464,10 @@ class File:
         said += b"".join(field(receiver) for receiver in receivers) + sha256(message)
         version, level, algorithm = data.number(1), data.number(1), data.number(1)
         need(version == 2 and level in LEVELS, "the proof is of another version or level")
-        need(algorithm == ED25519, "the batch key is of an unknown algorithm")
-        public, word, then = data.take(32), data.take(64), data.number(8)
+        kind = kind_of(self.root.key)
+        need(algorithm == 1 + KINDS.index(kind), "the batch key is of another algorithm than the root's")
+        key_length, length = LENGTHS[kind]
+        public, word, then = data.take(key_length), data.take(length), data.number(8)
         authors, rank, serial = data.number(2), data.number(2), data.take(16)
         first, count, place = data.number(8), data.number(2), data.number(2)
         need(place < count and rank < authors and authors + count <= 257, "the batch has no such message")
@@ -444,13 +478,13 @@ class File:
         need(author.start <= then // 1000 <= author.end, f"{name} had no certificate at the stated time")
         holder = serial + sha256(certificate.der)
         delegation = b"sealbus delegation v1\0" + field(self.root.platform) + field(name) + holder + key
-        self.signed(certificate.key, word, delegation)
+        self.signed(certificate.proof_key(kind), word, delegation)
         root = included(place, count, sha256(b"\0", said), self.path(data, place, count))
         entry = sha256(b"\0sealbus author v1\0", holder, struct.pack(">QQ", first, count), root)
         top = included(rank, authors, entry, self.path(data, rank, authors))
         batch = b"sealbus batch v2\0" + bytes([level]) + field(self.root.platform) + key
         batch += struct.pack(">QQ", then, authors) + top
-        self.signed(Ed25519PublicKey.from_public_bytes(public), data.take(64), batch)
+        self.signed(kind.from_public_bytes(public), data.take(length), batch)
         need(data.at == len(data.data), "the proof is too long")
         acl = Acl(message)
         need(acl.found.get(2) == name, f"{name} signed a message that names another sender")
@@ -464,7 +498,7 @@ class File:
         """The hashes of an inclusion proof."""
         return [data.take(32) for _ in range(depth(index, size))]
 
-    def signed(self, key: Ed25519PublicKey, signature: bytes, statement: bytes) -> None:
+    def signed(self, key: PublicKey, signature: bytes, statement: bytes) -> None:
         """Checks a signature, unless it was found true before: a batch has many messages."""
         known = key.public_bytes_raw() + signature + statement
         if known not in self.signatures:

@@ -11,10 +11,12 @@ use sealbus_bus::{SealedRow, aid_of, open_sealed};
 use sealbus_fipa::{AclMessage, Performative, bitefficient};
 use sealbus_mesh::frame::{Frame, SignedMessages};
 use sealbus_proof::{
-    AuthorEntry, Batch, BatchKey, Hash, SignError, SignedBatch, Signer, Statement, Verifier,
+    AuthorEntry, Batch, BatchKey, Hash, Proof, SignError, SignedBatch, Signer, Statement, Verifier,
 };
 use sealbus_seal::encryption::EncryptionKey;
-use sealbus_seal::{Identity, SecurityLevel};
+use sealbus_seal::{
+    Credential, Identity, PlatformName, SecurityLevel, SignatureAlgorithm, VerifiedIdentity,
+};
 use serde::Serialize;
 
 use crate::mesh::credentials::{Authority, platform};
@@ -76,32 +78,79 @@ fn on_the_wire((batch, entries): &(SignedBatch, Vec<AuthorEntry>)) -> f64 {
     bytes.len() as f64
 }
 
+/// An author on a platform with signatures of one algorithm, and a batch of it.
+struct Author {
+    credential: Arc<Credential>,
+    verified: VerifiedIdentity,
+    signers: Vec<Signer>,
+    together: (SignedBatch, Vec<AuthorEntry>),
+}
+
+impl Author {
+    fn new(
+        signatures: SignatureAlgorithm,
+        platform: &PlatformName,
+        receiver: &str,
+        now: u64,
+    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let authority = Authority::with(signatures)?;
+        let credential = authority.credential(Identity::agent(platform, "author")?)?;
+        let trust = authority.trust()?;
+        let verified = trust.verify(credential.chain(), SystemTime::now().into())?;
+        let batch_key = Arc::new(BatchKey::new(platform.clone(), SecurityLevel::Signed));
+        // The same certificate in many places costs as much as many certificates.
+        let signer = |_| Signer::new(credential.clone(), batch_key.clone());
+        let signers = (0..64).map(signer).collect::<Result<Vec<_>, _>>()?;
+        let together = signed(&signers[..1], 64, receiver, now)?;
+        Ok(Self {
+            credential,
+            verified,
+            signers,
+            together,
+        })
+    }
+
+    /// The proof of one of the 64 messages.
+    fn one(&self, receiver: &str) -> Result<Proof, SignError> {
+        let (batch, entries) = &self.together;
+        let statements = vec![statement(receiver); 64];
+        batch.proof(
+            self.signers[0].delegation(),
+            &entries[0],
+            0,
+            &statements,
+            17,
+        )
+    }
+}
+
+/// The work of signing `each` messages of so many authors.
+fn signing_of<'a>(
+    author: &'a Author,
+    authors: usize,
+    each: usize,
+    receiver: &'a str,
+    now: u64,
+) -> impl FnMut() + 'a {
+    let signers = &author.signers[..authors];
+    move || {
+        let _ = black_box(signed(signers, each, black_box(receiver), now));
+    }
+}
+
 /// Measures, prints the table, and on request writes the rows as JSON.
 pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let authority = Authority::create()?;
     let platform = platform()?;
-    let author = Identity::agent(&platform, "author")?;
-    let credential = authority.credential(author)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    let verified = authority
-        .trust()?
-        .verify(credential.chain(), SystemTime::now().into())?;
     let now = u64::try_from(now.as_millis())?;
     let level = SecurityLevel::Signed;
-    let batch_key = Arc::new(BatchKey::new(platform.clone(), level));
-    let signer = || Signer::new(credential.clone(), batch_key.clone());
-    // The same certificate in many places costs as much as many certificates.
-    let signers = (0..64).map(|_| signer()).collect::<Result<Vec<_>, _>>()?;
     let receiver = format!("receiver@{platform}");
-
-    let alone = signed(&signers[..1], 1, &receiver, now)?;
-    let together = signed(&signers[..1], 64, &receiver, now)?;
-    let of_many = signed(&signers, 1, &receiver, now)?;
-    let one = {
-        let (batch, entries) = &together;
-        let statements = vec![statement(&receiver); 64];
-        batch.proof(signers[0].delegation(), &entries[0], 0, &statements, 17)?
-    };
+    let author = |signatures| Author::new(signatures, &platform, &receiver, now);
+    let classical = author(SignatureAlgorithm::Ed25519)?;
+    let quantum = author(SignatureAlgorithm::MlDsa65)?;
+    let alone = signed(&classical.signers[..1], 1, &receiver, now)?;
+    let of_many = signed(&classical.signers, 1, &receiver, now)?;
+    let (one, quantum_one) = (classical.one(&receiver)?, quantum.one(&receiver)?);
     let key = EncryptionKey::generate()?;
     let message = AclMessage::new(Performative::Inform)
         .with_sender(aid_of(&format!("author@{platform}")))
@@ -120,7 +169,11 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
     let bytes = |work: &str| match work {
         "seal, with a known secret" => Some(added),
         "sign 1" | "verify 1" => Some(on_the_wire(&alone)),
-        "sign 64" | "verify 64" => Some(on_the_wire(&together) / 64.0),
+        "sign 64" | "verify 64" => Some(on_the_wire(&classical.together) / 64.0),
+        "sign 64 with ML-DSA-65" | "verify 64 with ML-DSA-65" => {
+            Some(on_the_wire(&quantum.together) / 64.0)
+        }
+        "verify 1 of 64 elsewhere with ML-DSA-65" => Some(quantum_one.length() as f64),
         "sign 64 of 64 authors" | "verify 64 of 64 authors" => Some(on_the_wire(&of_many) / 64.0),
         "verify 1 of 64 elsewhere" | "verify 1 of 64 elsewhere, after another" => {
             Some(one.length() as f64)
@@ -136,14 +189,11 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
     };
 
     let fresh = || Verifier::new(platform.clone(), level);
-    let signing = credential.key();
+    let signing = classical.credential.key();
     let signature = signing.sign(&MESSAGE)?;
-    let sign = |authors: usize, each: usize| {
-        let (signers, receiver) = (&signers[..authors], &receiver);
-        move || {
-            let _ = black_box(signed(signers, each, black_box(receiver), now));
-        }
-    };
+    let quantum_signature = quantum.credential.sign_proof(&MESSAGE)?;
+    let quantum_key = quantum.verified.proof_key().ok_or("no key for proofs")?;
+    let sign = |author, authors, each| signing_of(author, authors, each, &receiver, now);
     // The receiver of a batch computes all of it from the messages.
     let verify = |(batch, entries): &(SignedBatch, Vec<AuthorEntry>)| {
         let (batch, entries, receiver) = (batch.clone(), entries.clone(), &receiver);
@@ -159,13 +209,13 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
             assert!(judged.is_ok(), "{judged:?}");
         }
     };
-    let verify_elsewhere = |mut verifier: Option<Verifier>| {
-        let (verified, receiver, proof) = (&verified, &receiver, one.clone());
+    let verify_elsewhere = |author: &Author, proof: &Proof, mut verifier: Option<Verifier>| {
+        let (verified, receiver, proof) = (author.verified.clone(), &receiver, proof.clone());
         move || {
             let said = statement(black_box(receiver));
             let judged = match &mut verifier {
-                Some(verifier) => verifier.verify(verified, &proof, &said, now),
-                None => fresh().verify(verified, &proof, &said, now),
+                Some(verifier) => verifier.verify(&verified, &proof, &said, now),
+                None => fresh().verify(&verified, &proof, &said, now),
             };
             assert!(judged.is_ok(), "{judged:?}");
         }
@@ -185,18 +235,34 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
             black_box(statement(black_box(&receiver)));
         }),
         Subject::new("delegate", || {
-            let _ = black_box(signer());
+            let key = classical.signers[0].key().clone();
+            let _ = black_box(Signer::new(classical.credential.clone(), key));
         }),
-        Subject::new("sign 1", sign(1, 1)),
-        Subject::new("sign 64", sign(1, 64)),
-        Subject::new("sign 64 of 64 authors", sign(64, 1)),
+        Subject::new("sign 1", sign(&classical, 1, 1)),
+        Subject::new("sign 64", sign(&classical, 1, 64)),
+        Subject::new("sign 64 of 64 authors", sign(&classical, 64, 1)),
         Subject::new("verify 1", verify(&alone)),
-        Subject::new("verify 64", verify(&together)),
+        Subject::new("verify 64", verify(&classical.together)),
         Subject::new("verify 64 of 64 authors", verify(&of_many)),
-        Subject::new("verify 1 of 64 elsewhere", verify_elsewhere(None)),
+        Subject::new(
+            "verify 1 of 64 elsewhere",
+            verify_elsewhere(&classical, &one, None),
+        ),
         Subject::new(
             "verify 1 of 64 elsewhere, after another",
-            verify_elsewhere(Some(fresh())),
+            verify_elsewhere(&classical, &one, Some(fresh())),
+        ),
+        Subject::new("ML-DSA-65, sign", || {
+            let _ = black_box(quantum.credential.sign_proof(black_box(&MESSAGE)));
+        }),
+        Subject::new("ML-DSA-65, verify", || {
+            black_box(quantum_key.verifies(black_box(&MESSAGE), &quantum_signature));
+        }),
+        Subject::new("sign 64 with ML-DSA-65", sign(&quantum, 1, 64)),
+        Subject::new("verify 64 with ML-DSA-65", verify(&quantum.together)),
+        Subject::new(
+            "verify 1 of 64 elsewhere with ML-DSA-65",
+            verify_elsewhere(&quantum, &quantum_one, None),
         ),
         Subject::new("agree on a secret to seal with", || {
             let _ = black_box(begin());

@@ -10,8 +10,9 @@ use sealbus_proof::{
 };
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    Credential, Identity, IssuingAuthority, KeyPair, PlatformName, RootAuthority, SecurityLevel,
-    SigningRequest, Timestamp, Trust, Validity, VerifiedIdentity,
+    AuthorityKey, Credential, Identity, IssuingAuthority, KeyPair, MlDsaKeyPair, PlatformName,
+    RootAuthority, SecurityLevel, SignatureAlgorithm, SigningRequest, Timestamp, Trust, Validity,
+    VerifiedIdentity,
 };
 use sealbus_transparency::{Inclusion, MerkleLog};
 
@@ -41,9 +42,14 @@ fn now() -> Timestamp {
 
 impl TestPlatform {
     pub(crate) fn new(name: &str) -> Self {
+        Self::with(name, SignatureAlgorithm::Ed25519)
+    }
+
+    pub(crate) fn with(name: &str, signatures: SignatureAlgorithm) -> Self {
         let name = PlatformName::new(name).unwrap();
         let validity = Validity::starting(now(), 1000 * HOUR);
-        let root = RootAuthority::create(&name, validity).unwrap();
+        let key = AuthorityKey::generate(signatures).unwrap();
+        let root = RootAuthority::create_with(key, &name, validity).unwrap();
         let trust =
             Trust::new(name.clone(), &[root.certificate().clone()], Duration::ZERO).unwrap();
         Self {
@@ -57,14 +63,22 @@ impl TestPlatform {
 
     pub(crate) fn certified(&self, identity: &Identity) -> (Arc<Credential>, VerifiedIdentity) {
         let key = KeyPair::generate().unwrap();
-        let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
+        let is_quantum = self.trust.signatures() == SignatureAlgorithm::MlDsa65;
+        let has_second = is_quantum && matches!(identity, Identity::Agent { .. });
+        let second = has_second.then(|| MlDsaKeyPair::generate().unwrap());
+        let public = second.as_ref().map(MlDsaKeyPair::public_key);
+        let request = key.signing_request_with(public, None).unwrap();
+        let request = SigningRequest::parse(&request).unwrap();
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let grant = Grant::by_operator(identity.clone(), address);
         let validity = Validity::starting(now(), HOUR);
         let issued = self.authority.issue(&grant, &request, validity).unwrap();
         let log = MerkleLog::new();
         let (chain, _) = Inclusion::attach(issued, None, &log, &self.authority, now()).unwrap();
-        let credential = Credential::new(key, chain).unwrap();
+        let mut credential = Credential::new(key, chain).unwrap();
+        if let Some(second) = second {
+            credential = credential.with_second(second).unwrap();
+        }
         let verified = self.trust.verify(credential.chain(), now()).unwrap();
         (Arc::new(credential), verified)
     }
