@@ -71,7 +71,7 @@ class Scene:
         wait_for(heard, text, also=self.factory.logs)
 
     def said(self, texts: list[str]) -> list[dict[str, Any]]:
-        """What the source said, as both verifiers report it."""
+        """The messages of the source, as both verifiers report them."""
 
         def exported() -> list[dict[str, Any]] | None:
             self.count += 1
@@ -198,7 +198,7 @@ def test_a_program_gives_its_agent_an_identity(platform, tmp_path):
 
 
 def test_the_other_verifier_believes_no_made_up_identity(verifier):  # noqa: F811
-    """What a dishonest CA could write: the statement of another agent, one for another key, and changed bits."""
+    """A dishonest CA could write these: the statement of another agent, one for another key, and changed bits."""
     owner, certified, other = (Ed25519PrivateKey.generate() for _ in range(3))
 
     def spki(one: Ed25519PrivateKey) -> bytes:

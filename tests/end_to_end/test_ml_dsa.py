@@ -108,7 +108,7 @@ def test_everything_that_lasts_is_signed_with_it(platform, tmp_path):
     command = [sys.executable, str(VERIFY_LOG), "--root", str(root), "--folder", str(factory.state / "log" / "ca")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 0, done.stderr
-    # What is revoked is denied: the deny list is signed with it.
+    # The deny list is signed with it, and believed.
     factory.tell("ca", "revoke", "source", "--reason", "it leaked")
     wait_for(lambda: factory.agents()["source"]["state"] != "active", "the revocation", also=factory.logs)
 

@@ -12,7 +12,7 @@ use sealbus_seal::denylist::{Denial, DenyList, Reason, SignedDenyList};
 use sealbus_seal::issuance::{Grant, decide_renewal};
 use sealbus_seal::{
     Certificate, CertificateChain, Fingerprint, GRANT, Identity, IssuingAuthority, ProcessId,
-    PublicKey, SecurityLevel, Serial, SigningRequest, Timestamp, Trust, Validity, VerifiedIdentity,
+    SecurityLevel, Serial, SigningRequest, Timestamp, Trust, Validity, VerifiedIdentity,
 };
 use sealbus_transparency::IssuanceRecord;
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ impl Renewal<'_> {
         let request = SigningRequest::parse(request)
             .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;
         let stated = check_stated(wanted, &request)?;
-        let named = held.certificate().long_lived().map(PublicKey::fingerprint);
+        let named = held.certificate().long_lived_identity();
         check_same(wanted, named, stated, held.not_after())?;
         Ok((grant, request))
     }

@@ -6,105 +6,24 @@ use std::thread;
 use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
 use sealbus_seal::denylist::{Denial, DenyList};
 use sealbus_seal::{
-    CLOCK_SKEW, Certificate, CertificateChain, Fingerprint, IdentityKind, PlatformName, PublicKey,
-    Timestamp, Trust, VerifiedIdentity,
+    CLOCK_SKEW, Certificate, CertificateChain, Fingerprint, IdentityKind, PlatformName, Timestamp,
+    Trust, VerifiedIdentity,
 };
 use sealbus_transparency::{
     Checkpoint, Hash, IssuanceRecord, KeyKind, Note, NoteKey, leaf_hash, verify_consistency,
     verify_inclusion,
 };
-use serde::Serialize;
 
 use crate::delegation::Delegation;
-use crate::disclosure::{self, DisclosedReport};
+use crate::disclosure;
 use crate::error::{FileError, NotTrue};
 use crate::file::{
-    Base64, CertificateLine, FILE_VERSION, Head, Line, LogLine, MessageLine, at, hexadecimal, whole,
+    Base64, CertificateLine, FILE_VERSION, Line, LogLine, MessageLine, at, hexadecimal, whole,
 };
 use crate::proof::Proof;
+use crate::report::{CosignatureReport, LogReport, MessageReport, Report};
 use crate::statement::Statement;
 use crate::verifier::Verifier;
-
-/// Everything that a file proves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Report {
-    /// The platform.
-    pub platform: String,
-    /// SHA-256 of the root certificate in the file, hexadecimal.
-    pub root: String,
-    /// The exporter's word about the file. Nothing proves it.
-    pub exporter: Head,
-    /// The issuance log.
-    pub log: LogReport,
-    /// The version of the deny list, which grows with each revocation.
-    pub denied_version: u64,
-    /// The messages, in the file's order.
-    pub messages: Vec<MessageReport>,
-}
-
-/// The issuance log that a file shows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LogReport {
-    /// The log's name.
-    pub origin: String,
-    /// The number of certificates.
-    pub size: u64,
-    /// The tree's root, hexadecimal.
-    pub root: String,
-    /// The witnesses whose cosignatures are good.
-    pub cosignatures: Vec<CosignatureReport>,
-    /// The sizes of earlier checkpoints that the log continues.
-    pub continues: Vec<u64>,
-}
-
-/// A good cosignature.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CosignatureReport {
-    /// The witness.
-    pub witness: String,
-    /// When it cosigned, in milliseconds since 1970.
-    pub at: u64,
-}
-
-/// A message that its author's proof shows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct MessageReport {
-    /// The author.
-    pub author: String,
-    /// The fingerprint of the author's long-lived identity, which its certificate names, hexadecimal.
-    pub identity: Option<String>,
-    /// The serial number of the author's certificate.
-    pub serial: String,
-    /// The place of the certificate in the issuance log.
-    pub entry: u64,
-    /// The message's number under this certificate.
-    pub number: u64,
-    /// When the author signed, by its own clock, in milliseconds since 1970.
-    pub time: u64,
-    /// The level that it was signed for.
-    pub level: String,
-    /// The channel; none for a direct message.
-    pub channel: Option<String>,
-    /// The quality of service that the author states.
-    pub qos: String,
-    /// The receivers that the author states.
-    pub receivers: Vec<String>,
-    /// The performative.
-    pub performative: String,
-    /// `:conversation-id`, if it is text.
-    pub conversation: Option<String>,
-    /// `:in-reply-to`, if it is text.
-    pub in_reply_to: Option<String>,
-    /// The content, if it is text.
-    pub content: Option<String>,
-    /// SHA-256 of the content's bytes, hexadecimal; none without content.
-    pub content_sha256: Option<String>,
-    /// When and why the author's certificate was revoked, if it was when the file was made.
-    pub revoked: Option<Denial>,
-    /// The words inside a sealed message, if its receiver shows them. Performative and content above are those of the outer
-    /// message.
-    pub disclosed: Option<DisclosedReport>,
-}
 
 /// An author's certificate that was checked.
 struct Author {
@@ -311,9 +230,16 @@ fn check_certificate(
     trust.verify_as_of(&chain, leaf.not_before())?;
     let entry = &line.entry.0;
     let record = IssuanceRecord::from_leaf(entry).map_err(NotTrue::Entry)?;
-    if record.certificate != Fingerprint::of(chain.leaf())
-        || record.identity != *leaf.identity()
-        || record.long_lived_identity != long_lived(&leaf)
+    let own = (
+        Fingerprint::of(chain.leaf()),
+        leaf.identity(),
+        leaf.long_lived_identity(),
+    );
+    if (
+        record.certificate,
+        &record.identity,
+        record.long_lived_identity,
+    ) != own
     {
         return Err(NotTrue::OtherEntry(leaf.identity().clone()));
     }
@@ -331,10 +257,6 @@ fn check_certificate(
         entry: line.index,
         revoked,
     })
-}
-
-fn long_lived(leaf: &Certificate) -> Option<Fingerprint> {
-    leaf.long_lived().map(PublicKey::fingerprint)
 }
 
 /// Checks the messages on all processors.
@@ -485,7 +407,7 @@ fn report(
     let content = view.content_bytes();
     MessageReport {
         author: name,
-        identity: long_lived(&author.leaf).map(|identity| identity.to_string()),
+        identity: author.leaf.long_lived_identity(),
         serial: proof.serial().to_string(),
         entry: author.entry,
         number: proof.number(),

@@ -23,6 +23,7 @@ mod file;
 mod inspection;
 mod key;
 mod proof;
+mod report;
 mod statement;
 mod verifier;
 
@@ -37,9 +38,10 @@ pub use file::{
     Base64, CertificateLine, DisclosedLine, EarlierLine, FILE_VERSION, Head, Line, LogLine,
     MessageLine, write_file,
 };
-pub use inspection::{CosignatureReport, Demands, LogReport, MessageReport, Report, inspect};
+pub use inspection::{Demands, inspect};
 pub use key::{BatchKey, BatchPublicKey};
 pub use proof::{MAX_BATCH, MAX_PROOF_LENGTH, Proof};
+pub use report::{CosignatureReport, LogReport, MessageReport, Report};
 pub use sealbus_transparency::{Hash, Inclusion, NotLogged};
 pub use statement::{AuthorEntry, Statement};
 pub use verifier::{Verifier, WRONG_SIGNATURES, check_time};

@@ -111,10 +111,7 @@ fn what_is_kept_is_proved_to_others() {
     let level = SecurityLevel::Signed;
     let trust = &platform.trust;
     let evidence = Evidence::decode(&kept, statement, level, trust, NOW).unwrap();
-    assert_eq!(
-        evidence.author().verified().identity(),
-        author.verified.identity()
-    );
+    assert_eq!(evidence.author().identity(), author.verified.identity());
     let mut other = statement;
     other[0] ^= 1;
     assert!(Evidence::decode(&kept, other, level, trust, NOW).is_err());

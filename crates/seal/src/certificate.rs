@@ -212,6 +212,11 @@ impl Certificate {
         self.long_lived.as_ref()
     }
 
+    /// The fingerprint of that key.
+    pub fn long_lived_identity(&self) -> Option<Fingerprint> {
+        self.long_lived.as_ref().map(PublicKey::fingerprint)
+    }
+
     /// The key that signs the agent's proofs where the platform's signatures are of this algorithm; none if the certified keys
     /// are of other ones.
     pub(crate) fn proof_key(&self, algorithm: SignatureAlgorithm) -> Option<&VerifyingKey> {

@@ -1,6 +1,6 @@
 //! The entries of the issuance log.
 
-use sealbus_seal::{Certificate, Fingerprint, Identity, PublicKey, Serial, Timestamp};
+use sealbus_seal::{Certificate, Fingerprint, Identity, Serial, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LogError;
@@ -53,7 +53,7 @@ impl IssuanceRecord {
             not_after: certificate.not_after(),
             issued_at,
             certificate: Fingerprint::of(der),
-            long_lived_identity: certificate.long_lived().map(PublicKey::fingerprint),
+            long_lived_identity: certificate.long_lived_identity(),
         }
     }
 

@@ -1,4 +1,5 @@
 //! Whole logs: written, published, witnessed, read again, and tampered with.
+// Longer than 500 lines: its tests share the files of one log.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;

@@ -94,7 +94,7 @@ fn while_a_certificate_with_an_identity_is_in_force_no_other_one_is_certified() 
         assert!(fault.message.contains(&held), "{fault}");
     }
     ask(&mut service, &vouches, &stated(&owner, &seller()), NOW).unwrap();
-    // What has ended is denied, and stands in nobody's way.
+    // Certificates of an agent that has ended are denied, and stand in nobody's way.
     service
         .revoke_process("p", None, Reason::Ended, NOW)
         .unwrap();

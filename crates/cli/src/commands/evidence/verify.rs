@@ -126,15 +126,15 @@ fn said(message: &MessageReport) -> String {
 
 /// The certificates that belong to one agent, because one long-lived identity signed for them.
 fn identities(messages: &[MessageReport]) -> String {
-    let mut found: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+    let mut found: BTreeMap<String, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
     for message in messages {
         if let Some(identity) = &message.identity {
-            let (names, certificates) = found.entry(identity).or_default();
+            let (names, certificates) = found.entry(identity.to_string()).or_default();
             names.insert(&message.author);
             certificates.insert(&message.serial);
         }
     }
-    let line = |(identity, (names, certificates)): (&&str, &(BTreeSet<&str>, BTreeSet<&str>))| {
+    let line = |(identity, (names, certificates)): (&String, &(BTreeSet<&str>, BTreeSet<&str>))| {
         let names: Vec<&str> = names.iter().copied().collect();
         let certificates: Vec<&str> = certificates.iter().copied().collect();
         format!(
