@@ -26,11 +26,18 @@ from typing import Any
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
 LOG, WITNESS = 1, 4
+PublicKey = Ed25519PublicKey | MLDSA65PublicKey
+KINDS: tuple[Any, ...] = (Ed25519PublicKey, MLDSA65PublicKey)  # as batch keys number them, from 1
+LENGTHS = {Ed25519PublicKey: (32, 64), MLDSA65PublicKey: (1952, 3309)}  # of keys and signatures
+ML_DSA_65 = b"\xffsealbus ml-dsa-65 log v1\0"  # in the place of LOG
 LEVELS = {3: "signed", 4: "sealed"}
 REASONS = ("killed", "moved", "node-lost", "by-operator", "superseded", "ended")
+IDENTITY = "1.2.840.113556.1.8000.2554.42964.34295.20436.19583.42606.4912364.344408.2"
+SECOND = "2.5.29.72"  # subjectAltPublicKeyInfo
 SKEW, PAGES = 10, 1024  # seconds that clocks may differ; half the pages of a deny list
 ACTS = (
     "accept-proposal agree cancel cfp confirm disconfirm failure inform inform-if inform-ref not-understood propagate "
@@ -55,6 +62,14 @@ def unbase64(text: Any) -> bytes:
     raw = base64.b64decode(text, validate=True)
     need(base64.b64encode(raw).decode() == text, "base64 is not in its one form")
     return raw
+
+
+def spki(key: PublicKey) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def kind_of(key: PublicKey) -> Any:
+    return next(kind for kind in KINDS if isinstance(key, kind))
 
 
 def fields(value: Any, **kinds: Any) -> list[Any]:
@@ -104,6 +119,14 @@ def included(index: int, size: int, leaf: bytes, proof: list[bytes]) -> bytes:
     return node(last, included(index - left, size - left, leaf, rest))
 
 
+def depth(index: int, size: int) -> int:
+    """The hashes in an inclusion proof."""
+    if size == 1:
+        return 0
+    left = split(size)
+    return 1 + (depth(index, left) if index < left else depth(index - left, size - left))
+
+
 def continued(old: int, size: int, proof: list[bytes], old_root: bytes, is_whole: bool = True) -> tuple[bytes, bytes]:
     """The roots of the old and the new tree, by a consistency proof. The old tree is not empty."""
     if old == size:
@@ -117,23 +140,12 @@ def continued(old: int, size: int, proof: list[bytes], old_root: bytes, is_whole
     return node(last, one), node(last, other)
 
 
-def batch_root(start: int, end: int, place: int, leaf: bytes, outside: list[bytes]) -> bytes:
-    """The root of a batch. `outside` are the largest subtrees beside the leaf, from left to right."""
-    if not start <= place < end:
-        return outside.pop(0)
-    if end - start == 1:
-        return leaf
-    middle = start + split(end - start)
-    left = batch_root(start, middle, place, leaf, outside)
-    return node(left, batch_root(middle, end, place, leaf, outside))
-
-
 class Certificate:
     def __init__(self, der: bytes) -> None:
         self.der, self.x509 = der, x509.load_der_x509_certificate(der)
         key, extensions = self.x509.public_key(), self.x509.extensions
-        if not isinstance(key, Ed25519PublicKey):
-            raise ValueError("a key is not Ed25519")
+        if not isinstance(key, Ed25519PublicKey | MLDSA65PublicKey):
+            raise ValueError("a key is neither Ed25519 nor ML-DSA-65")
         names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         (self.uri,) = names.get_values_for_type(x509.UniformResourceIdentifier)
         self.key, self.serial = key, self.x509.serial_number.to_bytes(16, "big")
@@ -143,6 +155,34 @@ class Certificate:
         self.is_ca = "/authority/" in self.uri
         constraints = [it.value for it in extensions if isinstance(it.value, x509.BasicConstraints)]
         need(self.is_ca == any(it.ca for it in constraints), f"{self.uri} is no CA, or a CA under another name")
+        need(self.is_ca or isinstance(key, Ed25519PublicKey), f"the key of {self.uri} is not Ed25519")
+        own = {it.oid.dotted_string: it.value.value for it in extensions if it.oid.dotted_string in (SECOND, IDENTITY)}
+        need(not own or self.uri.split("/")[3] == "agent", f"{self.uri} is no agent and has what an agent may have")
+        self.second = self.read_second(own[SECOND]) if SECOND in own else None
+        self.identity = self.check_identity(own[IDENTITY]) if IDENTITY in own else None
+
+    def read_second(self, value: bytes) -> PublicKey:
+        key = load_der_public_key(value)
+        if not isinstance(key, MLDSA65PublicKey):
+            raise ValueError("a second key is not ML-DSA-65")
+        need(spki(key) == value, "a second key is not in its one form")
+        return key
+
+    def proof_key(self, kind: Any) -> PublicKey:
+        """The key for proofs, which is of the algorithm of the platform's signatures."""
+        own: PublicKey
+        (own,) = [it for it in (self.key, self.second) if isinstance(it, kind)]
+        return own
+
+    def check_identity(self, value: bytes) -> str:
+        """The fingerprint of the long-lived identity, which signed for this agent and this key."""
+        need(value[:2] == b"\x04\x60" and len(value) == 98, "a long-lived identity cannot be read")
+        public = Ed25519PublicKey.from_public_bytes(value[2:34])
+        said = b"sealbus long-lived identity v1\0" + field(self.uri)
+        for theirs in [spki(it) for it in (self.key, self.second) if it]:
+            said += struct.pack(">Q", len(theirs)) + theirs
+        public.verify(value[34:], said)
+        return sha256(spki(public)).hex()
 
 
 def read_chain(data: Bytes, is_all: bool = True) -> list[Certificate]:
@@ -156,6 +196,8 @@ def check_chain(chain: list[Certificate], root: Certificate, then: int) -> None:
     for certificate, issuer in zip(chain, [*chain[1:], root], strict=True):
         need(certificate.platform == root.platform, f"{certificate.uri} is of another platform")
         need(issuer.is_ca, f"{issuer.uri} is no CA")
+        is_alike = not certificate.is_ca or kind_of(certificate.key) is kind_of(root.key)
+        need(is_alike, f"the key of {certificate.uri} is of another algorithm than the root's")
         certificate.x509.verify_directly_issued_by(issuer.x509)
         need(certificate.start - SKEW <= then <= certificate.end + SKEW, f"{certificate.uri} was not certified then")
 
@@ -173,10 +215,11 @@ class Checkpoint:
         need(all(len(line) == 3 and line[0] == "\u2014" for line in lines), "a line is no signature")
         self.signatures = [(name, unbase64(signature)) for _, name, signature in lines]
 
-    def signed(self, name: str, kind: int, public: Ed25519PublicKey) -> int:
+    def signed(self, name: str, kind: int, public: PublicKey) -> int:
         """The latest time that a good signature of this key states, 0 for a log."""
         raw = public.public_bytes(Encoding.Raw, PublicFormat.Raw)
-        hint = sha256(name.encode(), b"\n", bytes([kind]), raw)[:4]
+        mark = bytes([kind]) if isinstance(public, Ed25519PublicKey) else ML_DSA_65
+        hint = sha256(name.encode(), b"\n", mark, raw)[:4]
         times = []
         for rest in [made[4:] for signer, made in self.signatures if (signer, made[:4]) == (name, hint)]:
             text, at = self.text, 0
@@ -200,7 +243,7 @@ class DenyList:
         self.version, _ = data.number(8), data.number(8)
         counts, digest = (data.number(4), data.number(4)), data.take(32)
         signed = raw[: data.at]
-        authority.key.verify(data.take(64), signed)
+        authority.key.verify(data.take(LENGTHS[kind_of(authority.key)][1]), signed)
         need(data.number(8) == 0, "the deny list is not whole")
         self.serials, self.identities = dict[bytes, dict[str, Any]](), dict[str, tuple[int, dict[str, Any]]]()
         pages = [bytearray() for _ in range(2 * PAGES)]
@@ -331,7 +374,7 @@ class File:
     def report(self) -> dict[str, Any]:
         head = self.next("evidence")
         version, platform, *_ = fields(head, version=int, platform=str, exported=int, asked=str, gaps=list)
-        need(version == 1, f"the format has version {version}")
+        need(version == 2, f"the format has version {version}")
         self.root = Certificate(unbase64(self.next("root")))
         need(self.root.platform == platform, "the root is of another platform")
         check_chain([self.root], self.root, self.root.start)
@@ -400,6 +443,7 @@ class File:
         check_chain(chain, self.root, own.start)
         need(own.uri.startswith(f"spiffe://{self.root.platform}/agent/"), f"{own.uri} is no agent")
         need((record["certificate"], record["identity"]) == (sha256(own.der).hex(), own.uri), "the entry is of another")
+        need(record.get("long_lived_identity") == own.identity, "the entry names another long-lived identity")
         need(index < self.checkpoint.size, "the log has no such entry")
         root = included(index, self.checkpoint.size, sha256(b"\0", leaf), [unbase64(part) for part in proof])
         need(root == self.checkpoint.root, "the log does not contain the certificate")
@@ -418,31 +462,48 @@ class File:
         said = b"sealbus message v1\0" + (b"\0" if channel is None else b"\1" + field(channel))
         said += field(qos) + struct.pack(">Q", len(receivers))
         said += b"".join(field(receiver) for receiver in receivers) + sha256(message)
-        version, level, serial = data.number(1), data.number(1), data.take(16)
-        then, first = data.number(8), data.number(8)
-        size, place, count = data.number(2), data.number(2), data.number(2)
-        need(version == 1 and level in LEVELS, "the proof is of another version or level")
-        need(count == 1 and place < size <= 256 and first + size < 1 << 64, "the proof is not for one message")
-        rest = data.take(len(data.data) - data.at)
-        need(len(rest) >= 64 and len(rest) % 32 == 0, "the proof is cut short")
-        outside = [rest[at : at + 32] for at in range(0, len(rest) - 64, 32)]
-        root = batch_root(0, size, place, sha256(b"\0", said), outside)
-        need(not outside, "the proof has too many hashes")
-        certificate, name = author.own, author.name
+        version, level, algorithm = data.number(1), data.number(1), data.number(1)
+        need(version == 2 and level in LEVELS, "the proof is of another version or level")
+        kind = kind_of(self.root.key)
+        need(algorithm == 1 + KINDS.index(kind), "the batch key is of another algorithm than the root's")
+        key_length, length = LENGTHS[kind]
+        public, word, then = data.take(key_length), data.take(length), data.number(8)
+        authors, rank, serial = data.number(2), data.number(2), data.take(16)
+        first, count, place = data.number(8), data.number(2), data.number(2)
+        need(place < count and rank < authors and authors + count <= 257, "the batch has no such message")
+        need(first + count < 1 << 64, "the message's number is too large")
+        certificate, name, key = author.own, author.name, bytes([algorithm]) + public
         need(serial == certificate.serial, "the proof needs another certificate")
         need(then // 1000 <= time.time() + SKEW, "the stated time is yet to come")
         need(author.start <= then // 1000 <= author.end, f"{name} had no certificate at the stated time")
-        batch = b"sealbus batch v1\0" + bytes([level]) + field(self.root.platform) + field(name)
-        batch += serial + sha256(certificate.der) + struct.pack(">QQQ", then, first, size) + root
-        if (batch + rest[-64:]) not in self.signatures:
-            certificate.key.verify(rest[-64:], batch)
-            self.signatures.add(batch + rest[-64:])
+        holder = serial + sha256(certificate.der)
+        delegation = b"sealbus delegation v1\0" + field(self.root.platform) + field(name) + holder + key
+        self.signed(certificate.proof_key(kind), word, delegation)
+        root = included(place, count, sha256(b"\0", said), self.path(data, place, count))
+        entry = sha256(b"\0sealbus author v1\0", holder, struct.pack(">QQ", first, count), root)
+        top = included(rank, authors, entry, self.path(data, rank, authors))
+        batch = b"sealbus batch v2\0" + bytes([level]) + field(self.root.platform) + key
+        batch += struct.pack(">QQ", then, authors) + top
+        self.signed(kind.from_public_bytes(public), data.take(length), batch)
+        need(data.at == len(data.data), "the proof is too long")
         acl = Acl(message)
         need(acl.found.get(2) == name, f"{name} signed a message that names another sender")
         self.acls.append(acl)
-        report = {"author": name, "serial": serial.hex(), "entry": author.entry, "number": first + place, "time": then}
+        report = {"author": name, "identity": certificate.identity, "serial": serial.hex()}
+        report |= {"entry": author.entry, "number": first + place, "time": then}
         report |= {"level": LEVELS[level], "channel": channel, "qos": qos, "receivers": receivers}
         return report | acl.report() | {"conversation": acl.text(13), "revoked": author.revoked, "disclosed": None}
+
+    def path(self, data: Bytes, index: int, size: int) -> list[bytes]:
+        """The hashes of an inclusion proof."""
+        return [data.take(32) for _ in range(depth(index, size))]
+
+    def signed(self, key: PublicKey, signature: bytes, statement: bytes) -> None:
+        """Checks a signature, unless it was found true before: a batch has many messages."""
+        known = key.public_bytes_raw() + signature + statement
+        if known not in self.signatures:
+            key.verify(signature, statement)
+            self.signatures.add(known)
 
     def check_disclosed(self, line: Any, messages: list[dict[str, Any]]) -> None:
         number, salt, inside = fields(line, message=int, salt=str, inside=str)
@@ -488,8 +549,14 @@ def main() -> int:
         print(f"{when:%Y-%m-%d %H:%M:%S.%f}Z  {it['author']} to {to} {ascii(it['channel'] or '')}")
         print(f"  {ascii(it['performative'])} {it['content']!r} (SHA-256 {it['content_sha256']})")
         print(f"  message {it['number']} under certificate {it['serial']}; revoked: {it['revoked'] or 'no'}")
+        if it["identity"]:
+            print(f"  long-lived identity {it['identity']}")
         if it["disclosed"]:
             print(f"  inside, as its author committed to: {it['disclosed']}")
+    for identity in sorted({it["identity"] for it in report["messages"] if it["identity"]}):
+        own = [it for it in report["messages"] if it["identity"] == identity]
+        names, serials = ({it[key] for it in own} for key in ("author", "serial"))
+        print(f"one agent, by its long-lived identity {identity}: {sorted(names)}, certificates {sorted(serials)}")
     print(f"{len(report['messages'])} messages. Proved: each author wrote exactly this, for these receivers.")
     print("Not proved: that a message arrived, that the stated time is the true one, that no message is missing.")
     return 0

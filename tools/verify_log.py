@@ -30,10 +30,12 @@ from typing import Any, Protocol, TypeVar
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 WIDTH = 256
 LOG, WITNESS = 1, 4
+ML_DSA_65 = b"\xffsealbus ml-dsa-65 log v1\0"  # in the place of LOG
 LARGEST_FILE = 2 << 20
 Extension = TypeVar("Extension", bound=x509.ExtensionType)
 
@@ -148,11 +150,12 @@ def tile(source: Source, level: int | str, index: int, width: int) -> bytes:
 class Key:
     name: str
     kind: int
-    public: Ed25519PublicKey
+    public: Ed25519PublicKey | MLDSA65PublicKey
 
     def hint(self) -> bytes:
         raw = self.public.public_bytes(Encoding.Raw, PublicFormat.Raw)
-        return sha256(self.name.encode(), b"\n", bytes([self.kind]), raw)[:4]
+        kind = bytes([self.kind]) if isinstance(self.public, Ed25519PublicKey) else ML_DSA_65
+        return sha256(self.name.encode(), b"\n", kind, raw)[:4]
 
     @classmethod
     def parse(cls, text: str) -> Key:
@@ -219,10 +222,10 @@ def uri_of(certificate: x509.Certificate) -> str:
     return uri
 
 
-def public_of(certificate: x509.Certificate) -> Ed25519PublicKey:
+def public_of(certificate: x509.Certificate) -> Ed25519PublicKey | MLDSA65PublicKey:
     key = certificate.public_key()
-    if not isinstance(key, Ed25519PublicKey):
-        raise Wrong(f"the key of {certificate.subject} is not Ed25519")
+    if not isinstance(key, Ed25519PublicKey | MLDSA65PublicKey):
+        raise Wrong(f"the key of {certificate.subject} is neither Ed25519 nor ML-DSA-65")
     return key
 
 
@@ -230,6 +233,8 @@ def issued_by(certificate: x509.Certificate, issuer: x509.Certificate, at: datet
     """Checks that `issuer`, which must be a CA, signed `certificate`, and that it was valid at that time."""
     if not extension(issuer, x509.BasicConstraints).ca:
         raise Wrong(f"{uri_of(issuer)} is no CA")
+    if "/authority/" in uri_of(certificate) and type(public_of(certificate)) is not type(public_of(issuer)):
+        raise Wrong(f"the key of {uri_of(certificate)} is of another algorithm than the root's")
     try:
         certificate.verify_directly_issued_by(issuer)
     except (InvalidSignature, ValueError, TypeError) as error:

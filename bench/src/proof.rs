@@ -4,13 +4,19 @@
 use std::error::Error;
 use std::hint::black_box;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sealbus_bus::{SealedRow, aid_of, open_sealed};
 use sealbus_fipa::{AclMessage, Performative, bitefficient};
-use sealbus_proof::{Hash, Proof, Signer, Statement, Verifier};
+use sealbus_mesh::frame::{Frame, SignedMessages};
+use sealbus_proof::{
+    AuthorEntry, Batch, BatchKey, Hash, Proof, SignError, SignedBatch, Signer, Statement, Verifier,
+};
 use sealbus_seal::encryption::EncryptionKey;
-use sealbus_seal::{Identity, SecurityLevel};
+use sealbus_seal::{
+    Credential, Identity, PlatformName, SecurityLevel, SignatureAlgorithm, VerifiedIdentity,
+};
 use serde::Serialize;
 
 use crate::mesh::credentials::{Authority, platform};
@@ -40,28 +46,111 @@ fn statement(receiver: &str) -> Hash {
     statement.hash()
 }
 
+/// A batch in which each of these authors says `each` messages, and its authors' entries.
+fn signed(
+    signers: &[Signer],
+    each: usize,
+    receiver: &str,
+    now: u64,
+) -> Result<(SignedBatch, Vec<AuthorEntry>), SignError> {
+    let mut batch = Batch::new(signers[0].key().clone());
+    let entries = signers.iter().map(|signer| {
+        let statements: Vec<Hash> = (0..each).map(|_| statement(receiver)).collect();
+        batch.add(signer, &statements)
+    });
+    let entries = entries.collect::<Result<_, _>>()?;
+    Ok((batch.sign(now)?, entries))
+}
+
+/// Bytes that a batch adds to its messages between two processes.
+fn on_the_wire((batch, entries): &(SignedBatch, Vec<AuthorEntry>)) -> f64 {
+    let authors: Vec<SignedMessages> = (0..)
+        .zip(entries)
+        .map(|(sender, entry)| SignedMessages::new(sender, entry))
+        .collect();
+    let mut bytes = Vec::new();
+    Frame::Sign {
+        time: batch.time(),
+        signature: batch.signature(),
+        authors: &authors,
+    }
+    .encode(0, &mut bytes);
+    bytes.len() as f64
+}
+
+/// An author on a platform with signatures of one algorithm, and a batch of it.
+struct Author {
+    credential: Arc<Credential>,
+    verified: VerifiedIdentity,
+    signers: Vec<Signer>,
+    together: (SignedBatch, Vec<AuthorEntry>),
+}
+
+impl Author {
+    fn new(
+        signatures: SignatureAlgorithm,
+        platform: &PlatformName,
+        receiver: &str,
+        now: u64,
+    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let authority = Authority::with(signatures)?;
+        let credential = authority.credential(Identity::agent(platform, "author")?)?;
+        let trust = authority.trust()?;
+        let verified = trust.verify(credential.chain(), SystemTime::now().into())?;
+        let batch_key = Arc::new(BatchKey::new(platform.clone(), SecurityLevel::Signed));
+        // The same certificate in many places costs as much as many certificates.
+        let signer = |_| Signer::new(credential.clone(), batch_key.clone());
+        let signers = (0..64).map(signer).collect::<Result<Vec<_>, _>>()?;
+        let together = signed(&signers[..1], 64, receiver, now)?;
+        Ok(Self {
+            credential,
+            verified,
+            signers,
+            together,
+        })
+    }
+
+    /// The proof of one of the 64 messages.
+    fn one(&self, receiver: &str) -> Result<Proof, SignError> {
+        let (batch, entries) = &self.together;
+        let statements = vec![statement(receiver); 64];
+        batch.proof(
+            self.signers[0].delegation(),
+            &entries[0],
+            0,
+            &statements,
+            17,
+        )
+    }
+}
+
+/// The work of signing `each` messages of so many authors.
+fn signing_of<'a>(
+    author: &'a Author,
+    authors: usize,
+    each: usize,
+    receiver: &'a str,
+    now: u64,
+) -> impl FnMut() + 'a {
+    let signers = &author.signers[..authors];
+    move || {
+        let _ = black_box(signed(signers, each, black_box(receiver), now));
+    }
+}
+
 /// Measures, prints the table, and on request writes the rows as JSON.
 pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let authority = Authority::create()?;
     let platform = platform()?;
-    let author = Identity::agent(&platform, "author")?;
-    let credential = authority.credential(author)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    let verified = authority
-        .trust()?
-        .verify(credential.chain(), SystemTime::now().into())?;
     let now = u64::try_from(now.as_millis())?;
     let level = SecurityLevel::Signed;
-    let signer = Signer::new(credential.clone(), level)?;
     let receiver = format!("receiver@{platform}");
-
-    let proof =
-        |size: usize, places: std::ops::Range<usize>| -> Result<Proof, sealbus_proof::SignError> {
-            signer
-                .sign(vec![statement(&receiver); size], now)?
-                .proof(&places)
-        };
-    let (alone, together, one) = (proof(1, 0..1)?, proof(64, 0..64)?, proof(64, 17..18)?);
+    let author = |signatures| Author::new(signatures, &platform, &receiver, now);
+    let classical = author(SignatureAlgorithm::Ed25519)?;
+    let quantum = author(SignatureAlgorithm::MlDsa65)?;
+    let alone = signed(&classical.signers[..1], 1, &receiver, now)?;
+    let of_many = signed(&classical.signers, 1, &receiver, now)?;
+    let (one, quantum_one) = (classical.one(&receiver)?, quantum.one(&receiver)?);
     let key = EncryptionKey::generate()?;
     let message = AclMessage::new(Performative::Inform)
         .with_sender(aid_of(&format!("author@{platform}")))
@@ -79,13 +168,20 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
     let added = length(&sealed)? - length(&message)?;
     let bytes = |work: &str| match work {
         "seal, with a known secret" => Some(added),
-        "sign 1" | "verify 1" => Some(alone.length() as f64),
-        "sign 64" | "verify 64" => Some(together.length() as f64 / 64.0),
-        "verify 1 of 64, seen before" => Some(one.length() as f64),
+        "sign 1" | "verify 1" => Some(on_the_wire(&alone)),
+        "sign 64" | "verify 64" => Some(on_the_wire(&classical.together) / 64.0),
+        "sign 64 with ML-DSA-65" | "verify 64 with ML-DSA-65" => {
+            Some(on_the_wire(&quantum.together) / 64.0)
+        }
+        "verify 1 of 64 elsewhere with ML-DSA-65" => Some(quantum_one.length() as f64),
+        "sign 64 of 64 authors" | "verify 64 of 64 authors" => Some(on_the_wire(&of_many) / 64.0),
+        "verify 1 of 64 elsewhere" | "verify 1 of 64 elsewhere, after another" => {
+            Some(one.length() as f64)
+        }
         _ => None,
     };
     let messages = |work: &str| {
-        if matches!(work, "sign 64" | "verify 64") {
+        if work.starts_with("sign 64") || work.starts_with("verify 64") {
             64
         } else {
             1
@@ -93,27 +189,33 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
     };
 
     let fresh = || Verifier::new(platform.clone(), level);
-    let signing = credential.key();
+    let signing = classical.credential.key();
     let signature = signing.sign(&MESSAGE)?;
-    let sign = |size: usize| {
-        let (signer, receiver) = (&signer, &receiver);
+    let quantum_signature = quantum.credential.sign_proof(&MESSAGE)?;
+    let quantum_key = quantum.verified.proof_key().ok_or("no key for proofs")?;
+    let sign = |author, authors, each| signing_of(author, authors, each, &receiver, now);
+    // The receiver of a batch computes all of it from the messages.
+    let verify = |(batch, entries): &(SignedBatch, Vec<AuthorEntry>)| {
+        let (batch, entries, receiver) = (batch.clone(), entries.clone(), &receiver);
         move || {
-            let statements = (0..size).map(|_| statement(black_box(receiver))).collect();
-            let proof = signer
-                .sign(statements, now)
-                .and_then(|batch| batch.proof(&(0..size)));
-            let _ = black_box(proof);
+            let leaves = entries.iter().map(|entry| {
+                let statements = (0..entry.count).map(|_| statement(black_box(receiver)));
+                entry.leaf(&statements.collect::<Vec<_>>())
+            });
+            let (key, signature) = (batch.key().clone(), batch.signature());
+            let arrived =
+                SignedBatch::received(level, key, batch.time(), signature, leaves.collect());
+            let judged = fresh().signed(&arrived, now);
+            assert!(judged.is_ok(), "{judged:?}");
         }
     };
-    let verify = |proof: &Proof, mut verifier: Option<Verifier>| {
-        let (verified, receiver, proof) = (&verified, &receiver, proof.clone());
+    let verify_elsewhere = |author: &Author, proof: &Proof, mut verifier: Option<Verifier>| {
+        let (verified, receiver, proof) = (author.verified.clone(), &receiver, proof.clone());
         move || {
-            let count = proof.numbers().end - proof.numbers().start;
-            let statements: Vec<Hash> =
-                (0..count).map(|_| statement(black_box(receiver))).collect();
+            let said = statement(black_box(receiver));
             let judged = match &mut verifier {
-                Some(verifier) => verifier.verify(verified, &proof, &statements, now),
-                None => fresh().verify(verified, &proof, &statements, now),
+                Some(verifier) => verifier.verify(&verified, &proof, &said, now),
+                None => fresh().verify(&verified, &proof, &said, now),
             };
             assert!(judged.is_ok(), "{judged:?}");
         }
@@ -132,11 +234,36 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
         Subject::new("hash a statement", || {
             black_box(statement(black_box(&receiver)));
         }),
-        Subject::new("sign 1", sign(1)),
-        Subject::new("sign 64", sign(64)),
-        Subject::new("verify 1", verify(&alone, None)),
-        Subject::new("verify 64", verify(&together, None)),
-        Subject::new("verify 1 of 64, seen before", verify(&one, Some(fresh()))),
+        Subject::new("delegate", || {
+            let key = classical.signers[0].key().clone();
+            let _ = black_box(Signer::new(classical.credential.clone(), key));
+        }),
+        Subject::new("sign 1", sign(&classical, 1, 1)),
+        Subject::new("sign 64", sign(&classical, 1, 64)),
+        Subject::new("sign 64 of 64 authors", sign(&classical, 64, 1)),
+        Subject::new("verify 1", verify(&alone)),
+        Subject::new("verify 64", verify(&classical.together)),
+        Subject::new("verify 64 of 64 authors", verify(&of_many)),
+        Subject::new(
+            "verify 1 of 64 elsewhere",
+            verify_elsewhere(&classical, &one, None),
+        ),
+        Subject::new(
+            "verify 1 of 64 elsewhere, after another",
+            verify_elsewhere(&classical, &one, Some(fresh())),
+        ),
+        Subject::new("ML-DSA-65, sign", || {
+            let _ = black_box(quantum.credential.sign_proof(black_box(&MESSAGE)));
+        }),
+        Subject::new("ML-DSA-65, verify", || {
+            black_box(quantum_key.verifies(black_box(&MESSAGE), &quantum_signature));
+        }),
+        Subject::new("sign 64 with ML-DSA-65", sign(&quantum, 1, 64)),
+        Subject::new("verify 64 with ML-DSA-65", verify(&quantum.together)),
+        Subject::new(
+            "verify 1 of 64 elsewhere with ML-DSA-65",
+            verify_elsewhere(&quantum, &quantum_one, None),
+        ),
         Subject::new("agree on a secret to seal with", || {
             let _ = black_box(begin());
         }),
@@ -198,4 +325,6 @@ fn print_table(rows: &[Row]) {
     let sealed = of("seal, with a known secret") + of("open, with a known secret");
     println!("Sealed: {sealed:.2} µs more for each message, besides its proof.");
     println!("In batches of 64: {together:.2} µs more for each message, at both ends together.");
+    let of_many = (of("sign 64 of 64 authors") + of("verify 64 of 64 authors")) / 64.0;
+    println!("Of 64 authors: {of_many:.2} µs more for each message, at both ends together.");
 }

@@ -1,5 +1,5 @@
-//! Any bytes as a proof, and as the evidence of a message: an error, or a proof that is written back as it was, gives the
-//! proofs of its messages, and convinces nobody.
+//! Any bytes as a proof, and as the evidence of a message: an error, or a proof that is written back as it was and
+//! convinces nobody. The same for delegations.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_proof::{Evidence, MAX_PROOF_LENGTH, NotProved, Proof, Verifier};
+use sealbus_proof::{Delegation, Evidence, MAX_PROOF_LENGTH, NotProved, Proof, Verifier};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
     CertificateChain, Identity, KeyPair, PlatformName, RootAuthority, SecurityLevel, SigningRequest,
@@ -36,6 +36,11 @@ fuzz_target!(|bytes: &[u8]| {
     let (author, trust) = &*AUTHOR;
     let now = NOW.as_unix_seconds() * 1000;
     assert!(Evidence::decode(bytes, [7; 32], SecurityLevel::Signed, trust, now).is_err());
+    if let Ok(delegation) = Delegation::decode(bytes) {
+        let mut again = Vec::new();
+        delegation.encode(&mut again);
+        assert_eq!(again, bytes);
+    }
     let Ok(proof) = Proof::decode(bytes) else {
         return;
     };
@@ -43,28 +48,21 @@ fuzz_target!(|bytes: &[u8]| {
     proof.encode(&mut again);
     assert_eq!(again, bytes);
     assert!(bytes.len() <= MAX_PROOF_LENGTH);
-    let numbers = proof.numbers();
-    let statements = vec![[7; 32]; usize::try_from(numbers.end - numbers.start).expect("few")];
-    for index in [0, statements.len() - 1] {
-        let one = proof.of_one(&statements, index).expect("one of the messages");
-        assert_eq!(one.numbers().start, numbers.start + index as u64);
-        let mut wire = Vec::new();
-        one.encode(&mut wire);
-        assert_eq!(Proof::decode(&wire).as_ref(), Ok(&one));
-    }
+    assert_eq!(proof.length(), bytes.len());
     let mut verifier = Verifier::new(author.identity().platform().clone(), proof.level());
-    let judged = verifier.verify(author, &proof, &statements, now);
+    let judged = verifier.verify(author, &proof, &[7; 32], now);
     assert!(judged.is_err());
 
-    // The same bytes with the author's serial number and a good time: only the signature is wrong.
+    // The same bytes with the author's serial number and a good time: only the delegation is wrong.
     let mut bent = bytes.to_vec();
-    bent[2..18].copy_from_slice(author.serial().as_bytes());
-    bent[18..26].copy_from_slice(&now.to_be_bytes());
+    let time = 2 + proof.delegation().length();
+    bent[time..time + 8].copy_from_slice(&now.to_be_bytes());
+    bent[time + 12..time + 28].copy_from_slice(author.serial().as_bytes());
     let bent = Proof::decode(&bent).expect("the fields have any value");
-    let judged = verifier.verify(author, &bent, &statements, now);
-    assert!(matches!(judged, Err(NotProved::WrongSignature { .. })));
+    let judged = verifier.verify(author, &bent, &[7; 32], now);
+    assert!(matches!(judged, Err(NotProved::NotDelegated { .. })));
     let other = [SecurityLevel::Signed, SecurityLevel::Sealed].into_iter().find(|level| *level != proof.level());
     let mut elsewhere = Verifier::new(author.identity().platform().clone(), other.expect("another level"));
-    let judged = elsewhere.verify(author, &bent, &statements, now);
+    let judged = elsewhere.verify(author, &bent, &[7; 32], now);
     assert!(matches!(judged, Err(NotProved::OtherLevel { .. })));
 });

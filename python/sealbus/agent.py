@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -124,14 +125,20 @@ class Agent(Initiates):
     _tools: ClassVar[tuple[Tool, ...]] = ()
     _supervise: ClassVar[Supervise] = "ignore"
     _name: str | None = None
+    _identity: str | None = None
     _life: Life | None = None
 
-    def __init__(self, name: str | None = None) -> None:
+    def __init__(self, name: str | None = None, *, identity: str | os.PathLike[str] | None = None) -> None:
         """An agent with this local name; without one, the class's name in lower case.
 
         Under ``sealbus up`` the manifest names the agent.
+
+        `identity` is the file with the key of its long-lived identity, which ``sealbus identity FILE`` makes. All certificates
+        of the agent name that identity, so that anybody sees that they belong to one agent. The key is used in this program
+        alone. Without `identity`, the manifest or ``SEALBUS_IDENTITY`` may name a file.
         """
         self._name = name
+        self._identity = None if identity is None else os.fspath(identity)
 
     def __init_subclass__(cls, *, supervise: Supervise | None = None, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)

@@ -236,7 +236,7 @@ class Platform:
     async def _open(self, agent: Agent, name: str) -> Life:
         if agent._life is not None:
             raise PlatformError(f"agent {agent.name} is on a platform already: make another one")
-        handle: _sealbus.AgentHandle = await self.pump.call(self._joined.open_agent, name)
+        handle: _sealbus.AgentHandle = await self.pump.call(self._joined.open_agent, name, agent._identity)
         agent._life = Life(agent, handle, self)
         return agent._life
 

@@ -1,12 +1,13 @@
 //! This program's place on a platform, for `sealbus/platform.py`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use sealbus::Platform;
 use sealbus::gateway::GatewayConfig;
-use sealbus::process::{Process, ProcessEnd, Role, cast};
+use sealbus::process::{LongLivedKey, Process, ProcessEnd, Role, cast};
 use sealbus_a2a::{CallersEntry, Opened};
 use serde::de::DeserializeOwned;
 
@@ -155,9 +156,19 @@ impl PyPlatformHandle {
             .collect())
     }
 
-    /// Has an agent certified and puts it on the bus. The outcome is its `AgentHandle`.
-    fn open_agent(&self, pump: &PyPump, call: u64, name: String) -> PyResult<()> {
+    /// Has an agent certified and puts it on the bus. The outcome is its `AgentHandle`. `identity` is the file with the key of
+    /// its long-lived identity.
+    fn open_agent(
+        &self,
+        pump: &PyPump,
+        call: u64,
+        name: String,
+        identity: Option<PathBuf>,
+    ) -> PyResult<()> {
         let process = self.0.get()?.process.clone();
+        if let Some(file) = identity {
+            process.identify(&name, LongLivedKey::read(&file).map_err(error::platform)?);
+        }
         pump.call(call, async move {
             let opened = process.agent(&name).await;
             move |py: Python<'_>| {

@@ -1,14 +1,17 @@
 """Taken-over programs on a platform at level `signed`: what their agents did not sign is not delivered."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 from attacker import mesh
 from attacker.acl import message
 from attacker.certificates import secret_agent, secret_log
 from attacker.mesh import ITSELF, LEVELS
-from attacker.proofs import proof, statement
+from attacker.mallory import milliseconds
+from attacker.proofs import KEY, UNSIGNED, batch, delegate, delegation, serial_of, statement
 from harness import bounded, wait_for
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pair import MANIFEST as AT_AUTH
 
@@ -19,8 +22,11 @@ MANIFEST = AT_AUTH.replace('name = "factory"', 'name = "factory"\n    level = "s
 SINK = "sink@factory"
 
 
-def sign(link, of_message):
-    link.send(mesh.SIGN, struct.pack("<I", 0) + of_message)
+def speaks(taken):
+    """A connection on which the agent is bound as 0, and has delegated to its process."""
+    link = taken.speaks_to("sink", level="signed")
+    delegate(link, 0, taken.agent, taken.name)
+    return link
 
 
 def refused(factory, who, why="not-proved"):
@@ -37,10 +43,10 @@ def heard(factory, text):
 def test_the_documented_proof_is_believed(factory, pair, mallory):
     """An independent program that signs by the documentation is heard: its refusals are not due to a mistake of its own."""
     taken = mallory()
-    link = taken.speaks_to("sink", level="signed")
+    link = speaks(taken)
     said = message("inform", taken.name, [SINK], "515151")
     link.message(0, 0, said)
-    sign(link, proof(taken.agent, taken.name, statement(SINK, said)))
+    link.send(mesh.SIGN, batch(taken.agent, taken.name, statement(SINK, said)).frame(0))
     wait_for(lambda: heard(factory, "515151"), "the message to be heard", also=factory.logs)
     pair.talks()
 
@@ -52,7 +58,7 @@ def test_messages_without_a_proof(factory, pair, mallory):
         # Its process says that it could not sign.
         link = taken.speaks_to("sink", level="signed")
         link.message(0, 0, said)
-        sign(link, b"")
+        link.send(mesh.SIGN, UNSIGNED)
         link.until(lambda kind, _: kind == mesh.RETURNED, "the message to come back")
         refused(factory, taken.name)
         # No proof ever comes: the program sends until it may not send more.
@@ -67,24 +73,45 @@ def test_messages_without_a_proof(factory, pair, mallory):
     assert not heard(factory, "424242")
 
 
-@pytest.mark.parametrize("of", ["another message", "another receiver", "another agent", "another level"])
+@pytest.mark.parametrize("of", ["message", "receiver", "agent", "level", "key", "number", "time"])
 def test_a_proof_of_something_else(factory, pair, mallory, of):
     taken, other = mallory(), mallory()
     said = message("inform", taken.name, [SINK], "434343")
     right = statement(SINK, said)
     wrong = {
-        "another message": lambda: proof(taken.agent, taken.name, statement(SINK, said + b"\0")),
-        "another receiver": lambda: proof(taken.agent, taken.name, statement("source@factory", said)),
-        "another agent": lambda: proof(other.agent, other.name, right),
-        # The level stands in the proof, so this one is for no message at `signed`.
-        "another level": lambda: proof(taken.agent, taken.name, right, level="signed").replace(b"\1\3", b"\1\4", 1),
+        "message": lambda: batch(taken.agent, taken.name, statement(SINK, said + b"\0")),
+        "receiver": lambda: batch(taken.agent, taken.name, statement("source@factory", said)),
+        "agent": lambda: batch(other.agent, other.name, right),
+        "level": lambda: batch(taken.agent, taken.name, right, level="auth"),
+        "key": lambda: batch(taken.agent, taken.name, right, key=Ed25519PrivateKey.generate()),
+        "number": lambda: replace(batch(taken.agent, taken.name, right), first=1),
+        "time": lambda: replace(batch(taken.agent, taken.name, right), time=milliseconds() - 1),
     }[of]()
-    link = taken.speaks_to("sink", level="signed")
+    link = speaks(taken)
     link.message(0, 0, said)
-    sign(link, wrong)
+    link.send(mesh.SIGN, wrong.frame(0))
     link.until(lambda kind, _: kind == mesh.RETURNED, "the message to come back")
     refused(factory, taken.name)
     assert not heard(factory, "434343")
+    pair.talks()
+
+
+@pytest.mark.parametrize("of", ["nobody", "another agent", "another key"])
+def test_a_delegation_of_something_else(factory, pair, mallory, of):
+    """The process signs with its own key. The agent did not delegate to it, or its word is not that of this agent."""
+    taken, other = mallory(), mallory()
+    link = taken.speaks_to("sink", level="signed")
+    if of != "nobody":
+        key = Ed25519PrivateKey.generate() if of == "another key" else KEY
+        author = (other.agent, other.name) if of == "another agent" else (taken.agent, taken.name)
+        word = delegation(*author, key=key)
+        link.send(mesh.DELEGATE, struct.pack("<I", 0) + serial_of(taken.agent) + word)
+    said = message("inform", taken.name, [SINK], "484848")
+    link.message(0, 0, said)
+    link.send(mesh.SIGN, batch(taken.agent, taken.name, statement(SINK, said)).frame(0))
+    link.until(lambda kind, _: kind == mesh.RETURNED, "the message to come back")
+    refused(factory, taken.name)
+    assert not heard(factory, "484848")
     pair.talks()
 
 
@@ -119,9 +146,10 @@ def stolen(factory, taken, name):
 def says(link, handle, author, name, text, first=0):
     """Proves an agent as the sender of this number, and sends what it signed."""
     link.bind(handle, author.proof(link.exporter, LEVELS["signed"]))
+    delegate(link, handle, author, name)
     said = message("inform", name, [SINK], text)
     link.message(handle, 0, said)
-    link.send(mesh.SIGN, struct.pack("<I", handle) + proof(author, name, statement(SINK, said), first=first))
+    link.send(mesh.SIGN, batch(author, name, statement(SINK, said), first=first).frame(handle))
 
 
 @pytest.mark.parametrize(("name", "shown"), [("source", "no proof"), ("source-2", "the proof of another certificate")])

@@ -183,6 +183,15 @@ def test_no_bit_can_be_changed(scene, verifier):
     chance = random.Random(7)
     for at in range(len(raw)):
         assert judged(raw[:at] + bytes([raw[at] ^ 1 << chance.randrange(8)]) + raw[at + 1 :]) is None, at
+    # No byte of a proof is without meaning, to one who mends the last line.
+    proof = base64.b64decode(messages([json.loads(line) for line in raw.splitlines()[:-1]])[0]["proof"])
+    for at in range(len(proof)):
+        bent = proof[:at] + bytes([proof[at] ^ 1 << chance.randrange(8)]) + proof[at + 1 :]
+
+        def replaced(lines, bent=bent):
+            messages(lines)[0]["proof"] = base64.b64encode(bent).decode()
+
+        assert judged(changed(path, replaced).read_bytes()) is None, at
     copy = path.with_suffix(".changed")
     for at in chance.sample(range(len(raw)), 16):
         copy.write_bytes(raw[:at] + bytes([raw[at] ^ 1 << chance.randrange(8)]) + raw[at + 1 :])
@@ -233,6 +242,12 @@ def test_what_a_forger_tries(scene):
         proof[1] = 4
         messages(lines)[0]["proof"] = base64.b64encode(proof).decode()
 
+    def delegation_of_another(lines):
+        # The key stays, and the agent's word is another one.
+        proof = bytearray(base64.b64decode(messages(lines)[0]["proof"]))
+        proof[35:99] = bytes(64)
+        messages(lines)[0]["proof"] = base64.b64encode(proof).decode()
+
     def certificate_beside_the_log(lines):
         certificate = next(line["certificate"] for line in lines if "certificate" in line)
         certificate["index"] += 1
@@ -250,6 +265,7 @@ def test_what_a_forger_tries(scene):
         proof_of_another,
         said_twice,
         another_level,
+        delegation_of_another,
         certificate_beside_the_log,
         without_a_log_entry,
         another_platform,

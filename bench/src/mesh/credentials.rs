@@ -7,8 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    CLOCK_SKEW, CertificateChain, Credential, Identity, IssuingAuthority, KeyPair, PlatformName,
-    RootAuthority, SigningRequest, Timestamp, Trust, Validity,
+    AuthorityKey, CLOCK_SKEW, CertificateChain, Credential, Identity, IssuingAuthority, KeyPair,
+    MlDsaKeyPair, PlatformName, RootAuthority, SignatureAlgorithm, SigningRequest, Timestamp,
+    Trust, Validity,
 };
 use sealbus_transparency::{Inclusion, MerkleLog};
 
@@ -30,8 +31,13 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn create() -> Result<Self> {
+        Self::with(SignatureAlgorithm::Ed25519)
+    }
+
+    pub(crate) fn with(signatures: SignatureAlgorithm) -> Result<Self> {
         let validity = Validity::starting(Timestamp::from(SystemTime::now()), LIFETIME);
-        let root = RootAuthority::create(&platform()?, validity)?;
+        let key = AuthorityKey::generate(signatures)?;
+        let root = RootAuthority::create_with(key, &platform()?, validity)?;
         let issuing = root.create_authority("ca-1", validity)?;
         Ok(Self { root, issuing })
     }
@@ -53,9 +59,18 @@ impl Authority {
 
     pub(crate) fn credential(&self, identity: Identity) -> Result<Arc<Credential>> {
         let key = KeyPair::generate()?;
-        let mut chain = self.certify(identity, &key.signing_request()?)?;
+        let second = match self.root.key().algorithm() {
+            SignatureAlgorithm::MlDsa65 => Some(MlDsaKeyPair::generate()?),
+            SignatureAlgorithm::Ed25519 => None,
+        };
+        let public = second.as_ref().map(MlDsaKeyPair::public_key);
+        let mut chain = self.certify(identity, &key.signing_request_with(public, None)?)?;
         chain.share_issuers(self.issuing.chain());
-        Ok(Arc::new(Credential::new(key, chain)?))
+        let credential = Credential::new(key, chain)?;
+        Ok(Arc::new(match second {
+            Some(second) => credential.with_second(second)?,
+            None => credential,
+        }))
     }
 
     /// The root certificate, DER.

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use parking_lot::RwLock;
 use sealbus_fipa::Aid;
-use sealbus_proof::{Hash, SignError, Signer};
-use sealbus_seal::{Credential, SecurityLevel};
+use sealbus_proof::{BatchKey, Hash, SignError, Signer};
+use sealbus_seal::Credential;
 use thiserror::Error;
 
 use crate::gate::Gate;
@@ -48,6 +48,8 @@ pub struct LocalAgent {
     name: Arc<str>,
     mailbox: MailboxSender,
     certified: RwLock<Option<Arc<Certified>>>,
+    /// The key with which this process signs for all its agents.
+    batch_key: Arc<BatchKey>,
     /// The agent that speaks for this one, if this one belongs to another platform.
     gateway: Option<Arc<LocalAgent>>,
     /// The count of messages accepted from the agent. Only its outbox writes the counter, under the outbox's lock.
@@ -61,6 +63,7 @@ impl LocalAgent {
         name: &str,
         mailbox: MailboxSender,
         certified: Option<Arc<Certified>>,
+        batch_key: Arc<BatchKey>,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self {
@@ -68,6 +71,7 @@ impl LocalAgent {
             name: name.into(),
             mailbox,
             certified: RwLock::new(certified),
+            batch_key,
             gateway: None,
             sent: AtomicU64::new(0),
             gate: Gate::default(),
@@ -76,9 +80,10 @@ impl LocalAgent {
 
     /// The stand-in for an agent of another platform.
     pub(crate) fn stand_in(name: &str, mailbox: MailboxSender, gateway: Arc<LocalAgent>) -> Self {
+        let batch_key = gateway.batch_key.clone();
         Self {
             gateway: Some(gateway),
-            ..Self::new(name, mailbox, None)
+            ..Self::new(name, mailbox, None, batch_key)
         }
     }
 
@@ -136,7 +141,7 @@ impl LocalAgent {
         if let Some(signer) = signer.get() {
             return Ok(signer.clone());
         }
-        let made = Signer::new(credential.clone(), SecurityLevel::Signed)?;
+        let made = Signer::new(credential.clone(), self.batch_key.clone())?;
         Ok(signer.get_or_init(|| Arc::new(made)).clone())
     }
 

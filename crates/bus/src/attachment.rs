@@ -105,7 +105,12 @@ impl Bus {
                 bus.never_read(&receiver, &messages);
             }
         }));
-        let agent = Arc::new(LocalAgent::new(name, sender, certified));
+        let agent = Arc::new(LocalAgent::new(
+            name,
+            sender,
+            certified,
+            self.inner.batch_key.clone(),
+        ));
         {
             let mut agents = self.inner.agents.write();
             if agents.contains_key(name) {

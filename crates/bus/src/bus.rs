@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use sealbus_fipa::{AclMessageRef, Aid, Limits, bitefficient};
-use sealbus_proof::Hash;
+use sealbus_proof::{BatchKey, Hash};
 use sealbus_seal::permission::Permissions;
 use sealbus_seal::{Identity, PlatformName, SecurityLevel, VerifiedIdentity};
 use tokio::runtime::Handle;
@@ -79,6 +79,8 @@ pub struct Bus {
 pub(crate) struct Inner {
     pub(crate) config: BusConfig,
     pub(crate) ams: Aid,
+    /// The key with which this process signs for all its agents.
+    pub(crate) batch_key: Arc<BatchKey>,
     pub(crate) agents: RwLock<HashMap<Arc<str>, Arc<LocalAgent>>>,
     pub(crate) routes: RwLock<HashMap<Arc<str>, Arc<Route>>>,
     pub(crate) transport: OnceLock<Arc<dyn Transport>>,
@@ -124,10 +126,12 @@ impl Bus {
     /// resolver and a transport.
     pub fn new(config: BusConfig, runtime: Handle) -> Self {
         let ams = crate::aid_of(&format!("ams@{}", config.platform));
+        let batch_key = BatchKey::new(config.platform.clone(), SecurityLevel::Signed);
         Self {
             inner: Arc::new(Inner {
                 config,
                 ams,
+                batch_key: Arc::new(batch_key),
                 agents: RwLock::default(),
                 routes: RwLock::default(),
                 transport: OnceLock::new(),

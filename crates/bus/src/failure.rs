@@ -71,7 +71,7 @@ pub fn receiver_receipt(
 ) -> Option<AclMessage> {
     let named = vec![
         Parameter::new("certificate", Term::text(proof.serial().to_string())),
-        Parameter::new("number", Term::text(proof.numbers().start.to_string())),
+        Parameter::new("number", Term::text(proof.number().to_string())),
     ];
     let words = vec![
         Term::text("agent".to_owned()),

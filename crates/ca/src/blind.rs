@@ -17,6 +17,7 @@ use sealbus_seal::{
 use sealbus_transparency::IssuanceRecord;
 use serde::{Deserialize, Serialize};
 
+use crate::long_lived::{check_same, check_stated};
 use crate::shares::Shares;
 use crate::{CaService, IssuedCertificate, Request, SLACK, internal, not_denied, subject};
 
@@ -100,6 +101,9 @@ impl Renewal<'_> {
             .map_err(|refusal| refused(&refusal))?;
         let request = SigningRequest::parse(request)
             .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;
+        let stated = check_stated(wanted, &request)?;
+        let named = held.certificate().long_lived_identity();
+        check_same(wanted, named, stated, held.not_after())?;
         Ok((grant, request))
     }
 }

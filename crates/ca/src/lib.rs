@@ -9,6 +9,7 @@ mod callers;
 mod certificates;
 mod events;
 mod loading;
+mod long_lived;
 mod own_certificate;
 mod publication;
 mod revocation;
@@ -297,7 +298,9 @@ impl CaService {
             tracing::error!(target: "sealbus::certification", agent = %subject, %fault, "refused");
             event(self, 0, None, format!("refused: {fault}"));
         })?;
-        let (chain, serial) = self.issue(&grant, &parsed, request.process, self.lifetime, now)?;
+        let issued = self.issue(&grant, &parsed, request.process, self.lifetime, now);
+        let (chain, serial) =
+            issued.inspect_err(|fault| event(self, 0, None, format!("refused: {fault}")))?;
         let valid = format!(
             "certified for {} s, serial {serial}",
             self.lifetime.as_secs()
@@ -343,6 +346,7 @@ impl CaService {
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<(CertificateChain, Serial), Fault> {
+        self.check_long_lived(grant.identity(), request, now)?;
         let grant = &held_by(grant, process);
         let mut validity = Validity::starting(now, lifetime);
         if let Some(floor) = self.trust.denied_before(grant.identity()) {

@@ -24,7 +24,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use sealbus_bus::Lifetime;
 use sealbus_manifest::isolation::Isolation;
 
-pub(crate) use self::agents::{Kill, Logs, Move, Ps, Restart, Start, Stop, Ticket};
+pub(crate) use self::agents::{Identity, Kill, Logs, Move, Ps, Restart, Start, Stop, Ticket};
 pub(crate) use self::broker::{Broker, BrokerRabbitMq};
 pub(crate) use self::certificates::{
     Ca, CaCertify, CaKeys, CaList, CaLog, CaLogCommand, CaLogVerify, CaMonitor, CaRequest,
@@ -158,6 +158,9 @@ pub(crate) enum Command {
     /// Make a one-time ticket with which a program started by hand joins as an agent
     #[command(after_help = "Example: SEALBUS_TICKET=$(sealbus ticket buyer-1) python buyer.py")]
     Ticket(Ticket),
+    /// Make the key of an agent's long-lived identity, unless the file is there, and print the identity's fingerprint
+    #[command(after_help = "Example: sealbus identity ~/seller.key")]
+    Identity(Identity),
     /// Show the agents: where they run, their states, and since when
     #[command(after_help = "Example: sealbus ps --refused")]
     Ps(Ps),

@@ -51,6 +51,7 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
             runtime()?.block_on(commands::doctor::doctor(&arguments.general, doctor, output))?;
         }
         Command::Version => commands::version(output),
+        Command::Identity(identity) => commands::identity::identity(identity, output)?,
         Command::Acl(Acl::Convert(convert)) => commands::language::convert(convert, output)?,
         Command::Acl(Acl::Explain(explain)) => commands::language::explain(explain, output)?,
         Command::Acl(Acl::Validate(validate)) => commands::language::validate(validate, output)?,

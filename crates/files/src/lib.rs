@@ -10,7 +10,7 @@
 mod system;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// Makes what is created open to this user alone.
@@ -74,6 +74,37 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()?;
     drop(file);
     fs::rename(&draft, path)
+}
+
+/// Makes a file that only its owner can read, with these bytes. It is on disk when this returns.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`], or the system's error.
+pub fn create_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .private()
+        .open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Reads a file that only its owner can read. On Windows, the folder's rights decide.
+///
+/// # Errors
+/// The system's error; [`io::ErrorKind::PermissionDenied`] if other users can open the file;
+/// [`io::ErrorKind::FileTooLarge`] if it has more than `most` bytes.
+pub fn read_private(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    system::check_private(&file.metadata()?)?;
+    // The bytes may be a key, and memory that grows would leave copies of them behind.
+    let mut bytes = Vec::with_capacity(most + 1);
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    match bytes.len() > most {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(bytes),
+    }
 }
 
 /// Makes a folder, and those above it, for this user alone. A folder that exists stays as it is.

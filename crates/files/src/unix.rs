@@ -33,6 +33,18 @@ pub(super) fn close_to_others(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+pub(super) fn check_private(found: &Metadata) -> io::Result<()> {
+    match found.mode() & 0o077 {
+        0 => Ok(()),
+        _ => {
+            let mode = found.mode() & 0o7777;
+            let message =
+                format!("other users can open it (mode {mode:o}): close it with chmod 600");
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+        }
+    }
+}
+
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }

@@ -45,6 +45,10 @@ pub(super) fn close_to_others(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
+pub(super) fn check_private(_: &Metadata) -> io::Result<()> {
+    Ok(())
+}
+
 pub(super) fn sync_folder(_: &Path) -> io::Result<()> {
     // A folder cannot be opened as a file. NTFS notes names in its own log.
     Ok(())

@@ -145,6 +145,7 @@ fn new_platform(running: &Manifest, wanted: &Manifest) -> Vec<String> {
     let PlatformEntry {
         name,
         level,
+        signatures,
         certificate_lifetime,
         workload_issuer,
         address,
@@ -159,6 +160,7 @@ fn new_platform(running: &Manifest, wanted: &Manifest) -> Vec<String> {
     named([
         ("name", *name != new.name),
         ("level", *level != new.level),
+        ("signatures", *signatures != new.signatures),
         (
             "lifetime",
             *certificate_lifetime != new.certificate_lifetime,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sealbus_bus::GATEWAY;
 use sealbus_gateways::GatewayConfig;
+use sealbus_seal::SignatureAlgorithm;
 use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
 
@@ -14,13 +15,16 @@ pub mod callers;
 mod confinement;
 mod difference;
 mod evidence;
+mod identity;
 pub mod isolation;
+mod issuer;
 mod mcp;
 pub mod neighbours;
 mod problem;
 pub mod program;
 mod read;
 mod rules;
+mod signatures;
 mod store;
 mod tap;
 mod telemetry;
@@ -34,6 +38,7 @@ use neighbours::NeighbourEntry;
 pub use broker::{BrokerEntry, PromiseEntry, RabbitEntry};
 pub use difference::{ChangedProcess, Difference};
 pub use evidence::EvidenceEntry;
+pub use identity::IDENTITY_VARIABLE;
 pub use problem::{ManifestError, ManifestProblem, ReadError};
 pub use store::StoreEntry;
 pub use tap::TapEntry;
@@ -208,6 +213,9 @@ pub struct PlatformEntry {
     pub name: String,
     /// Security level: `none`, `tls` or `auth` (default).
     pub level: String,
+    /// The algorithm of the root's and the CAs' signatures; without it that of the platform that is there, or Ed25519.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signatures: Option<SignatureAlgorithm>,
     /// Lifetime of an agent's certificate in seconds; 3600 by default.
     pub certificate_lifetime: u64,
     /// The URL by which workload tokens name their issuer; without it there are none.

@@ -10,7 +10,6 @@ use sealbus_seal::{Name, PlatformName, SecurityLevel};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::callers::is_url;
 use super::isolation;
 use super::isolation::Isolation;
 use super::problem::{ManifestError, ManifestProblem, ReadError, kind};
@@ -23,6 +22,7 @@ const MAX_COUNT: i64 = 1_000_000;
 const PLATFORM_KEYS: &[&str] = &[
     "name",
     "level",
+    "signatures",
     "lifetime",
     "address",
     "port",
@@ -42,6 +42,7 @@ const AGENT_KEYS: &[&str] = &[
     "node",
     "forbid",
     "environment",
+    "identity",
     "restart",
 ];
 
@@ -144,7 +145,7 @@ impl<'t> Reader<'t> {
         let platform = match root.get("platform") {
             Some(value) => self
                 .table(value, "platform")
-                .and_then(|table| self.platform(table, value.span())),
+                .and_then(|table| self.platform(root, table, value.span())),
             None => {
                 let help = "begin with\n[platform]\nname = \"factory\"".to_owned();
                 self.problem(0..0, "the manifest has no [platform]", Some(help));
@@ -193,7 +194,12 @@ impl<'t> Reader<'t> {
         })
     }
 
-    fn platform(&mut self, table: &DeTable<'t>, span: Range<usize>) -> Option<PlatformEntry> {
+    fn platform(
+        &mut self,
+        root: &DeTable<'t>,
+        table: &DeTable<'t>,
+        span: Range<usize>,
+    ) -> Option<PlatformEntry> {
         self.unknown_keys(table, PLATFORM_KEYS, "in [platform]");
         let name = match self.text_of(table, "name") {
             Some((name, at)) => match PlatformName::new(&name) {
@@ -226,6 +232,7 @@ impl<'t> Reader<'t> {
         let max_message = self.size(table, "max-message").unwrap_or(16 * 1024 * 1024);
         Some(PlatformEntry {
             name: name?,
+            signatures: self.signatures(root, table, level.unwrap_or_default()),
             level: level.unwrap_or_default().to_string(),
             certificate_lifetime,
             workload_issuer: self.workload_issuer(table),
@@ -252,17 +259,6 @@ impl<'t> Reader<'t> {
                 self.problem(found.span(), problem, Some(help.to_owned()));
             }
         }
-    }
-
-    fn workload_issuer(&mut self, table: &DeTable<'t>) -> Option<String> {
-        let (url, at) = self.text_of(table, "workload-issuer")?;
-        if !is_url(&url) || url.ends_with('/') {
-            let problem = format!("`workload-issuer` cannot be {url:?}");
-            let help = "write the URL by which others reach a gateway of this platform, such as https://tea.example, \
-                        without a slash at its end";
-            self.problem(at, problem, Some(help.to_owned()));
-        }
-        Some(url)
     }
 
     fn agents(&mut self, root: &DeTable<'t>, floor: Option<Isolation>) -> Vec<AgentEntry> {
@@ -356,8 +352,10 @@ impl<'t> Reader<'t> {
         );
         let agents = self.process_agents(table);
         let replicas = self.integer(table, "replicas", 0..=MAX_COUNT).unwrap_or(1) as u32;
-        let environment = self.environment(table);
+        let mut environment = self.environment(table);
         let mut confinement = self.confinement(table, floor);
+        let who = (replicas, &agents);
+        self.identity(table, who, &mut environment, &mut confinement);
         let program = program?;
         confinement.read.extend(program.read);
         Some(AgentEntry {

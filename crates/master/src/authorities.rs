@@ -8,8 +8,8 @@ use std::time::Duration;
 use sealbus_pkcs11::TokenError;
 use sealbus_seal::{
     AuthorityError, AuthorityKey, CLOCK_SKEW, Certificate, CertificateChain, CertificateError,
-    IssuingAuthority, KeyError, PlatformName, RequestError, RootAuthority, SigningRequest,
-    Timestamp, Trust, Validity,
+    IssuingAuthority, KeyError, PlatformName, RequestError, RootAuthority, SignatureAlgorithm,
+    SigningRequest, Timestamp, Trust, Validity,
 };
 
 use sealbus_ca::Outlook;
@@ -93,6 +93,19 @@ pub enum AuthoritiesError {
         /// The expected owner.
         wanted: PlatformName,
     },
+    /// The root's key is of another algorithm than the platform is to have.
+    #[error(
+        "signatures = \"{wanted}\" is for a new platform, and the root's key in {} is of the algorithm {found}; a token holds Ed25519 keys only",
+        directory.display()
+    )]
+    OtherSignatures {
+        /// The state directory.
+        directory: PathBuf,
+        /// The root's algorithm.
+        found: SignatureAlgorithm,
+        /// The algorithm that the manifest names.
+        wanted: SignatureAlgorithm,
+    },
     /// A key was to be in a token, and there is one already.
     #[error(
         "{} is there already: a token holds new keys only, those of a new platform or of a Master without a CA",
@@ -146,29 +159,41 @@ impl Authorities {
         })
     }
 
-    /// The authorities in `directory`. The first call makes them.
+    /// The authorities in `directory`. The first call makes them, with keys of the algorithm `signatures`, or Ed25519. Later the
+    /// root must be of this algorithm, if one is given.
     ///
     /// # Errors
     /// [`AuthoritiesError`].
     pub fn keep(
         directory: &Path,
         platform: &PlatformName,
+        signatures: Option<SignatureAlgorithm>,
         now: Timestamp,
     ) -> Result<Self, AuthoritiesError> {
         let path = |name: &str| directory.join(name);
+        let check = |found| match signatures {
+            Some(wanted) if wanted != found => Err(AuthoritiesError::OtherSignatures {
+                directory: directory.to_owned(),
+                found,
+                wanted,
+            }),
+            _ => Ok(()),
+        };
         let Some(root) = read(&path(ROOT_CERTIFICATE))? else {
             let key = match read(&path(ROOT_KEY))? {
                 Some(text) => parse_key(&path(ROOT_KEY), &text)?,
-                None => AuthorityKey::generate()?,
+                None => AuthorityKey::generate(signatures.unwrap_or_default())?,
             };
+            let algorithm = key.algorithm();
+            check(algorithm)?;
             let validity = Validity::starting(now, YEAR * 10);
             let root = RootAuthority::create_with(key, platform, validity)?;
-            let key = new_key(directory)?;
+            let key = new_key(directory, algorithm)?;
             let request = SigningRequest::parse(&key.signing_request()?)?;
             let validity = Validity::starting(now, YEAR);
             let chain = root.certify_authority(FIRST, &request, validity)?;
             let issuing = IssuingAuthority::load(key, chain)?;
-            write(&path(ROOT_KEY), root.key().to_text().as_bytes())?;
+            write(&path(ROOT_KEY), root.key().to_text()?.as_bytes())?;
             keep_issuing(directory, &issuing)?;
             // This file completes the set.
             write(&path(ROOT_CERTIFICATE), root.certificate())?;
@@ -179,6 +204,7 @@ impl Authorities {
             });
         };
         check_platform(&path(ROOT_CERTIFICATE), &root, platform)?;
+        check(Certificate::parse(&root)?.public_key().algorithm())?;
         let missing = || AuthoritiesError::RootOffline {
             path: path(ROOT_KEY),
         };
@@ -186,7 +212,7 @@ impl Authorities {
             None => {
                 let root = offline_root(directory)?.ok_or_else(missing)?;
                 // The platform may have other CAs, and their names are taken.
-                let key = new_key(directory)?;
+                let key = new_key(directory, root.key().algorithm())?;
                 let request = SigningRequest::parse(&key.signing_request()?)?;
                 let chain = certify(&root, &request, now)?;
                 let issuing = IssuingAuthority::load(key, chain)?;
@@ -294,12 +320,15 @@ fn remove(path: &Path) -> Result<(), AuthoritiesError> {
     }
 }
 
-/// The signing request (DER) of a new issuing authority in `directory`. Its key is made once, and kept there.
+/// The signing request (DER) of a new issuing authority in `directory`. Its key is made once, of this algorithm, and kept there.
 ///
 /// # Errors
 /// [`AuthoritiesError`].
-pub fn request_authority(directory: &Path) -> Result<Vec<u8>, AuthoritiesError> {
-    Ok(new_key(directory)?.signing_request()?)
+pub fn request_authority(
+    directory: &Path,
+    signatures: SignatureAlgorithm,
+) -> Result<Vec<u8>, AuthoritiesError> {
+    Ok(new_key(directory, signatures)?.signing_request()?)
 }
 
 /// Certifies the key of another Master's issuing authority, if the root's key is in `directory`. Returns the chain and the
@@ -345,7 +374,8 @@ pub(super) fn accept_authority(
     trust
         .verify_authority(chain.leaf(), now)
         .map_err(|_| AuthoritiesError::NotOurs("no CA that is valid now is among them"))?;
-    let issuing = IssuingAuthority::load(new_key(directory)?, chain)
+    let algorithm = Certificate::parse(root)?.public_key().algorithm();
+    let issuing = IssuingAuthority::load(new_key(directory, algorithm)?, chain)
         .map_err(|_| AuthoritiesError::NotOurs("they are for another key"))?;
     // A key and a chain that do not belong together are never there.
     remove_authority(directory)?;
@@ -355,13 +385,16 @@ pub(super) fn accept_authority(
     Ok(issuing.name().to_owned())
 }
 
-fn new_key(directory: &Path) -> Result<AuthorityKey, AuthoritiesError> {
+fn new_key(
+    directory: &Path,
+    algorithm: SignatureAlgorithm,
+) -> Result<AuthorityKey, AuthoritiesError> {
     let path = directory.join(NEW_KEY);
     if let Some(text) = read(&path)? {
         return parse_key(&path, &text);
     }
-    let key = AuthorityKey::generate()?;
-    write(&path, key.to_text().as_bytes())?;
+    let key = AuthorityKey::generate(algorithm)?;
+    write(&path, key.to_text()?.as_bytes())?;
     Ok(key)
 }
 
@@ -406,7 +439,7 @@ fn offline_root(directory: &Path) -> Result<Option<RootAuthority>, AuthoritiesEr
 }
 
 fn keep_issuing(directory: &Path, issuing: &IssuingAuthority) -> Result<(), AuthoritiesError> {
-    write(&directory.join(CA_KEY), issuing.key().to_text().as_bytes())?;
+    write(&directory.join(CA_KEY), issuing.key().to_text()?.as_bytes())?;
     let mut chain = Vec::new();
     issuing.chain().encode(&mut chain);
     write(&directory.join(CA_CHAIN), &chain)

@@ -58,7 +58,12 @@ impl BlindCa {
             path: directory.to_owned(),
             error,
         })?;
-        let authorities = Authorities::keep(directory, &settings.name, timestamp(now()))?;
+        let authorities = Authorities::keep(
+            directory,
+            &settings.name,
+            settings.signatures,
+            timestamp(now()),
+        )?;
         let authority = authorities.issuing;
         let (platform, name) = (settings.name.clone(), authority.name().to_owned());
         let mut ca = Blind::new(authority, trust.clone(), settings.certificate_lifetime);
@@ -257,7 +262,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let settings = PlatformSettings::new(PlatformName::new("factory").unwrap());
         let time = timestamp(now());
-        let authorities = Authorities::keep(folder.path(), &settings.name, time).unwrap();
+        let authorities = Authorities::keep(folder.path(), &settings.name, None, time).unwrap();
         let roots = [authorities.root.into()];
         let trust = Arc::new(Trust::new(settings.name.clone(), &roots, CLOCK_SKEW).unwrap());
         let (_tell, away) = watch::channel(false);

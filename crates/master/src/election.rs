@@ -20,6 +20,7 @@ use super::blind::BlindCa;
 use super::config::MasterConfig;
 use super::cut_off::Alarms;
 use super::forwarding::forward;
+use super::foundation::PlatformSettings;
 use super::kept_ports::{Kept, bind_again, kept_ports};
 use super::master_error::MasterError;
 use super::masters::Masters;
@@ -85,7 +86,7 @@ pub(super) async fn elect(
             waited: false,
         });
     };
-    let own = own_ca(&*etcd, directory, &settings.name).await?;
+    let own = own_ca(&*etcd, directory, settings).await?;
     let kept = kept_ports(&*etcd, Some(etcd.instance())).await?;
     let (server, enrolment) = listen(config, &kept).await?;
     let trust = own.is_some().then(|| trust(directory, &settings.name));
@@ -116,7 +117,7 @@ pub(super) async fn elect(
             return Err(MasterError::OnBroker { leader });
         }
     };
-    if let Err(error) = own_ca(&*etcd, directory, &settings.name).await {
+    if let Err(error) = own_ca(&*etcd, directory, settings).await {
         candidate.give_back().await;
         return Err(error);
     }
@@ -168,15 +169,18 @@ async fn foreign_root(store: &dyn Store, directory: &Path, platform: &PlatformNa
 async fn own_ca(
     store: &dyn Store,
     directory: &Path,
-    platform: &PlatformName,
+    settings: &PlatformSettings,
 ) -> Result<Option<(String, Vec<u8>)>, MasterError> {
+    let platform = &settings.name;
     if !check_kept_root(store, directory, platform).await? {
         return Ok(None);
     }
     let own = match own_authority(directory)? {
         Some(own) => own,
         None => {
-            let made = Authorities::keep(directory, platform, timestamp(now()))?.issuing;
+            let made =
+                Authorities::keep(directory, platform, settings.signatures, timestamp(now()))?;
+            let made = made.issuing;
             (made.name().to_owned(), made.chain().leaf().to_vec())
         }
     };

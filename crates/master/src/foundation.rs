@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_brokers::rabbitmq::RabbitSettings;
-use sealbus_seal::{CLOCK_SKEW, PlatformName, ProcessId, SecurityLevel, Trust, TrustError};
+use sealbus_seal::{
+    CLOCK_SKEW, PlatformName, ProcessId, SecurityLevel, SignatureAlgorithm, Trust, TrustError,
+};
 use tokio::sync::{mpsc, watch};
 
 use super::authorities::{Authorities, AuthoritiesError};
@@ -32,6 +34,8 @@ pub struct PlatformSettings {
     pub name: PlatformName,
     /// Security level.
     pub level: SecurityLevel,
+    /// The algorithm of the root's and the CAs' keys, if it must be one. It is chosen once.
+    pub signatures: Option<SignatureAlgorithm>,
     /// Lifetime of agents' and processes' certificates.
     pub certificate_lifetime: Duration,
     /// The URL by which workload tokens name their issuer. Without one there are no such tokens.
@@ -56,6 +60,7 @@ impl PlatformSettings {
         Self {
             name,
             level: SecurityLevel::default(),
+            signatures: None,
             certificate_lifetime: Duration::from_secs(3600),
             workload_issuer: None,
             max_message: 16 << 20,

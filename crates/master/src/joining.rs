@@ -10,7 +10,9 @@ use sealbus_enrolment::{Enrolment, EnrolmentError};
 use sealbus_files::folder;
 use sealbus_process::attachment::secret_text;
 use sealbus_seal::token::Token;
-use sealbus_seal::{CertificateChain, CertificateError, Fingerprint, PlatformName};
+use sealbus_seal::{
+    CertificateChain, CertificateError, Fingerprint, PlatformName, SignatureAlgorithm,
+};
 
 use super::authorities::{AuthoritiesError, accept_authority, has_authority, request_authority};
 
@@ -60,7 +62,7 @@ pub enum JoinError {
     Authorities(#[from] AuthoritiesError),
 }
 
-/// Gives the Master in `directory` a CA of its own, whose key never leaves the directory. Returns the CA's name, or nothing
+/// Gives the Master in `directory` a CA of its own, whose key is of the algorithm `signatures` and never leaves the directory. Returns the CA's name, or nothing
 /// if there is a CA already: an invitation is needed once.
 ///
 /// # Errors
@@ -68,6 +70,7 @@ pub enum JoinError {
 pub async fn join(
     directory: &Path,
     platform: &PlatformName,
+    signatures: Option<SignatureAlgorithm>,
     invitation: Invitation,
 ) -> Result<Option<String>, JoinError> {
     folder(directory).map_err(|error| JoinError::Directory {
@@ -79,7 +82,7 @@ pub async fn join(
     }
     let (chain, root) = match invitation {
         Invitation::Certificates { chain, root } => (chain, root),
-        Invitation::Token(token) => redeem(directory, platform, &token).await?,
+        Invitation::Token(token) => redeem(directory, platform, signatures, &token).await?,
     };
     let time = timestamp(now());
     Ok(Some(accept_authority(
@@ -90,6 +93,7 @@ pub async fn join(
 async fn redeem(
     directory: &Path,
     platform: &PlatformName,
+    signatures: Option<SignatureAlgorithm>,
     token: &Token,
 ) -> Result<(CertificateChain, Vec<u8>), JoinError> {
     if token.platform() != platform {
@@ -105,7 +109,10 @@ async fn redeem(
     };
     let joining = ask::JoinAsMaster {
         secret: secret_text(token.secret()),
-        request: Blob(request_authority(directory)?),
+        request: Blob(request_authority(
+            directory,
+            signatures.unwrap_or_default(),
+        )?),
         now: now(),
     };
     let CertifiedAuthority { root, chain } = *leader.ask(joining).await?;

@@ -104,7 +104,12 @@ impl Master {
             Written::last(&*store).await?.await_clock().await?;
         }
         let time = timestamp(now());
-        let authorities = Authorities::keep(&directory, &config.settings.name, time)?;
+        let authorities = Authorities::keep(
+            &directory,
+            &config.settings.name,
+            config.settings.signatures,
+            time,
+        )?;
         let authority = authorities.issuing.name().to_owned();
         if masters.is_some() {
             keep_root(&*store, &directory, &config.settings.name).await?;

@@ -33,7 +33,7 @@ pub async fn certify_broker_of(
         error,
     })?;
     let Led { fenced, lock } = State::open(directory, &name, etcd).await?.lead().await?;
-    let authorities = Authorities::keep(directory, &name, timestamp(now()))?;
+    let authorities = Authorities::keep(directory, &name, None, timestamp(now()))?;
     if etcd.is_some() {
         keep_root(&fenced, directory, &name).await?;
     }

@@ -6,6 +6,7 @@
 
 mod hello;
 mod reading;
+mod signed;
 mod writing;
 
 use sealbus_bus::RefusalReason;
@@ -16,10 +17,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub use self::hello::Hello;
 pub(crate) use self::reading::length_of;
 pub use self::reading::{Parsed, parse};
+pub use self::signed::SignedMessages;
 pub(crate) use self::writing::{MESSAGE_START, begin_message, finish_message, lengthen};
 
 /// The version of this protocol; both sides must speak the same.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// The first bytes of a connection, inside TLS if there is TLS, from both sides.
 pub const PREFACE: [u8; 8] = *b"SEALBUS\x01";
 /// Bytes of a header.
@@ -78,6 +80,7 @@ pub enum Kind {
     Ping = 5,
     Pong = 6,
     Prove = 7,
+    Delegate = 8,
     Message = 16,
     Begin = 17,
     Continue = 18,
@@ -103,6 +106,7 @@ impl Kind {
             5 => Self::Ping,
             6 => Self::Pong,
             7 => Self::Prove,
+            8 => Self::Delegate,
             16 => Self::Message,
             17 => Self::Begin,
             18 => Self::Continue,
@@ -201,6 +205,16 @@ pub enum Frame<'a> {
         /// A binding's wire form.
         proof: &'a [u8],
     },
+    /// A bound agent's delegation to the key with which the process signs. It goes before the first [`Frame::Sign`] with
+    /// messages of the agent.
+    Delegate {
+        /// The agent's handle.
+        handle: u32,
+        /// The serial number of the certificate that the agent delegated with.
+        serial: [u8; 16],
+        /// The delegation's wire form.
+        delegation: &'a [u8],
+    },
 
     /// A whole message, or a frame of the bus to [`PROCESS_TARGET`].
     Message {
@@ -298,13 +312,15 @@ pub enum Frame<'a> {
         /// The reason, for people.
         text: &'a str,
     },
-    /// The proof of all messages of the sender that are not proved yet. Level `signed` asks for it, and below it
-    /// each message that is marked.
+    /// The signature for the messages before it that have none yet, of all senders: all of them, or the first ones. Level
+    /// `signed` asks for it, and below it each message that is marked.
     Sign {
-        /// The sender's handle.
-        sender: u32,
-        /// A proof's wire form. Empty if the sender's process could not sign.
-        proof: &'a [u8],
+        /// When the process signed, in milliseconds since 1970.
+        time: u64,
+        /// The signature. Empty if the process could sign for none of the senders.
+        signature: &'a [u8],
+        /// The messages of each sender, in the order of their handles: 1 to [`MAX_BATCH`](sealbus_proof::MAX_BATCH).
+        authors: &'a [SignedMessages],
     },
 }
 
@@ -359,6 +375,7 @@ impl Frame<'_> {
             Self::Ping => Kind::Ping,
             Self::Pong => Kind::Pong,
             Self::Prove { .. } => Kind::Prove,
+            Self::Delegate { .. } => Kind::Delegate,
             Self::Message { .. } => Kind::Message,
             Self::Begin { .. } => Kind::Begin,
             Self::Continue { .. } => Kind::Continue,

@@ -5,22 +5,25 @@ mod frames;
 mod line;
 mod messages;
 mod senders;
+mod shown;
 mod signing;
 mod targets;
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use sealbus_bus::{Bus, Provenance, RefusalReason};
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::Checker;
-use sealbus_proof::{Malformed, NotProved};
-use sealbus_seal::{Identity, SecurityLevel, Timestamp, Trust, VerifiedIdentity};
+use sealbus_proof::{Malformed, NotProved, Verifier};
+use sealbus_seal::{Identity, SecurityLevel, Serial, Timestamp, Trust, VerifiedIdentity};
 use thiserror::Error;
 
 use self::frames::FrameRow;
 use self::line::FrameLine;
 use self::messages::Row;
 use self::senders::Sender;
+use self::signing::Waiting;
 use self::targets::{Partial, Target};
 use crate::frame::{self, Frame, FrameError, GoodbyeReason, LONGEST_BODY, Why};
 use crate::link::Link;
@@ -62,8 +65,10 @@ pub(crate) struct Inward {
     /// Targets that were ever opened.
     opened: u64,
     partials: usize,
-    /// Messages and frames that wait for their proofs.
-    unproved: usize,
+    /// Messages and frames that wait for a signature, in the order in which they came.
+    waiting: VecDeque<Waiting>,
+    /// Checks the signatures of the peer; `None` where nothing is signed.
+    verifier: Option<Verifier>,
     /// Frames that wait.
     line: FrameLine,
     /// When the first of the senders' certificates ends.
@@ -81,16 +86,19 @@ pub(crate) struct Inward {
 impl Inward {
     pub(crate) fn new(link: &Arc<Link>, bus: Bus) -> Self {
         let config = &link.config;
+        let level = config.security.level();
+        let trust = config.security.process();
+        let trust = trust.map(|security| security.trust.clone());
+        let verifier = trust.as_ref().filter(|_| level.authenticates());
+        let verifier = verifier
+            .map(|trust| Verifier::new(trust.platform().clone(), level.max(SecurityLevel::Signed)));
         Self {
             link: Arc::downgrade(link),
             bus,
             peer: Arc::new(link.peer.clone()),
             peer_provenance: Provenance::Claimed,
-            trust: config
-                .security
-                .process()
-                .map(|security| security.trust.clone()),
-            level: config.security.level(),
+            trust,
+            level,
             largest_message: config.largest_message,
             agents: config.agents_per_link,
             checker: Checker::new(Limits {
@@ -102,7 +110,8 @@ impl Inward {
             targets: Vec::new(),
             opened: 0,
             partials: 0,
-            unproved: 0,
+            waiting: VecDeque::new(),
+            verifier,
             line: FrameLine::default(),
             next_expiry: None,
             due: 0,
@@ -132,7 +141,7 @@ impl Inward {
         self.senders.clear();
         self.targets.clear();
         self.partials = 0;
-        self.unproved = 0;
+        self.waiting.clear();
         self.line = FrameLine::default();
         self.next_expiry = None;
         self.due = 0;
@@ -163,7 +172,7 @@ impl Inward {
             }
         };
         self.end_row(link);
-        batch.commit(link, self.unproved == 0);
+        batch.commit(link, self.waiting.is_empty());
         outcome
     }
 
@@ -176,7 +185,7 @@ impl Inward {
     ) -> Result<(), Broken> {
         if !parsed.frame.kind().is_counted() {
             self.end_row(link);
-            batch.commit(link, self.unproved == 0);
+            batch.commit(link, self.waiting.is_empty());
             return self.take_uncounted(link, &parsed.frame, now);
         }
         match session::judge(parsed.sequence, self.due)? {
@@ -191,11 +200,16 @@ impl Inward {
         } = parsed.frame
         {
             self.message(link, sender, target, is_signed, payload)?;
-        } else if let Frame::Sign { sender, proof } = parsed.frame {
-            self.signed(link, sender, proof, now)?;
+        } else if let Frame::Sign {
+            time,
+            signature,
+            authors,
+        } = parsed.frame
+        {
+            self.signed(link, time, signature, authors, now)?;
         } else {
             self.end_row(link);
-            batch.commit(link, self.unproved == 0);
+            batch.commit(link, self.waiting.is_empty());
             self.take_counted(link, &parsed.frame)?;
         }
         self.due += 1;
@@ -213,6 +227,11 @@ impl Inward {
         match frame {
             Frame::Acknowledge { received } => link.outward.lock().acknowledged(*received)?,
             Frame::Bind { handle, proof } => self.bind(link, *handle, proof, now)?,
+            Frame::Delegate {
+                handle,
+                serial,
+                delegation,
+            } => self.delegated(*handle, Serial::from_bytes(*serial), delegation)?,
             Frame::Prove { target, proof } => {
                 let action = link
                     .outward

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use sealbus_bus::{
     Gate, LocalAgent, LostFrame, RefusalReason, Refused, Returned, UndeliverableReason,
 };
-use sealbus_proof::Author;
+use sealbus_proof::{Author, Hash};
 use sealbus_seal::binding::{Binding, BindingError, Channel, Role};
 use sealbus_seal::{
     CertificateChain, Credential, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
@@ -203,8 +203,9 @@ pub(crate) struct Outward {
     hosted: HashMap<u32, Arc<LocalAgent>>,
     long: VecDeque<Long>,
     blocked: Vec<u32>,
-    /// The senders that have to sign before anything is written.
-    to_sign: Vec<u32>,
+    /// The messages in the session that are not signed yet, in their order: their senders and what they state. They are
+    /// signed before anything is written.
+    unsigned: Vec<(u32, Hash)>,
     serial: u64,
     /// Former targets whose messages have not all returned to the bus yet.
     returning: HashSet<u64>,
@@ -250,7 +251,7 @@ impl Outward {
             hosted: HashMap::new(),
             long: VecDeque::new(),
             blocked: Vec::new(),
-            to_sign: Vec::new(),
+            unsigned: Vec::new(),
             serial: 0,
             returning: HashSet::new(),
             has_ended: false,
@@ -322,17 +323,17 @@ impl Outward {
         let mut senders = Vec::new();
         let mut accepted = Vec::new();
         self.session.for_each_kept(|frame, _, _| match frame {
-            Frame::Message { sender, .. }
-            | Frame::Begin { sender, .. }
-            | Frame::Sign { sender, .. } => senders.push(*sender),
+            Frame::Message { sender, .. } | Frame::Begin { sender, .. } => senders.push(*sender),
+            Frame::Sign { authors, .. } => {
+                senders.extend(authors.iter().map(|author| author.sender()));
+            }
             Frame::Accept { target, .. } => accepted.push(*target),
             _ => {}
         });
         // The peer may have taken the beginning of a long message before, but not its end.
         senders.extend(self.long.iter().map(|long| long.message.sender));
         for sender in senders {
-            self.prove_former(sender);
-            let _ = self.prove(sender);
+            self.prove_again(sender);
         }
         for target in accepted {
             self.prove_hosted(target);

@@ -115,7 +115,7 @@ impl Shared {
             return false;
         };
         let verified = self.trust.verify(&chain, now);
-        verified.is_ok_and(|leaf| leaf.public_key() == request.public_key())
+        verified.is_ok_and(|leaf| *request.public_key() == *leaf.public_key())
     }
 }
 

@@ -71,7 +71,7 @@ fn judge(
     let Identity::Authority { name, .. } = authority.identity() else {
         return Err(Fault::new(FaultCode::BadRequest, "the log is of no CA"));
     };
-    let key = Checkpoint::key_of(authority.identity(), *authority.public_key())
+    let key = Checkpoint::key_of(authority.identity(), authority.public_key().clone())
         .map_err(|error| bad(&error))?;
     let request = AddCheckpoint::parse(request).map_err(|error| bad(&error))?;
     folder(place).map_err(|error| storage(place, &error))?;

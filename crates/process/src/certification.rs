@@ -1,14 +1,16 @@
 //! Keys made here and certified by the platform: steps 3, 4 and 6 of certification, as the process sees them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sealbus_seal::{
-    Certificate, CertificateChain, CertificateError, Credential, Identity, KeyError, KeyPair,
-    Serial,
+    Certificate, CertificateChain, CertificateError, Credential, Identity, IdentityError, KeyError,
+    KeyPair, LongLivedIdentity, MlDsaKeyPair, PlatformName, Serial, SignatureAlgorithm,
 };
 
+use super::long_lived::LongLivedKey;
 use super::now;
 use super::standing::Standing;
 use sealbus_control::attachment::ask;
@@ -36,6 +38,14 @@ pub enum CertificationError {
         /// The identity in the certificate.
         found: Identity,
     },
+    /// The name of the agent is not legal.
+    #[error(transparent)]
+    Name(#[from] IdentityError),
+    /// The certificate does not name the agent's long-lived identity, or names one that the agent lacks.
+    #[error(
+        "the platform sent a certificate for {0} with another long-lived identity than that of the agent, or without it; its Master may be of an older version"
+    )]
+    OtherIdentity(String),
     /// The certificate has expired, by the clock here.
     #[error(
         "the platform sent a certificate that expired at {not_after}: the clock here says {now}; set one of the clocks right"
@@ -69,16 +79,33 @@ impl Certified {
 /// Makes keys and has them certified.
 pub(super) struct Certifier {
     host: Arc<dyn Host>,
+    platform: PlatformName,
+    /// The algorithm of the platform's signatures.
+    signatures: SignatureAlgorithm,
+    /// The keys of the long-lived identities of agents, by their local names.
+    identities: Mutex<HashMap<String, LongLivedKey>>,
     /// A chain of the latest authority. All chains under it share one copy of the certificates above the leaf.
     issuers: Mutex<Option<CertificateChain>>,
 }
 
 impl Certifier {
-    pub(super) fn new(host: Arc<dyn Host>) -> Certifier {
+    pub(super) fn new(
+        host: Arc<dyn Host>,
+        platform: PlatformName,
+        signatures: SignatureAlgorithm,
+    ) -> Certifier {
         Certifier {
             host,
+            platform,
+            signatures,
+            identities: Mutex::default(),
             issuers: Mutex::default(),
         }
+    }
+
+    /// The certificates of this agent name this long-lived identity from now on.
+    pub(super) fn identify(&self, agent: &str, key: LongLivedKey) {
+        self.identities.lock().insert(agent.to_owned(), key);
     }
 
     /// Makes a key and has it certified for `subject`. Logs call it `who`.
@@ -89,7 +116,18 @@ impl Certifier {
         renewal: bool,
     ) -> Result<Certified, CertificationError> {
         let key = KeyPair::generate()?;
-        let request = key.signing_request()?;
+        let identity = self.identity_of(&subject);
+        let second = self.second_key(&subject)?;
+        let public = second.as_ref().map(MlDsaKeyPair::public_key);
+        let stated = match (&subject, &identity) {
+            (Subject::Agent { name }, Some(identity)) => {
+                let (agent, key) = (Identity::agent(&self.platform, name)?, key.public_key());
+                let own = identity.pair();
+                Some(LongLivedIdentity::state(own, &agent, key, public)?)
+            }
+            _ => None,
+        };
+        let request = key.signing_request_with(public, stated.as_ref())?;
         // The six steps are logged once. Renewals, which never end, are logged by their outcome.
         if !renewal {
             tracing::info!(target: "sealbus::certification", step = 3, agent = who,
@@ -106,7 +144,10 @@ impl Certifier {
         let issuer = chain.issuers().first();
         let issuer = issuer.map(|der| Certificate::parse(der)).transpose()?;
         let issuer = issuer.map(|issuer| issuer.serial());
-        let credential = Credential::new(key, chain)?;
+        let mut credential = Credential::new(key, chain)?;
+        if let Some(second) = second {
+            credential = credential.with_second(second)?;
+        }
         let certificate = credential.certificate()?;
         let fits = match &subject {
             Subject::Agent { .. } => certificate.identity().is_agent_named(who),
@@ -117,6 +158,9 @@ impl Certifier {
                 expected: who.to_owned(),
                 found: certificate.identity().clone(),
             });
+        }
+        if certificate.long_lived() != identity.as_ref().map(|key| key.pair().public_key()) {
+            return Err(CertificationError::OtherIdentity(who.to_owned()));
         }
         let now = now();
         let not_after = certificate.not_after();
@@ -137,6 +181,23 @@ impl Certifier {
             certificate,
             issuer,
         })
+    }
+
+    /// A second key for an agent's proofs, if TLS does not know the algorithm of the platform's signatures.
+    fn second_key(&self, subject: &Subject) -> Result<Option<MlDsaKeyPair>, KeyError> {
+        match (subject, self.signatures) {
+            (Subject::Agent { .. }, SignatureAlgorithm::MlDsa65) => {
+                MlDsaKeyPair::generate().map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn identity_of(&self, subject: &Subject) -> Option<LongLivedKey> {
+        match subject {
+            Subject::Agent { name } => self.identities.lock().get(name).cloned(),
+            Subject::Process => None,
+        }
     }
 
     fn shared(&self, mut chain: CertificateChain) -> CertificateChain {

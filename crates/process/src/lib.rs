@@ -23,6 +23,7 @@ mod interceptor;
 mod judgement;
 mod keyring;
 mod letters;
+mod long_lived;
 mod neighbours;
 mod node_queue;
 mod opening;
@@ -63,6 +64,7 @@ pub use agent::{AgentHandle, AgentSender, Parting, Thawed, Wish, Wishes};
 pub use certification::CertificationError;
 pub use error::{OpenAgentError, OpenError, ProcessEnd};
 pub use interceptor::Interceptor;
+pub use long_lived::{LongLivedKey, LongLivedKeyError};
 
 use agent::Entry;
 use certification::{Certified, Certifier};
@@ -195,6 +197,12 @@ impl Process {
         } else {
             Aid::new(format!("{name}@{}", self.platform()))
         }
+    }
+
+    /// Gives the agent with this local name a long-lived identity, before it is opened. All its certificates name it. The key is
+    /// used in this process alone.
+    pub fn identify(&self, name: &str, key: LongLivedKey) {
+        self.shared.certifier.identify(name, key);
     }
 
     /// Puts an agent on the platform: makes its key here, has it certified, attaches it to the bus, and reports it as

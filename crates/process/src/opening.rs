@@ -62,7 +62,7 @@ impl Process {
         };
         let bus =
             bus.unwrap_or_else(|| Bus::new(BusConfig::new(platform.clone()), Handle::current()));
-        let certifier = Certifier::new(host.clone());
+        let certifier = Certifier::new(host.clone(), platform.clone(), trust.signatures());
         let own = if membership.reachable {
             bus.set_resolver(Arc::new(DirectoryResolver::new(
                 host.clone(),

@@ -1,60 +1,64 @@
-//! The author's side: messages signed together.
+//! The authors' side: messages of several agents of a process, signed together.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sealbus_seal::{Credential, Fingerprint, Identity, IdentityKind, SecurityLevel, Serial};
-use sealbus_transparency::{Hash, WholeTree, range_proof};
+use sealbus_seal::{Credential, Fingerprint, IdentityKind, PlatformName, SecurityLevel, Serial};
+use sealbus_transparency::{Hash, LogError, inclusion_proof, tree_root};
 
+use crate::delegation::Delegation;
 use crate::error::SignError;
-use crate::proof::{Head, MAX_BATCH, Proof};
-use crate::statement::BatchStatement;
+use crate::key::{BatchKey, BatchPublicKey};
+use crate::proof::{MAX_BATCH, Proof};
+use crate::statement::{AuthorEntry, BatchStatement, Certified};
 
-/// Signs the messages of one agent with one certificate.
+/// Numbers the messages of one agent under one certificate, and holds the agent's delegation to the key that signs them.
 ///
 /// The signer numbers the messages from 0. A certificate and a number identify a message for ever, so make one signer
 /// for each certificate.
 #[derive(Debug)]
 pub struct Signer {
     credential: Arc<Credential>,
-    identity: Identity,
-    author: String,
-    serial: Serial,
-    certificate: Fingerprint,
-    level: SecurityLevel,
+    key: Arc<BatchKey>,
+    delegation: Delegation,
+    /// Its count is 0.
+    entry: AuthorEntry,
     next: AtomicU64,
 }
 
-/// Messages signed together.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    head: Head,
-    tree: WholeTree,
-}
-
 impl Signer {
-    /// A signer with an agent's key and certificate, for messages at `level`.
+    /// A signer for an agent with this key and certificate. The agent delegates to the `key` of its process.
     ///
     /// # Errors
-    /// [`SignError`] for certificates of others than agents, and for levels below `signed`.
-    pub fn new(credential: Arc<Credential>, level: SecurityLevel) -> Result<Self, SignError> {
-        if level < SecurityLevel::Signed {
-            return Err(SignError::Level(level));
+    /// [`SignError`] for certificates of others than agents, for levels below `signed`, and if a key cannot be made or
+    /// cannot sign.
+    pub fn new(credential: Arc<Credential>, key: Arc<BatchKey>) -> Result<Self, SignError> {
+        if key.level() < SecurityLevel::Signed {
+            return Err(SignError::Level(key.level()));
         }
         let certificate = credential.certificate()?;
-        let identity = certificate.identity().clone();
+        let identity = certificate.identity();
         let author = match (identity.kind(), identity.agent_name()) {
             (IdentityKind::Agent, Some(name)) => name,
-            _ => return Err(SignError::NotAnAgent(identity)),
+            _ => return Err(SignError::NotAnAgent(identity.clone())),
         };
-        Ok(Self {
-            identity,
-            author,
+        let entry = AuthorEntry {
             serial: certificate.serial(),
             certificate: Fingerprint::of(credential.chain().leaf()),
+            first: 0,
+            count: 0,
+        };
+        let certified = Certified {
+            platform: identity.platform(),
+            author: &author,
+            serial: entry.serial,
+            certificate: entry.certificate,
+        };
+        Ok(Self {
+            delegation: Delegation::make(&credential, &certified, &key)?,
             credential,
-            level,
+            key,
+            entry,
             next: AtomicU64::new(0),
         })
     }
@@ -64,48 +68,21 @@ impl Signer {
         &self.credential
     }
 
-    /// Signs statements, given by their [hashes](crate::Statement::hash), all at once.
-    ///
-    /// `time` is the author's clock, in milliseconds since 1970-01-01T00:00:00Z.
-    ///
-    /// # Errors
-    /// [`SignError`] if there are none or more than [`MAX_BATCH`], or if the key cannot sign.
-    pub fn sign(&self, statements: Vec<Hash>, time: u64) -> Result<Batch, SignError> {
-        let count = statements.len();
-        let size = u16::try_from(count)
-            .ok()
-            .filter(|_| (1..=MAX_BATCH).contains(&count))
-            .ok_or(SignError::Count {
-                count,
-                most: MAX_BATCH,
-            })?;
-        let tree = WholeTree::new(statements);
-        let first = self.next.fetch_add(u64::from(size), Ordering::Relaxed);
-        let statement = BatchStatement {
-            platform: self.identity.platform(),
-            level: self.level,
-            author: &self.author,
-            serial: self.serial,
-            certificate: self.certificate,
-            time,
-            first,
-            size,
-            root: tree.root(),
-        };
-        let signature = self.credential.key().sign(&statement.encode())?;
-        let head = Head {
-            level: self.level,
-            serial: self.serial,
-            time,
-            first,
-            size,
-            signature,
-        };
-        Ok(Batch { head, tree })
+    /// The serial number of the author's certificate.
+    pub fn serial(&self) -> Serial {
+        self.entry.serial
     }
-}
 
-impl Signer {
+    /// The key that signs for the author.
+    pub fn key(&self) -> &Arc<BatchKey> {
+        &self.key
+    }
+
+    /// The author's delegation to this key.
+    pub fn delegation(&self) -> &Delegation {
+        &self.delegation
+    }
+
     /// Signs one statement, given by its [hash](crate::Statement::hash). Returns its evidence in the form that
     /// [`Evidence::decode`](crate::Evidence::decode) reads. Meant for what is kept or waits: a message that goes at
     /// once is signed with others.
@@ -113,7 +90,11 @@ impl Signer {
     /// # Errors
     /// [`SignError`] if the key cannot sign.
     pub fn sign_one(&self, statement: Hash, time: u64) -> Result<Vec<u8>, SignError> {
-        let proof = self.sign(vec![statement], time)?.proof(&(0..1))?;
+        let mut batch = Batch::new(self.key.clone());
+        let entry = batch.add(self, &[statement])?;
+        let proof = batch
+            .sign(time)?
+            .proof(&self.delegation, &entry, 0, &[statement], 0)?;
         let mut out = Vec::new();
         self.credential.chain().encode(&mut out);
         proof.encode(&mut out);
@@ -121,22 +102,178 @@ impl Signer {
     }
 }
 
+/// A batch to which authors add their messages.
+#[derive(Debug)]
+pub struct Batch {
+    key: Arc<BatchKey>,
+    leaves: Vec<Hash>,
+    messages: usize,
+}
+
+/// A signed batch: the root of its tree, and the facts that all its messages share.
+#[derive(Clone, Debug)]
+pub struct SignedBatch {
+    pub(crate) level: SecurityLevel,
+    pub(crate) key: BatchPublicKey,
+    pub(crate) time: u64,
+    pub(crate) signature: Box<[u8]>,
+    /// The hashes of the authors' entries.
+    pub(crate) leaves: Vec<Hash>,
+}
+
 impl Batch {
-    /// The proof of the statements at these places of the batch, which go to one receiver together.
+    /// An empty batch, to be signed with this key.
+    pub fn new(key: Arc<BatchKey>) -> Self {
+        Self {
+            key,
+            leaves: Vec::new(),
+            messages: 0,
+        }
+    }
+
+    /// Adds statements of one author, given by their [hashes](crate::Statement::hash). Returns the author's entry, which
+    /// numbers them.
+    ///
+    /// # Errors
+    /// [`SignError::Count`] if there are none, or if the batch would have more than [`MAX_BATCH`] messages.
+    pub fn add(&mut self, signer: &Signer, statements: &[Hash]) -> Result<AuthorEntry, SignError> {
+        let all = self.messages + statements.len();
+        let count = u16::try_from(statements.len())
+            .ok()
+            .filter(|count| *count > 0 && all <= MAX_BATCH)
+            .ok_or(SignError::Count {
+                count: all,
+                most: MAX_BATCH,
+            })?;
+        let first = signer.next.fetch_add(u64::from(count), Ordering::Relaxed);
+        let entry = AuthorEntry {
+            first,
+            count,
+            ..signer.entry
+        };
+        self.messages = all;
+        self.leaves.push(entry.leaf(statements));
+        Ok(entry)
+    }
+
+    /// Signs all statements at once.
+    ///
+    /// `time` is the process's clock, in milliseconds since 1970-01-01T00:00:00Z.
+    ///
+    /// # Errors
+    /// [`SignError`] if the batch is empty, or if the key cannot sign.
+    pub fn sign(self, time: u64) -> Result<SignedBatch, SignError> {
+        if self.leaves.is_empty() {
+            return Err(SignError::Count {
+                count: 0,
+                most: MAX_BATCH,
+            });
+        }
+        let (level, leaves) = (self.key.level(), self.leaves);
+        let (key, signature) = self.key.sign(|key| {
+            let statement = BatchStatement {
+                platform: self.key.platform(),
+                level,
+                key,
+                time,
+                authors: leaves.len() as u64,
+                root: tree_root(&leaves),
+            };
+            statement.encode()
+        })?;
+        Ok(SignedBatch {
+            level,
+            key,
+            time,
+            signature,
+            leaves,
+        })
+    }
+}
+
+impl SignedBatch {
+    /// A batch of another process: nothing of it was checked. `leaves` are the hashes of its authors' entries.
+    pub fn received(
+        level: SecurityLevel,
+        key: BatchPublicKey,
+        time: u64,
+        signature: &[u8],
+        leaves: Vec<Hash>,
+    ) -> Self {
+        Self {
+            level,
+            key,
+            time,
+            signature: signature.into(),
+            leaves,
+        }
+    }
+
+    /// When the process says it signed, in milliseconds since 1970-01-01T00:00:00Z.
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// The key that signed.
+    pub fn key(&self) -> &BatchPublicKey {
+        &self.key
+    }
+
+    /// The signature. Its length follows from the key's algorithm.
+    pub fn signature(&self) -> &[u8] {
+        &self.signature
+    }
+
+    pub(crate) fn statement(&self, platform: &PlatformName) -> Vec<u8> {
+        let statement = BatchStatement {
+            platform,
+            level: self.level,
+            key: &self.key,
+            time: self.time,
+            authors: self.leaves.len() as u64,
+            root: tree_root(&self.leaves),
+        };
+        statement.encode()
+    }
+
+    /// The proof of the statement at `place` among the `statements` of one author. This author's entry is at the place
+    /// `author` in the batch.
     ///
     /// # Errors
     /// [`SignError::NotInBatch`] if the batch has no such places.
-    pub fn proof(&self, places: &Range<usize>) -> Result<Proof, SignError> {
-        let range = places.start as u64..places.end as u64;
-        let outside =
-            range_proof(&self.tree, self.tree.size(), &range).map_err(SignError::NotInBatch)?;
-        // Both are within the batch, whose size fits.
-        let place = |place: usize| u16::try_from(place).unwrap_or(u16::MAX);
+    pub fn proof(
+        &self,
+        delegation: &Delegation,
+        entry: &AuthorEntry,
+        author: usize,
+        statements: &[Hash],
+        place: usize,
+    ) -> Result<Proof, SignError> {
+        let of = |hashes: &[Hash], place: usize| {
+            let path = inclusion_proof(hashes, hashes.len() as u64, place as u64);
+            path.map_err(SignError::NotInBatch)
+        };
+        let number = |number: usize| {
+            u16::try_from(number).map_err(|_| {
+                SignError::NotInBatch(LogError::Beyond {
+                    wanted: number as u64,
+                    size: MAX_BATCH as u64,
+                })
+            })
+        };
         Ok(Proof {
-            head: self.head,
-            start: place(places.start),
-            count: place(places.end - places.start),
-            outside,
+            level: self.level,
+            delegation: delegation.clone(),
+            time: self.time,
+            authors: number(self.leaves.len())?,
+            author: number(author)?,
+            serial: entry.serial,
+            first: entry.first,
+            count: number(statements.len())?,
+            place: number(place)?,
+            beside: of(statements, place)?,
+            above: of(&self.leaves, author)?,
+            signature: self.signature.clone(),
         })
     }
 }

@@ -3,8 +3,8 @@
 use sealbus_fipa::DecodeError;
 use sealbus_seal::denylist::DenyListError;
 use sealbus_seal::{
-    CertificateError, Identity, IdentityError, KeyError, SecurityLevel, Serial, Timestamp,
-    TrustError, VerifyError,
+    CertificateError, Identity, IdentityError, KeyError, SecurityLevel, Serial, SignatureAlgorithm,
+    Timestamp, TrustError, VerifyError,
 };
 use sealbus_transparency::{LogError, NotLogged};
 use thiserror::Error;
@@ -18,6 +18,19 @@ pub enum SignError {
     /// Only agents are authors.
     #[error("{0} is no agent: only agents sign messages")]
     NotAnAgent(Identity),
+    /// The author is not here any more.
+    #[error("the author of the messages has left")]
+    NoAuthor,
+    /// The keys of the author and of the process are of different algorithms.
+    #[error(
+        "the author's proofs are of the algorithm {wanted}, and those of its process are of {found}"
+    )]
+    Algorithm {
+        /// That of the author.
+        wanted: SignatureAlgorithm,
+        /// That of the process.
+        found: SignatureAlgorithm,
+    },
     /// The level asks for no signature.
     #[error("messages at level {0} are not signed: the level must be signed or sealed")]
     Level(SecurityLevel),
@@ -49,19 +62,28 @@ pub enum Malformed {
         found: usize,
     },
     /// The form is of another version.
-    #[error("a proof of version {0}: this program reads version 1")]
+    #[error("a proof of version {0}: this program reads version 2")]
     Version(u8),
+    /// The byte names no algorithm of batch keys.
+    #[error("the number {0} names no algorithm of a batch key")]
+    Algorithm(u8),
     /// The number stands for no level that asks for signatures.
     #[error("the number {0} is not that of level signed or sealed")]
     Level(u8),
-    /// The messages are none, too many, or not in the batch.
-    #[error("{count} messages from place {start} in a batch of {size}")]
-    Range {
-        /// The messages in the batch.
-        size: u16,
-        /// The place of the first one that is proved.
-        start: u16,
-        /// How many are proved.
+    /// A message or an author is not in the batch.
+    #[error("place {place} among {of}")]
+    Place {
+        /// The place, from 0.
+        place: u16,
+        /// The number of places.
+        of: u16,
+    },
+    /// The batch has too many messages.
+    #[error("a batch of {authors} authors, of whom one has {count} messages, is too large")]
+    TooLarge {
+        /// The authors.
+        authors: u16,
+        /// The messages of one of them.
         count: u16,
     },
     /// The numbers of the messages are beyond 64 bits.
@@ -91,22 +113,12 @@ pub enum NotProved {
         found: Serial,
     },
     /// The proof was made for another level.
-    #[error("{author} proved its message at level {found}, but level {wanted} is required")]
+    #[error("the message was proved at level {found}, but level {wanted} is required")]
     OtherLevel {
-        /// The author.
-        author: Identity,
         /// The verifier's level.
         wanted: SecurityLevel,
         /// The level of the proof.
         found: SecurityLevel,
-    },
-    /// The proof is for more or fewer messages.
-    #[error("the proof is for {proved} messages, and there are {found}")]
-    OtherCount {
-        /// Messages that the proof is for.
-        proved: usize,
-        /// Messages at hand.
-        found: usize,
     },
     /// The certificate was not valid at the time that the proof states, or that time is yet to come.
     #[error(
@@ -124,22 +136,22 @@ pub enum NotProved {
         /// The time here.
         now: Timestamp,
     },
-    /// The author's key did not sign these messages, at these places, for this platform and level.
+    /// The author did not let the batch key sign for it.
     #[error(
-        "the proof was not made by the key of {author} for these messages: a message, its channel, quality of service, receivers or place was changed, or the proof belongs to another batch or platform"
+        "{author} did not delegate to the batch key with this certificate: the delegation was changed, or is that of another agent, certificate, key or platform"
     )]
-    WrongSignature {
+    NotDelegated {
         /// The author.
         author: Identity,
     },
+    /// The batch key did not sign these messages, at these places, for this platform and level.
+    #[error(
+        "the batch key did not sign these messages: a message, its channel, quality of service, receivers, author or place was changed, or the proof belongs to another batch or platform"
+    )]
+    WrongSignature,
     /// The source sent too many wrong proofs. The proof was not looked at.
-    #[error(
-        "too many wrong proofs came from the source of this message by {author}: try again later"
-    )]
-    TooManyWrong {
-        /// The author.
-        author: Identity,
-    },
+    #[error("too many wrong proofs came from the source of this message: try again later")]
+    TooManyWrong,
 }
 
 /// Why nobody is believed to be the author of what a certificate's key signed.
@@ -208,7 +220,7 @@ pub enum NotTrue {
     #[error("the line cannot be read: {0}")]
     Json(#[from] serde_json::Error),
     /// The format is newer.
-    #[error("the file has version {0} of the format: this program reads version 1")]
+    #[error("the file has version {0} of the format: this program reads version 2")]
     Version(u32),
     /// The platform's name is not legal.
     #[error("the platform has no legal name: {0}")]

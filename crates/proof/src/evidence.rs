@@ -5,18 +5,24 @@ use std::sync::Arc;
 use sealbus_seal::{
     CertificateChain, MAX_CHAIN_BYTES, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
 };
-use sealbus_transparency::{Hash, Inclusion};
+use sealbus_transparency::{Hash, Inclusion, LogError};
 
+use crate::batch::SignedBatch;
+use crate::delegation::Delegation;
 use crate::error::{NotAnAuthor, NotEvident, SignError};
 use crate::proof::{MAX_PROOF_LENGTH, Proof};
+use crate::statement::AuthorEntry;
 use crate::verifier::Verifier;
 
 /// Bytes of the longest evidence in its encoded form.
 pub const MAX_EVIDENCE_LENGTH: usize = MAX_CHAIN_BYTES + MAX_PROOF_LENGTH;
 
-/// The author of messages, with the certificates that a verifier elsewhere needs.
+/// The author of messages, with the certificates that a verifier elsewhere needs. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Author {
+pub struct Author(Arc<Believed>);
+
+#[derive(Debug)]
+struct Believed {
     verified: VerifiedIdentity,
     chain: CertificateChain,
 }
@@ -36,88 +42,162 @@ impl Author {
     ) -> Result<Self, NotAnAuthor> {
         let verified = trust.verify_as_of(&chain, then)?;
         Inclusion::check_of(&chain, trust)?;
-        Ok(Self { verified, chain })
+        Ok(Self(Arc::new(Believed { verified, chain })))
     }
 
     /// The author, as its certificates prove it.
     pub fn verified(&self) -> &VerifiedIdentity {
-        &self.verified
+        &self.0.verified
     }
 
     /// The author's certificate and its issuers', with the proof that it is in the issuance log.
     pub fn chain(&self) -> &CertificateChain {
-        &self.chain
+        &self.0.chain
     }
 }
 
-/// The facts that a receiver keeps about messages that were proved together.
+/// A batch of which a [`Verifier`](crate::Verifier) has found the signature true, with the messages of its authors that
+/// are believed.
 #[derive(Debug)]
-struct Proved {
-    author: Author,
-    proof: Proof,
+pub struct ProvedBatch {
+    batch: SignedBatch,
+    /// The hashes of all statements, those of each author together.
     statements: Vec<Hash>,
+    authors: Vec<ProvedAuthor>,
+}
+
+/// An author of a proved batch, which delegated to its key.
+#[derive(Debug)]
+pub struct ProvedAuthor {
+    /// The author.
+    pub author: Author,
+    /// The author's delegation.
+    pub delegation: Delegation,
+    /// The author's entry.
+    pub entry: AuthorEntry,
+    /// The place of the entry in the batch.
+    pub place: usize,
+    /// The place of the author's first statement among all statements.
+    pub start: usize,
+}
+
+impl ProvedBatch {
+    /// A batch with its believed authors.
+    pub fn new(batch: SignedBatch, statements: Vec<Hash>, authors: Vec<ProvedAuthor>) -> Arc<Self> {
+        Arc::new(Self {
+            batch,
+            statements,
+            authors,
+        })
+    }
+
+    /// The evidence of the message at `place` among those of the author that is `author`th of the believed ones.
+    ///
+    /// # Errors
+    /// [`SignError::NotInBatch`] if there is no such message.
+    pub fn evidence(self: &Arc<Self>, author: usize, place: usize) -> Result<Evidence, SignError> {
+        let missing = SignError::NotInBatch(LogError::Beyond {
+            wanted: place as u64,
+            size: self.statements.len() as u64,
+        });
+        let of = self.authors.get(author).ok_or(missing.clone())?;
+        let count = usize::from(of.entry.count);
+        if place >= count || of.start + count > self.statements.len() {
+            return Err(missing);
+        }
+        Ok(Evidence(Source::Batch {
+            batch: self.clone(),
+            author,
+            place,
+        }))
+    }
 }
 
 /// The evidence that an author wrote a message. The evidence of messages that came together is shared.
 #[derive(Clone, Debug)]
-pub struct Evidence {
-    proved: Arc<Proved>,
-    place: u16,
+pub struct Evidence(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// The message came with a batch. Its proof is made when somebody asks for it.
+    Batch {
+        batch: Arc<ProvedBatch>,
+        author: usize,
+        place: usize,
+    },
+    /// The message came with a proof of its own.
+    Alone(Arc<Alone>),
+}
+
+#[derive(Debug)]
+struct Alone {
+    author: Author,
+    proof: Proof,
+    statement: Hash,
 }
 
 impl Evidence {
-    /// The evidence for each of the messages that `proof` is for, in their order. A [`Verifier`](crate::Verifier) has
-    /// found the proof true for the author and these [hashes](crate::Statement::hash).
-    pub fn of_each(
-        author: Author,
-        proof: Proof,
-        statements: Vec<Hash>,
-    ) -> impl Iterator<Item = Self> {
-        let places = 0..proof.count;
-        let proved = Arc::new(Proved {
-            author,
-            proof,
-            statements,
-        });
-        places.map(move |place| Self {
-            proved: proved.clone(),
-            place,
-        })
+    fn whole_author(&self) -> &Author {
+        match &self.0 {
+            Source::Batch { batch, author, .. } => &batch.authors[*author].author,
+            Source::Alone(alone) => &alone.author,
+        }
     }
 
     /// The author.
     pub fn author(&self) -> &VerifiedIdentity {
-        &self.proved.author.verified
+        self.whole_author().verified()
     }
 
     /// The author's certificate and its issuers'.
     pub fn chain(&self) -> &CertificateChain {
-        &self.proved.author.chain
+        self.whole_author().chain()
     }
 
     /// The level that the message was signed for.
     pub fn level(&self) -> SecurityLevel {
-        self.proved.proof.level()
+        match &self.0 {
+            Source::Batch { batch, .. } => batch.batch.level,
+            Source::Alone(alone) => alone.proof.level,
+        }
     }
 
     /// The hash of the message's statement.
-    pub fn statement(&self) -> Option<&Hash> {
-        self.proved.statements.get(usize::from(self.place))
+    pub fn statement(&self) -> &Hash {
+        match &self.0 {
+            Source::Batch {
+                batch,
+                author,
+                place,
+            } => &batch.statements[batch.authors[*author].start + place],
+            Source::Alone(alone) => &alone.statement,
+        }
     }
 
-    /// The proof of this message alone.
+    /// The proof of this message.
     ///
     /// # Errors
-    /// [`SignError::NotInBatch`] if the hashes do not belong to the proof. A verified proof has no such error.
+    /// [`SignError::NotInBatch`] if an author has no place in the batch. A verified batch has no such author.
     pub fn proof(&self) -> Result<Proof, SignError> {
-        let Proved {
-            proof, statements, ..
-        } = &*self.proved;
-        proof.of_one(statements, usize::from(self.place))
+        match &self.0 {
+            Source::Batch {
+                batch,
+                author,
+                place,
+            } => {
+                let of = &batch.authors[*author];
+                let statements =
+                    &batch.statements[of.start..of.start + usize::from(of.entry.count)];
+                batch
+                    .batch
+                    .proof(&of.delegation, &of.entry, of.place, statements, *place)
+            }
+            Source::Alone(alone) => Ok(alone.proof.clone()),
+        }
     }
 
     /// Appends the form in which evidence is kept and sent on: the author's certificates, then the proof of this
-    /// message alone. docs/evidence.md describes it.
+    /// message. docs/evidence.md describes it.
     ///
     /// # Errors
     /// As [`proof`](Self::proof).
@@ -147,20 +227,16 @@ impl Evidence {
         let proof = Proof::decode(rest)?;
         let then = Timestamp::from_unix_seconds(proof.time() / 1_000);
         let author = Author::verify(chain, trust, then)?;
-        let statements = vec![statement];
         Verifier::new(trust.platform().clone(), level).verify(
-            &author.verified,
+            author.verified(),
             &proof,
-            &statements,
+            &statement,
             now,
         )?;
-        Ok(Self {
-            proved: Arc::new(Proved {
-                author,
-                proof,
-                statements,
-            }),
-            place: 0,
-        })
+        Ok(Self(Source::Alone(Arc::new(Alone {
+            author,
+            proof,
+            statement,
+        }))))
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{FileError, NotTrue};
 
 /// The version of the format.
-pub const FILE_VERSION: u32 = 1;
+pub const FILE_VERSION: u32 = 2;
 
 /// One line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,7 +101,7 @@ pub struct MessageLine {
     pub receivers: Vec<String>,
     /// The message in the bit-efficient encoding (FIPA00069).
     pub message: Base64,
-    /// The proof of this message alone.
+    /// The proof of this message.
     pub proof: Base64,
 }
 

@@ -13,95 +13,17 @@ use sealbus_transparency::{
     Checkpoint, Hash, IssuanceRecord, KeyKind, Note, NoteKey, leaf_hash, verify_consistency,
     verify_inclusion,
 };
-use serde::Serialize;
 
-use crate::disclosure::{self, DisclosedReport};
+use crate::delegation::Delegation;
+use crate::disclosure;
 use crate::error::{FileError, NotTrue};
 use crate::file::{
-    Base64, CertificateLine, FILE_VERSION, Head, Line, LogLine, MessageLine, at, hexadecimal, whole,
+    Base64, CertificateLine, FILE_VERSION, Line, LogLine, MessageLine, at, hexadecimal, whole,
 };
 use crate::proof::Proof;
+use crate::report::{CosignatureReport, LogReport, MessageReport, Report};
 use crate::statement::Statement;
 use crate::verifier::Verifier;
-
-/// Everything that a file proves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Report {
-    /// The platform.
-    pub platform: String,
-    /// SHA-256 of the root certificate in the file, hexadecimal.
-    pub root: String,
-    /// The exporter's word about the file. Nothing proves it.
-    pub exporter: Head,
-    /// The issuance log.
-    pub log: LogReport,
-    /// The version of the deny list, which grows with each revocation.
-    pub denied_version: u64,
-    /// The messages, in the file's order.
-    pub messages: Vec<MessageReport>,
-}
-
-/// The issuance log that a file shows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LogReport {
-    /// The log's name.
-    pub origin: String,
-    /// The number of certificates.
-    pub size: u64,
-    /// The tree's root, hexadecimal.
-    pub root: String,
-    /// The witnesses whose cosignatures are good.
-    pub cosignatures: Vec<CosignatureReport>,
-    /// The sizes of earlier checkpoints that the log continues.
-    pub continues: Vec<u64>,
-}
-
-/// A good cosignature.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CosignatureReport {
-    /// The witness.
-    pub witness: String,
-    /// When it cosigned, in milliseconds since 1970.
-    pub at: u64,
-}
-
-/// A message that its author's proof shows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct MessageReport {
-    /// The author.
-    pub author: String,
-    /// The serial number of the author's certificate.
-    pub serial: String,
-    /// The place of the certificate in the issuance log.
-    pub entry: u64,
-    /// The message's number under this certificate.
-    pub number: u64,
-    /// When the author signed, by its own clock, in milliseconds since 1970.
-    pub time: u64,
-    /// The level that it was signed for.
-    pub level: String,
-    /// The channel; none for a direct message.
-    pub channel: Option<String>,
-    /// The quality of service that the author states.
-    pub qos: String,
-    /// The receivers that the author states.
-    pub receivers: Vec<String>,
-    /// The performative.
-    pub performative: String,
-    /// `:conversation-id`, if it is text.
-    pub conversation: Option<String>,
-    /// `:in-reply-to`, if it is text.
-    pub in_reply_to: Option<String>,
-    /// The content, if it is text.
-    pub content: Option<String>,
-    /// SHA-256 of the content's bytes, hexadecimal; none without content.
-    pub content_sha256: Option<String>,
-    /// When and why the author's certificate was revoked, if it was when the file was made.
-    pub revoked: Option<Denial>,
-    /// The words inside a sealed message, if its receiver shows them. Performative and content above are those of the outer
-    /// message.
-    pub disclosed: Option<DisclosedReport>,
-}
 
 /// An author's certificate that was checked.
 struct Author {
@@ -225,7 +147,7 @@ fn check_log(
     // The certificate may have ended since: it speaks for the log as long as the root has signed it.
     let last = Certificate::parse(&line.authority.0)?.not_after();
     let authority = trust.verify_authority(&line.authority.0, last)?;
-    let key = Checkpoint::key_of(authority.identity(), *authority.public_key())?;
+    let key = Checkpoint::key_of(authority.identity(), authority.public_key().clone())?;
     let note = Note::parse(&line.checkpoint)?;
     let checkpoint = Checkpoint::open(&note, &key)?;
     let mut cosignatures = Vec::new();
@@ -236,7 +158,11 @@ fn check_log(
         if node.identity().kind() != IdentityKind::Node {
             return Err(NotTrue::NotAWitness(name));
         }
-        let at = note.verify(&NoteKey::new(&name, KeyKind::Witness, *node.public_key())?)?;
+        let at = note.verify(&NoteKey::new(
+            &name,
+            KeyKind::Witness,
+            node.public_key().clone(),
+        )?)?;
         trust.verify_as_of(&chain, at)?;
         cosignatures.push(CosignatureReport {
             witness: name,
@@ -304,7 +230,17 @@ fn check_certificate(
     trust.verify_as_of(&chain, leaf.not_before())?;
     let entry = &line.entry.0;
     let record = IssuanceRecord::from_leaf(entry).map_err(NotTrue::Entry)?;
-    if record.certificate != Fingerprint::of(chain.leaf()) || record.identity != *leaf.identity() {
+    let own = (
+        Fingerprint::of(chain.leaf()),
+        leaf.identity(),
+        leaf.long_lived_identity(),
+    );
+    if (
+        record.certificate,
+        &record.identity,
+        record.long_lived_identity,
+    ) != own
+    {
         return Err(NotTrue::OtherEntry(leaf.identity().clone()));
     }
     verify_inclusion(
@@ -362,8 +298,11 @@ fn check_share(
     lines: &[(usize, &[u8])],
     now: u64,
 ) -> Result<Vec<MessageReport>, FileError> {
-    let mut known: Vec<Option<Known>> = Vec::new();
-    known.resize_with(ground.authors.len(), || None);
+    let mut known = Knowledge {
+        authors: Vec::new(),
+        verifiers: Vec::new(),
+    };
+    known.authors.resize_with(ground.authors.len(), || None);
     let check = |(number, line): &(usize, &[u8])| {
         let line = match at(*number, serde_json::from_slice(line))? {
             Line::Message(line) => line,
@@ -374,40 +313,70 @@ fn check_share(
     lines.iter().map(check).collect()
 }
 
+/// The facts that messages before have shown.
+struct Knowledge {
+    /// By their number in the file.
+    authors: Vec<Option<Known>>,
+    /// One for each level. They know the latest batches, of all authors.
+    verifiers: Vec<Verifier>,
+}
+
 /// An author whose messages were checked before.
 struct Known {
     verified: VerifiedIdentity,
-    verifier: Verifier,
+    /// A delegation that was found true.
+    delegation: Delegation,
+}
+
+impl Knowledge {
+    fn check(
+        &mut self,
+        ground: &Ground,
+        number: usize,
+        proof: &Proof,
+        statement: &Hash,
+        now: u64,
+    ) -> Result<(), NotTrue> {
+        let (Some(author), Some(known)) =
+            (ground.authors.get(number), self.authors.get_mut(number))
+        else {
+            return Err(NotTrue::Form("the file lacks the author's certificate"));
+        };
+        let verifiers = &mut self.verifiers;
+        let place = verifiers.iter().position(|it| it.level() == proof.level());
+        let place = place.unwrap_or_else(|| {
+            let platform = ground.trust.platform().clone();
+            verifiers.push(Verifier::new(platform, proof.level()));
+            verifiers.len() - 1
+        });
+        let verifier = &mut verifiers[place];
+        if let Some(known) = known
+            && known.delegation == *proof.delegation()
+        {
+            return Ok(verifier.verify_delegated(&known.verified, proof, statement, now)?);
+        }
+        // The verifier compares the time that the proof states with the life of the whole chain.
+        let then = Timestamp::from_unix_seconds(proof.time() / 1_000);
+        let verified = ground.trust.verify_as_of(&author.chain, then)?;
+        verifier.verify(&verified, proof, statement, now)?;
+        *known = Some(Known {
+            verified,
+            delegation: proof.delegation().clone(),
+        });
+        Ok(())
+    }
 }
 
 fn check_message(
     ground: &Ground,
-    known: &mut [Option<Known>],
+    known: &mut Knowledge,
     line: &MessageLine,
     now: u64,
 ) -> Result<MessageReport, NotTrue> {
-    let (Some(author), Some(known)) = (
-        ground.authors.get(line.certificate),
-        known.get_mut(line.certificate),
-    ) else {
+    let Some(author) = ground.authors.get(line.certificate) else {
         return Err(NotTrue::Form("the file lacks the author's certificate"));
     };
     let proof = Proof::decode(&line.proof.0)?;
-    if proof.count() != 1 {
-        return Err(NotTrue::Form("the proof is for several messages"));
-    }
-    let trust = &ground.trust;
-    let known = match known {
-        Some(known) if known.verifier.level() == proof.level() => known,
-        known => {
-            // The verifier compares the time that the proof states with the life of the whole chain.
-            let then = Timestamp::from_unix_seconds(proof.time() / 1_000);
-            known.insert(Known {
-                verified: trust.verify_as_of(&author.chain, then)?,
-                verifier: Verifier::new(trust.platform().clone(), proof.level()),
-            })
-        }
-    };
     let receivers: Vec<&str> = line.receivers.iter().map(String::as_str).collect();
     let statement = Statement {
         channel: line.channel.as_deref(),
@@ -415,10 +384,7 @@ fn check_message(
         receivers: &receivers,
         message: &line.message.0,
     };
-    let statements = [statement.hash()];
-    known
-        .verifier
-        .verify(&known.verified, &proof, &statements, now)?;
+    known.check(ground, line.certificate, &proof, &statement.hash(), now)?;
     let limits = Limits {
         message_length: line.message.0.len(),
         ..Limits::default()
@@ -441,9 +407,10 @@ fn report(
     let content = view.content_bytes();
     MessageReport {
         author: name,
+        identity: author.leaf.long_lived_identity(),
         serial: proof.serial().to_string(),
         entry: author.entry,
-        number: proof.head.first + u64::from(proof.start),
+        number: proof.number(),
         time: proof.time(),
         level: proof.level().to_string(),
         channel: line.channel.clone(),

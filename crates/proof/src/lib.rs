@@ -1,9 +1,13 @@
-//! Proofs of authorship: one signature for many messages, which anyone with the author's certificate can check. No I/O.
+//! Proofs of authorship: one signature for many messages of many agents, which anyone with an author's certificate can
+//! check. No I/O.
 //!
 //! - A [`Statement`] is an author's word about one message, with its channel, its quality of service and its receivers.
-//! - A [`Signer`] signs the statements that are ready now, together: it builds a Merkle tree over them (RFC 9162) and
-//!   signs the root once. It never waits for more. [`Batch::proof`] gives the [`Proof`] of successive statements.
-//! - A [`Verifier`] checks proofs from one source, at a bounded cost.
+//! - A process has one [`BatchKey`]. Each of its agents vouches for the key once for each certificate, by a
+//!   [`Delegation`].
+//! - A [`Signer`] numbers the statements of one agent. A [`Batch`] takes the statements of all agents that are ready now:
+//!   each author's are a Merkle tree (RFC 9162), the roots of these trees are another one, and the key signs its root
+//!   once. It never waits for more. A [`Proof`] shows one message of it.
+//! - A [`Verifier`] checks delegations, batches and proofs from one source, at a bounded cost.
 //! - A receiver keeps [`Evidence`] of a proof, so that others can check it again.
 //! - [`inspect`] checks a file of evidence: everything that others need to know who said what. [`disclose`] puts the words
 //!   of sealed messages into one.
@@ -11,27 +15,33 @@
 //! docs/evidence.md describes the formats.
 
 mod batch;
+mod delegation;
 mod disclosure;
 mod error;
 mod evidence;
 mod file;
 mod inspection;
+mod key;
 mod proof;
+mod report;
 mod statement;
 mod verifier;
 
-pub use batch::{Batch, Signer};
+pub use batch::{Batch, SignedBatch, Signer};
+pub use delegation::{Delegation, MAX_DELEGATION_LENGTH};
 pub use disclosure::{DisclosedReport, Disclosure, disclose, is_inside};
 pub use error::{
     FileError, Malformed, NotAnAuthor, NotDisclosed, NotEvident, NotProved, NotTrue, SignError,
 };
-pub use evidence::{Author, Evidence, MAX_EVIDENCE_LENGTH};
+pub use evidence::{Author, Evidence, MAX_EVIDENCE_LENGTH, ProvedAuthor, ProvedBatch};
 pub use file::{
     Base64, CertificateLine, DisclosedLine, EarlierLine, FILE_VERSION, Head, Line, LogLine,
     MessageLine, write_file,
 };
-pub use inspection::{CosignatureReport, Demands, LogReport, MessageReport, Report, inspect};
+pub use inspection::{Demands, inspect};
+pub use key::{BatchKey, BatchPublicKey};
 pub use proof::{MAX_BATCH, MAX_PROOF_LENGTH, Proof};
+pub use report::{CosignatureReport, LogReport, MessageReport, Report};
 pub use sealbus_transparency::{Hash, Inclusion, NotLogged};
-pub use statement::Statement;
-pub use verifier::{Verifier, WRONG_SIGNATURES};
+pub use statement::{AuthorEntry, Statement};
+pub use verifier::{Verifier, WRONG_SIGNATURES, check_time};

@@ -1,135 +1,132 @@
-//! A proof, and its form on the wire.
+//! The proof of one message, and its wire form.
 
-use std::ops::Range;
+use sealbus_seal::{Fingerprint, PlatformName, SecurityLevel, Serial};
+use sealbus_transparency::{Hash, inclusion_length, inclusion_root};
 
-use sealbus_seal::{SecurityLevel, Serial, Signature};
-use sealbus_transparency::{Hash, LogError, TreeRange, range_proof, range_proof_length};
+use crate::delegation::{Delegation, MAX_DELEGATION_LENGTH};
+use crate::error::{Malformed, NotProved};
+use crate::key::LONGEST;
+use crate::statement::{AuthorEntry, BatchStatement};
 
-use crate::error::{Malformed, NotProved, SignError};
-
-/// Most messages of a batch.
+/// Most messages of a batch, of all its authors.
 pub const MAX_BATCH: usize = 256;
 
-const VERSION: u8 = 1;
-/// The fields before the hashes and the signature after them.
-const FIXED: usize = 40 + 64;
-/// At most this many subtrees lie beside a range of a tree of [`MAX_BATCH`] leaves.
-const MOST_OUTSIDE: usize = 2 * MAX_BATCH.ilog2() as usize;
+const VERSION: u8 = 2;
+/// The fields besides delegation, hashes and signature.
+const FIXED: usize = 42;
+/// The hashes of the longest path in a tree of [`MAX_BATCH`] leaves.
+const LONGEST_PATH: usize = MAX_BATCH.ilog2() as usize;
 
 /// Bytes of the longest proof.
-pub const MAX_PROOF_LENGTH: usize = FIXED + 32 * MOST_OUTSIDE;
+pub const MAX_PROOF_LENGTH: usize =
+    FIXED + MAX_DELEGATION_LENGTH + 2 * 32 * LONGEST_PATH + LONGEST.signature_length();
 
-/// The facts that all messages of a batch share, and the signature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub(crate) level: SecurityLevel,
-    pub(crate) serial: Serial,
-    pub(crate) time: u64,
-    pub(crate) first: u64,
-    pub(crate) size: u16,
-    pub(crate) signature: Signature,
-}
-
-/// The proof of one message, or of successive messages of a batch.
+/// The proof of one message of a batch.
 ///
-/// It names the author's certificate and contains neither the messages nor the certificate.
+/// It names the author's certificate and contains neither the message nor the certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
-    pub(crate) head: Head,
-    pub(crate) start: u16,
+    pub(crate) level: SecurityLevel,
+    pub(crate) delegation: Delegation,
+    pub(crate) time: u64,
+    /// The authors of the batch, and the place of this one among them.
+    pub(crate) authors: u16,
+    pub(crate) author: u16,
+    pub(crate) serial: Serial,
+    pub(crate) first: u64,
+    /// The author's messages in the batch, and the place of this one among them.
     pub(crate) count: u16,
-    pub(crate) outside: Vec<Hash>,
+    pub(crate) place: u16,
+    /// The path in the tree of the author's statements, from the leaf to the root (RFC 9162 section 2.1.3).
+    pub(crate) beside: Vec<Hash>,
+    /// The path in the tree of the authors.
+    pub(crate) above: Vec<Hash>,
+    pub(crate) signature: Box<[u8]>,
 }
 
 impl Proof {
     /// The serial number of the author's certificate.
     pub fn serial(&self) -> Serial {
-        self.head.serial
+        self.serial
     }
 
-    /// The level that the messages were signed for.
+    /// The level that the message was signed for.
     pub fn level(&self) -> SecurityLevel {
-        self.head.level
+        self.level
     }
 
-    /// When the author says it signed, in milliseconds since 1970-01-01T00:00:00Z. Only the author vouches for it.
+    /// When the author's process says it signed, in milliseconds since 1970-01-01T00:00:00Z. Only the author vouches for
+    /// it.
     pub fn time(&self) -> u64 {
-        self.head.time
+        self.time
     }
 
-    /// How many messages it is for.
-    pub fn count(&self) -> usize {
-        usize::from(self.count)
+    /// The number of the message. The certificate and the number identify a message.
+    pub fn number(&self) -> u64 {
+        self.first + u64::from(self.place)
     }
 
-    /// The numbers of the messages. The certificate and the number identify a message.
-    pub fn numbers(&self) -> Range<u64> {
-        let first = self.head.first + u64::from(self.start);
-        first..first + u64::from(self.count)
+    /// The author's delegation to the key that signed.
+    pub fn delegation(&self) -> &Delegation {
+        &self.delegation
     }
 
-    /// The proof of one of the messages alone, given the hashes of all the statements that this proof is for.
-    ///
-    /// # Errors
-    /// [`SignError::NotInBatch`] if there is no such message, or the hashes are too many or too few.
-    pub fn of_one(&self, statements: &[Hash], index: usize) -> Result<Self, SignError> {
-        let known = self.tree(statements).map_err(SignError::NotInBatch)?;
-        let place = u64::from(self.start).saturating_add(index as u64);
-        if index >= statements.len() {
-            return Err(SignError::NotInBatch(LogError::Beyond {
-                wanted: place,
-                size: u64::from(self.head.size),
-            }));
-        }
-        let outside = range_proof(&known, u64::from(self.head.size), &(place..place + 1))
-            .map_err(SignError::NotInBatch)?;
-        Ok(Self {
-            head: self.head,
-            start: u16::try_from(place).unwrap_or(u16::MAX),
-            count: 1,
-            outside,
-        })
-    }
-
-    /// The root of the batch's tree, if these are its statements.
-    pub(crate) fn root(&self, statements: &[Hash]) -> Result<Hash, NotProved> {
-        let other = NotProved::OtherCount {
-            proved: usize::from(self.count),
-            found: statements.len(),
+    /// What the key must have signed, if the author with this certificate made the statement.
+    pub(crate) fn signed(
+        &self,
+        platform: &PlatformName,
+        certificate: Fingerprint,
+        statement: &Hash,
+    ) -> Result<Vec<u8>, NotProved> {
+        let root = |leaf: &Hash, place: u16, of: u16, path: &[Hash]| {
+            inclusion_root(leaf, u64::from(place), u64::from(of), path)
+                .map_err(|_| NotProved::WrongSignature)
         };
-        if statements.len() != usize::from(self.count) {
-            return Err(other);
-        }
-        self.tree(statements)
-            .and_then(|tree| tree.root())
-            .map_err(|_| other)
-    }
-
-    fn tree<'a>(&self, statements: &'a [Hash]) -> Result<TreeRange<'a>, LogError> {
-        let size = u64::from(self.head.size);
-        TreeRange::new(size, u64::from(self.start), statements, &self.outside)
+        let entry = AuthorEntry {
+            serial: self.serial,
+            certificate,
+            first: self.first,
+            count: self.count,
+        };
+        let messages = root(statement, self.place, self.count, &self.beside)?;
+        let batch = BatchStatement {
+            platform,
+            level: self.level,
+            key: &self.delegation.key,
+            time: self.time,
+            authors: u64::from(self.authors),
+            root: root(
+                &entry.leaf_over(&messages),
+                self.author,
+                self.authors,
+                &self.above,
+            )?,
+        };
+        Ok(batch.encode())
     }
 
     /// Bytes of the wire form.
     pub fn length(&self) -> usize {
-        FIXED + 32 * self.outside.len()
+        let hashes = self.beside.len() + self.above.len();
+        FIXED + self.delegation.length() + 32 * hashes + self.signature.len()
     }
 
     /// Appends the wire form, as docs/evidence.md describes it.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let head = &self.head;
         out.push(VERSION);
-        out.push(head.level.code());
-        out.extend_from_slice(head.serial.as_bytes());
-        out.extend_from_slice(&head.time.to_be_bytes());
-        out.extend_from_slice(&head.first.to_be_bytes());
-        for number in [head.size, self.start, self.count] {
-            out.extend_from_slice(&number.to_be_bytes());
-        }
-        for hash in &self.outside {
+        out.push(self.level.code());
+        self.delegation.encode(out);
+        out.extend_from_slice(&self.time.to_be_bytes());
+        out.extend_from_slice(&self.authors.to_be_bytes());
+        out.extend_from_slice(&self.author.to_be_bytes());
+        out.extend_from_slice(self.serial.as_bytes());
+        out.extend_from_slice(&self.first.to_be_bytes());
+        out.extend_from_slice(&self.count.to_be_bytes());
+        out.extend_from_slice(&self.place.to_be_bytes());
+        for hash in self.beside.iter().chain(&self.above) {
             out.extend_from_slice(hash);
         }
-        out.extend_from_slice(head.signature.as_bytes());
+        out.extend_from_slice(&self.signature);
     }
 
     /// Reads a wire form that fills `bytes` exactly.
@@ -141,50 +138,57 @@ impl Proof {
             expected,
             found: bytes.len(),
         };
-        let mut fields = Fields(bytes);
-        let [version] = fields.take().ok_or(length(FIXED))?;
-        if version != VERSION {
-            return Err(Malformed::Version(version));
+        let [version, code, rest @ ..] = bytes else {
+            return Err(length(FIXED));
+        };
+        if *version != VERSION {
+            return Err(Malformed::Version(*version));
         }
-        let [code] = fields.take().ok_or(length(FIXED))?;
-        let level = SecurityLevel::from_code(code)
+        let level = SecurityLevel::from_code(*code)
             .filter(|level| *level >= SecurityLevel::Signed)
-            .ok_or(Malformed::Level(code))?;
-        let serial = fields.take().map(Serial::from_bytes);
+            .ok_or(Malformed::Level(*code))?;
+        let (delegation, rest) = Delegation::decode_prefix(rest)?;
+        let fixed = FIXED + delegation.length() + delegation.key.algorithm().signature_length();
+        let mut fields = Fields(rest);
         let time = fields.take().map(u64::from_be_bytes);
+        let authors = fields.take().map(u16::from_be_bytes);
+        let author = fields.take().map(u16::from_be_bytes);
+        let serial = fields.take().map(Serial::from_bytes);
         let first = fields.take().map(u64::from_be_bytes);
-        let mut number = || fields.take().map(u16::from_be_bytes);
-        let (size, start, count) = (number(), number(), number());
-        let read = (|| Some((serial?, time?, first?, size?, start?, count?)))();
-        let (serial, time, first, size, start, count) = read.ok_or(length(FIXED))?;
-        let range = Malformed::Range { size, start, count };
-        let places = u64::from(start)..u64::from(start) + u64::from(count);
-        if usize::from(size) > MAX_BATCH {
-            return Err(range);
+        let count = fields.take().map(u16::from_be_bytes);
+        let place = fields.take().map(u16::from_be_bytes);
+        let read = (|| Some((time?, authors?, author?, serial?, first?, count?, place?)))();
+        let (time, authors, author, serial, first, count, place) = read.ok_or(length(fixed))?;
+        // Each of the other authors has a message.
+        if usize::from(authors) + usize::from(count) > MAX_BATCH + 1 {
+            return Err(Malformed::TooLarge { authors, count });
         }
-        let outside = range_proof_length(u64::from(size), &places).map_err(|_| range)?;
-        if first.checked_add(u64::from(size)).is_none() {
+        let path = |place: u16, of: u16| {
+            inclusion_length(u64::from(of), u64::from(place))
+                .map_err(|_| Malformed::Place { place, of })
+        };
+        let (beside, above) = (path(place, count)?, path(author, authors)?);
+        if first.checked_add(u64::from(count)).is_none() {
             return Err(Malformed::Numbers);
         }
-        let expected = FIXED + 32 * outside;
+        let expected = fixed + 32 * (beside + above);
         if bytes.len() != expected {
             return Err(length(expected));
         }
-        let outside = (0..outside).map_while(|_| fields.take()).collect();
-        let signature = fields.take().map(Signature::from_bytes);
-        let head = Head {
-            level,
-            serial,
-            time,
-            first,
-            size,
-            signature: signature.ok_or(length(expected))?,
-        };
+        let mut hashes = |count| (0..count).map_while(|_| fields.take()).collect();
         Ok(Self {
-            head,
-            start,
+            level,
+            delegation,
+            time,
+            authors,
+            author,
+            serial,
+            first,
             count,
-            outside,
+            place,
+            beside: hashes(beside),
+            above: hashes(above),
+            signature: fields.0.into(),
         })
     }
 }
@@ -205,15 +209,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_proof_is_longer_than_the_limit() {
-        let most = (1..=MAX_BATCH as u64)
-            .flat_map(|size| {
-                (0..size)
-                    .flat_map(move |start| (start + 1..=size).map(move |end| (size, start..end)))
-            })
-            .filter(|(_, range)| range.end - range.start < 4 || range.start % 7 == 0)
-            .map(|(size, range)| range_proof_length(size, &range).unwrap())
-            .max();
-        assert!(most <= Some(MOST_OUTSIDE), "{most:?} > {MOST_OUTSIDE}");
+    fn no_path_is_longer_than_the_limit() {
+        let lengths = (1..=MAX_BATCH as u64)
+            .flat_map(|size| (0..size).map(move |place| inclusion_length(size, place).unwrap()));
+        assert_eq!(lengths.max(), Some(LONGEST_PATH));
     }
 }

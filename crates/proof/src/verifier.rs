@@ -8,18 +8,20 @@ use sealbus_seal::{
 };
 use sealbus_transparency::Hash;
 
+use crate::batch::SignedBatch;
+use crate::delegation::Delegation;
 use crate::error::NotProved;
 use crate::proof::Proof;
-use crate::statement::BatchStatement;
+use crate::statement::{Certified, delegation};
 
 /// The number of wrong signatures that are checked from one source in a row. After that, one is checked each second.
 pub const WRONG_SIGNATURES: u32 = 16;
 /// In this time, one wrong signature is forgiven.
 const FORGIVEN_AFTER: u64 = 1_000;
-/// The batches remembered, so that the messages of one that come one by one cost one signature.
+/// The signatures remembered, so that the messages of a batch that come one by one cost one signature.
 const REMEMBERED: usize = 16;
 
-/// Checks the proofs that come from one source, such as one agent on one connection.
+/// Checks the proofs that come from one source, such as one process on one connection.
 ///
 /// A source that sends wrong signatures costs [`WRONG_SIGNATURES`] checks, then one each second. Its further proofs are
 /// refused without a look, even good ones. So use one verifier for each source, not for several.
@@ -46,35 +48,28 @@ impl Verifier {
         }
     }
 
+    /// The platform of the agents that it believes.
+    pub fn platform(&self) -> &PlatformName {
+        &self.platform
+    }
+
     /// The level of the proofs that it believes.
     pub fn level(&self) -> SecurityLevel {
         self.level
     }
 
-    /// Checks that `author` signed these statements, given by their [hashes](crate::Statement::hash) in their order.
-    ///
-    /// `author` comes from [`Trust::verify`](sealbus_seal::Trust::verify), at the time of the arrival, or for old
-    /// messages at the time that the proof states. `now` is the time here in milliseconds since 1970-01-01T00:00:00Z.
-    ///
-    /// A proof that is shown again is true again. The caller must see to it that a message counts once: by a connection
-    /// without replays, or by the messages' numbers.
+    /// Checks that `author` delegated to a batch key, with the certificate at hand. `now` is the time here in milliseconds
+    /// since 1970-01-01T00:00:00Z.
     ///
     /// # Errors
-    /// [`NotProved`]: none of the statements is proved.
-    pub fn verify(
+    /// [`NotProved`]: the key signs nothing for the author.
+    pub fn delegated(
         &mut self,
         author: &VerifiedIdentity,
-        proof: &Proof,
-        statements: &[Hash],
+        word: &Delegation,
         now: u64,
     ) -> Result<(), NotProved> {
-        self.forgive(now);
         let identity = author.identity();
-        if self.wrong >= WRONG_SIGNATURES {
-            return Err(NotProved::TooManyWrong {
-                author: identity.clone(),
-            });
-        }
         let name = match (identity.kind(), identity.agent_name()) {
             (IdentityKind::Agent, Some(name)) if *identity.platform() == self.platform => name,
             _ => {
@@ -84,49 +79,136 @@ impl Verifier {
                 });
             }
         };
-        if proof.serial() != author.serial() {
-            return Err(NotProved::OtherCertificate {
-                author: identity.clone(),
-                wanted: proof.serial(),
-                found: author.serial(),
-            });
-        }
-        if proof.level() != self.level {
-            return Err(NotProved::OtherLevel {
-                author: identity.clone(),
-                wanted: self.level,
-                found: proof.level(),
-            });
-        }
-        check_time(author, proof, now)?;
-        let statement = BatchStatement {
+        let certified = Certified {
             platform: &self.platform,
-            level: self.level,
             author: &name,
             serial: author.serial(),
             certificate: author.fingerprint(),
-            time: proof.head.time,
-            first: proof.head.first,
-            size: proof.head.size,
-            root: proof.root(statements)?,
         };
-        let signature = &proof.head.signature;
-        let mut signed = statement.encode();
-        let statement_length = signed.len();
-        signed.extend_from_slice(signature.as_bytes());
+        let signed = delegation(&certified, &word.key);
+        let signature = &word.signature;
+        // An identity without such a key proves nothing, and both keys are of one algorithm: that of the platform.
+        let own = author.proof_key();
+        let own = own.filter(|own| own.algorithm() == word.key.algorithm());
+        let is_true = |signed: &[u8]| own.is_some_and(|own| own.verifies(signed, signature));
+        self.check(signed, signature, now, is_true, || {
+            NotProved::NotDelegated {
+                author: identity.clone(),
+            }
+        })
+    }
+
+    /// Checks that its key signed a batch.
+    ///
+    /// # Errors
+    /// [`NotProved`]: none of its messages is proved.
+    pub fn signed(&mut self, batch: &SignedBatch, now: u64) -> Result<(), NotProved> {
+        self.check_level(batch.level)?;
+        let is_true = |signed: &[u8]| batch.key.verifies(signed, &batch.signature);
+        let signed = batch.statement(&self.platform);
+        self.check(signed, &batch.signature, now, is_true, || {
+            NotProved::WrongSignature
+        })
+    }
+
+    /// Checks that `author` made this statement, given by its [hash](crate::Statement::hash).
+    ///
+    /// `author` comes from [`Trust::verify`](sealbus_seal::Trust::verify), at the time of the arrival, or for old
+    /// messages at the time that the proof states. `now` is the time here in milliseconds since 1970-01-01T00:00:00Z.
+    ///
+    /// A proof that is shown again is true again. The caller must see to it that a message counts once: by a connection
+    /// without replays, or by the messages' numbers.
+    ///
+    /// # Errors
+    /// [`NotProved`].
+    pub fn verify(
+        &mut self,
+        author: &VerifiedIdentity,
+        proof: &Proof,
+        statement: &Hash,
+        now: u64,
+    ) -> Result<(), NotProved> {
+        self.check_facts(author, proof, now)?;
+        self.delegated(author, &proof.delegation, now)?;
+        self.proved(author, proof, statement, now)
+    }
+
+    fn check_facts(
+        &self,
+        author: &VerifiedIdentity,
+        proof: &Proof,
+        now: u64,
+    ) -> Result<(), NotProved> {
+        if proof.serial != author.serial() {
+            return Err(NotProved::OtherCertificate {
+                author: author.identity().clone(),
+                wanted: proof.serial,
+                found: author.serial(),
+            });
+        }
+        self.check_level(proof.level)?;
+        check_time(author, proof.time, now)
+    }
+
+    /// As [`verify`](Self::verify), for an author whose delegation to the key of the proof was found true.
+    pub(crate) fn verify_delegated(
+        &mut self,
+        author: &VerifiedIdentity,
+        proof: &Proof,
+        statement: &Hash,
+        now: u64,
+    ) -> Result<(), NotProved> {
+        self.check_facts(author, proof, now)?;
+        self.proved(author, proof, statement, now)
+    }
+
+    fn proved(
+        &mut self,
+        author: &VerifiedIdentity,
+        proof: &Proof,
+        statement: &Hash,
+        now: u64,
+    ) -> Result<(), NotProved> {
+        let signed = proof.signed(&self.platform, author.fingerprint(), statement)?;
+        let is_true = |signed: &[u8]| proof.delegation.key.verifies(signed, &proof.signature);
+        self.check(signed, &proof.signature, now, is_true, || {
+            NotProved::WrongSignature
+        })
+    }
+
+    fn check_level(&self, found: SecurityLevel) -> Result<(), NotProved> {
+        match found == self.level {
+            true => Ok(()),
+            false => Err(NotProved::OtherLevel {
+                wanted: self.level,
+                found,
+            }),
+        }
+    }
+
+    /// Checks a signature, unless it was found true before or too many were wrong.
+    fn check(
+        &mut self,
+        mut signed: Vec<u8>,
+        signature: &[u8],
+        now: u64,
+        is_true: impl FnOnce(&[u8]) -> bool,
+        wrong: impl FnOnce() -> NotProved,
+    ) -> Result<(), NotProved> {
+        self.forgive(now);
+        if self.wrong >= WRONG_SIGNATURES {
+            return Err(NotProved::TooManyWrong);
+        }
+        let length = signed.len();
+        signed.extend_from_slice(signature);
         let mut known = Hash::default();
         known.copy_from_slice(digest(&SHA256, &signed).as_ref());
         if self.known.contains(&known) {
             return Ok(());
         }
-        if !author
-            .public_key()
-            .verifies(&signed[..statement_length], signature)
-        {
+        if !is_true(&signed[..length]) {
             self.wrong += 1;
-            return Err(NotProved::WrongSignature {
-                author: identity.clone(),
-            });
+            return Err(wrong());
         }
         if self.known.len() == REMEMBERED {
             self.known.pop_front();
@@ -148,10 +230,13 @@ impl Verifier {
     }
 }
 
-/// The certificate must have been valid at the stated time, and that time must not lie ahead, up to the difference
-/// between clocks.
-fn check_time(author: &VerifiedIdentity, proof: &Proof, now: u64) -> Result<(), NotProved> {
-    let time = Timestamp::from_unix_seconds(proof.time() / 1_000);
+/// Checks the `time` that a batch states: the author's certificate must have been valid then, and the time must not lie
+/// ahead, up to the difference between clocks. Times are in milliseconds since 1970-01-01T00:00:00Z.
+///
+/// # Errors
+/// [`NotProved::NotThen`].
+pub fn check_time(author: &VerifiedIdentity, time: u64, now: u64) -> Result<(), NotProved> {
+    let time = Timestamp::from_unix_seconds(time / 1_000);
     let now = Timestamp::from_unix_seconds(now / 1_000);
     let (not_before, not_after) = (author.not_before(), author.not_after());
     match not_before <= time.plus(CLOCK_SKEW)

@@ -16,12 +16,13 @@ use sealbus_transparency::{
     Checkpoint, IssuanceRecord, MerkleLog, Note, WholeTree, consistency_proof, inclusion_proof,
     leaf_hash,
 };
-use support::{Author, NOW, TestPlatform};
+use support::{Author, NOW, Said, TestPlatform, encoded};
 
 /// A platform, its log, and an author with three messages.
 struct Scene {
     platform: TestPlatform,
     author: Author,
+    beside: Author,
     entries: Vec<Vec<u8>>,
     deny_list: DenyList,
 }
@@ -37,6 +38,7 @@ impl Scene {
     fn new() -> Self {
         let platform = TestPlatform::new("factory");
         let author = platform.author("buyer-1");
+        let beside = platform.author("buyer-2");
         let others = ["seller-1", "seller-2"].map(|name| platform.author(name));
         let entry = |author: &Author| {
             let der = author.credential.chain().leaf();
@@ -51,6 +53,7 @@ impl Scene {
             deny_list: DenyList::new(platform.authority.identity().clone()),
             platform,
             author,
+            beside,
         }
     }
 
@@ -127,10 +130,11 @@ impl Scene {
         ];
         let statement = |message| Statement::direct("seller-1@factory", message);
         let said = messages.iter().map(|message| statement(message)).collect();
-        let batch = self.author.signer.sign(said, NOW).unwrap();
+        // Another agent of its process speaks in the same batch.
+        let beside = (&self.beside.signer, vec![[7; 32]]);
+        let batch = Said::of(&[beside, (&self.author.signer, said)], NOW).unwrap();
         for (place, message) in messages.into_iter().enumerate() {
-            let mut proof = Vec::new();
-            batch.proof(&(place..place + 1)).unwrap().encode(&mut proof);
+            let proof = encoded(&batch.proof(1, place).unwrap());
             lines.push(Line::Message(MessageLine {
                 certificate: 0,
                 channel: None,
@@ -293,7 +297,7 @@ fn nothing_else_is_believed() {
         Line::Message(message) => change(message),
         other => panic!("{other:?}"),
     };
-    let wrong = "was not made by the key of";
+    let wrong = "did not sign these messages";
     refused(
         &|it| message(it, &|it| it.channel = Some("/a".to_owned())),
         wrong,

@@ -5,9 +5,12 @@ mod support;
 
 use std::time::Duration;
 
-use sealbus_proof::{Author, Evidence, NotAnAuthor, NotEvident, NotLogged, NotProved, Statement};
+use sealbus_proof::{
+    Author, Evidence, NotAnAuthor, NotEvident, NotLogged, NotProved, ProvedAuthor, ProvedBatch,
+    Statement,
+};
 use sealbus_seal::{CertificateChain, SecurityLevel, Timestamp};
-use support::{NOW, TestPlatform, statements};
+use support::{NOW, Said, TestPlatform, statements};
 
 const LEVEL: SecurityLevel = SecurityLevel::Signed;
 
@@ -20,21 +23,35 @@ fn evidence_is_believed_after_the_certificate_has_ended() {
     let years_later = NOW + 20 * 365 * 86_400_000;
     let evidence = Evidence::decode(&kept, said, LEVEL, &platform.trust, years_later).unwrap();
     assert_eq!(evidence.author(), &author.verified);
-    assert_eq!(evidence.statement(), Some(&said));
+    assert_eq!(evidence.statement(), &said);
     let mut again = Vec::new();
     evidence.encode(&mut again).unwrap();
     assert_eq!(again, kept);
     // A statement of a batch is kept by itself.
     let these = statements(7);
-    let proof = author.signer.sign(these.clone(), NOW).unwrap();
-    let proof = proof.proof(&(0..7)).unwrap();
-    let chain = evidence.chain().clone();
+    let other = platform.author("buyer-2");
+    let said = [
+        (&other.signer, statements(2)),
+        (&author.signer, these.clone()),
+    ];
+    let said = Said::of(&said, NOW).unwrap();
     let then = Timestamp::from_unix_seconds(NOW / 1000);
-    let whole = Author::verify(chain, &platform.trust, then).unwrap();
-    for (evidence, said) in Evidence::of_each(whole, proof, these.clone()).zip(these) {
+    let whole = Author::verify(evidence.chain().clone(), &platform.trust, then).unwrap();
+    let believed = vec![ProvedAuthor {
+        author: whole,
+        delegation: author.signer.delegation().clone(),
+        entry: said.entries[1],
+        place: 1,
+        start: 2,
+    }];
+    let all = [statements(2), these.clone()].concat();
+    let batch = ProvedBatch::new(said.batch, all, believed);
+    for (place, said) in these.into_iter().enumerate() {
         let mut kept = Vec::new();
-        evidence.encode(&mut kept).unwrap();
-        assert!(Evidence::decode(&kept, said, LEVEL, &platform.trust, NOW).is_ok());
+        batch.evidence(0, place).unwrap().encode(&mut kept).unwrap();
+        let evidence = Evidence::decode(&kept, said, LEVEL, &platform.trust, NOW).unwrap();
+        // The number 0 was that of the message that was signed alone.
+        assert_eq!(evidence.proof().unwrap().number(), 1 + place as u64);
     }
 }
 
@@ -84,9 +101,7 @@ fn evidence_holds_for_its_message_receiver_time_level_and_platform_only() {
         Statement::direct("seller-1@factory", b"hello!"),
     ] {
         let judged = Evidence::decode(&kept, other, LEVEL, &platform.trust, NOW);
-        let wrong = NotProved::WrongSignature {
-            author: author.verified.identity().clone(),
-        };
+        let wrong = NotProved::WrongSignature;
         assert_eq!(judged.unwrap_err(), NotEvident::NotProved(wrong));
     }
     let at_sealed = Evidence::decode(&kept, said, SecurityLevel::Sealed, &platform.trust, NOW);

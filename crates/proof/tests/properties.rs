@@ -4,33 +4,58 @@
 mod support;
 
 use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use sealbus_proof::{MAX_BATCH, MAX_PROOF_LENGTH, Malformed, Proof, Statement, Verifier};
-use sealbus_seal::SecurityLevel;
-use support::{Author, NOW, TestPlatform, statements};
+use sealbus_proof::{
+    AuthorEntry, Hash, MAX_BATCH, MAX_PROOF_LENGTH, Malformed, Proof, ProvedAuthor, ProvedBatch,
+    Statement, Verifier,
+};
+use sealbus_seal::{SecurityLevel, Timestamp};
+use support::{Author, NOW, Said, TestPlatform, alone, encoded, statements};
 
 static PLATFORM: LazyLock<TestPlatform> = LazyLock::new(|| TestPlatform::new("factory"));
 static AUTHOR: LazyLock<Author> = LazyLock::new(|| PLATFORM.author("buyer-1"));
+static OTHER: LazyLock<Author> = LazyLock::new(|| PLATFORM.author("buyer-2"));
+/// The author with its whole chain.
+static WHOLE: LazyLock<sealbus_proof::Author> = LazyLock::new(|| {
+    let then = Timestamp::from_unix_seconds(NOW / 1000);
+    let chain = AUTHOR.credential.chain().clone();
+    sealbus_proof::Author::verify(chain, &PLATFORM.trust, then).unwrap()
+});
 
 fn verifier() -> Verifier {
     Verifier::new(PLATFORM.name.clone(), SecurityLevel::Signed)
 }
 
-fn encoded(proof: &Proof) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    proof.encode(&mut bytes);
-    bytes
+/// How many messages each author of a batch has, with the place of an author and of one of its messages.
+fn part() -> impl Strategy<Value = (Vec<usize>, usize, usize)> {
+    let authors = prop_oneof![
+        prop::collection::vec(1usize..=3, 1..=80),
+        prop::collection::vec(1usize..=80, 1..=3),
+        Just(vec![1; MAX_BATCH]),
+        Just(vec![MAX_BATCH]),
+    ];
+    let places = (any::<prop::sample::Index>(), any::<prop::sample::Index>());
+    (authors, places).prop_map(|(authors, (author, place))| {
+        let author = author.index(authors.len());
+        let place = place.index(authors[author]);
+        (authors, author, place)
+    })
 }
 
-/// A batch's size and some successive places in it.
-fn part() -> impl Strategy<Value = (usize, Range<usize>)> {
-    (1..=MAX_BATCH).prop_flat_map(|size| {
-        (0..size, 1..=size)
-            .prop_map(move |(start, length)| (size, start..(start + length).min(size)))
-    })
+/// A batch of these many messages of each author. The one at `author` is the author of the test, and has these statements.
+fn batch(authors: &[usize], author: usize) -> (Said, Vec<Hash>) {
+    let these = statements(authors[author]);
+    let said: Vec<_> = authors
+        .iter()
+        .enumerate()
+        .map(|(at, count)| match at == author {
+            true => (&AUTHOR.signer, these.clone()),
+            false => (&OTHER.signer, statements(*count)),
+        })
+        .collect();
+    (Said::of(&said, NOW).unwrap(), these)
 }
 
 fn statement_parts() -> impl Strategy<Value = (Option<String>, String, Vec<String>, Vec<u8>)> {
@@ -46,56 +71,51 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_part_of_a_batch_is_proved((size, places) in part()) {
-        let all = statements(size);
-        let batch = AUTHOR.signer.sign(all.clone(), NOW).unwrap();
-        let proof = batch.proof(&places).unwrap();
-        let part = &all[places.clone()];
-        prop_assert_eq!(verifier().verify(&AUTHOR.verified, &proof, part, NOW), Ok(()));
+    fn every_message_of_a_batch_is_proved((authors, author, place) in part()) {
+        let (batch, these) = batch(&authors, author);
+        let proof = batch.proof(author, place).unwrap();
+        let verify = |statement: &Hash| verifier().verify(&AUTHOR.verified, &proof, statement, NOW);
+        prop_assert_eq!(verify(&these[place]), Ok(()));
         let bytes = encoded(&proof);
         prop_assert_eq!(bytes.len(), proof.length());
         prop_assert!(bytes.len() <= MAX_PROOF_LENGTH);
         prop_assert_eq!(Proof::decode(&bytes).unwrap(), proof.clone());
-        // Each message of the part has a proof of its own.
-        for (index, place) in places.clone().enumerate() {
-            let alone = proof.of_one(part, index).unwrap();
-            prop_assert_eq!(&alone, &batch.proof(&(place..place + 1)).unwrap());
-            prop_assert_eq!(alone.numbers().start, proof.numbers().start + index as u64);
-        }
-        prop_assert!(proof.of_one(part, part.len()).is_err());
+        prop_assert_eq!(proof.number(), batch.entries[author].first + place as u64);
+        // Another statement is not proved, not even one of the same author.
+        let mut changed = these[place];
+        changed[place % 32] ^= 1 << (place % 8);
+        prop_assert!(verify(&changed).is_err());
+        prop_assert!(verify(&these[(place + 1) % these.len()]).is_err() || these.len() == 1);
     }
 
     #[test]
-    fn a_changed_bit_of_a_proof_is_refused((size, places) in part(), bit in any::<prop::sample::Index>()) {
-        let all = statements(size);
-        let proof = AUTHOR.signer.sign(all.clone(), NOW).unwrap().proof(&places).unwrap();
-        let mut bytes = encoded(&proof);
+    fn a_changed_bit_of_a_proof_is_refused((authors, author, place) in part(), bit in any::<prop::sample::Index>()) {
+        let (batch, these) = batch(&authors, author);
+        let mut bytes = encoded(&batch.proof(author, place).unwrap());
         let bit = bit.index(bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);
         if let Ok(changed) = Proof::decode(&bytes) {
-            let judged = verifier().verify(&AUTHOR.verified, &changed, &all[places], NOW);
+            let judged = verifier().verify(&AUTHOR.verified, &changed, &these[place], NOW);
             prop_assert!(judged.is_err(), "bit {} counts for nothing", bit);
         }
     }
 
     #[test]
-    fn other_statements_are_refused((size, places) in part(), at in any::<prop::sample::Index>(), bit in 0usize..256) {
-        let all = statements(size);
-        let proof = AUTHOR.signer.sign(all.clone(), NOW).unwrap().proof(&places).unwrap();
-        let verify = |statements: &[sealbus_proof::Hash]| {
-            verifier().verify(&AUTHOR.verified, &proof, statements, NOW).is_ok()
-        };
-        let part = all[places].to_vec();
-        let mut changed = part.clone();
-        changed[at.index(part.len())][bit / 8] ^= 1 << (bit % 8);
-        prop_assert!(!verify(&changed));
-        prop_assert!(!verify(&part[1..]));
-        prop_assert!(!verify(&[&part[..], &part[..1]].concat()));
-        if part.len() > 1 {
-            let mut swapped = part.clone();
-            swapped.swap(0, part.len() - 1);
-            prop_assert!(!verify(&swapped), "the order is signed too");
-        }
+    fn a_receiver_of_a_whole_batch_proves_each_message((authors, author, place) in part()) {
+        let (batch, these) = batch(&authors, author);
+        let believed = vec![ProvedAuthor {
+            author: WHOLE.clone(),
+            delegation: AUTHOR.signer.delegation().clone(),
+            entry: batch.entries[author],
+            place: author,
+            start: 0,
+        }];
+        let proved = ProvedBatch::new(batch.batch.clone(), these.clone(), believed);
+        let evidence = proved.evidence(0, place).unwrap();
+        prop_assert_eq!(evidence.statement(), &these[place]);
+        prop_assert_eq!(evidence.proof().unwrap(), batch.proof(author, place).unwrap());
+        prop_assert!(proved.evidence(0, these.len()).is_err());
+        prop_assert!(proved.evidence(1, place).is_err());
     }
 
     #[test]
@@ -122,29 +142,63 @@ proptest! {
 /// Every bit of one proof, and every length.
 #[test]
 fn no_bit_of_a_proof_is_without_meaning() {
-    let all = statements(5);
-    let batch = AUTHOR.signer.sign(all.clone(), NOW).unwrap();
-    let bytes = encoded(&batch.proof(&(1..3)).unwrap());
+    let (batch, these) = batch(&[2, 5, 1], 1);
+    let bytes = encoded(&batch.proof(1, 2).unwrap());
     for bit in 0..bytes.len() * 8 {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         let believed = Proof::decode(&changed).is_ok_and(|proof| {
-            let judged = verifier().verify(&AUTHOR.verified, &proof, &all[1..3], NOW);
+            let judged = verifier().verify(&AUTHOR.verified, &proof, &these[2], NOW);
             judged.is_ok()
         });
         assert!(!believed, "bit {bit}");
     }
     for length in 0..bytes.len() {
-        assert!(matches!(
-            Proof::decode(&bytes[..length]),
-            Err(Malformed::Length { .. })
-        ));
+        assert!(Proof::decode(&bytes[..length]).is_err());
     }
     let longer = [&bytes[..], &[0]].concat();
     assert!(matches!(
         Proof::decode(&longer),
         Err(Malformed::Length { .. })
     ));
+}
+
+/// No proof names more messages than a batch may have.
+#[test]
+fn impossible_batches_are_refused() {
+    let bytes = encoded(&alone(&AUTHOR.signer, statements(1)[0], NOW));
+    let at = |authors: [u16; 2], messages: [u16; 2]| {
+        let mut bytes = bytes.clone();
+        let numbers = |numbers: [u16; 2]| numbers.map(u16::to_be_bytes).concat();
+        bytes[107..111].copy_from_slice(&numbers(authors));
+        bytes[135..139].copy_from_slice(&numbers(messages));
+        Proof::decode(&bytes).unwrap_err()
+    };
+    for wrong in [at([0, 0], [1, 0]), at([1, 1], [1, 0]), at([1, 0], [2, 2])] {
+        assert!(matches!(wrong, Malformed::Place { .. }), "{wrong:?}");
+    }
+    for wrong in [
+        at([2, 0], [256, 0]),
+        at([257, 0], [1, 0]),
+        at([u16::MAX, 0], [u16::MAX, 0]),
+    ] {
+        assert!(matches!(wrong, Malformed::TooLarge { .. }), "{wrong:?}");
+    }
+    assert!(matches!(at([2, 0], [1, 0]), Malformed::Length { .. }));
+    for (place, value) in [(0, 1), (1, 2), (2, 0), (2, 9)] {
+        let mut bytes = bytes.clone();
+        bytes[place] = value;
+        let wrong = Proof::decode(&bytes).unwrap_err();
+        let is_right = match place {
+            0 => wrong == Malformed::Version(1),
+            1 => wrong == Malformed::Level(2),
+            _ => wrong == Malformed::Algorithm(value),
+        };
+        assert!(is_right, "{wrong:?}");
+    }
+    let mut bytes = bytes.clone();
+    bytes[127..135].copy_from_slice(&u64::MAX.to_be_bytes());
+    assert_eq!(Proof::decode(&bytes).unwrap_err(), Malformed::Numbers);
 }
 
 #[test]
@@ -155,13 +209,10 @@ fn every_field_of_a_message_is_signed() {
         receivers: &["seller-1@factory"],
         message: b"a message",
     };
-    let proof = AUTHOR.signer.sign(vec![said.hash()], NOW).unwrap();
-    let proof = proof.proof(&(0..1)).unwrap();
+    let proof = alone(&AUTHOR.signer, said.hash(), NOW);
     let verify = |said: Statement<'_>| {
-        let hash = said.hash();
-        verifier()
-            .verify(&AUTHOR.verified, &proof, &[hash], NOW)
-            .is_ok()
+        let judged = verifier().verify(&AUTHOR.verified, &proof, &said.hash(), NOW);
+        judged.is_ok()
     };
     assert!(verify(said));
     for changed in [
@@ -207,26 +258,18 @@ fn every_field_of_a_message_is_signed() {
     }
 }
 
-/// The goal of 200 bytes for each message, when 64 to one receiver are signed together.
-#[test]
-fn a_batch_adds_few_bytes() {
-    let batch = AUTHOR.signer.sign(statements(64), NOW).unwrap();
-    assert_eq!(batch.proof(&(0..64)).unwrap().length(), 104);
-    // Alone, a message of this batch needs six hashes.
-    assert_eq!(batch.proof(&(17..18)).unwrap().length(), 104 + 6 * 32);
-}
-
 #[test]
 fn numbers_are_never_used_twice() {
     let signer = &PLATFORM.author("counted").signer;
     let mut seen = HashSet::new();
     std::thread::scope(|scope| {
         let sign = || {
-            let batches = (1..20).map(|size| signer.sign(statements(size), NOW).unwrap());
-            let sizes = batches.zip(1..);
-            sizes
-                .flat_map(|(batch, size)| batch.proof(&(0..size)).unwrap().numbers())
-                .collect::<Vec<u64>>()
+            let batches = (1..20).map(|size| {
+                let said = [(signer, statements(size)), (signer, statements(1))];
+                Said::of(&said, NOW).unwrap().entries
+            });
+            let numbers = |it: AuthorEntry| it.first..it.first + u64::from(it.count);
+            batches.flatten().flat_map(numbers).collect::<Vec<u64>>()
         };
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(sign)).collect();
         for thread in threads {
@@ -235,5 +278,5 @@ fn numbers_are_never_used_twice() {
             }
         }
     });
-    assert_eq!(seen.len(), 4 * (1..20).sum::<usize>());
+    assert_eq!(seen.len(), 4 * (1..20).map(|size| size + 1).sum::<usize>());
 }

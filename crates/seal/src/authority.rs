@@ -15,12 +15,14 @@ use time::OffsetDateTime;
 use crate::authority_key::AuthorityKey;
 use crate::certificate::{Certificate, CertificateError, Fingerprint, Serial};
 use crate::chain::CertificateChain;
-use crate::holding::EXTENSION;
+use crate::holding;
 use crate::identity::{Identity, IdentityError, PlatformName};
 use crate::issuance::Grant;
-use crate::key::{KeyError, PublicKey};
+use crate::key::KeyError;
+use crate::proof_key;
 use crate::request::SigningRequest;
 use crate::timestamp::Timestamp;
+use crate::verifying_key::{SignatureAlgorithm, VerifyingKey};
 
 /// Certificates are valid from this long before their creation, so that a peer whose clock is a little slow accepts
 /// them at once.
@@ -105,9 +107,27 @@ pub enum AuthorityError {
         /// The end of the authority's certificate.
         not_after: Timestamp,
     },
+    /// The key of an issuing authority is of another algorithm than the root's.
+    #[error("the root's key is of the algorithm {wanted}, and that of the CA is of {found}")]
+    OtherAlgorithm {
+        /// The root's.
+        wanted: SignatureAlgorithm,
+        /// The other one.
+        found: SignatureAlgorithm,
+    },
     /// The authority's name is not legal.
     #[error(transparent)]
     Name(#[from] IdentityError),
+    /// The request has a second key, for an identity that is no agent's, or of another algorithm than the authority's.
+    #[error(
+        "the signing request for {0} has a second key, which this platform certifies for nobody"
+    )]
+    SecondKey(Identity),
+    /// The long-lived identity in the request did not sign for this agent and key.
+    #[error(
+        "the signing request for {0} names a long-lived identity whose key did not sign for this agent and this key"
+    )]
+    LongLivedIdentity(Identity),
     /// The certificate could not be encoded.
     #[error("the certificate could not be made: {0}")]
     Encoding(String),
@@ -140,9 +160,10 @@ pub struct Issued {
 }
 
 impl RootAuthority {
-    /// Makes a root for a platform, with a new key.
+    /// Makes a root for a platform, with a new Ed25519 key.
     pub fn create(platform: &PlatformName, validity: Validity) -> Result<Self, AuthorityError> {
-        Self::create_with(AuthorityKey::generate()?, platform, validity)
+        let key = AuthorityKey::generate(SignatureAlgorithm::Ed25519)?;
+        Self::create_with(key, platform, validity)
     }
 
     /// Makes a root for a platform, with this key.
@@ -191,7 +212,7 @@ impl RootAuthority {
         &self.key
     }
 
-    /// Certifies the key of a CA service instance. That instance may sign only leaf certificates.
+    /// Certifies the key of a CA service instance. That instance may sign only leaf certificates. Its key is of the root's algorithm.
     pub fn certify_authority(
         &self,
         name: &str,
@@ -199,19 +220,23 @@ impl RootAuthority {
         validity: Validity,
     ) -> Result<CertificateChain, AuthorityError> {
         let identity = Identity::authority(self.platform(), name)?;
+        let (wanted, found) = (self.key.algorithm(), request.public_key().algorithm());
+        if wanted != found {
+            return Err(AuthorityError::OtherAlgorithm { wanted, found });
+        }
         let validity = inside(validity, &self.parsed)?;
         let params = authority_params(&identity, validity, 0)?;
         let leaf = sign(&params, request.public_key(), &self.certificate, &self.key)?;
         Ok(CertificateChain::from_parts(&leaf, Arc::new([])))
     }
 
-    /// Makes an issuing authority with a new key, for a root and a CA service that share a process.
+    /// Makes an issuing authority with a new key of the root's algorithm, for a root and a CA service that share a process.
     pub fn create_authority(
         &self,
         name: &str,
         validity: Validity,
     ) -> Result<IssuingAuthority, AuthorityError> {
-        let key = AuthorityKey::generate()?;
+        let key = AuthorityKey::generate(self.key.algorithm())?;
         let request = SigningRequest::of(&key);
         let chain = self.certify_authority(name, &request, validity)?;
         IssuingAuthority::load(key, chain)
@@ -284,8 +309,8 @@ impl IssuingAuthority {
     ///
     /// The subject is `UID=<agent name>,CN=<IP address>`. The alternative names are the IP address and the SPIFFE URI.
     /// The key may be used for signatures by both clients and servers. If the grant is to a process, the certificate names
-    /// it ([`Holding`](crate::Holding)). The validity ends with the authority's own at
-    /// the latest.
+    /// it ([`Holding`](crate::Holding)). If the request names a [`LongLivedIdentity`](crate::LongLivedIdentity), the certificate
+    /// does. The validity ends with the authority's own at the latest.
     pub fn issue(
         &self,
         grant: &Grant,
@@ -302,6 +327,8 @@ impl IssuingAuthority {
         if matches!(identity, Identity::Authority { .. }) {
             return Err(AuthorityError::NotAnAuthority(self.identity().clone()));
         }
+        let certified = request.public_key().ed25519();
+        let certified = certified.ok_or(CertificateError::Algorithm)?;
         let mut validity = inside(validity, &self.parsed)?;
         if let Some(renewed) = grant.renews() {
             validity.not_after = validity.not_after.min(renewed.until());
@@ -309,8 +336,22 @@ impl IssuingAuthority {
         let mut params = leaf_params(identity, grant.address(), validity)?;
         if let Some(holding) = grant.holding() {
             let value = holding.encode();
-            let extension = CustomExtension::from_oid_content(&EXTENSION, value);
+            let extension = CustomExtension::from_oid_content(&holding::EXTENSION, value);
             params.custom_extensions.push(extension);
+        }
+        if let Some(second) = request.second() {
+            if !matches!(identity, Identity::Agent { .. })
+                || second.algorithm() != self.key.algorithm()
+            {
+                return Err(AuthorityError::SecondKey(identity.clone()));
+            }
+            params.custom_extensions.push(proof_key::extension(second));
+        }
+        if let Some(stated) = request.long_lived() {
+            if !stated.is_of(identity, certified, request.second()) {
+                return Err(AuthorityError::LongLivedIdentity(identity.clone()));
+            }
+            params.custom_extensions.push(stated.extension());
         }
         let issuer = self.chain.leaf();
         let leaf = sign(
@@ -332,7 +373,7 @@ fn own_certificate(key: &AuthorityKey, der: &[u8]) -> Result<Certificate, Author
     if !parsed.is_authority() {
         return Err(AuthorityError::NotAnAuthority(parsed.identity().clone()));
     }
-    if parsed.public_key() != key.public_key() {
+    if *parsed.public_key() != key.public_key() {
         return Err(CertificateError::KeyMismatch(parsed.identity().clone()).into());
     }
     Ok(parsed)
@@ -352,7 +393,7 @@ fn inside(validity: Validity, authority: &Certificate) -> Result<Validity, Autho
 
 fn sign(
     params: &CertificateParams,
-    public_key: &PublicKey,
+    public_key: &VerifyingKey,
     issuer: &CertificateDer<'_>,
     key: &AuthorityKey,
 ) -> Result<CertificateDer<'static>, AuthorityError> {

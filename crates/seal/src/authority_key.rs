@@ -6,6 +6,8 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::key::{KeyError, KeyPair, PublicKey, Signature};
+use crate::ml_dsa::MlDsaKeyPair;
+use crate::verifying_key::{SignatureAlgorithm, VerifyingKey};
 
 /// A private key outside this process: its holder signs, and nobody gets the key.
 pub trait KeyHolder: fmt::Debug + Send + Sync {
@@ -27,6 +29,8 @@ pub trait KeyHolder: fmt::Debug + Send + Sync {
 pub enum AuthorityKey {
     /// It is in this process.
     Here(Arc<KeyPair>),
+    /// An ML-DSA-65 key in this process.
+    MlDsa65(Arc<MlDsaKeyPair>),
     /// Another one holds it.
     Held(Arc<dyn KeyHolder>),
 }
@@ -36,15 +40,40 @@ impl AuthorityKey {
     ///
     /// # Errors
     /// As [`KeyPair::generate`].
-    pub fn generate() -> Result<Self, KeyError> {
-        Ok(KeyPair::generate()?.into())
+    pub fn generate(algorithm: SignatureAlgorithm) -> Result<Self, KeyError> {
+        Ok(match algorithm {
+            SignatureAlgorithm::Ed25519 => KeyPair::generate()?.into(),
+            SignatureAlgorithm::MlDsa65 => MlDsaKeyPair::generate()?.into(),
+        })
+    }
+
+    /// Reads the text of a key in this process, of either algorithm.
+    ///
+    /// # Errors
+    /// [`KeyError::NotPkcs8`].
+    pub fn from_pkcs8_pem(pem: &str) -> Result<Self, KeyError> {
+        match KeyPair::from_pkcs8_pem(pem) {
+            Ok(key) => Ok(key.into()),
+            Err(error) => {
+                MlDsaKeyPair::from_pkcs8_pem(pem).map_or(Err(error), |key| Ok(key.into()))
+            }
+        }
     }
 
     /// The public half.
-    pub fn public_key(&self) -> &PublicKey {
+    pub fn public_key(&self) -> VerifyingKey {
         match self {
-            Self::Here(key) => key.public_key(),
-            Self::Held(holder) => holder.public_key(),
+            Self::Here(key) => (*key.public_key()).into(),
+            Self::MlDsa65(key) => key.public_key().clone(),
+            Self::Held(holder) => (*holder.public_key()).into(),
+        }
+    }
+
+    /// Its algorithm.
+    pub fn algorithm(&self) -> SignatureAlgorithm {
+        match self {
+            Self::Here(_) | Self::Held(_) => SignatureAlgorithm::Ed25519,
+            Self::MlDsa65(_) => SignatureAlgorithm::MlDsa65,
         }
     }
 
@@ -52,20 +81,25 @@ impl AuthorityKey {
     ///
     /// # Errors
     /// If the key, or its holder, does not sign.
-    pub fn sign(&self, message: &[u8]) -> Result<Signature, KeyError> {
+    pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         match self {
-            Self::Here(key) => key.sign(message),
-            Self::Held(holder) => holder.sign(message),
+            Self::Here(key) => key.sign(message).map(|made| made.as_bytes().to_vec()),
+            Self::MlDsa65(key) => key.sign(message),
+            Self::Held(holder) => holder.sign(message).map(|made| made.as_bytes().to_vec()),
         }
     }
 
     /// The text to be kept: the key itself as PKCS#8 PEM, or the name under which its holder knows it. Keep the file
     /// readable by its owner only (mode 0600).
-    pub fn to_text(&self) -> Zeroizing<String> {
-        match self {
+    ///
+    /// # Errors
+    /// [`KeyError::Unusable`] if the library does not write the key.
+    pub fn to_text(&self) -> Result<Zeroizing<String>, KeyError> {
+        Ok(match self {
             Self::Here(key) => key.to_pkcs8_pem(),
+            Self::MlDsa65(key) => key.to_pkcs8_pem()?,
             Self::Held(holder) => Zeroizing::new(format!("{}\n", holder.name())),
-        }
+        })
     }
 }
 
@@ -75,20 +109,31 @@ impl From<KeyPair> for AuthorityKey {
     }
 }
 
+impl From<MlDsaKeyPair> for AuthorityKey {
+    fn from(key: MlDsaKeyPair) -> Self {
+        Self::MlDsa65(Arc::new(key))
+    }
+}
+
 impl rcgen::PublicKeyData for AuthorityKey {
     fn der_bytes(&self) -> &[u8] {
-        self.public_key().as_bytes()
+        match self {
+            Self::Here(key) => key.public_key().as_bytes(),
+            Self::MlDsa65(key) => key.public_key().as_bytes(),
+            Self::Held(holder) => holder.public_key().as_bytes(),
+        }
     }
 
     fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
-        &rcgen::PKCS_ED25519
+        match AuthorityKey::algorithm(self) {
+            SignatureAlgorithm::Ed25519 => &rcgen::PKCS_ED25519,
+            SignatureAlgorithm::MlDsa65 => &rcgen::PKCS_ML_DSA_65,
+        }
     }
 }
 
 impl rcgen::SigningKey for AuthorityKey {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
-        AuthorityKey::sign(self, message)
-            .map(|signature| signature.as_bytes().to_vec())
-            .map_err(|_| rcgen::Error::RemoteKeyError)
+        AuthorityKey::sign(self, message).map_err(|_| rcgen::Error::RemoteKeyError)
     }
 }

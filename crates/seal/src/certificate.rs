@@ -7,26 +7,29 @@ use base64::Engine as _;
 use thiserror::Error;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
-use x509_parser::oid_registry::{OID_SIG_ED25519, Oid};
+use x509_parser::oid_registry::Oid;
 use x509_parser::prelude::FromDer;
 
-use crate::holding::{EXTENSION, Holding, Renewed};
+use crate::holding::{self, Holding, Renewed};
 use crate::identity::Identity;
 use crate::key::PublicKey;
+use crate::long_lived::{self, LongLivedIdentity};
+use crate::proof_key;
 pub use crate::serial::{Fingerprint, NotAFingerprint, NotASerial, Serial};
 use crate::timestamp::Timestamp;
+use crate::verifying_key::{SignatureAlgorithm, VerifyingKey, verifying_key};
 
-/// The largest certificate that is read, in bytes. Certificates of Sealbus take about 500.
-pub const MAX_CERTIFICATE_LENGTH: usize = 4096;
+/// The largest certificate that is read, in bytes. Certificates of Sealbus take about 500; with ML-DSA-65, about 6000.
+pub const MAX_CERTIFICATE_LENGTH: usize = 8192;
 
 /// The most certificates in a chain: a leaf, an issuing CA, and room for two more above it.
 pub const MAX_CHAIN_LENGTH: usize = 4;
 
 /// Bytes of the longest proof that a certificate is in the issuance log.
-pub const MAX_INCLUSION_LENGTH: usize = 4096;
+pub const MAX_INCLUSION_LENGTH: usize = 8192;
 
-/// The contents of a certificate. Parsing checks the form and not the signer. [`Trust::verify`](crate::Trust::verify)
-/// checks the signer.
+/// The contents of a certificate. Parsing checks the form and the statement of the [long-lived
+/// identity](LongLivedIdentity), and not the signer. [`Trust::verify`](crate::Trust::verify) checks the signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     identity: Identity,
@@ -34,10 +37,12 @@ pub struct Certificate {
     serial: Serial,
     not_before: Timestamp,
     not_after: Timestamp,
-    public_key: PublicKey,
+    public_key: VerifyingKey,
     is_authority: bool,
     subject: String,
     holding: Option<Holding>,
+    long_lived: Option<PublicKey>,
+    second: Option<VerifyingKey>,
 }
 
 /// Why bytes are not a certificate, chain or credential of Sealbus.
@@ -49,9 +54,9 @@ pub enum CertificateError {
     /// The bytes are not X.509 in DER.
     #[error("not an X.509 certificate in DER: {0}")]
     Malformed(String),
-    /// The key is of another algorithm than Ed25519.
-    #[error("the certificate's key is not an Ed25519 key")]
-    NotEd25519,
+    /// The key is of another algorithm than Ed25519, or than the authority's.
+    #[error("the certificate's key is of an algorithm that it must not have")]
+    Algorithm,
     /// The serial number has more than 16 bytes.
     #[error("the certificate's serial number is longer than 16 bytes")]
     SerialTooLong,
@@ -77,6 +82,11 @@ pub enum CertificateError {
         "the proof that the certificate is in the issuance log has {0} bytes, and the limit is {MAX_INCLUSION_LENGTH}"
     )]
     InclusionLength(usize),
+    /// The long-lived identity did not sign for this agent and key.
+    #[error(
+        "the certificate of {0} names a long-lived identity whose key did not sign for this agent and this key"
+    )]
+    LongLivedIdentity(Identity),
     /// The private key is not the one certified.
     #[error("the private key does not belong to the certificate of {0}")]
     KeyMismatch(Identity),
@@ -94,16 +104,8 @@ impl Certificate {
         if !rest.is_empty() {
             return Err(malformed(&format_args!("{} bytes too many", rest.len())));
         }
-        let info = certificate.public_key();
-        if info.algorithm.algorithm != OID_SIG_ED25519 {
-            return Err(CertificateError::NotEd25519);
-        }
-        let public_key = info
-            .subject_public_key
-            .as_ref()
-            .try_into()
-            .map(PublicKey::from_bytes)
-            .map_err(|_| CertificateError::NotEd25519)?;
+        let public_key =
+            verifying_key(certificate.public_key()).ok_or(CertificateError::Algorithm)?;
         let serial =
             Serial::from_der(certificate.raw_serial()).ok_or(CertificateError::SerialTooLong)?;
         let (identity, address) = names(&certificate)?;
@@ -132,6 +134,15 @@ impl Certificate {
                 return unsuitable("not for both client and server authentication");
             }
         }
+        let second = second(&certificate)?;
+        let long_lived = match public_key.ed25519() {
+            Some(key) => long_lived(&certificate, &identity, key, second.as_ref())?,
+            None if is_authority => None,
+            None => return Err(CertificateError::Algorithm),
+        };
+        if second.is_some() && !matches!(identity, Identity::Agent { .. }) {
+            return unsuitable("for a second key, which only an agent may have");
+        }
         let time = |time: x509_parser::time::ASN1Time| {
             Timestamp::from_unix_seconds(u64::try_from(time.timestamp()).unwrap_or(0))
         };
@@ -146,6 +157,8 @@ impl Certificate {
             is_authority,
             subject: certificate.subject().to_string(),
             holding: holding(&certificate)?,
+            long_lived,
+            second,
         })
     }
 
@@ -175,7 +188,7 @@ impl Certificate {
     }
 
     /// The certified key.
-    pub fn public_key(&self) -> &PublicKey {
+    pub fn public_key(&self) -> &VerifyingKey {
         &self.public_key
     }
 
@@ -194,21 +207,76 @@ impl Certificate {
         self.holding.as_ref()
     }
 
+    /// The key of the agent's long-lived identity, which signed for the agent and its certified key.
+    pub fn long_lived(&self) -> Option<&PublicKey> {
+        self.long_lived.as_ref()
+    }
+
+    /// The fingerprint of that key.
+    pub fn long_lived_identity(&self) -> Option<Fingerprint> {
+        self.long_lived.as_ref().map(PublicKey::fingerprint)
+    }
+
+    /// The key that signs the agent's proofs where the platform's signatures are of this algorithm; none if the certified keys
+    /// are of other ones.
+    pub(crate) fn proof_key(&self, algorithm: SignatureAlgorithm) -> Option<&VerifyingKey> {
+        let keys = [Some(&self.public_key), self.second.as_ref()];
+        let mut keys = keys.into_iter().flatten();
+        keys.find(|key| key.algorithm() == algorithm)
+    }
+
     /// The earlier certificate that this one renews, if that was done without knowledge of the platform's state.
     pub fn renews(&self) -> Option<&Renewed> {
         self.holding.as_ref()?.renews.as_ref()
     }
 }
 
+/// The value of an extension.
+fn extension<'c, const ARCS: usize>(
+    certificate: &'c X509Certificate<'_>,
+    oid: [u64; ARCS],
+) -> Result<Option<&'c [u8]>, CertificateError> {
+    let is_ours = |found: &Oid<'_>| found.iter().is_some_and(|arcs| arcs.eq(oid));
+    let extensions = certificate.extensions().iter();
+    let mut values = extensions.filter(|extension| is_ours(&extension.oid));
+    let value = values.next().map(|extension| extension.value);
+    match values.next() {
+        None => Ok(value),
+        Some(_) => Err(CertificateError::Malformed(
+            "it has an extension twice".to_owned(),
+        )),
+    }
+}
+
 fn holding(certificate: &X509Certificate<'_>) -> Result<Option<Holding>, CertificateError> {
-    let is_ours = |oid: &Oid<'_>| oid.iter().is_some_and(|arcs| arcs.eq(EXTENSION));
-    let mut values = certificate.extensions().iter();
-    let Some(extension) = values.find(|extension| is_ours(&extension.oid)) else {
+    let Some(value) = extension(certificate, holding::EXTENSION)? else {
         return Ok(None);
     };
-    let holding = Holding::decode(extension.value);
     let malformed = || CertificateError::Malformed("its holder cannot be read".to_owned());
-    holding.map(Some).ok_or_else(malformed)
+    Holding::decode(value).map(Some).ok_or_else(malformed)
+}
+
+fn second(certificate: &X509Certificate<'_>) -> Result<Option<VerifyingKey>, CertificateError> {
+    let Some(value) = extension(certificate, proof_key::EXTENSION)? else {
+        return Ok(None);
+    };
+    let malformed = || CertificateError::Malformed("its second key cannot be read".to_owned());
+    proof_key::decode(value).map(Some).ok_or_else(malformed)
+}
+
+fn long_lived(
+    certificate: &X509Certificate<'_>,
+    identity: &Identity,
+    public_key: &PublicKey,
+    second: Option<&VerifyingKey>,
+) -> Result<Option<PublicKey>, CertificateError> {
+    let Some(value) = extension(certificate, long_lived::EXTENSION)? else {
+        return Ok(None);
+    };
+    LongLivedIdentity::decode(value)
+        .filter(|stated| stated.is_of(identity, public_key, second))
+        .map(|stated| Some(*stated.key()))
+        .ok_or_else(|| CertificateError::LongLivedIdentity(identity.clone()))
 }
 
 fn names(

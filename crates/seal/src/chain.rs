@@ -8,7 +8,9 @@ use rustls_pki_types::CertificateDer;
 use crate::certificate::{
     Certificate, CertificateError, MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH, MAX_INCLUSION_LENGTH,
 };
-use crate::key::KeyPair;
+use crate::key::{KeyError, KeyPair};
+use crate::ml_dsa::MlDsaKeyPair;
+use crate::verifying_key::SignatureAlgorithm;
 
 /// Bytes of the longest chain in its wire form.
 pub const MAX_CHAIN_BYTES: usize =
@@ -34,6 +36,7 @@ pub struct CertificateChain {
 #[derive(Debug)]
 pub struct Credential {
     key: KeyPair,
+    second: Option<MlDsaKeyPair>,
     chain: CertificateChain,
 }
 
@@ -206,7 +209,46 @@ impl Credential {
                 certificate.identity().clone(),
             ));
         }
-        Ok(Self { key, chain })
+        Ok(Self {
+            key,
+            second: None,
+            chain,
+        })
+    }
+
+    /// The same, with the second key of the certificate, for proofs.
+    ///
+    /// # Errors
+    /// [`CertificateError::KeyMismatch`].
+    pub fn with_second(self, second: MlDsaKeyPair) -> Result<Self, CertificateError> {
+        let certificate = self.certificate()?;
+        if certificate.proof_key(SignatureAlgorithm::MlDsa65) != Some(second.public_key()) {
+            let identity = certificate.identity().clone();
+            return Err(CertificateError::KeyMismatch(identity));
+        }
+        Ok(Self {
+            second: Some(second),
+            ..self
+        })
+    }
+
+    /// Signs a proof, with the second key if there is one.
+    ///
+    /// # Errors
+    /// If the key does not sign.
+    pub fn sign_proof(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        match &self.second {
+            Some(second) => second.sign(message),
+            None => Ok(self.key.sign(message)?.as_bytes().to_vec()),
+        }
+    }
+
+    /// The algorithm of [`sign_proof`](Self::sign_proof).
+    pub fn proof_algorithm(&self) -> SignatureAlgorithm {
+        match &self.second {
+            Some(_) => SignatureAlgorithm::MlDsa65,
+            None => SignatureAlgorithm::Ed25519,
+        }
     }
 
     /// The private key.

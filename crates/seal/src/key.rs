@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 
 /// An Ed25519 private key, 32 bytes that are overwritten when it is dropped, and its public key.
 ///
-/// The key cannot be cloned or serialised. Only the keys of nodes and authorities are ever written to disk, by
-/// [`KeyPair::to_pkcs8_pem`].
+/// The key cannot be cloned or serialised. Only the keys of nodes, authorities and long-lived identities are ever written to
+/// disk, by [`KeyPair::to_pkcs8_pem`].
 pub struct KeyPair {
     seed: Zeroizing<[u8; 32]>,
     public: PublicKey,
@@ -32,7 +32,7 @@ pub enum KeyError {
     #[error("the operating system's random number generator failed")]
     NoRandomness,
     /// The text is not an unencrypted Ed25519 key in PKCS#8 PEM.
-    #[error("not an Ed25519 private key in PKCS#8 PEM (RFC 8410): {0}")]
+    #[error("not a private key in PKCS#8 PEM of this algorithm: {0}")]
     NotPkcs8(&'static str),
     /// The holder of the key did not sign.
     #[error("{0}")]
@@ -42,12 +42,18 @@ pub enum KeyError {
     Unusable,
 }
 
+/// The `SubjectPublicKeyInfo` of an Ed25519 key (RFC 8410 section 4), up to the key itself.
+const SPKI_PREFIX: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
+
 /// The PKCS#8 v1 wrapping of an Ed25519 seed (RFC 8410 section 7), up to the seed itself.
 const PKCS8_PREFIX: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
 const PEM_BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const PEM_END: &str = "-----END PRIVATE KEY-----";
+const PEM_LINE: usize = 64;
 
 impl KeyPair {
     /// Makes a new key pair.
@@ -84,26 +90,15 @@ impl KeyPair {
             .ok_or(KeyError::Unusable)
     }
 
-    /// The key as PKCS#8 PEM, for the keys of nodes and authorities, which outlive their process. Keep the file
+    /// The key as PKCS#8 PEM, for the keys of nodes, authorities and long-lived identities, which outlive their process. Keep the file
     /// readable by its owner only (mode 0600).
     pub fn to_pkcs8_pem(&self) -> Zeroizing<String> {
-        let body = Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(self.pkcs8()));
-        Zeroizing::new(format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", body.as_str()))
+        pem_of(&*self.pkcs8())
     }
 
     /// Reads the PEM text that [`KeyPair::to_pkcs8_pem`] wrote.
     pub fn from_pkcs8_pem(pem: &str) -> Result<Self, KeyError> {
-        let body = pem
-            .trim()
-            .strip_prefix(PEM_BEGIN)
-            .and_then(|rest| rest.strip_suffix(PEM_END))
-            .ok_or(KeyError::NotPkcs8("no PRIVATE KEY block"))?;
-        let body: Zeroizing<String> = Zeroizing::new(body.split_whitespace().collect());
-        let der = Zeroizing::new(
-            base64::engine::general_purpose::STANDARD
-                .decode(body.as_bytes())
-                .map_err(|_| KeyError::NotPkcs8("not base64"))?,
-        );
+        let der = pkcs8_of(pem)?;
         let seed: [u8; 32] = der
             .strip_prefix(&PKCS8_PREFIX)
             .and_then(|seed| seed.try_into().ok())
@@ -122,6 +117,39 @@ impl KeyPair {
     pub(crate) fn private_key_der(&self) -> PrivateKeyDer<'static> {
         PrivatePkcs8KeyDer::from(self.pkcs8().to_vec()).into()
     }
+}
+
+/// The text of a private key in PKCS#8 (RFC 7468 section 10).
+pub(crate) fn pem_of(der: &[u8]) -> Zeroizing<String> {
+    let body = Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(der));
+    let lines = body.as_bytes().chunks(PEM_LINE);
+    // Memory that grows would leave copies of the key behind.
+    let mut text = Zeroizing::new(String::with_capacity(
+        body.len() + body.len() / PEM_LINE + 64,
+    ));
+    text.push_str(PEM_BEGIN);
+    for line in lines {
+        text.push('\n');
+        text.push_str(std::str::from_utf8(line).unwrap_or_default());
+    }
+    text.push('\n');
+    text.push_str(PEM_END);
+    text.push('\n');
+    text
+}
+
+/// The private key in PKCS#8 of which this is the text.
+pub(crate) fn pkcs8_of(pem: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let body = pem
+        .trim()
+        .strip_prefix(PEM_BEGIN)
+        .and_then(|rest| rest.strip_suffix(PEM_END))
+        .ok_or(KeyError::NotPkcs8("no PRIVATE KEY block"))?;
+    let body: Zeroizing<String> = Zeroizing::new(body.split_whitespace().collect());
+    base64::engine::general_purpose::STANDARD
+        .decode(body.as_bytes())
+        .map(Zeroizing::new)
+        .map_err(|_| KeyError::NotPkcs8("not base64"))
 }
 
 impl fmt::Debug for KeyPair {
@@ -167,6 +195,14 @@ impl PublicKey {
     /// The 32 bytes of RFC 8032.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// The key in DER, as certificates and other programs have it (`SubjectPublicKeyInfo`).
+    pub fn to_spki(&self) -> [u8; 44] {
+        let mut der = [0; 44];
+        der[..12].copy_from_slice(&SPKI_PREFIX);
+        der[12..].copy_from_slice(&self.0);
+        der
     }
 
     /// Whether `signature` is this key's over `message`.

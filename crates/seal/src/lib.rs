@@ -31,7 +31,10 @@ mod identity;
 pub mod issuance;
 mod key;
 mod level;
+mod long_lived;
+mod ml_dsa;
 pub mod permission;
+mod proof_key;
 mod request;
 mod serial;
 mod term;
@@ -41,6 +44,7 @@ pub mod token;
 mod trust;
 mod verified;
 mod verify_error;
+mod verifying_key;
 pub mod workload;
 
 pub use authority::{AuthorityError, Issued, IssuingAuthority, RootAuthority, Validity};
@@ -56,12 +60,15 @@ pub use identity::{
 };
 pub use key::{KeyError, KeyPair, PublicKey, Signature};
 pub use level::{SecurityLevel, UnknownSecurityLevel};
+pub use long_lived::LongLivedIdentity;
+pub use ml_dsa::MlDsaKeyPair;
 pub use request::{MAX_REQUEST_LENGTH, RequestError, SigningRequest};
 pub use term::{Heard, NotATerm, Term};
 pub use timestamp::Timestamp;
 pub use trust::{CLOCK_SKEW, Trust, TrustError};
 pub use verified::VerifiedIdentity;
 pub use verify_error::VerifyError;
+pub use verifying_key::{SignatureAlgorithm, UnknownSignatureAlgorithm, VerifyingKey};
 
 /// SHA-256.
 pub(crate) type Hash = [u8; 32];

@@ -4,26 +4,33 @@ use base64::Engine as _;
 use rcgen::{CertificateParams, DistinguishedName};
 use thiserror::Error;
 use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::oid_registry::OID_SIG_ED25519;
+use x509_parser::cri_attributes::ParsedCriAttribute;
+use x509_parser::oid_registry::Oid;
 use x509_parser::prelude::FromDer;
 
 use crate::authority_key::AuthorityKey;
 use crate::certificate::Fingerprint;
-use crate::key::{KeyError, KeyPair, PublicKey};
+use crate::key::{KeyError, KeyPair};
+use crate::long_lived::{self, LongLivedIdentity};
+use crate::proof_key;
+use crate::verifying_key::{VerifyingKey, verifying_key};
 
-/// The largest signing request that is read, in bytes. Requests of Sealbus take about 130.
-pub const MAX_REQUEST_LENGTH: usize = 4096;
+/// The largest signing request that is read, in bytes. Requests of Sealbus take about 130; those of CAs with ML-DSA-65, about
+/// 5400.
+pub const MAX_REQUEST_LENGTH: usize = 8192;
 
 /// Digits of a key's hash in the name of its authority.
 const AUTHORITY_DIGITS: usize = 12;
 
 /// A PKCS#10 signing request (RFC 2986) whose sender has proved that it holds the private key.
 ///
-/// The request yields the public key and nothing else. The CA ignores all names, usages and any `CA:TRUE` in the
+/// The request yields the public key, the second key for proofs, and the agent's [`LongLivedIdentity`], if it has them. The CA ignores all names, usages and any `CA:TRUE` in the
 /// request, and decides all of that itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningRequest {
-    public_key: PublicKey,
+    public_key: VerifyingKey,
+    second: Option<VerifyingKey>,
+    long_lived: Option<LongLivedIdentity>,
 }
 
 /// Why a signing request was refused.
@@ -35,9 +42,12 @@ pub enum RequestError {
     /// The bytes are not a PKCS#10 request in DER.
     #[error("the signing request is not PKCS#10 in DER: {0}")]
     Malformed(String),
-    /// The key is of another algorithm than Ed25519.
+    /// The key is of an algorithm that is not known here.
     #[error("the signing request is for a key of another algorithm; make an Ed25519 key")]
-    NotEd25519,
+    Algorithm,
+    /// The extension with the second key or the long-lived identity is not one, or is there twice.
+    #[error("the second key or the long-lived identity in the signing request cannot be read")]
+    Extension,
     /// The request is not signed by the key that it asks to certify.
     #[error("the signing request is not signed by its own key: possession is not proved")]
     NotProved,
@@ -84,39 +94,43 @@ impl SigningRequest {
             )));
         }
         let info = &request.certification_request_info;
-        let algorithms = [
-            &info.subject_pki.algorithm.algorithm,
-            &request.signature_algorithm.algorithm,
-        ];
-        if algorithms
-            .iter()
-            .any(|algorithm| **algorithm != OID_SIG_ED25519)
-        {
-            return Err(RequestError::NotEd25519);
+        let public_key = verifying_key(&info.subject_pki).ok_or(RequestError::Algorithm)?;
+        if info.subject_pki.algorithm.algorithm != request.signature_algorithm.algorithm {
+            return Err(RequestError::Algorithm);
         }
-        let public_key = info
-            .subject_pki
-            .subject_public_key
-            .as_ref()
-            .try_into()
-            .map(PublicKey::from_bytes)
-            .map_err(|_| RequestError::NotEd25519)?;
-        if !public_key.verifies_bytes(info.raw, request.signature_value.as_ref()) {
+        if !public_key.verifies(info.raw, request.signature_value.as_ref()) {
             return Err(RequestError::NotProved);
         }
-        Ok(Self { public_key })
+        Ok(Self {
+            public_key,
+            second: wanted(&request, &proof_key::EXTENSION, proof_key::decode)?,
+            long_lived: wanted(&request, &long_lived::EXTENSION, LongLivedIdentity::decode)?,
+        })
     }
 
     /// The request for a key that this process holds, and so has proved to hold.
     pub(crate) fn of(key: &AuthorityKey) -> Self {
         Self {
-            public_key: *key.public_key(),
+            public_key: key.public_key(),
+            second: None,
+            long_lived: None,
         }
     }
 
     /// The key to certify.
-    pub fn public_key(&self) -> &PublicKey {
+    pub fn public_key(&self) -> &VerifyingKey {
         &self.public_key
+    }
+
+    /// The second key to certify, for proofs alone. Nobody signs for others with it, because each proof names its author and the
+    /// certificate: the request need not prove that its sender holds the key.
+    pub fn second(&self) -> Option<&VerifyingKey> {
+        self.second.as_ref()
+    }
+
+    /// The long-lived identity that the certificate shall name. Nothing in it was checked.
+    pub fn long_lived(&self) -> Option<&LongLivedIdentity> {
+        self.long_lived.as_ref()
     }
 
     /// The name of the issuing authority that has this key: `ca-`, and the beginning of the key's SHA-256. Several Masters
@@ -127,10 +141,48 @@ impl SigningRequest {
     }
 }
 
+/// The value of an extension that the request wants.
+fn wanted<T>(
+    request: &X509CertificationRequest<'_>,
+    oid: &[u64],
+    decode: impl Fn(&[u8]) -> Option<T>,
+) -> Result<Option<T>, RequestError> {
+    let is_wanted = |found: &Oid<'_>| {
+        found
+            .iter()
+            .is_some_and(|arcs| arcs.eq(oid.iter().copied()))
+    };
+    let mut found = None;
+    for attribute in request.certification_request_info.iter_attributes() {
+        let ParsedCriAttribute::ExtensionRequest(wanted) = attribute.parsed_attribute() else {
+            continue;
+        };
+        for extension in wanted.extensions.iter().filter(|it| is_wanted(&it.oid)) {
+            let value = decode(extension.value).ok_or(RequestError::Extension)?;
+            if found.replace(value).is_some() {
+                return Err(RequestError::Extension);
+            }
+        }
+    }
+    Ok(found)
+}
+
 impl KeyPair {
     /// A signing request for this key, in DER. It names no identity: the CA knows which identity it is for.
     pub fn signing_request(&self) -> Result<Vec<u8>, KeyError> {
-        request_of(self)
+        request_of(self, None, None)
+    }
+
+    /// The same, for a certificate with a second key, or one that names a long-lived identity.
+    ///
+    /// # Errors
+    /// As [`signing_request`](Self::signing_request).
+    pub fn signing_request_with(
+        &self,
+        second: Option<&VerifyingKey>,
+        stated: Option<&LongLivedIdentity>,
+    ) -> Result<Vec<u8>, KeyError> {
+        request_of(self, second, stated)
     }
 }
 
@@ -140,13 +192,21 @@ impl AuthorityKey {
     /// # Errors
     /// If the key, or its holder, does not sign.
     pub fn signing_request(&self) -> Result<Vec<u8>, KeyError> {
-        request_of(self)
+        request_of(self, None, None)
     }
 }
 
-fn request_of(key: &impl rcgen::SigningKey) -> Result<Vec<u8>, KeyError> {
+fn request_of(
+    key: &impl rcgen::SigningKey,
+    second: Option<&VerifyingKey>,
+    stated: Option<&LongLivedIdentity>,
+) -> Result<Vec<u8>, KeyError> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
+    let stated = stated.map(LongLivedIdentity::extension);
+    params.custom_extensions = (second.map(proof_key::extension).into_iter())
+        .chain(stated)
+        .collect();
     let request = params
         .serialize_request(key)
         .map_err(|_| KeyError::Unusable)?;

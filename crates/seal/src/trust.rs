@@ -7,17 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use rustls_pki_types::{CertificateDer, TrustAnchor};
+use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor};
 use thiserror::Error;
 use webpki::{EndEntityCert, KeyUsage};
 
-use crate::certificate::{Certificate, CertificateError, Fingerprint, MAX_CHAIN_LENGTH};
+use crate::certificate::{Certificate, CertificateError, Fingerprint, MAX_CHAIN_LENGTH, Serial};
 use crate::chain::CertificateChain;
 use crate::denylist::SignedDenyList;
-use crate::identity::{IdentityKind, PlatformName};
+use crate::identity::{Identity, IdentityKind, PlatformName};
 use crate::timestamp::Timestamp;
 use crate::verified::{Verified, VerifiedIdentity};
 use crate::verify_error::VerifyError;
+use crate::verifying_key::SignatureAlgorithm;
 
 /// The default difference between clocks up to which a certificate is not refused for its dates.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(10);
@@ -32,6 +33,8 @@ const CACHED_AUTHORITIES: usize = 64;
 pub struct Trust {
     platform: PlatformName,
     roots: Vec<Root>,
+    /// The algorithms of the roots: those below have no other ones.
+    algorithms: Vec<&'static dyn SignatureVerificationAlgorithm>,
     clock_skew: Duration,
     deny_lists: ArcSwap<Vec<Arc<SignedDenyList>>>,
     /// One list is applied at a time.
@@ -88,8 +91,14 @@ impl Trust {
         let roots = roots
             .iter()
             .map(|der| Root::new(&platform, der))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
+        let is_used = |algorithm: &SignatureAlgorithm| {
+            let mut roots = roots.iter();
+            roots.any(|root: &Root| root.certificate.public_key().algorithm() == *algorithm)
+        };
+        let algorithms = SignatureAlgorithm::ALL.into_iter().filter(is_used);
         Ok(Self {
+            algorithms: algorithms.map(SignatureAlgorithm::verification).collect(),
             platform,
             roots,
             clock_skew,
@@ -102,6 +111,14 @@ impl Trust {
     /// The platform whose identities are accepted.
     pub fn platform(&self) -> &PlatformName {
         &self.platform
+    }
+
+    /// The algorithm of the platform's signatures: that of the first root.
+    pub fn signatures(&self) -> SignatureAlgorithm {
+        let root = self.roots.first();
+        root.map_or(SignatureAlgorithm::Ed25519, |root| {
+            root.certificate.public_key().algorithm()
+        })
     }
 
     /// The fingerprints of the trusted root certificates.
@@ -177,9 +194,16 @@ impl Trust {
 
     /// Checks that an identity verified earlier is still valid at `now`: dates and deny lists. O(1).
     pub fn check(&self, identity: &VerifiedIdentity, now: Timestamp) -> Result<(), VerifyError> {
-        self.check_dates(identity, now)?;
         let verified = &*identity.0;
-        let leaf = &verified.leaf;
+        self.check_dates(identity, now)?;
+        self.check_denials(&verified.leaf, &verified.issuers)
+    }
+
+    fn check_denials(
+        &self,
+        leaf: &Certificate,
+        issuers: &[(Identity, Serial)],
+    ) -> Result<(), VerifyError> {
         for list in self.deny_lists.load().iter() {
             let itself = list.denied(leaf.identity(), leaf.serial(), leaf.not_before());
             // A CA that does not know of a denial may renew what is denied.
@@ -193,7 +217,7 @@ impl Trust {
                     denial,
                 });
             }
-            for (issuer, serial) in &verified.issuers {
+            for (issuer, serial) in issuers {
                 if let Some(denial) = list.denied_serial(*serial) {
                     return Err(VerifyError::Revoked {
                         identity: issuer.clone(),
@@ -208,20 +232,30 @@ impl Trust {
 
     fn check_dates(&self, identity: &VerifiedIdentity, now: Timestamp) -> Result<(), VerifyError> {
         let verified = &*identity.0;
-        if now.plus(self.clock_skew) < verified.not_before {
+        self.check_period(&verified.leaf, verified.not_before, verified.not_after, now)
+    }
+
+    fn check_period(
+        &self,
+        leaf: &Certificate,
+        not_before: Timestamp,
+        not_after: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), VerifyError> {
+        if now.plus(self.clock_skew) < not_before {
             return Err(VerifyError::NotYetValid {
-                identity: verified.leaf.identity().clone(),
-                not_before: verified.not_before,
+                identity: leaf.identity().clone(),
+                not_before,
                 now,
-                by_seconds: verified.not_before.since(now).as_secs(),
+                by_seconds: not_before.since(now).as_secs(),
             });
         }
-        if now > verified.not_after.plus(self.clock_skew) {
+        if now > not_after.plus(self.clock_skew) {
             return Err(VerifyError::Expired {
-                identity: verified.leaf.identity().clone(),
-                not_after: verified.not_after,
+                identity: leaf.identity().clone(),
+                not_after,
                 now,
-                by_seconds: now.since(verified.not_after).as_secs(),
+                by_seconds: now.since(not_after).as_secs(),
             });
         }
         Ok(())
@@ -265,7 +299,7 @@ impl Trust {
             .and_then(|end_entity| {
                 end_entity
                     .verify_for_usage(
-                        &[webpki::aws_lc_rs::ED25519],
+                        &self.algorithms,
                         &anchors,
                         issuers,
                         inside.into(),
@@ -310,8 +344,16 @@ impl Trust {
             .iter()
             .map(|issuer| (issuer.identity().clone(), issuer.serial()))
             .collect();
+        let by = parsed.first().map(|issuer| issuer.public_key().algorithm());
+        let proof_key = leaf.proof_key(by.unwrap_or(self.signatures())).cloned();
+        let key = *leaf
+            .public_key()
+            .ed25519()
+            .ok_or(CertificateError::Algorithm)?;
         Ok(VerifiedIdentity(Arc::new(Verified {
             leaf,
+            key,
+            proof_key,
             fingerprint,
             issuers,
             not_before,
@@ -340,7 +382,8 @@ impl Trust {
         let signed = |root: &Root| {
             root.certificate
                 .public_key()
-                .verifies_bytes(x509.tbs_certificate.as_ref(), x509.signature_value.as_ref())
+                .verifies(x509.tbs_certificate.as_ref(), x509.signature_value.as_ref())
+                && root.certificate.public_key().algorithm() == authority.public_key().algorithm()
         };
         if !self.roots.iter().any(signed) {
             return Err(VerifyError::UnknownIssuer {
@@ -348,14 +391,9 @@ impl Trust {
                 platform: self.platform.clone(),
             });
         }
-        let verified = VerifiedIdentity(Arc::new(Verified {
-            fingerprint: Fingerprint::of(der),
-            issuers: Vec::new(),
-            not_before: authority.not_before(),
-            not_after: authority.not_after(),
-            leaf: authority.clone(),
-        }));
-        self.check(&verified, now)?;
+        let (not_before, not_after) = (authority.not_before(), authority.not_after());
+        self.check_period(&authority, not_before, not_after, now)?;
+        self.check_denials(&authority, &[])?;
         Ok(authority)
     }
 

@@ -7,6 +7,7 @@ use crate::certificate::{Certificate, Fingerprint, Serial};
 use crate::identity::Identity;
 use crate::key::PublicKey;
 use crate::timestamp::Timestamp;
+use crate::verifying_key::VerifyingKey;
 
 /// An identity, proved by a chain that leads to a trusted root. Only this crate can make one.
 ///
@@ -18,6 +19,10 @@ pub struct VerifiedIdentity(pub(crate) Arc<Verified>);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Verified {
     pub(crate) leaf: Certificate,
+    /// The leaf's key.
+    pub(crate) key: PublicKey,
+    /// The key of its proofs.
+    pub(crate) proof_key: Option<VerifyingKey>,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) issuers: Vec<(Identity, Serial)>,
     pub(crate) not_before: Timestamp,
@@ -57,7 +62,12 @@ impl VerifiedIdentity {
 
     /// The key it proved to hold.
     pub fn public_key(&self) -> &PublicKey {
-        self.0.leaf.public_key()
+        &self.0.key
+    }
+
+    /// The key that signs its proofs. It is of the algorithm of the platform's CAs; an identity without such a key signs none.
+    pub fn proof_key(&self) -> Option<&VerifyingKey> {
+        self.0.proof_key.as_ref()
     }
 
     /// Whether both come from one verification. Much faster than to compare them, and often enough.

@@ -232,7 +232,7 @@ fn requests_without_possession_or_of_other_keys_are_refused() {
         .unwrap();
     assert_eq!(
         SigningRequest::parse(p256.der()),
-        Err(RequestError::NotEd25519)
+        Err(RequestError::Algorithm)
     );
 
     for cut in 0..good.len() {
@@ -248,8 +248,8 @@ fn requests_without_possession_or_of_other_keys_are_refused() {
         Err(RequestError::Malformed(_))
     ));
     assert_eq!(
-        SigningRequest::parse(&[0x30; 5000]),
-        Err(RequestError::TooLong(5000))
+        SigningRequest::parse(&[0x30; 9000]),
+        Err(RequestError::TooLong(9000))
     );
 }
 
@@ -380,7 +380,7 @@ fn an_authority_signs_for_its_platform_and_its_own_lifetime_only() {
 #[test]
 fn authorities_load_from_their_files() {
     let platform = TestPlatform::new("factory");
-    let key = |key: &AuthorityKey| KeyPair::from_pkcs8_pem(&key.to_text()).unwrap();
+    let key = |key: &AuthorityKey| KeyPair::from_pkcs8_pem(&key.to_text().unwrap()).unwrap();
     let root = RootAuthority::load(
         key(platform.root.key()),
         platform.root.certificate().clone(),

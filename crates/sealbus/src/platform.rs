@@ -13,7 +13,9 @@ use sealbus_gateways::GatewayConfig;
 use sealbus_master::embedded::{EmbeddedError, EmbeddedPlatform, Watched, WatchedError};
 use sealbus_platform::gateway::{Gateway, GatewayError};
 use sealbus_process::attachment::{AttachError, Attachment};
-use sealbus_process::{AgentHandle, Interceptor, OpenAgentError, OpenError, Process};
+use sealbus_process::{
+    AgentHandle, Interceptor, LongLivedKey, LongLivedKeyError, OpenAgentError, OpenError, Process,
+};
 use sealbus_seal::PlatformName;
 use tokio::process::{Child, Command};
 use tracing_subscriber::EnvFilter;
@@ -33,6 +35,9 @@ pub const STATE_VARIABLE: &str = "SEALBUS_STATE";
 
 /// The variable that names the URL of the issuer of workload tokens, for an embedded platform.
 const ISSUER_VARIABLE: &str = "SEALBUS_WORKLOAD_ISSUER";
+
+/// Variable with the file of the key of the agent's long-lived identity, for a program with one agent.
+pub const IDENTITY_VARIABLE: &str = "SEALBUS_IDENTITY";
 
 /// Name of the embedded platform, as in `seller-1@home`.
 pub const EMBEDDED_NAME: &str = "home";
@@ -91,6 +96,14 @@ pub enum PlatformError {
     /// A variable holds something other than text.
     #[error("the environment variable {0} is not readable text")]
     Variable(&'static str),
+    /// The long-lived identity cannot be used.
+    #[error(transparent)]
+    Identity(#[from] LongLivedKeyError),
+    /// The environment names a long-lived identity, and the platform did not place one agent here.
+    #[error(
+        "{IDENTITY_VARIABLE} is for a program in which a platform has placed one agent: give each agent its identity in the program"
+    )]
+    OneIdentity,
     /// The process could not take its place.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -225,7 +238,8 @@ impl Platform {
     }
 
     /// Takes the place that the environment names. With `SEALBUS_ATTACH`, the program attaches to the node that started
-    /// it. With `SEALBUS_TICKET`, it joins with the ticket. Without either, it starts an embedded platform.
+    /// it. With `SEALBUS_TICKET`, it joins with the ticket. Without either, it starts an embedded platform. `SEALBUS_IDENTITY`
+    /// names the file with the key of the [long-lived identity](Self::identify) of the one agent that is placed here.
     ///
     /// # Errors
     /// [`PlatformError`] names the failed attempt and the remedy.
@@ -238,15 +252,26 @@ impl Platform {
     /// # Errors
     /// As [`join`](Self::join), and if the name is not valid.
     pub async fn join_or_embed(name: &str) -> Result<Platform, PlatformError> {
-        match (variable(ATTACH_VARIABLE)?, variable(TICKET_VARIABLE)?) {
+        let identity = variable(IDENTITY_VARIABLE)?.map(PathBuf::from);
+        let identity = identity.as_deref().map(LongLivedKey::read).transpose()?;
+        let platform = match (variable(ATTACH_VARIABLE)?, variable(TICKET_VARIABLE)?) {
             (Some(address), Some(ticket)) => {
                 let attachment = Attachment::attach(&address, &ticket).await?;
-                Platform::open(Arc::new(attachment), None).await
+                Platform::open(Arc::new(attachment), None).await?
             }
-            (Some(_), None) => Err(PlatformError::NoTicket),
-            (None, Some(ticket)) => Platform::with_ticket(&ticket).await,
-            (None, None) => Platform::embedded_as(name).await,
+            (Some(_), None) => return Err(PlatformError::NoTicket),
+            (None, Some(ticket)) => Platform::with_ticket(&ticket).await?,
+            (None, None) => Platform::embedded_as(name).await?,
+        };
+        match (platform.placed(), identity) {
+            (Some([agent]), Some(key)) => platform.identify(agent, key),
+            (_, Some(_)) => {
+                platform.close().await;
+                return Err(PlatformError::OneIdentity);
+            }
+            (_, None) => {}
         }
+        Ok(platform)
     }
 
     /// Joins a platform from outside, with a ticket printed by `sealbus ticket NAME`.
@@ -286,6 +311,27 @@ impl Platform {
     /// takes any.
     pub fn placed(&self) -> Option<&[String]> {
         (!self.takes_any).then(|| self.process.membership().agents.as_slice())
+    }
+
+    /// Gives the agent with this local name a long-lived identity, before it is started. All its certificates name the identity,
+    /// so that anybody sees that they belong to one agent. The key is used in this process alone.
+    ///
+    /// ```no_run
+    /// use std::path::Path;
+    /// use sealbus::process::LongLivedKey;
+    /// use sealbus::{Platform, agent};
+    /// # struct Seller;
+    /// # impl sealbus::Agent for Seller {}
+    ///
+    /// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+    /// let platform = Platform::join().await?;
+    /// platform.identify("seller", LongLivedKey::read(Path::new("seller.key"))?);
+    /// platform.run([agent("seller", Seller)]).await?;
+    /// platform.close().await;
+    /// # Ok(()) }
+    /// ```
+    pub fn identify(&self, name: &str, key: LongLivedKey) {
+        self.process.identify(name, key);
     }
 
     /// Puts an agent on the platform. The caller drives it.

@@ -1,7 +1,7 @@
 //! Checkpoints (C2SP tlog-checkpoint): signed statements of a tree's size and root.
 
 use base64::Engine as _;
-use sealbus_seal::{Identity, IssuingAuthority, KeyPair, PublicKey, Signature, Timestamp};
+use sealbus_seal::{Identity, IssuingAuthority, KeyPair, Timestamp, VerifyingKey};
 
 use crate::base64;
 use crate::error::LogError;
@@ -41,7 +41,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`LogError::Malformed`] if no note could carry the name, which no identity has.
-    pub fn key_of(authority: &Identity, key: PublicKey) -> Result<NoteKey, LogError> {
+    pub fn key_of(authority: &Identity, key: VerifyingKey) -> Result<NoteKey, LogError> {
         NoteKey::new(&Self::origin_of(authority), KeyKind::Log, key)
     }
 
@@ -61,12 +61,12 @@ impl Checkpoint {
     }
 
     /// The authority's signature alone.
-    pub(crate) fn signature(&self, authority: &IssuingAuthority) -> Result<Signature, LogError> {
+    pub(crate) fn signature(&self, authority: &IssuingAuthority) -> Result<Vec<u8>, LogError> {
         Ok(authority.key().sign(self.text().as_bytes())?)
     }
 
     /// Whether a log's key made this signature.
-    pub(crate) fn is_signed(&self, key: &PublicKey, signature: &Signature) -> bool {
+    pub(crate) fn is_signed(&self, key: &VerifyingKey, signature: &[u8]) -> bool {
         key.verifies(self.text().as_bytes(), signature)
     }
 

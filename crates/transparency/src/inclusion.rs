@@ -2,7 +2,7 @@
 
 use sealbus_seal::{
     Certificate, CertificateChain, CertificateError, Fingerprint, Identity, Issued,
-    IssuingAuthority, Signature, Timestamp, Trust, VerifyError,
+    IssuingAuthority, SignatureAlgorithm, Timestamp, Trust, VerifyError,
 };
 use thiserror::Error;
 
@@ -26,7 +26,7 @@ pub struct Inclusion {
     /// The complete subtrees before the entry, largest first.
     subtrees: Vec<Hash>,
     /// The CA's signature of the checkpoint.
-    signature: Signature,
+    signature: Vec<u8>,
 }
 
 /// Why a certificate does not count as one of the issuance log.
@@ -108,7 +108,7 @@ impl Inclusion {
         self.subtrees
             .iter()
             .for_each(|hash| out.extend_from_slice(hash));
-        out.extend_from_slice(self.signature.as_bytes());
+        out.extend_from_slice(&self.signature);
         out
     }
 
@@ -119,14 +119,15 @@ impl Inclusion {
         let (issued_at, rest) = rest.split_first_chunk()?;
         let (length, rest) = rest.split_first_chunk()?;
         let (node, rest) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
-        let (subtrees, signature) = rest.split_last_chunk()?;
         let before = u64::from_be_bytes(*before);
-        let (subtrees, []) = subtrees.as_chunks() else {
-            return None;
-        };
+        let (subtrees, signature) = rest.split_at_checked(32 * before.count_ones() as usize)?;
+        let (subtrees, _) = subtrees.as_chunks();
+        let mut lengths = SignatureAlgorithm::ALL
+            .iter()
+            .map(|it| it.signature_length());
         let is_sound = version == VERSION
             && before < u64::MAX
-            && subtrees.len() == before.count_ones() as usize;
+            && lengths.any(|length| length == signature.len());
         let node = str::from_utf8(node).ok().filter(|_| is_sound)?;
         let on_behalf_of: Option<Identity> = match node {
             "" => None,
@@ -137,7 +138,7 @@ impl Inclusion {
             issued_at: Timestamp::from_unix_seconds(u64::from_be_bytes(*issued_at)),
             on_behalf_of,
             subtrees: subtrees.to_vec(),
-            signature: Signature::from_bytes(*signature),
+            signature: signature.to_vec(),
         };
         (read.encode() == bytes).then_some(read)
     }

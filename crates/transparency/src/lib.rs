@@ -17,10 +17,10 @@ mod file;
 mod folder;
 mod inclusion;
 mod note;
-mod range;
 mod record;
 mod tiles;
 mod tree;
+mod whole;
 mod witness;
 mod writer;
 
@@ -34,13 +34,13 @@ pub use file::{LogFile, NotALogFile, TILE_WIDTH};
 pub use folder::Folder;
 pub use inclusion::{Inclusion, NotLogged};
 pub use note::{KeyKind, MAX_SIGNATURES, Note, NoteKey, NoteSignature};
-pub use range::{TreeRange, WholeTree, range_proof, range_proof_length};
 pub use record::IssuanceRecord;
 pub use tiles::{TileReader, Tiles};
 pub use tree::{
-    Hash, MerkleLog, Subtrees, consistency_proof, inclusion_proof, leaf_hash, verify_consistency,
-    verify_inclusion,
+    Hash, MerkleLog, Subtrees, consistency_proof, inclusion_length, inclusion_proof,
+    inclusion_root, leaf_hash, tree_root, verify_consistency, verify_inclusion,
 };
+pub use whole::WholeTree;
 pub use witness::{AddCheckpoint, Refusal, Witness};
 pub use writer::{LogHead, LogWriter, Publication};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use base64::Engine as _;
-use sealbus_seal::{AuthorityKey, KeyPair, PublicKey, Signature, Timestamp};
+use sealbus_seal::{AuthorityKey, KeyPair, SignatureAlgorithm, Timestamp, VerifyingKey};
 
 use crate::base64;
 use crate::error::LogError;
@@ -21,28 +21,21 @@ const MARK: &str = "\u{2014} ";
 /// The kind of a note's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyKind {
-    /// Ed25519 over the text: a log.
+    /// A signature of the text: a log. With Ed25519 it is that of signed-note; other algorithms have an identifier of their own.
     Log,
     /// Ed25519 over the time and the text: a witness (cosignature/v1).
     Witness,
 }
 
-impl KeyKind {
-    /// The byte that the formats give the kind.
-    fn byte(self) -> u8 {
-        match self {
-            Self::Log => 1,
-            Self::Witness => 4,
-        }
-    }
-}
+/// A log's ML-DSA-65 signature of the text. The formats give it no byte, so 255 stands before a name.
+const ML_DSA_65: &[u8] = b"\xffsealbus ml-dsa-65 log v1\0";
 
 /// The name and public key of a signer. The text form is the `vkey` of signed-note: `name+hint+key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoteKey {
     name: String,
     kind: KeyKind,
-    key: PublicKey,
+    key: VerifyingKey,
 }
 
 /// One signature of a note.
@@ -66,11 +59,14 @@ impl NoteKey {
     ///
     /// # Errors
     /// [`LogError::Malformed`] if no note could carry the name.
-    pub fn new(name: &str, kind: KeyKind, key: PublicKey) -> Result<Self, LogError> {
+    pub fn new(name: &str, kind: KeyKind, key: impl Into<VerifyingKey>) -> Result<Self, LogError> {
         if !is_name(name) {
             return Err(LogError::Malformed("a key's name is not valid"));
         }
-        let name = name.to_owned();
+        let (name, key) = (name.to_owned(), key.into());
+        if kind == KeyKind::Witness && key.ed25519().is_none() {
+            return Err(LogError::Malformed("a witness has an Ed25519 key"));
+        }
         Ok(Self { name, kind, key })
     }
 
@@ -86,10 +82,18 @@ impl NoteKey {
 
     /// The first four bytes of SHA-256 of name, newline, kind and key.
     fn hint(&self) -> [u8; 4] {
-        let kind = [b'\n', self.kind.byte()];
-        let [a, b, c, d, ..] =
-            crate::sha256(&[self.name.as_bytes(), &kind, self.key.as_bytes().as_slice()].concat());
+        let (name, key) = (self.name.as_bytes(), self.key.as_bytes());
+        let [a, b, c, d, ..] = crate::sha256(&[name, b"\n", self.identifier(), key].concat());
         [a, b, c, d]
+    }
+
+    /// The bytes that the formats give the kind and the algorithm.
+    fn identifier(&self) -> &'static [u8] {
+        match (self.kind, self.key.algorithm()) {
+            (KeyKind::Witness, _) => &[4],
+            (KeyKind::Log, SignatureAlgorithm::Ed25519) => &[1],
+            (KeyKind::Log, SignatureAlgorithm::MlDsa65) => ML_DSA_65,
+        }
     }
 }
 
@@ -101,7 +105,7 @@ fn is_name(name: &str) -> bool {
 
 impl fmt::Display for NoteKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = [&[self.kind.byte()], self.key.as_bytes().as_slice()].concat();
+        let key = [self.identifier(), self.key.as_bytes()].concat();
         let hint = u32::from_be_bytes(self.hint());
         write!(f, "{}+{hint:08x}+{}", self.name, base64().encode(key))
     }
@@ -117,13 +121,16 @@ impl FromStr for NoteKey {
             return Err(malformed);
         };
         let bytes = base64().decode(key).map_err(|_| malformed.clone())?;
-        let (kind, key) = match bytes.split_first() {
-            Some((1, key)) => (KeyKind::Log, key),
-            Some((4, key)) => (KeyKind::Witness, key),
-            _ => return Err(LogError::Malformed("the key is of an unknown algorithm")),
+        let (kind, algorithm, key) = match bytes.split_first() {
+            Some((1, key)) => (KeyKind::Log, SignatureAlgorithm::Ed25519, key),
+            Some((4, key)) => (KeyKind::Witness, SignatureAlgorithm::Ed25519, key),
+            _ => match bytes.strip_prefix(ML_DSA_65) {
+                Some(key) => (KeyKind::Log, SignatureAlgorithm::MlDsa65, key),
+                None => return Err(LogError::Malformed("the key is of an unknown algorithm")),
+            },
         };
-        let key = key.try_into().map_err(|_| malformed.clone())?;
-        let made = Self::new(name, kind, PublicKey::from_bytes(key))?;
+        let key = VerifyingKey::from_bytes(algorithm, key).ok_or(malformed.clone())?;
+        let made = Self::new(name, kind, key)?;
         if format!("{:08x}", u32::from_be_bytes(made.hint())) != hint {
             return Err(LogError::Malformed("the key's hint does not fit it"));
         }
@@ -137,8 +144,8 @@ impl NoteSignature {
     /// # Errors
     /// If the key cannot sign, or the name is not valid.
     pub(crate) fn of_log(name: &str, pair: &AuthorityKey, text: &str) -> Result<Self, LogError> {
-        let key = NoteKey::new(name, KeyKind::Log, *pair.public_key())?;
-        let bytes = pair.sign(text.as_bytes())?.as_bytes().to_vec();
+        let key = NoteKey::new(name, KeyKind::Log, pair.public_key())?;
+        let bytes = pair.sign(text.as_bytes())?;
         Ok(Self::made(&key, bytes))
     }
 
@@ -288,9 +295,8 @@ impl Note {
                 (seconds, bytes, cosigned(seconds, &self.text))
             }
         };
-        let signature = Signature::from_bytes(bytes.try_into().ok()?);
         key.key
-            .verifies(signed.as_bytes(), &signature)
+            .verifies(signed.as_bytes(), bytes)
             .then_some(Timestamp::from_unix_seconds(seconds))
     }
 }

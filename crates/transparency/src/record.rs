@@ -26,6 +26,9 @@ pub struct IssuanceRecord {
     pub issued_at: Timestamp,
     /// SHA-256 of the certificate.
     pub certificate: Fingerprint,
+    /// The fingerprint of the agent's long-lived identity, if the certificate names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long_lived_identity: Option<Fingerprint>,
 }
 
 impl IssuanceRecord {
@@ -50,6 +53,7 @@ impl IssuanceRecord {
             not_after: certificate.not_after(),
             issued_at,
             certificate: Fingerprint::of(der),
+            long_lived_identity: certificate.long_lived_identity(),
         }
     }
 

@@ -112,6 +112,19 @@ pub(crate) fn split(n: u64) -> u64 {
     1 << (u64::BITS - 1 - (n - 1).leading_zeros())
 }
 
+/// The root of the tree over leaves with these hashes.
+pub fn tree_root(leaves: &[Hash]) -> Hash {
+    match leaves {
+        [] => empty_root(),
+        [alone] => *alone,
+        _ => {
+            // Half of the leaves at most, and their number fits.
+            let (left, right) = leaves.split_at(split(leaves.len() as u64) as usize);
+            node_hash(&tree_root(left), &tree_root(right))
+        }
+    }
+}
+
 /// A source of the roots of subtrees.
 pub trait Subtrees {
     /// The root of the tree over the leaves of `range`, which begins at a multiple of the largest power of two not
@@ -134,7 +147,7 @@ impl Subtrees for &[Hash] {
             .zip(usize::try_from(range.end).ok())
             .and_then(|(start, end)| self.get(start..end))
             .ok_or(beyond)?;
-        Ok(MerkleLog::from_leaf_hashes(within.iter().copied()).root())
+        Ok(tree_root(within))
     }
 }
 
@@ -217,6 +230,23 @@ pub fn verify_inclusion(
     root: &Hash,
     proof: &[Hash],
 ) -> Result<(), LogError> {
+    match inclusion_root(leaf_hash, index, size, proof) {
+        Ok(found) if found == *root => Ok(()),
+        _ => Err(LogError::NotIncluded { index, size }),
+    }
+}
+
+/// The root of the tree of `size` leaves to which the proof leads, if a leaf with this hash is entry `index` (RFC 9162
+/// section 2.1.3.2). Trees of different sizes may lead to one root, so the size must come from the same source as the root.
+///
+/// # Errors
+/// [`LogError::NotIncluded`] for a proof of the wrong length, and an entry beyond the tree.
+pub fn inclusion_root(
+    leaf_hash: &Hash,
+    index: u64,
+    size: u64,
+    proof: &[Hash],
+) -> Result<Hash, LogError> {
     let wrong = LogError::NotIncluded { index, size };
     if index >= size {
         return Err(wrong);
@@ -239,11 +269,33 @@ pub fn verify_inclusion(
         node >>= 1;
         last >>= 1;
     }
-    if last == 0 && hash == *root {
-        Ok(())
-    } else {
-        Err(wrong)
+    match last {
+        0 => Ok(hash),
+        _ => Err(wrong),
     }
+}
+
+/// The number of hashes in the [inclusion proof](inclusion_proof) of the leaf `index` of a tree of `size` leaves.
+///
+/// # Errors
+/// [`LogError::Beyond`].
+pub fn inclusion_length(size: u64, index: u64) -> Result<usize, LogError> {
+    if index >= size {
+        return Err(LogError::Beyond {
+            wanted: index,
+            size,
+        });
+    }
+    let (mut length, mut rest) = (0, 0..size);
+    while rest.end - rest.start > 1 {
+        let middle = rest.start + split(rest.end - rest.start);
+        match index < middle {
+            true => rest.end = middle,
+            false => rest.start = middle,
+        }
+        length += 1;
+    }
+    Ok(length)
 }
 
 /// Checks that the older tree is the beginning of the newer (RFC 9162 section 2.1.4.2).

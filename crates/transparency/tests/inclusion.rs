@@ -7,8 +7,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    CertificateChain, Identity, Issued, IssuingAuthority, KeyPair, MAX_INCLUSION_LENGTH,
-    PlatformName, RootAuthority, SigningRequest, Timestamp, Trust, Validity,
+    AuthorityKey, CertificateChain, Identity, Issued, IssuingAuthority, KeyPair,
+    MAX_INCLUSION_LENGTH, PlatformName, RootAuthority, SignatureAlgorithm, SigningRequest,
+    Timestamp, Trust, Validity,
 };
 use sealbus_transparency::{
     Hash, Inclusion, IssuanceRecord, MerkleLog, NotLogged, inclusion_proof, leaf_hash,
@@ -27,8 +28,14 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::with(SignatureAlgorithm::Ed25519)
+    }
+
+    fn with(signatures: SignatureAlgorithm) -> Self {
         let platform = PlatformName::new("factory").unwrap();
-        let root = RootAuthority::create(&platform, Validity::starting(NOW, HOUR)).unwrap();
+        let key = AuthorityKey::generate(signatures).unwrap();
+        let validity = Validity::starting(NOW, HOUR);
+        let root = RootAuthority::create_with(key, &platform, validity).unwrap();
         let roots = [root.certificate().clone()];
         Self {
             authority: root
@@ -65,7 +72,14 @@ impl Scene {
 
 #[test]
 fn each_certificate_is_proved_by_the_log_that_it_comes_next_in() {
-    let scene = Scene::new();
+    SignatureAlgorithm::ALL
+        .into_iter()
+        .for_each(each_certificate_is_proved);
+}
+
+fn each_certificate_is_proved(signatures: SignatureAlgorithm) {
+    let scene = Scene::with(signatures);
+    let signature = signatures.signature_length();
     let mut log = MerkleLog::new();
     let mut leaves: Vec<Hash> = Vec::new();
     for number in 0..70 {
@@ -82,8 +96,8 @@ fn each_certificate_is_proved_by_the_log_that_it_comes_next_in() {
         let mut named = path.clone();
         named.reverse();
         let proof = chain.inclusion().unwrap();
-        let at = proof.len() - 64 - 32 * named.len();
-        assert_eq!(proof[at..proof.len() - 64], named.concat());
+        let end = proof.len() - signature;
+        assert_eq!(proof[end - 32 * named.len()..end], named.concat());
         // The proof goes where the chain goes.
         let mut wire = Vec::new();
         chain.encode(&mut wire);
@@ -163,6 +177,25 @@ fn a_proof_in_which_a_bit_was_changed_is_refused() {
             .with_inclusion(vec![0; MAX_INCLUSION_LENGTH + 1])
             .is_err()
     );
+}
+
+#[test]
+fn a_proof_with_ml_dsa_in_which_a_byte_was_changed_is_refused() {
+    let scene = Scene::with(SignatureAlgorithm::MlDsa65);
+    let log = MerkleLog::from_leaf_hashes((0..7).map(|number| [number; 32]));
+    let (chain, _) = scene.attach(scene.issued("victim"), &log);
+    scene.check(&chain).unwrap();
+    let good = chain.inclusion().unwrap().to_vec();
+    for at in 0..good.len() {
+        let mut changed = good.clone();
+        changed[at] ^= 1 << (at % 8);
+        let changed = chain.clone().with_inclusion(changed).unwrap();
+        assert!(scene.check(&changed).is_err(), "byte {at}");
+    }
+    // The signature of the other kind, at its place.
+    let start = good.len() - SignatureAlgorithm::MlDsa65.signature_length();
+    let short = chain.clone().with_inclusion(good[..start + 64].to_vec());
+    assert!(scene.check(&short.unwrap()).is_err());
 }
 
 proptest! {

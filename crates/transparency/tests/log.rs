@@ -1,4 +1,5 @@
 //! Whole logs: written, published, witnessed, read again, and tampered with.
+// Longer than 500 lines: its tests share the files of one log.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use sealbus_seal::{
-    Identity, IssuingAuthority, KeyPair, PlatformName, RootAuthority, Timestamp, Validity,
+    AuthorityKey, Identity, IssuingAuthority, KeyPair, MlDsaKeyPair, PlatformName, RootAuthority,
+    SignatureAlgorithm, Timestamp, Validity,
 };
 use sealbus_transparency::{
     AddCheckpoint, Audit, Checkpoint, Entry, Folder, KeyKind, LogError, LogFile, LogHead,
@@ -18,14 +20,20 @@ const NOW: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 fn authority() -> IssuingAuthority {
+    authority_with(SignatureAlgorithm::Ed25519)
+}
+
+fn authority_with(signatures: SignatureAlgorithm) -> IssuingAuthority {
     let platform = PlatformName::new("factory").unwrap();
-    let root = RootAuthority::create(&platform, Validity::starting(NOW, YEAR)).unwrap();
+    let key = AuthorityKey::generate(signatures).unwrap();
+    let validity = Validity::starting(NOW, YEAR);
+    let root = RootAuthority::create_with(key, &platform, validity).unwrap();
     root.create_authority("ca-1", Validity::starting(NOW, YEAR))
         .unwrap()
 }
 
 fn key_of(authority: &IssuingAuthority) -> NoteKey {
-    let key = *authority.certificate().public_key();
+    let key = authority.certificate().public_key().clone();
     Checkpoint::key_of(authority.identity(), key).unwrap()
 }
 
@@ -358,14 +366,49 @@ fn cosignatures_are_of_one_witness_one_time_and_one_checkpoint() {
     let other = NoteKey::new(
         &name,
         KeyKind::Witness,
-        *authority.certificate().public_key(),
+        authority.certificate().public_key().clone(),
     );
     assert!(note.verify(&other.unwrap()).is_err());
 }
 
 #[test]
+fn a_log_with_ml_dsa_is_witnessed_and_its_key_has_one_text() {
+    let authority = authority_with(SignatureAlgorithm::MlDsa65);
+    let key = key_of(&authority);
+    let text = key.to_string();
+    assert_eq!(text.parse::<NoteKey>().unwrap(), key);
+    let (log, files) = filled(300, &authority);
+    assert_eq!(files.audit(&key, &[]).unwrap().len(), 300);
+    let checkpoint = log.publication(authority.identity()).checkpoint;
+    let mut note = checkpoint.sign(&authority).unwrap();
+    let pair = KeyPair::generate().unwrap();
+    let witness = NoteKey::new("witness", KeyKind::Witness, *pair.public_key()).unwrap();
+    note.add(checkpoint.cosign("witness", &pair, NOW).unwrap());
+    let note = Note::parse(&note.to_string()).unwrap();
+    assert_eq!(note.verify(&witness).unwrap(), NOW);
+    note.verify(&key).unwrap();
+    // An Ed25519 key of the same name does not stand for it, and no witness signs with ML-DSA.
+    let classical = KeyPair::generate().unwrap();
+    let classical = (*classical.public_key()).into();
+    let classical = Checkpoint::key_of(authority.identity(), classical).unwrap();
+    assert!(matches!(
+        note.verify(&classical),
+        Err(LogError::NotSigned(_))
+    ));
+    let quantum = MlDsaKeyPair::generate().unwrap();
+    let quantum = quantum.public_key().clone();
+    assert!(NoteKey::new("witness", KeyKind::Witness, quantum).is_err());
+}
+
+#[test]
 fn checkpoints_have_one_form() {
-    let authority = authority();
+    SignatureAlgorithm::ALL
+        .into_iter()
+        .for_each(checkpoints_of_one_form);
+}
+
+fn checkpoints_of_one_form(signatures: SignatureAlgorithm) {
+    let authority = authority_with(signatures);
     let key = key_of(&authority);
     let (log, _) = filled(1, &authority);
     let note = log
@@ -398,7 +441,8 @@ fn checkpoints_have_one_form() {
     }
     assert!(open(note.trim_end()).is_err());
     let forged = log.publication(authority.identity()).checkpoint;
-    let forged = forged.sign(&self::authority()).unwrap().to_string();
+    let other = authority_with(signatures);
+    let forged = forged.sign(&other).unwrap().to_string();
     assert!(matches!(open(&forged), Err(LogError::NotSigned(_))));
     // Another signature besides the true one does no harm, and too many do.
     let line = forged.lines().last().unwrap();

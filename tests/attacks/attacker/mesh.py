@@ -19,7 +19,9 @@ from attacker.rpc import PATIENCE, place
 
 PREFACE = b"SEALBUS\x01"
 LEVELS = {"none": 0, "tls": 1, "auth": 2, "signed": 3}
-HELLO, GOODBYE, BIND, ACKNOWLEDGE, PING, PONG, PROVE = 1, 2, 3, 4, 5, 6, 7
+#: The version of the protocol.
+VERSION = 2
+HELLO, GOODBYE, BIND, ACKNOWLEDGE, PING, PONG, PROVE, DELEGATE = 1, 2, 3, 4, 5, 6, 7, 8
 MESSAGE, BEGIN, CONTINUE, TARGET, ACCEPT, CREDIT, LEAVING = 16, 17, 18, 19, 20, 21, 22
 CLOSE_TARGET, TARGET_CLOSED, RETURNED, REFUSED, SIGN = 23, 24, 25, 27, 28
 #: The process itself, as a sender.
@@ -53,7 +55,7 @@ class Credential:
 
     def proof(self, exporter: bytes, level: int = LEVELS["auth"]) -> bytes:
         """That the owner of the key is at the end of the connection that opened it."""
-        statement = b"sealbus agent binding v1\0" + struct.pack(">HBB", 1, 0, level) + exporter
+        statement = b"sealbus agent binding v1\0" + struct.pack(">HBB", VERSION, 0, level) + exporter
         statement += hashlib.sha256(self.chain[0]).digest() + self.identity().encode()
         return self.chain_on_the_wire() + self.key.sign(statement)
 
@@ -116,7 +118,7 @@ class Link:
 
     def hello(self, claimed: str, level: str) -> None:
         process = claimed.encode()
-        hello = struct.pack("<HBB", 1, LEVELS[level], 0) + os.urandom(16) + bytes(32)
+        hello = struct.pack("<HBB", VERSION, LEVELS[level], 0) + os.urandom(16) + bytes(32)
         hello += struct.pack("<QQIH", 0, next(CONNECTIONS), 16 << 20, len(process)) + process + b"127.0.0.1:9"
         self.send(HELLO, hello)
 

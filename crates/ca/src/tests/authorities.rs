@@ -47,7 +47,7 @@ fn authority(root: &RootAuthority, name: &str) -> IssuingAuthority {
 
 /// The same authority after a restart of its Master.
 fn again(service: &CaService) -> IssuingAuthority {
-    let pem = service.authority().key().to_text();
+    let pem = service.authority().key().to_text().unwrap();
     let key = KeyPair::from_pkcs8_pem(&pem).unwrap();
     IssuingAuthority::load(key, service.authority().chain().clone()).unwrap()
 }

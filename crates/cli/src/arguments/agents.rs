@@ -1,5 +1,7 @@
 //! Commands about agents: `ps`, `ticket`, `start`, `stop`, `restart`, `kill`, `move` and `logs`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 use sealbus_bus::Lifetime;
@@ -22,6 +24,13 @@ pub(crate) struct Ticket {
     /// Lifetime of the ticket, such as 90s, 10m or 1h
     #[arg(long, default_value = "10m", value_name = "TIME")]
     pub(crate) lifetime: Lifetime,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Identity {
+    /// The file of the key, which only its owner can read
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 //! own. The key of the CA is made where the Master runs, and never leaves that machine.
 
 use sealbus_master::{certify_authority, place_keys, request_authority};
-use sealbus_seal::{PublicKey, SigningRequest, Timestamp, certificate_pem, request_pem};
+use sealbus_seal::{SigningRequest, Timestamp, VerifyingKey, certificate_pem, request_pem};
 use serde_json::json;
 
 use super::manifest::manifest;
@@ -33,8 +33,8 @@ pub(crate) fn keys(general: &General, keys: &CaKeys, output: Output) -> Result<(
     let mut made = made.map_err(|error| unusable(&error))?.into_iter();
     let mut public = |key: &Option<_>| key.as_ref().and_then(|_| made.next());
     let (root, ca) = (public(&keys.root), public(&keys.ca));
-    let text = |key: Option<PublicKey>| key.map(|key| key.to_string());
-    output.show(&json!({ "root": text(root), "ca": text(ca) }), || {
+    let text = |key: &Option<VerifyingKey>| key.as_ref().map(ToString::to_string);
+    output.show(&json!({ "root": text(&root), "ca": text(&ca) }), || {
         let line = |what: &str, key| format!("the key of the {what} is {key}");
         let lines = [
             root.map(|key| line("root", key)),
@@ -56,7 +56,8 @@ pub(crate) fn request(
     let directory = directory_of(general, &manifest.platform.name)?;
     sealbus_files::folder(&directory).map_err(CliError::file("create", &directory))?;
     let unusable = failed("see docs/operations.md");
-    let request = request_authority(&directory).map_err(|error| unusable(&error))?;
+    let request = request_authority(&directory, manifest.platform.signatures.unwrap_or_default())
+        .map_err(|error| unusable(&error))?;
     let pem = request_pem(&request);
     output.show(&json!({ "request": pem }), || pem.trim_end().to_owned());
     Ok(())

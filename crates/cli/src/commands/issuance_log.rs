@@ -134,7 +134,7 @@ impl Source {
         let end = Certificate::parse(&der).map_err(wrong)?.not_after();
         let now = Timestamp::from_unix_seconds(now() / 1000).min(end);
         let authority = trust.verify_authority(&der, now).map_err(wrong)?;
-        let key = Checkpoint::key_of(authority.identity(), *authority.public_key());
+        let key = Checkpoint::key_of(authority.identity(), authority.public_key().clone());
         Ok(Log {
             place,
             trust,
@@ -211,7 +211,7 @@ impl Log {
             let chain = CertificateChain::new(chain).map_err(wrong)?;
             let node = chain.certificate().map_err(wrong)?;
             let name = node.identity().to_string();
-            let Ok(key) = NoteKey::new(&name, KeyKind::Witness, *node.public_key()) else {
+            let Ok(key) = NoteKey::new(&name, KeyKind::Witness, node.public_key().clone()) else {
                 continue;
             };
             let Ok(at) = note.verify(&key) else { continue };
@@ -454,12 +454,16 @@ fn issued(entry: &Entry, record: &IssuanceRecord) -> String {
         Some(node) => node.to_string(),
         None => "the operator".to_owned(),
     };
-    format!(
+    let text = format!(
         "{}  entry {}  serial {}  until {}  for {node}  SHA-256 {}",
         instant(record.issued_at),
         entry.index,
         record.serial,
         instant(record.not_after),
         record.certificate
-    )
+    );
+    match &record.long_lived_identity {
+        Some(identity) => format!("{text}  long-lived identity {identity}"),
+        None => text,
+    }
 }

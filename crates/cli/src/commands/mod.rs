@@ -11,6 +11,7 @@ pub(crate) mod describe;
 pub(crate) mod doctor;
 pub(crate) mod evidence;
 pub(crate) mod gateway;
+pub(crate) mod identity;
 pub(crate) mod issuance_log;
 pub(crate) mod language;
 #[cfg(unix)]

@@ -47,7 +47,7 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
     }
     let directory = directory_of(general, &manifest.platform.name)?;
     if let Some(invitation) = &up.join {
-        up_join::join(&directory, &manifest.platform.name, invitation, output).await?;
+        up_join::join(&directory, &manifest.platform, invitation, output).await?;
     }
     if up.detach {
         if up.manifest.as_deref().is_some_and(input::is_standard) {
@@ -246,6 +246,7 @@ fn settings(
     }
     let mut settings = PlatformSettings::new(name);
     settings.level = level;
+    settings.signatures = entry.signatures;
     settings.certificate_lifetime = Duration::from_secs(entry.certificate_lifetime);
     settings.workload_issuer = entry.workload_issuer.clone();
     settings.max_message = entry.max_message;

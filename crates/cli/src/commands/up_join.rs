@@ -5,6 +5,7 @@ use std::path::Path;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use sealbus_enrolment::EnrolmentError;
+use sealbus_manifest::PlatformEntry;
 use sealbus_master::{Invitation, JoinError};
 use sealbus_seal::token::{Purpose, Token};
 use sealbus_seal::{CertificateChain, PlatformName};
@@ -22,12 +23,13 @@ const TOKEN: &str = "sealbus-";
 /// Gives the Master in `directory` a CA of its own, if it has none yet.
 pub(super) async fn join(
     directory: &Path,
-    platform: &str,
+    platform: &PlatformEntry,
     typed: &str,
     output: Output,
 ) -> Result<(), CliError> {
     let refused = failed("docs/operations.md shows how a further Master joins");
-    let platform = PlatformName::new(platform).map_err(|error| refused(&error))?;
+    let signatures = platform.signatures;
+    let platform = PlatformName::new(&platform.name).map_err(|error| refused(&error))?;
     let typed = content(typed)?;
     let typed = typed.trim();
     let invitation = if typed.starts_with(TOKEN) {
@@ -42,7 +44,7 @@ pub(super) async fn join(
         let chain = CertificateChain::new(chain).map_err(|error| refused(&error))?;
         Invitation::Certificates { chain, root }
     };
-    let joined = sealbus_master::join(directory, &platform, invitation).await;
+    let joined = sealbus_master::join(directory, &platform, signatures, invitation).await;
     let joined = joined.map_err(|error| match error {
         JoinError::Enrolment(EnrolmentError::Refused(fault)) => fault.into(),
         error => refused(&error),

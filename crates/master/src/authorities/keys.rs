@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sealbus_pkcs11::{KeyName, NameError, TokenKey};
-use sealbus_seal::{AuthorityKey, KeyPair, PublicKey};
+use sealbus_seal::{AuthorityKey, VerifyingKey};
 use zeroize::Zeroizing;
 
 use super::{AuthoritiesError, CA_KEY, NEW_KEY, ROOT_CERTIFICATE, ROOT_KEY, read, write};
@@ -18,7 +18,7 @@ pub fn place_keys(
     directory: &Path,
     root: Option<&KeyName>,
     ca: Option<&KeyName>,
-) -> Result<Vec<PublicKey>, AuthoritiesError> {
+) -> Result<Vec<VerifyingKey>, AuthoritiesError> {
     let at = |name: &str| directory.join(name);
     let places = [(root, ROOT_KEY, ROOT_CERTIFICATE), (ca, NEW_KEY, CA_KEY)];
     let places = places.map(|(key, file, later)| Some((key?, at(file), at(later))));
@@ -32,15 +32,15 @@ pub fn place_keys(
             return Err(AuthoritiesError::HasKey(later.clone()));
         }
     }
-    let mut made: Vec<PublicKey> = Vec::new();
+    let mut made: Vec<VerifyingKey> = Vec::new();
     let mut texts = Vec::new();
     for (key, file, _) in places.iter().flatten() {
         let key = AuthorityKey::Held(Arc::new(TokenKey::open_or_make(key)?));
-        if made.contains(key.public_key()) {
+        if made.contains(&key.public_key()) {
             return Err(AuthoritiesError::OneKey);
         }
-        made.push(*key.public_key());
-        texts.push((file, key.to_text()));
+        made.push(key.public_key());
+        texts.push((file, key.to_text()?));
     }
     for (file, text) in texts {
         write(file, text.as_bytes())?;
@@ -61,8 +61,7 @@ pub(super) fn parse_key(path: &Path, text: &[u8]) -> Result<AuthorityKey, Author
         problem,
     };
     if !is_in_token(text.as_bytes()) {
-        let key = KeyPair::from_pkcs8_pem(&text).map_err(|error| damaged(error.to_string()))?;
-        return Ok(key.into());
+        return AuthorityKey::from_pkcs8_pem(&text).map_err(|error| damaged(error.to_string()));
     }
     let name: KeyName =
         (text.trim_end().parse()).map_err(|error: NameError| damaged(error.to_string()))?;

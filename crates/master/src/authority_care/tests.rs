@@ -18,7 +18,7 @@ fn name() -> PlatformName {
 
 /// Authorities that were made this many days ago, for a year.
 fn aged(directory: &Path, days: u64) -> Authorities {
-    Authorities::keep(directory, &name(), timestamp(now() - days * DAY)).unwrap()
+    Authorities::keep(directory, &name(), None, timestamp(now() - days * DAY)).unwrap()
 }
 
 async fn desk_of(authorities: Authorities, store: Arc<MemoryStore>) -> DeskHandle {
@@ -32,7 +32,7 @@ async fn desk_of(authorities: Authorities, store: Arc<MemoryStore>) -> DeskHandl
 async fn the_running_ca_is_renewed_under_its_key_and_its_deny_list_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let authorities = aged(directory.path(), 310);
-    let key = *authorities.issuing.certificate().public_key();
+    let key = authorities.issuing.certificate().public_key().clone();
     let store = Arc::new(MemoryStore::new());
     let desk = desk_of(authorities, store).await;
     let path = directory.path().to_owned();
@@ -72,7 +72,7 @@ async fn the_running_ca_is_renewed_under_its_key_and_its_deny_list_goes_on() {
     assert!(chain.certificate().unwrap().not_after() > before.1);
     let kept = aged(directory.path(), 0);
     assert_eq!(kept.issuing.certificate().not_after(), after.1);
-    assert_eq!(*kept.issuing.certificate().public_key(), key);
+    assert_eq!(kept.issuing.certificate().public_key(), &key);
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn a_master_that_starts_after_the_end_says_so_or_renews_and_keeps_its_deni
     let root_key = directory.path().join("root.key");
     let elsewhere = directory.path().join("elsewhere");
     fs::rename(&root_key, &elsewhere).unwrap();
-    let refused = Authorities::keep(directory.path(), &name(), timestamp(now()));
+    let refused = Authorities::keep(directory.path(), &name(), None, timestamp(now()));
     let error = refused.err().unwrap();
     assert!(matches!(error, AuthoritiesError::Ended { .. }), "{error}");
     let said = error.to_string();

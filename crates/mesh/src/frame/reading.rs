@@ -3,11 +3,12 @@
 use std::str;
 
 use sealbus_bus::RefusalReason;
+use sealbus_proof::MAX_BATCH;
 use zerocopy::FromBytes;
 
 use super::{
     FLAG_MORE, FLAG_SIGNED, Frame, FrameError, GoodbyeReason, HEADER_LENGTH, Header, Hello, Kind,
-    Why,
+    SignedMessages, Why,
 };
 
 /// A frame that was read.
@@ -164,9 +165,27 @@ fn decode(kind: Kind, flags: u8, body: &[u8]) -> Option<Frame<'_>> {
                 text: str::from_utf8(text).ok()?,
             }
         }
+        Kind::Delegate => {
+            let (handle, body) = take_u32(body)?;
+            let (serial, delegation) = body.split_first_chunk()?;
+            Frame::Delegate {
+                handle,
+                serial: *serial,
+                delegation,
+            }
+        }
         Kind::Sign => {
-            let (sender, proof) = take_u32(body)?;
-            Frame::Sign { sender, proof }
+            let (time, body) = body.split_first_chunk()?;
+            let (length, body) = body.split_first_chunk()?;
+            let length = usize::from(u16::from_le_bytes(*length));
+            let (signature, authors) = body.split_at_checked(length)?;
+            let authors = <[SignedMessages]>::ref_from_bytes(authors).ok()?;
+            let is_right = (1..=MAX_BATCH).contains(&authors.len());
+            is_right.then_some(Frame::Sign {
+                time: u64::from_le_bytes(*time),
+                signature,
+                authors,
+            })?
         }
     })
 }

@@ -94,9 +94,26 @@ impl Frame<'_> {
                 out.push(reason.code());
                 put_text(out, text);
             }
-            Self::Sign { sender, proof } => {
-                put_u32(out, *sender);
-                out.extend_from_slice(proof);
+            Self::Delegate {
+                handle,
+                serial,
+                delegation,
+            } => {
+                put_u32(out, *handle);
+                out.extend_from_slice(serial);
+                out.extend_from_slice(delegation);
+            }
+            Self::Sign {
+                time,
+                signature,
+                authors,
+            } => {
+                put_u64(out, *time);
+                // Signatures are far shorter.
+                let length = u16::try_from(signature.len()).unwrap_or(u16::MAX);
+                out.extend_from_slice(&length.to_le_bytes());
+                out.extend_from_slice(signature);
+                out.extend_from_slice(authors.as_bytes());
             }
         }
         finish(out, start, self.kind(), flags, sequence);

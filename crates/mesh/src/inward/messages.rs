@@ -71,7 +71,7 @@ impl Inward {
         };
         slot.allow(payload.len())?;
         if is_signed || self.level >= SecurityLevel::Signed || !self.line.is_empty() {
-            let payload = self.row.keep(payload, self.unproved == 0);
+            let payload = self.row.keep(payload, self.waiting.is_empty());
             self.arrived(link, sender, target, is_signed, payload);
             return Ok(());
         }
@@ -90,7 +90,6 @@ impl Inward {
         is_signed: bool,
         payload: Bytes,
     ) {
-        let is_signed = is_signed || self.level >= SecurityLevel::Signed;
         if let Some(payload) = self.hold(sender, target, is_signed, payload) {
             self.continue_row(link, target);
             self.deliver(link, sender, target, payload, Ok(None));

@@ -6,7 +6,7 @@ use sealbus_bus::{Provenance, RefusalReason, Refused};
 use sealbus_seal::Timestamp;
 use sealbus_seal::binding::Binding;
 
-use super::signing::Unproved;
+use super::shown::Unproved;
 use super::{Broken, Inward, slot};
 use crate::frame::Frame;
 use crate::link::Link;
@@ -88,8 +88,7 @@ impl Inward {
                 let expiry = verified.not_after();
                 self.next_expiry = Some(self.next_expiry.map_or(expiry, |next| next.min(expiry)));
                 let unproved = slot.take().and_then(|sender| sender.unproved);
-                let mut unproved = unproved
-                    .unwrap_or_else(|| Box::new(Unproved::new(trust.platform(), self.level)));
+                let mut unproved = unproved.unwrap_or_default();
                 unproved.add(verified.clone(), chain, author);
                 *slot = Some(Sender {
                     name,
@@ -102,9 +101,15 @@ impl Inward {
                 reason,
                 explanation,
             }) => {
-                let claimed = Binding::decode(proof)
-                    .ok()
-                    .and_then(|binding| binding.chain().certificate().ok())
+                let binding = Binding::decode(proof).ok();
+                let chain = binding.as_ref().map(Binding::chain);
+                let unproved = slot.as_mut().and_then(|sender| sender.unproved.take());
+                let mut unproved = unproved.unwrap_or_default();
+                if let Some(chain) = chain {
+                    unproved.add_refused(chain);
+                }
+                let claimed = chain
+                    .and_then(|chain| chain.certificate().ok())
                     .and_then(|certificate| certificate.identity().agent_name())
                     .unwrap_or_else(|| format!("an agent of {}", self.peer));
                 let name = slot
@@ -114,7 +119,7 @@ impl Inward {
                     name,
                     provenance: Provenance::Claimed,
                     refused: Some(reason),
-                    unproved: slot.take().and_then(|sender| sender.unproved),
+                    unproved: Some(unproved),
                 });
                 link.outward.lock().session.append(&Frame::Refused {
                     handle,

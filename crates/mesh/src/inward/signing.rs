@@ -1,149 +1,137 @@
-//! Level `signed`, of the platform or of one message: messages wait for the proof of their author, which comes behind
-//! them. Frames for the bus that bring a message wait, too, and with them the frames behind them.
+//! Level `signed`, of the platform or of one message: messages wait for the signature for them, which comes behind them.
+//! Frames for the bus that bring a message wait, too, and with them the frames behind them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sealbus_bus::{RefusalReason, Refused};
-use sealbus_proof::{Author, Evidence, Hash, NotProved, Proof, Verifier};
-use sealbus_seal::{
-    CertificateChain, PlatformName, SecurityLevel, Serial, Timestamp, Trust, VerifiedIdentity,
-    VerifyError,
+use sealbus_proof::{
+    Author, AuthorEntry, Delegation, Evidence, Hash, MAX_BATCH, NotProved, ProvedAuthor,
+    ProvedBatch, SignedBatch, check_time,
 };
+use sealbus_seal::{SecurityLevel, Serial, Timestamp, Trust};
 
 use super::line::HeldFrame;
+use super::senders::{Sender, never_bound};
+use super::shown::{NO_CERTIFICATE, Unproved, not_proved};
 use super::{Broken, Inward};
-use crate::frame::PROCESS_TARGET;
+use crate::frame::{PROCESS_SENDER, PROCESS_TARGET, SignedMessages};
 use crate::link::Link;
 use crate::statement::{milliseconds, statement_of};
 
-/// Certificates of one sender that are known at a time. A proof may have been made with an earlier one than the sender
-/// shows: it was on its way, or is sent again on another connection.
-const CERTIFICATES: usize = 8;
-
-/// A message or a frame that waits for its proof.
-enum Waiting {
-    /// A message.
-    Message { target: u32, payload: Bytes },
-    /// The frame with this number in the line, and what its writer must have signed.
-    Frame { number: u64, statement: Hash },
+/// A message or a frame that waits for a signature.
+pub(super) struct Waiting {
+    sender: u32,
+    target: u32,
+    /// What its sender must have stated.
+    statement: Hash,
+    what: What,
 }
 
-/// A certificate that a sender has shown.
-struct Shown {
-    verified: VerifiedIdentity,
-    chain: CertificateChain,
-    /// The author, once the whole chain was checked, not only the leaf: others may get it.
-    author: Option<Author>,
+enum What {
+    Message(Bytes),
+    /// The frame with this number in the line.
+    Frame(u64),
 }
 
-/// The messages of one sender that wait for their proof, and the facts for checking it.
-pub(super) struct Unproved {
-    waiting: Vec<Waiting>,
-    /// The latest first.
-    shown: VecDeque<Shown>,
-    verifier: Verifier,
+/// The messages of one sender in a batch.
+struct Part {
+    sender: u32,
+    /// The certificate; `None` if the process could not sign.
+    serial: Option<Serial>,
+    first: u64,
+    count: u16,
+    /// The place of its first statement among those of all senders.
+    start: usize,
+    /// The messages that were found.
+    found: u16,
 }
 
-impl Unproved {
-    pub(super) fn new(platform: &PlatformName, level: SecurityLevel) -> Self {
-        Self {
-            waiting: Vec::new(),
-            shown: VecDeque::new(),
-            verifier: Verifier::new(platform.clone(), level.max(SecurityLevel::Signed)),
-        }
-    }
+/// The statements of a batch, those of each sender together, and for each message its part and its place there.
+struct Sorted {
+    parts: Vec<Part>,
+    statements: Vec<Hash>,
+    places: Vec<(usize, usize)>,
+}
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// The sender has shown a certificate. The `author`, if all of its chain was checked.
-    pub(super) fn add(
-        &mut self,
-        verified: VerifiedIdentity,
-        chain: CertificateChain,
-        author: Option<Author>,
-    ) {
-        self.shown
-            .retain(|shown| shown.verified.serial() != verified.serial());
-        self.shown.truncate(CERTIFICATES - 1);
-        self.shown.push_front(Shown {
-            verified,
-            chain,
-            author,
-        });
-    }
-
-    /// The author that this certificate belongs to. The certificate may have ended since, but was not revoked.
-    fn author(
-        &mut self,
-        serial: Serial,
-        trust: Option<&Trust>,
-        now: Timestamp,
-    ) -> Result<&Author, Refused> {
-        let shown = self
-            .shown
-            .iter_mut()
-            .find(|shown| shown.verified.serial() == serial);
-        let shown = shown.ok_or_else(|| not_proved("its author has shown no such certificate"))?;
-        let trust = trust.ok_or_else(|| not_proved("no certificate is trusted here"))?;
-        if let Err(error @ VerifyError::Revoked { .. }) = trust.check(&shown.verified, now) {
-            return Err(Refused {
-                reason: RefusalReason::from(&error),
-                explanation: error.to_string(),
-            });
-        }
-        let author = match shown.author.take() {
-            Some(author) => author,
-            None => {
-                let then = now.min(shown.verified.not_after());
-                let author = Author::verify(shown.chain.clone(), trust, then);
-                author.map_err(|error| Refused {
-                    reason: RefusalReason::from(&error),
-                    explanation: error.to_string(),
-                })?
+impl Sorted {
+    /// Finds the messages of a batch among those that wait: they are the first ones.
+    fn new(authors: &[SignedMessages], waiting: &VecDeque<Waiting>) -> Result<Self, Broken> {
+        const WRONG: Broken = Broken::Rule("a signature is for other messages than came before it");
+        let mut start = 0;
+        let mut parts: Vec<Part> = Vec::with_capacity(authors.len());
+        for author in authors {
+            let (sender, count) = (author.sender(), author.count());
+            let is_ordered = parts.last().is_none_or(|last| last.sender < sender);
+            let is_numbered = author.first().checked_add(u64::from(count)).is_some();
+            if count == 0 || !is_ordered || !is_numbered {
+                return Err(WRONG);
             }
-        };
-        Ok(shown.author.insert(author))
-    }
-
-    /// Checks the proof of messages that wait.
-    fn check(
-        &mut self,
-        proof: Proof,
-        statements: Vec<Hash>,
-        trust: Option<&Trust>,
-        now: Timestamp,
-    ) -> Result<Result<Vec<Evidence>, Refused>, Broken> {
-        let author = match self.author(proof.serial(), trust, now) {
-            Ok(author) => author.clone(),
-            Err(refused) => return Ok(Err(refused)),
-        };
-        let now = milliseconds();
-        match self
-            .verifier
-            .verify(author.verified(), &proof, &statements, now)
-        {
-            Ok(()) => Ok(Ok(Evidence::of_each(author, proof, statements).collect())),
-            // A process signs for its own agents, so an honest one never comes that far.
-            Err(error @ NotProved::TooManyWrong { .. }) => Err(Broken::NotProved(error)),
-            Err(error) => Ok(Err(not_proved(&error.to_string()))),
+            parts.push(Part {
+                sender,
+                serial: author.serial(),
+                first: author.first(),
+                count,
+                start,
+                found: 0,
+            });
+            start += usize::from(count);
         }
+        if start > waiting.len().min(MAX_BATCH) {
+            return Err(WRONG);
+        }
+        let mut statements = vec![Hash::default(); start];
+        let mut places = Vec::with_capacity(start);
+        for waiting in waiting.iter().take(start) {
+            let part = parts.binary_search_by_key(&waiting.sender, |part| part.sender);
+            let part = part.map_err(|_| WRONG)?;
+            let of = &mut parts[part];
+            if of.found == of.count {
+                return Err(WRONG);
+            }
+            let place = usize::from(of.found);
+            statements[of.start + place] = waiting.statement;
+            places.push((part, place));
+            of.found += 1;
+        }
+        Ok(Self {
+            parts,
+            statements,
+            places,
+        })
     }
 }
 
-fn not_proved(explanation: &str) -> Refused {
-    Refused {
-        reason: RefusalReason::NotProved,
-        explanation: explanation.to_owned(),
+/// What a batch proves: for each of its parts the place among its believed authors, or why its messages are refused.
+struct Judged {
+    parts: Vec<Result<usize, Refused>>,
+    batch: Option<Arc<ProvedBatch>>,
+    places: Vec<(usize, usize)>,
+}
+
+impl Judged {
+    /// The evidence of the message at this place of the batch.
+    fn evidence(&self, place: usize) -> Result<Option<Evidence>, Refused> {
+        let Some((part, place)) = self.places.get(place) else {
+            return Ok(None);
+        };
+        match (&self.parts[*part], &self.batch) {
+            (Err(refused), _) => Err(refused.clone()),
+            (Ok(author), Some(batch)) => {
+                let evidence = batch.evidence(*author, *place);
+                evidence
+                    .map(Some)
+                    .map_err(|error| not_proved(&error.to_string()))
+            }
+            (Ok(_), None) => Ok(None),
+        }
     }
 }
 
 impl Inward {
-    /// Lets a message wait for its proof if it `is_signed`, and a frame also for the frames before it. Returns it if it
-    /// need not wait: its sender is not known and will be refused, or it is a frame that brings no message.
+    /// Lets a message wait for a signature if one follows, and a frame also for the frames before it. Returns it if it
+    /// need not wait: none follows, or it is a frame that brings no message.
     pub(super) fn hold(
         &mut self,
         sender: u32,
@@ -154,24 +142,26 @@ impl Inward {
         let Some(Some(slot)) = self.targets.get_mut(target as usize) else {
             return Some(payload);
         };
-        let unproved = self.senders.get_mut(sender as usize);
-        let unproved = unproved
-            .and_then(Option::as_mut)
-            .and_then(|sender| sender.unproved.as_mut())
-            .filter(|_| is_signed);
+        let is_of_agent = sender != PROCESS_SENDER && self.level.authenticates();
+        let must_wait = is_of_agent && (is_signed || self.level >= SecurityLevel::Signed);
         // The allowances of the targets bound the waiting messages.
         if *slot.name != *PROCESS_TARGET {
-            let Some(unproved) = unproved else {
+            if !must_wait {
                 return Some(payload);
-            };
-            unproved.waiting.push(Waiting::Message { target, payload });
+            }
             slot.unproved += 1;
-            self.unproved += 1;
+            let statement = statement_of(&slot.name, &payload);
+            self.wait(sender, target, statement, What::Message(payload));
             return None;
         }
-        let statement = match unproved {
-            Some(_) => self.bus.frame_statement(&payload),
-            None => None,
+        let statement = match must_wait {
+            // A frame of which nothing is known here is proved by nothing.
+            true if is_signed => {
+                let statement = self.bus.frame_statement(&payload);
+                Some(statement.unwrap_or_default())
+            }
+            true => self.bus.frame_statement(&payload),
+            false => None,
         };
         let origin = match statement {
             Some(_) => None,
@@ -187,81 +177,92 @@ impl Inward {
         if let Some(Some(slot)) = self.targets.get_mut(target as usize) {
             slot.unproved += 1;
         }
-        let sender = self.senders.get_mut(sender as usize);
-        let unproved = sender
-            .and_then(Option::as_mut)
-            .and_then(|sender| sender.unproved.as_mut());
-        if let (Some(statement), Some(unproved)) = (statement, unproved) {
-            let frame = Waiting::Frame { number, statement };
-            unproved.waiting.push(frame);
-            self.unproved += 1;
+        if let Some(statement) = statement {
+            self.wait(sender, target, statement, What::Frame(number));
         }
         None
     }
 
-    /// The proof of the first messages of a sender that wait: they go on, or are refused.
+    fn wait(&mut self, sender: u32, target: u32, statement: Hash, what: What) {
+        if let Some(unproved) = self.unproved_of(sender) {
+            unproved.waiting += 1;
+        }
+        self.waiting.push_back(Waiting {
+            sender,
+            target,
+            statement,
+            what,
+        });
+    }
+
+    fn unproved_of(&mut self, sender: u32) -> Option<&mut Unproved> {
+        let sender = self.senders.get_mut(sender as usize)?;
+        sender.as_mut()?.unproved.as_deref_mut()
+    }
+
+    /// A sender delegated to the key of its process.
+    pub(super) fn delegated(
+        &mut self,
+        handle: u32,
+        serial: Serial,
+        delegation: &[u8],
+    ) -> Result<(), Broken> {
+        let delegation = Delegation::decode(delegation)?;
+        let sender = self.senders.get_mut(handle as usize);
+        let (Some(Some(sender)), Some(verifier)) = (sender, &mut self.verifier) else {
+            return Ok(());
+        };
+        let Some(unproved) = &mut sender.unproved else {
+            return Ok(());
+        };
+        match unproved.delegated(serial, delegation, verifier) {
+            Ok(()) => Ok(()),
+            Err(error @ NotProved::TooManyWrong) => Err(Broken::NotProved(error)),
+            Err(error) => {
+                let proved = sender.provenance.certified();
+                let proved = proved.map(|verified| verified.identity().to_string());
+                let (reason, why) = (RefusalReason::NotProved, error.to_string());
+                self.bus.refused(&sender.name, proved, None, reason, why);
+                Ok(())
+            }
+        }
+    }
+
+    /// The signature for the first messages that wait: they go on, or are refused.
     pub(super) fn signed(
         &mut self,
         link: &Arc<Link>,
-        handle: u32,
-        proof: &[u8],
+        time: u64,
+        signature: &[u8],
+        authors: &[SignedMessages],
         now: Timestamp,
     ) -> Result<(), Broken> {
-        let sender = self.senders.get_mut(handle as usize);
-        // Messages without a sender were refused when they came.
-        let Some(sender) = sender.and_then(Option::as_mut) else {
-            return Ok(());
-        };
-        let proof = match proof {
-            [] => None,
-            proof => Some(Proof::decode(proof)?),
-        };
-        let refused = sender.check().err();
-        let Some(unproved) = sender.unproved.as_mut().filter(|it| !it.is_empty()) else {
-            return Ok(());
-        };
-        let in_all = unproved.waiting.len();
-        let count = proof.as_ref().map_or(in_all, Proof::count).min(in_all);
-        let mut proved = match (refused, proof) {
-            (Some(refused), _) => Err(refused),
-            (None, None) => Err(not_proved("its process could not sign it")),
-            (None, Some(proof)) => {
-                let name_of = |target: u32| match self.targets.get(target as usize) {
-                    Some(Some(target)) => &*target.name,
-                    _ => "",
-                };
-                let waiting = unproved.waiting.iter().take(count);
-                let statements = waiting
-                    .map(|waiting| match waiting {
-                        Waiting::Message { target, payload } => {
-                            statement_of(name_of(*target), payload)
-                        }
-                        Waiting::Frame { statement, .. } => *statement,
-                    })
-                    .collect();
-                unproved
-                    .check(proof, statements, self.trust.as_deref(), now)?
-                    .map(Vec::into_iter)
-            }
-        };
-        let rest = unproved.waiting.split_off(count);
-        let waiting = std::mem::replace(&mut unproved.waiting, rest);
-        self.unproved -= count;
-        for waiting in waiting {
-            let proved = match &mut proved {
-                Ok(evidence) => Ok(evidence.next()),
-                Err(refused) => Err(refused.clone()),
+        let judged = self.judge_batch(time, signature, authors, now)?;
+        for place in 0..judged.places.len() {
+            let Some(Waiting {
+                sender,
+                target,
+                what,
+                ..
+            }) = self.waiting.pop_front()
+            else {
+                break;
             };
-            match waiting {
-                Waiting::Message { target, payload } => {
+            if let Some(unproved) = self.unproved_of(sender) {
+                // A message that came before its sender was bound did not count.
+                unproved.waiting = unproved.waiting.saturating_sub(1);
+            }
+            let proved = judged.evidence(place);
+            match what {
+                What::Message(payload) => {
                     if let Some(Some(slot)) = self.targets.get_mut(target as usize) {
                         slot.unproved -= 1;
                     }
                     self.continue_row(link, target);
-                    self.deliver(link, handle, target, payload, proved);
+                    self.deliver(link, sender, target, payload, proved);
                 }
-                Waiting::Frame { number, .. } => {
-                    let origin = self.origin(handle, proved);
+                What::Frame(number) => {
+                    let origin = self.origin(sender, proved);
                     self.line.settle(number, origin);
                 }
             }
@@ -281,4 +282,104 @@ impl Inward {
         }
         Ok(())
     }
+
+    /// Checks the signature for the first messages that wait.
+    fn judge_batch(
+        &mut self,
+        time: u64,
+        signature: &[u8],
+        authors: &[SignedMessages],
+        now: Timestamp,
+    ) -> Result<Judged, Broken> {
+        let Sorted {
+            parts,
+            statements,
+            places,
+        } = Sorted::new(authors, &self.waiting)?;
+        let present = milliseconds();
+        let mut judged = Judged {
+            parts: Vec::with_capacity(parts.len()),
+            batch: None,
+            places,
+        };
+        let (mut authors, mut leaves) = (Vec::new(), Vec::with_capacity(parts.len()));
+        let (mut key, mut is_whole) = (None, true);
+        for part in &parts {
+            let Some(serial) = part.serial else {
+                judged
+                    .parts
+                    .push(Err(not_proved("its process could not sign it")));
+                continue;
+            };
+            let sender = self.senders.get_mut(part.sender as usize);
+            let sender = sender.and_then(Option::as_mut);
+            let place = leaves.len();
+            let start = part.start;
+            let unproved = sender.as_ref().and_then(|it| it.unproved.as_deref());
+            let certificate = unproved.and_then(|it| it.certificate(serial));
+            let Some(certificate) = certificate else {
+                is_whole = false;
+                judged.parts.push(Err(not_proved(NO_CERTIFICATE)));
+                continue;
+            };
+            let entry = AuthorEntry {
+                serial,
+                certificate,
+                first: part.first,
+                count: part.count,
+            };
+            leaves.push(entry.leaf(&statements[start..start + usize::from(part.count)]));
+            let author = judge(sender, serial, time, self.trust.as_deref(), now, present);
+            judged.parts.push(author.and_then(|(author, delegation)| {
+                if key.get_or_insert_with(|| delegation.key().clone()) != delegation.key() {
+                    return Err(not_proved("its author delegated to another key"));
+                }
+                authors.push(ProvedAuthor {
+                    author,
+                    delegation,
+                    entry,
+                    place,
+                    start,
+                });
+                Ok(authors.len() - 1)
+            }));
+        }
+        let (Some(key), Some(verifier)) = (key, &mut self.verifier) else {
+            return Ok(judged);
+        };
+        let batch = SignedBatch::received(verifier.level(), key, time, signature, leaves);
+        let checked = match is_whole {
+            true => verifier.signed(&batch, present),
+            // Nobody can tell what was signed.
+            false => Err(NotProved::WrongSignature),
+        };
+        match checked {
+            Ok(()) => judged.batch = Some(ProvedBatch::new(batch, statements, authors)),
+            // A process signs for its own agents, so an honest one never comes that far.
+            Err(error @ NotProved::TooManyWrong) => return Err(Broken::NotProved(error)),
+            Err(error) => {
+                for part in judged.parts.iter_mut().filter(|part| part.is_ok()) {
+                    *part = Err(not_proved(&error.to_string()));
+                }
+            }
+        }
+        Ok(judged)
+    }
+}
+
+/// The author that a sender is, if anything is taken from it.
+fn judge(
+    sender: Option<&mut Sender>,
+    serial: Serial,
+    time: u64,
+    trust: Option<&Trust>,
+    now: Timestamp,
+    present: u64,
+) -> Result<(Author, Delegation), Refused> {
+    let sender = sender.ok_or_else(never_bound)?;
+    sender.check()?;
+    let unproved = sender.unproved.as_deref_mut().ok_or_else(never_bound)?;
+    let (author, delegation) = unproved.author(serial, trust, now)?;
+    check_time(author.verified(), time, present).map_err(|error| not_proved(&error.to_string()))?;
+    Ok((author, delegation))
 }

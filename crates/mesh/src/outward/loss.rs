@@ -121,7 +121,7 @@ impl Outward {
         self.leaving.clear();
         self.hosted.clear();
         self.blocked.clear();
-        self.to_sign.clear();
+        self.unsigned.clear();
         self.session.start_over();
         actions
     }

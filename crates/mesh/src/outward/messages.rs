@@ -43,7 +43,7 @@ impl Outward {
         let has_window = self.session.kept() < self.window;
         let largest = self.largest_message;
         let signs = self.signs() || self.level.authenticates() && outgoing.is_signed();
-        if !signs && !self.to_sign.is_empty() {
+        if !signs {
             // The message would overtake those before it, which wait for their proof.
             self.sign(sender_handle);
         }

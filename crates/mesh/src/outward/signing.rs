@@ -1,34 +1,34 @@
-//! Level `signed`: the agents of this process sign their messages. A batch is all messages that are ready when bytes
-//! are written.
+//! Level `signed`: the agents of this process sign their messages. A batch is all messages of all agents that are ready
+//! when bytes are written.
 
 use std::sync::Arc;
 
-use sealbus_bus::{LocalAgent, NoSigner};
-use sealbus_proof::{Hash, MAX_BATCH, MAX_PROOF_LENGTH};
-use sealbus_seal::{Credential, SecurityLevel};
+use sealbus_bus::NoSigner;
+use sealbus_proof::{Batch, Hash, MAX_BATCH, SignError, Signer};
+use sealbus_seal::SecurityLevel;
 
 use super::Outward;
-use crate::frame::Frame;
+use crate::frame::{Frame, SignedMessages};
 use crate::statement::milliseconds;
 
-/// The statements that an agent has to sign, and the proofs that it has made.
+/// The signers of one agent on the link.
 #[derive(Default)]
 pub(super) struct Signing {
-    /// The statements of its messages in the session that it has not signed yet.
-    unsigned: Vec<Hash>,
-    /// The credentials of its proofs in the session, the latest last, and the number of the frame behind the last proof
-    /// of each.
-    credentials: Vec<(Arc<Credential>, u64)>,
+    /// The signers of its messages in the session, the latest last, and the number of the frame behind the last
+    /// signature of each.
+    signers: Vec<(Arc<Signer>, u64)>,
+    /// The connection on which the agent showed its delegation last, and the signer that holds this delegation.
+    shown: Option<(u64, Arc<Signer>)>,
 }
 
 impl Signing {
-    /// A proof was made with this credential; the frame `next` follows it. Acknowledged proofs are forgotten.
-    fn note(&mut self, credential: Arc<Credential>, next: u64, acknowledged: u64) {
-        match self.credentials.last_mut() {
-            Some((last, end)) if Arc::ptr_eq(last, &credential) => *end = next,
+    /// Messages were signed; the frame `next` follows the signature. Acknowledged signatures are forgotten.
+    fn note(&mut self, signer: Arc<Signer>, next: u64, acknowledged: u64) {
+        match self.signers.last_mut() {
+            Some((last, end)) if Arc::ptr_eq(last, &signer) => *end = next,
             _ => {
-                self.credentials.retain(|(_, end)| *end > acknowledged);
-                self.credentials.push((credential, next));
+                self.signers.retain(|(_, end)| *end > acknowledged);
+                self.signers.push((signer, next));
             }
         }
     }
@@ -40,64 +40,107 @@ impl Outward {
         self.level >= SecurityLevel::Signed
     }
 
-    /// A message of the agent of `handle` stands in the session. The agent signs it before anything is written.
+    /// A message of the agent of `handle` stands in the session. It is signed before anything is written.
     pub(super) fn note_unsigned(&mut self, handle: u32, statement: Hash) {
-        let Some(Some(bound)) = self.bound.get_mut(handle as usize) else {
-            return;
-        };
-        let unsigned = &mut bound.signing.unsigned;
-        if unsigned.is_empty() {
-            self.to_sign.push(handle);
-        }
-        unsigned.push(statement);
-        // Without a connection there is time: the agent may get another certificate before the peer hears of this one.
-        if unsigned.len() >= MAX_BATCH && self.connection != 0 {
-            self.sign(handle);
+        self.unsigned.push((handle, statement));
+        // Without a connection there is time: agents may get other certificates before the peer hears of these.
+        if self.unsigned.len() >= MAX_BATCH && self.connection != 0 {
+            self.sign_all();
         }
     }
 
-    /// All agents sign the messages that they have sent.
-    pub(super) fn sign_all(&mut self) {
-        for handle in std::mem::take(&mut self.to_sign) {
-            self.sign(handle);
-        }
-    }
-
-    /// The agent of `handle` signs its messages that it has not signed yet. The others wait for nothing.
+    /// Signs if messages of the agent of `handle` are not signed yet.
     pub(super) fn sign(&mut self, handle: u32) {
-        let Some(Some(bound)) = self.bound.get_mut(handle as usize) else {
-            return;
-        };
-        let unsigned = std::mem::take(&mut bound.signing.unsigned);
-        if unsigned.is_empty() {
+        if self.unsigned.iter().any(|(sender, _)| *sender == handle) {
+            self.sign_all();
+        }
+    }
+
+    /// Signs the messages of all agents.
+    pub(super) fn sign_all(&mut self) {
+        if self.unsigned.is_empty() {
             return;
         }
-        let agent = bound.agent.clone();
-        let _ = self.prove(handle);
-        for statements in unsigned.chunks(MAX_BATCH) {
-            let made = prove(&agent, statements);
-            let proof = match &made {
-                Ok((_, proof)) => proof.as_slice(),
-                Err(error) => {
-                    tracing::error!(agent = %agent.name(), %error, "cannot sign messages: they will be refused");
-                    // The receiver refuses all messages that wait for an empty proof, and so their sender is told.
-                    &[]
-                }
-            };
-            self.session.append(&Frame::Sign {
-                sender: handle,
-                proof,
+        let mut unsigned = std::mem::take(&mut self.unsigned);
+        for unsigned in unsigned.chunks_mut(MAX_BATCH) {
+            self.sign_batch(unsigned);
+        }
+        unsigned.clear();
+        unsigned.shrink_to(MAX_BATCH);
+        self.unsigned = unsigned;
+    }
+
+    fn sign_batch(&mut self, unsigned: &mut [(u32, Hash)]) {
+        // The sort is stable: the order of each agent's messages stays.
+        unsigned.sort_by_key(|(sender, _)| *sender);
+        let mut batch: Option<Batch> = None;
+        let (mut authors, mut signers) = (Vec::new(), Vec::new());
+        let mut statements = Vec::with_capacity(unsigned.len());
+        for said in unsigned.chunk_by(|one, other| one.0 == other.0) {
+            let sender = said[0].0;
+            statements.clear();
+            statements.extend(said.iter().map(|(_, statement)| *statement));
+            let added = self.signer(sender).and_then(|signer| {
+                let batch = batch.get_or_insert_with(|| Batch::new(signer.key().clone()));
+                Ok((batch.add(&signer, &statements)?, signer))
             });
-            let Ok((credential, _)) = made else { return };
-            let (next, acknowledged) = (self.session.next(), self.session.acknowledged());
-            if let Some(Some(bound)) = self.bound.get_mut(handle as usize) {
-                bound.signing.note(credential, next, acknowledged);
+            authors.push(match added {
+                Ok((entry, signer)) => {
+                    signers.push((sender, signer));
+                    SignedMessages::new(sender, &entry)
+                }
+                Err(error) => {
+                    let name = self.name_of(sender).unwrap_or_default();
+                    tracing::error!(agent = %name, %error, "cannot sign messages: they will be refused");
+                    // The receiver refuses them, and so their sender is told. A batch has at most MAX_BATCH.
+                    SignedMessages::unsigned(sender, said.len() as u16)
+                }
+            });
+        }
+        let signed = batch.map(|batch| batch.sign(milliseconds())).transpose();
+        let signed = signed.unwrap_or_else(|error| {
+            tracing::error!(%error, "cannot sign messages: they will be refused");
+            for author in &mut authors {
+                *author = SignedMessages::unsigned(author.sender(), author.count());
+            }
+            None
+        });
+        self.session.append(&Frame::Sign {
+            time: signed.as_ref().map_or(0, |signed| signed.time()),
+            signature: signed.as_ref().map_or(&[], |signed| signed.signature()),
+            authors: &authors,
+        });
+        let (next, acknowledged) = (self.session.next(), self.session.acknowledged());
+        for (sender, signer) in signers {
+            if let Some(Some(bound)) = self.bound.get_mut(sender as usize) {
+                bound.signing.note(signer, next, acknowledged);
             }
         }
     }
 
-    /// Shows the peer of a new connection the earlier credentials of an agent whose proofs are sent again.
-    pub(super) fn prove_former(&mut self, handle: u32) {
+    /// The signer of the agent of `handle`, whose delegation the peer knows.
+    fn signer(&mut self, handle: u32) -> Result<Arc<Signer>, NoSigner> {
+        let _ = self.prove(handle);
+        let Some(Some(bound)) = self.bound.get_mut(handle as usize) else {
+            return Err(NoSigner::Unusable(SignError::NoAuthor));
+        };
+        let signer = bound.agent.signer()?;
+        let connection = self.connection;
+        let is_shown = bound
+            .signing
+            .shown
+            .as_ref()
+            .is_some_and(|(on, shown)| *on == connection && Arc::ptr_eq(shown, &signer));
+        if connection != 0 && !is_shown {
+            bound.signing.shown = Some((connection, signer.clone()));
+            show(handle, &signer, &mut self.control);
+        }
+        Ok(signer)
+    }
+
+    /// Binds an agent whose frames are sent again to a new connection. Shows the peer the earlier certificates of its
+    /// signatures, too, and its delegations.
+    pub(super) fn prove_again(&mut self, handle: u32) {
         let acknowledged = self.session.acknowledged();
         let Some(Some(bound)) = self.bound.get(handle as usize) else {
             return;
@@ -105,31 +148,38 @@ impl Outward {
         if bound.connection == self.connection {
             return;
         }
-        let Some(connection) = &self.proof else {
-            return;
-        };
+        let signers = bound.signing.signers.iter();
+        let signers = signers.filter(|(_, end)| *end > acknowledged);
+        let signers: Vec<_> = signers.map(|(signer, _)| signer.clone()).collect();
         let present = bound.agent.credential();
-        for (credential, end) in &bound.signing.credentials {
+        for signer in &signers {
+            let credential = signer.credential();
             let is_present = present
                 .as_ref()
                 .is_some_and(|it| Arc::ptr_eq(it, credential));
-            if *end > acknowledged
-                && !is_present
+            if !is_present
+                && let Some(connection) = &self.proof
                 && let Ok(proof) = connection.bind(credential)
             {
                 let proof = proof.as_slice();
                 Frame::Bind { handle, proof }.encode(0, &mut self.control);
             }
         }
+        let _ = self.prove(handle);
+        for signer in &signers {
+            show(handle, signer, &mut self.control);
+        }
     }
 }
 
-/// The proof of these statements, and the credential with which it was made.
-fn prove(agent: &LocalAgent, statements: &[Hash]) -> Result<(Arc<Credential>, Vec<u8>), NoSigner> {
-    let signer = agent.signer()?;
-    let batch = signer.sign(statements.to_vec(), milliseconds())?;
-    let proof = batch.proof(&(0..statements.len()))?;
-    let mut out = Vec::with_capacity(MAX_PROOF_LENGTH);
-    proof.encode(&mut out);
-    Ok((signer.credential().clone(), out))
+/// Shows the peer the delegation of the agent of `handle`.
+fn show(handle: u32, signer: &Signer, control: &mut Vec<u8>) {
+    let mut delegation = Vec::with_capacity(signer.delegation().length());
+    signer.delegation().encode(&mut delegation);
+    Frame::Delegate {
+        handle,
+        serial: *signer.serial().as_bytes(),
+        delegation: &delegation,
+    }
+    .encode(0, control);
 }

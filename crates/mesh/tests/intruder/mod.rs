@@ -163,8 +163,18 @@ impl Intruder {
     }
 
     pub(crate) async fn hello(&mut self, name: &Identity, level: u8) -> io::Result<()> {
+        self.hello_in(PROTOCOL_VERSION, name, level).await
+    }
+
+    /// The same in a version of its choice.
+    pub(crate) async fn hello_in(
+        &mut self,
+        version: u16,
+        name: &Identity,
+        level: u8,
+    ) -> io::Result<()> {
         self.send(&Frame::Hello(Hello {
-            version: PROTOCOL_VERSION,
+            version,
             level,
             resumed: false,
             incarnation: [7; 16],

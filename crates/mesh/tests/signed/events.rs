@@ -15,7 +15,9 @@ use sealbus_seal::SecurityLevel;
 use super::intruder::scene::{Scene, from, is_returned};
 use super::support::proxy::Proxy;
 use super::support::{Authority, Platform, inform, soon};
-use super::{LEVEL, check_statement, milliseconds, signer, statement, wire};
+use super::{
+    LEVEL, Signature, check_statement, delegate, milliseconds, signer, signer_with, statement,
+};
 
 /// As [`check_elsewhere`](super::check_elsewhere), for what came over a channel.
 fn check_event(authority: &Authority, event: &ReceivedEvent) -> Proof {
@@ -90,7 +92,7 @@ async fn everything_is_signed(level: SecurityLevel, qos: &str) {
         for _ in 0..900 {
             let event = subscription.recv().await.unwrap();
             let proof = check_event(&platform.authority, &event);
-            assert!(numbers.insert((proof.serial().to_string(), proof.numbers())));
+            assert!(numbers.insert((proof.serial().to_string(), proof.number())));
         }
     };
     soon(async { tokio::join!(talk, listen) }).await;
@@ -153,17 +155,17 @@ async fn a_mark_without_a_proof_gets_nothing_through() {
     let (frame, right) = event("/dates/business", &from("mallory@factory"));
     let (_, wrong) = event("/dates/private", &from("mallory@factory"));
     let other = Scene::at(SecurityLevel::Auth).await.mallory();
-    let prove = |credential, statement| {
-        wire(
-            &signer(credential)
-                .sign(vec![statement], milliseconds())
-                .unwrap(),
-            1,
-        )
-    };
+    let own = signer(&mallory);
+    let prove =
+        |credential, statement| Signature::alone(&signer_with(credential, own.key()), statement);
     let mut refused = 0;
-    for proof in [Vec::new(), prove(&mallory, wrong), prove(&other, right)] {
+    for proof in [
+        Signature::missing(),
+        prove(&mallory, wrong),
+        prove(&other, right),
+    ] {
         let mut intruder = scene.ready(&mallory).await;
+        delegate(&mut intruder, 0, &own).await;
         assert!(intruder.opens_target(1, PROCESS_TARGET).await);
         let brings = Frame::Message {
             sender: 0,
@@ -172,11 +174,7 @@ async fn a_mark_without_a_proof_gets_nothing_through() {
             payload: &frame,
         };
         intruder.send(&brings).await.unwrap();
-        let proof = &proof[..];
-        intruder
-            .send(&Frame::Sign { sender: 0, proof })
-            .await
-            .unwrap();
+        intruder.send(&proof.frame()).await.unwrap();
         intruder.until(is_returned(RefusalReason::NotProved)).await;
         refused += 1;
         assert_eq!(scene.count(RefusalReason::NotProved), refused);
@@ -190,10 +188,7 @@ async fn a_mark_without_a_proof_gets_nothing_through() {
             payload: &payload,
         };
         intruder.send(&says).await.unwrap();
-        intruder
-            .send(&Frame::Sign { sender: 0, proof })
-            .await
-            .unwrap();
+        intruder.send(&proof.frame()).await.unwrap();
         intruder.until(is_returned(RefusalReason::NotProved)).await;
         refused += 1;
         assert_eq!(scene.count(RefusalReason::NotProved), refused);
@@ -237,12 +232,13 @@ async fn an_event_without_its_publishers_proof_is_refused() {
     let (frame, right) = event("/dates/business", &said);
     let (_, other_channel) = event("/dates/private", &said);
     let (_, other_message) = event("/dates/business", &from("anna@factory"));
-    let prove = |statement| wire(&own.sign(vec![statement], milliseconds()).unwrap(), 1);
+    let prove = |statement| Signature::alone(&own, statement);
     let direct = statement("victim@factory", &said);
     for proof in [other_channel, other_message, direct].map(prove) {
         let mut intruder = scene.ready(&mallory).await;
         assert!(intruder.opens_target(1, PROCESS_TARGET).await);
-        for proof in [&proof[..], &[]] {
+        delegate(&mut intruder, 0, &own).await;
+        for proof in [proof, Signature::missing()] {
             let payload = &frame[..];
             let (sender, target) = (0, 1);
             let brings = Frame::Message {
@@ -252,7 +248,7 @@ async fn an_event_without_its_publishers_proof_is_refused() {
                 payload,
             };
             intruder.send(&brings).await.unwrap();
-            intruder.send(&Frame::Sign { sender, proof }).await.unwrap();
+            intruder.send(&proof.frame()).await.unwrap();
             intruder.until(is_returned(RefusalReason::NotProved)).await;
         }
     }
@@ -269,8 +265,8 @@ async fn an_event_without_its_publishers_proof_is_refused() {
         payload,
     };
     intruder.send(&brings).await.unwrap();
-    let proof = &prove(right)[..];
-    intruder.send(&Frame::Sign { sender, proof }).await.unwrap();
+    delegate(&mut intruder, 0, &own).await;
+    intruder.send(&prove(right).frame()).await.unwrap();
     // An event that is never proved ends its connection, with the target or with its publisher.
     for end in [
         Frame::CloseTarget { target: 1 },

@@ -13,7 +13,7 @@ use sealbus_seal::encryption::EncryptionKey;
 
 use super::intruder::scene::{Scene, from, is_returned};
 use super::support::soon;
-use super::{proof, signer};
+use super::{Signature, delegate, proof, signer};
 
 const VICTIM: &str = "victim@factory";
 
@@ -88,6 +88,7 @@ async fn only_what_is_sealed_whole_and_signed_is_delivered() {
     let elsewhere = elsewhere.seal(&message).unwrap();
 
     let mut intruder = scene.ready(&mallory).await;
+    delegate(&mut intruder, 0, &own).await;
     for (what, message, is_signed, reason) in [
         ("in the clear", &clear, true, RefusalReason::NotSealed),
         (
@@ -136,6 +137,7 @@ async fn where_all_is_sealed_only_the_platform_writes_in_the_clear() {
         let clear = from("mallory@factory").with_content("in the clear");
         let sealed = row.seal(&clear).unwrap();
         let mut intruder = scene.ready(&mallory).await;
+        delegate(&mut intruder, 0, &own).await;
         say(&mut intruder, &clear, true, &proof(&own, &clear)).await;
         if of_platform == "ams@factory" {
             intruder.until(is_returned(RefusalReason::NotSealed)).await;
@@ -155,7 +157,7 @@ async fn say(
     intruder: &mut super::intruder::Intruder,
     message: &AclMessage,
     is_signed: bool,
-    proof: &[u8],
+    proof: &Signature,
 ) {
     let mut payload = Vec::new();
     bitefficient::encode(message, &mut payload).unwrap();
@@ -167,7 +169,6 @@ async fn say(
     };
     intruder.send(&says).await.unwrap();
     if is_signed {
-        let sign = Frame::Sign { sender: 0, proof };
-        intruder.send(&sign).await.unwrap();
+        intruder.send(&proof.frame()).await.unwrap();
     }
 }

@@ -10,7 +10,7 @@ use sealbus_seal::SecurityLevel;
 use super::intruder::Seen;
 use super::intruder::scene::{Scene, from, is_returned};
 use super::support::{Platform, inform, soon};
-use super::{LEVEL, proof, signer};
+use super::{LEVEL, delegate, proof, signer};
 
 #[tokio::test]
 async fn a_certificate_that_the_log_lacks_is_not_believed() {
@@ -46,7 +46,9 @@ async fn at_auth_it_signs_nothing_that_is_believed() {
     let secret = scene.platform.authority.secretly("mallory@factory", None);
     let mut intruder = scene.ready(&secret).await;
     let message = from("mallory@factory");
-    let signed = proof(&signer(&secret), &message);
+    let own = signer(&secret);
+    delegate(&mut intruder, 0, &own).await;
+    let signed = proof(&own, &message);
     let mut payload = Vec::new();
     bitefficient::encode(&message, &mut payload).unwrap();
     let says = Frame::Message {
@@ -56,11 +58,7 @@ async fn at_auth_it_signs_nothing_that_is_believed() {
         payload: &payload,
     };
     intruder.send(&says).await.unwrap();
-    let sign = Frame::Sign {
-        sender: 0,
-        proof: &signed,
-    };
-    intruder.send(&sign).await.unwrap();
+    intruder.send(&signed.frame()).await.unwrap();
     intruder.until(is_returned(RefusalReason::NotLogged)).await;
     scene
         .refused(RefusalReason::NotLogged, "mallory@factory")

@@ -1,6 +1,6 @@
 //! The letters handed to a process, and which of them it accepts.
 
-use sealbus_proof::{Signer, Statement};
+use sealbus_proof::{BatchKey, Signer, Statement};
 use sealbus_seal::permission::{Messages, Policy, Rule};
 use sealbus_seal::{CertificateChain, Credential, KeyPair, SecurityLevel};
 
@@ -133,7 +133,8 @@ fn evidence(host: &TestHost, author: &str, receiver: &str, message: &[u8]) -> Bl
     let chain = host.issue(&subject, &key.signing_request().unwrap());
     let chain = CertificateChain::try_from(chain.unwrap()).unwrap();
     let credential = Arc::new(Credential::new(key, chain).unwrap());
-    let signer = Signer::new(credential, SecurityLevel::Signed).unwrap();
+    let key = BatchKey::new("factory".parse().unwrap(), SecurityLevel::Signed);
+    let signer = Signer::new(credential, Arc::new(key)).unwrap();
     Blob(
         signer
             .sign_one(Statement::direct(receiver, message), now())

@@ -2,7 +2,7 @@
 
 use sealbus_bus::{Delivery, LEVEL_PARAMETER, Sealer};
 use sealbus_fipa::Expression;
-use sealbus_proof::{Signer, Statement};
+use sealbus_proof::{BatchKey, Signer, Statement};
 use sealbus_seal::encryption::{CertifiedEncryptionKey, EncryptionKey};
 use sealbus_seal::{Credential, KeyPair, SecurityLevel};
 
@@ -133,7 +133,8 @@ async fn no_key_of_a_dishonest_directory_is_believed() {
 
 /// A letter from alice with this message, which alice signed for `receiver`.
 fn letter(number: u64, alice: &Arc<Credential>, receiver: &str, message: &[u8]) -> DeliveredLetter {
-    let signer = Signer::new(alice.clone(), SecurityLevel::Signed).unwrap();
+    let key = BatchKey::new("factory".parse().unwrap(), SecurityLevel::Signed);
+    let signer = Signer::new(alice.clone(), Arc::new(key)).unwrap();
     let statement = Statement::direct(receiver, message);
     let now = sealbus_control::clock::now();
     DeliveredLetter {

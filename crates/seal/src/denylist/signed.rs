@@ -23,7 +23,6 @@ use crate::authority::IssuingAuthority;
 use crate::certificate::{Certificate, Serial};
 use crate::chain::CertificateChain;
 use crate::identity::Identity;
-use crate::key::Signature;
 use crate::timestamp::Timestamp;
 use crate::verify_error::VerifyError;
 
@@ -48,7 +47,7 @@ pub(crate) struct ReceivedDenyList<'r> {
     counts: (usize, usize),
     digest: Hash,
     signed: &'r [u8],
-    signature: Signature,
+    signature: &'r [u8],
     head: &'r [u8],
     since: u64,
     serials: Vec<(Serial, Entry)>,
@@ -76,7 +75,7 @@ impl DenyList {
         }
         head.extend_from_slice(&self.digest());
         let signature = authority.key().sign(&head)?;
-        head.extend_from_slice(signature.as_bytes());
+        head.extend_from_slice(&signature);
         Ok(SignedDenyList {
             list: self.clone(),
             head: head.into(),
@@ -164,14 +163,16 @@ impl<'r> ReceivedDenyList<'r> {
             .strip_prefix(CONTEXT)
             .ok_or(DenyListError::Malformed("it does not begin as one"))?;
         let (chain, rest) = CertificateChain::decode_prefix(rest)?;
-        let authority = chain.certificate()?.identity().clone();
+        let certificate = chain.certificate()?;
+        let algorithm = certificate.public_key().algorithm();
+        let authority = certificate.identity().clone();
         let mut reader = Reader(rest);
         let version = reader.u64()?;
         let forgotten = reader.timestamp()?;
         let counts = (reader.count()?, reader.count()?);
         let digest = reader.take()?;
         let signed = &received[..received.len() - reader.0.len()];
-        let signature = Signature::from_bytes(reader.take()?);
+        let signature = reader.bytes(algorithm.signature_length())?;
         let head = &received[..received.len() - reader.0.len()];
         let since = reader.u64()?;
         let mut serials = Vec::new();
@@ -207,10 +208,7 @@ impl<'r> ReceivedDenyList<'r> {
         verify: impl FnOnce(&[u8]) -> Result<Certificate, VerifyError>,
     ) -> Result<Self, DenyListError> {
         let authority = verify(self.chain.leaf())?;
-        if !authority
-            .public_key()
-            .verifies(self.signed, &self.signature)
-        {
+        if !authority.public_key().verifies(self.signed, self.signature) {
             return Err(DenyListError::NotSigned(self.authority));
         }
         Ok(self)
@@ -281,7 +279,13 @@ impl<'r> ReceivedDenyList<'r> {
 
 struct Reader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], DenyListError> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
     fn take<const N: usize>(&mut self) -> Result<[u8; N], DenyListError> {
         let (taken, rest) = self.0.split_first_chunk::<N>().ok_or(SHORT)?;
         self.0 = rest;
@@ -318,9 +322,7 @@ impl Reader<'_> {
 
     fn identity(&mut self) -> Result<(Identity, DeniedIdentity), DenyListError> {
         let length = usize::from(u16::from_be_bytes(self.take()?));
-        let (identity, rest) = self.0.split_at_checked(length).ok_or(SHORT)?;
-        self.0 = rest;
-        let identity = std::str::from_utf8(identity)
+        let identity = std::str::from_utf8(self.bytes(length)?)
             .map_err(|_| DenyListError::Malformed("an identity in it is not UTF-8"))?
             .parse()?;
         let before = self.timestamp()?;

@@ -13,7 +13,7 @@ use rustls::{
 };
 use sealbus_seal::binding::{Binding, Channel, Role};
 use sealbus_seal::tls::{self, Acceptor, CertificateSource, Connector, ExpectedPeer, TlsError};
-use sealbus_seal::{Identity, IdentityKind, SecurityLevel, VerifyError};
+use sealbus_seal::{Identity, IdentityKind, SecurityLevel, SignatureAlgorithm, VerifyError};
 use support::{SKEW, TestPlatform};
 
 const PROTOCOL: &[u8] = b"sealbus/1";
@@ -108,14 +108,24 @@ fn must_fail(client: Arc<ClientConfig>, server: Arc<ServerConfig>) -> Verdicts {
 
 #[test]
 fn both_ends_know_each_other_at_auth() {
-    let platform = TestPlatform::new("factory");
-    let (one, two) = (End::new(&platform, "node-1"), End::new(&platform, "node-2"));
+    both_ends_know_each_other(&TestPlatform::new("factory"));
+}
+
+/// TLS shows the keys of the ends alone. Those of the CA and the root are for the verifiers here.
+#[test]
+fn both_ends_know_each_other_by_authorities_with_ml_dsa() {
+    let signatures = SignatureAlgorithm::MlDsa65;
+    both_ends_know_each_other(&TestPlatform::with("factory", signatures));
+}
+
+fn both_ends_know_each_other(platform: &TestPlatform) {
+    let (one, two) = (End::new(platform, "node-1"), End::new(platform, "node-2"));
     let (server, server_refusal) = two
-        .acceptor(&platform, SecurityLevel::Auth)
+        .acceptor(platform, SecurityLevel::Auth)
         .accept()
         .unwrap();
     let (client, client_refusal) = one
-        .connector(&platform, SecurityLevel::Auth)
+        .connector(platform, SecurityLevel::Auth)
         .connect(ExpectedPeer::Exactly(two.identity.clone()))
         .unwrap();
     let Ok(ends) = handshake(client, server) else {

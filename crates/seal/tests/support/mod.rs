@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use sealbus_seal::issuance::{Grant, Placements};
 use sealbus_seal::{
-    Credential, Identity, Issued, IssuingAuthority, KeyPair, Name, PlatformName, ProcessId,
-    RootAuthority, SigningRequest, Timestamp, Trust, Validity, VerifiedIdentity,
+    AuthorityKey, Credential, Identity, Issued, IssuingAuthority, KeyPair, Name, PlatformName,
+    ProcessId, RootAuthority, SignatureAlgorithm, SigningRequest, Timestamp, Trust, Validity,
+    VerifiedIdentity,
 };
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -39,9 +40,15 @@ pub(crate) fn request(key: &KeyPair) -> SigningRequest {
 
 impl TestPlatform {
     pub(crate) fn new(name: &str) -> Self {
+        Self::with(name, SignatureAlgorithm::Ed25519)
+    }
+
+    pub(crate) fn with(name: &str, signatures: SignatureAlgorithm) -> Self {
         let now = now();
         let name = PlatformName::new(name).unwrap();
-        let root = RootAuthority::create(&name, Validity::starting(now, 10 * YEAR)).unwrap();
+        let key = AuthorityKey::generate(signatures).unwrap();
+        let validity = Validity::starting(now, 10 * YEAR);
+        let root = RootAuthority::create_with(key, &name, validity).unwrap();
         let authority = root
             .create_authority("ca-1", Validity::starting(now, YEAR))
             .unwrap();

@@ -1,5 +1,7 @@
 //! `evidence verify`: who said what to whom and when.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use sealbus_proof::{MessageReport, Report, inspect};
 
 use super::demands;
@@ -47,6 +49,7 @@ fn text(report: &Report, is_compared: bool) -> String {
     for message in &report.messages {
         text.push_str(&said(message));
     }
+    text.push_str(&identities(&report.messages));
     text.push_str(&format!(
         "{} messages. Proved: each author wrote exactly this, for these receivers, and its certificate was issued in the open\n",
         report.messages.len()
@@ -96,6 +99,9 @@ fn said(message: &MessageReport) -> String {
         "  message {} under certificate {}, entry {} of the log\n",
         message.number, message.serial, message.entry
     ));
+    if let Some(identity) = &message.identity {
+        text.push_str(&format!("  long-lived identity {identity}\n"));
+    }
     if let Some(words) = &message.disclosed {
         text.push_str(&format!(
             "  inside, as its author committed to: {}: {}\n",
@@ -116,6 +122,28 @@ fn said(message: &MessageReport) -> String {
         ));
     }
     text
+}
+
+/// The certificates that belong to one agent, because one long-lived identity signed for them.
+fn identities(messages: &[MessageReport]) -> String {
+    let mut found: BTreeMap<String, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+    for message in messages {
+        if let Some(identity) = &message.identity {
+            let (names, certificates) = found.entry(identity.to_string()).or_default();
+            names.insert(&message.author);
+            certificates.insert(&message.serial);
+        }
+    }
+    let line = |(identity, (names, certificates)): (&String, &(BTreeSet<&str>, BTreeSet<&str>))| {
+        let names: Vec<&str> = names.iter().copied().collect();
+        let certificates: Vec<&str> = certificates.iter().copied().collect();
+        format!(
+            "one agent, by its long-lived identity {identity}: {}, certificates {}\n",
+            names.join(", "),
+            certificates.join(", ")
+        )
+    };
+    found.iter().map(line).collect()
 }
 
 fn said_in(content: Option<&str>, hash: Option<&str>) -> String {

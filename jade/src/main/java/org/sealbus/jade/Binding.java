@@ -51,7 +51,7 @@ record Binding(byte[] exporter, boolean isClient) {
     }
 
     private byte[] statement(boolean proverIsClient, X509Certificate leaf, Identity identity) throws GeneralSecurityException {
-        return new Frame.Body().bytes(CONTEXT).bytes(new byte[] {0, 1, (byte) (proverIsClient ? 0 : 1), Frame.Hello.LEVEL})
+        return new Frame.Body().bytes(CONTEXT).bytes(new byte[] {0, Frame.Hello.VERSION, (byte) (proverIsClient ? 0 : 1), Frame.Hello.LEVEL})
                 .bytes(exporter).bytes(DenyList.sha256().digest(leaf.getEncoded())).text(identity.toString()).done();
     }
 

@@ -25,6 +25,7 @@ record Frame(int kind, int flags, int sequence, byte[] body) {
     static final int PING = 5;
     static final int PONG = 6;
     static final int PROVE = 7;
+    static final int DELEGATE = 8;
     static final int MESSAGE = 16;
     static final int BEGIN = 17;
     static final int CONTINUE = 18;
@@ -174,7 +175,7 @@ record Frame(int kind, int flags, int sequence, byte[] body) {
      */
     record Hello(boolean resumed, byte[] incarnation, byte[] session, byte[] givenUp, long received, long connection,
             int largest, String process, String address) {
-        private static final int VERSION = 1;
+        static final int VERSION = 2;
         /** The level {@code auth}. */
         static final int LEVEL = 2;
 

@@ -443,7 +443,8 @@ final class MeshLink {
             case Frame.BIND -> bound(body.getInt(), body);
             case Frame.PROVE -> proved(body.getInt(), body);
             case Frame.PING -> control(new Frame.Body().frame(Frame.PONG));
-            case Frame.PONG -> {}
+            // A proof is for others, as SIGN is.
+            case Frame.PONG, Frame.DELEGATE -> {}
             case Frame.GOODBYE -> {
                 boolean isShutDown = body.get(body.position()) == 0;
                 String why = Frame.goodbye(body);

@@ -1,0 +1,87 @@
+//! `signatures` of `[platform]`: the algorithm that signs for the platform.
+
+use sealbus_seal::{SecurityLevel, SignatureAlgorithm};
+use toml::de::DeTable;
+
+use super::read::Reader;
+
+impl<'t> Reader<'t> {
+    /// The algorithm, and what it does not go with.
+    pub(super) fn signatures(
+        &mut self,
+        root: &DeTable<'t>,
+        platform: &DeTable<'t>,
+        level: SecurityLevel,
+    ) -> Option<SignatureAlgorithm> {
+        let signatures = self.parsed(platform, "signatures", "ed25519 or ml-dsa-65")?;
+        if signatures == SignatureAlgorithm::Ed25519 {
+            return Some(signatures);
+        }
+        let at = platform.get("signatures").map(|it| it.span());
+        let at = at.unwrap_or_default();
+        if level < SecurityLevel::Signed {
+            let message =
+                format!("signatures = \"{signatures}\" is for the levels signed and sealed");
+            let help = format!(
+                "at {level} agents sign nothing: write level = \"signed\", or remove `signatures`"
+            );
+            self.problem(at, message, Some(help));
+        }
+        for (key, what) in [
+            (
+                "rabbitmq",
+                "RabbitMQ does not know this algorithm in certificates",
+            ),
+            (
+                "witness",
+                "witnesses outside the platform know checkpoints with Ed25519 only",
+            ),
+        ] {
+            if let Some(found) = root.get(key) {
+                let message = format!("{what}, and signatures = \"{signatures}\" holds");
+                let help = format!("remove [{key}], or `signatures`");
+                self.problem(found.span(), message, Some(help));
+            }
+        }
+        Some(signatures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::Manifest;
+
+    fn read(platform: &str, rest: &str) -> Result<Manifest, Vec<String>> {
+        let text = format!("[platform]\nname = \"factory\"\n{platform}\n{rest}\n");
+        Manifest::parse("platform.toml", &text, Path::new("/")).map_err(|error| {
+            let problems = error.problems.into_iter();
+            problems.map(|problem| problem.message).collect()
+        })
+    }
+
+    #[test]
+    fn the_algorithm_is_chosen_by_its_name() {
+        let chosen = |keys| read(keys, "").unwrap().platform.signatures;
+        assert_eq!(chosen(""), None);
+        let classical = Some(SignatureAlgorithm::Ed25519);
+        assert_eq!(chosen("signatures = \"ed25519\""), classical);
+        let keys = "level = \"sealed\"\nsignatures = \"ml-dsa-65\"";
+        assert_eq!(chosen(keys), Some(SignatureAlgorithm::MlDsa65));
+        assert!(read("signatures = \"rsa\"", "").is_err());
+    }
+
+    #[test]
+    fn what_cannot_have_it_is_refused() {
+        const KEYS: &str = "level = \"signed\"\nsignatures = \"ml-dsa-65\"";
+        let problems = read("signatures = \"ml-dsa-65\"", "").unwrap_err();
+        assert!(problems[0].contains("signed and sealed"), "{problems:?}");
+        let witness =
+            "[[witness]]\nurl = \"http://w.example:1/x\"\nkey = \"w.example+8a3f2b1c+BKvU\"";
+        let problems = read(KEYS, witness).unwrap_err();
+        let is_named = |problem: &String| problem.contains("witnesses outside");
+        assert!(problems.iter().any(is_named), "{problems:?}");
+    }
+}

@@ -1,0 +1,153 @@
+//! The certificates that the senders of a link have shown, with their delegations.
+
+use std::collections::VecDeque;
+
+use sealbus_bus::{RefusalReason, Refused};
+use sealbus_proof::{Author, Delegation, NotProved, Verifier};
+use sealbus_seal::{
+    CertificateChain, Fingerprint, Serial, Timestamp, Trust, VerifiedIdentity, VerifyError,
+};
+
+use crate::statement::milliseconds;
+
+/// Certificates of one sender that are known at a time. A signature may have been made under an earlier one than the
+/// sender shows: it was on its way, or is sent again on another connection.
+const CERTIFICATES: usize = 8;
+/// Why messages of a sender are refused.
+pub(super) const NO_CERTIFICATE: &str = "its author has shown no such certificate";
+
+/// A certificate that a sender has shown.
+struct Shown {
+    serial: Serial,
+    fingerprint: Fingerprint,
+    /// Its owner and the chain, if they were believed.
+    believed: Option<(VerifiedIdentity, CertificateChain)>,
+    /// The author, once the whole chain was checked, not only the leaf: others may get it.
+    author: Option<Author>,
+    /// A delegation to a batch key, found true.
+    delegation: Option<Delegation>,
+}
+
+/// The facts about one sender for checking signatures.
+#[derive(Default)]
+pub(super) struct Unproved {
+    /// Its messages that wait.
+    pub(super) waiting: usize,
+    /// The latest first.
+    shown: VecDeque<Shown>,
+}
+
+impl Unproved {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// The sender has shown a certificate. The `author`, if all of its chain was checked.
+    pub(super) fn add(
+        &mut self,
+        verified: VerifiedIdentity,
+        chain: CertificateChain,
+        author: Option<Author>,
+    ) {
+        self.show(Shown {
+            serial: verified.serial(),
+            fingerprint: verified.fingerprint(),
+            believed: Some((verified, chain)),
+            author,
+            delegation: None,
+        });
+    }
+
+    /// The sender has shown a certificate that is not believed. A batch may have its messages beside those of others.
+    pub(super) fn add_refused(&mut self, chain: &CertificateChain) {
+        if let Ok(certificate) = chain.certificate() {
+            self.show(Shown {
+                serial: certificate.serial(),
+                fingerprint: Fingerprint::of(chain.leaf()),
+                believed: None,
+                author: None,
+                delegation: None,
+            });
+        }
+    }
+
+    fn show(&mut self, mut shown: Shown) {
+        let is_it = |it: &Shown| it.fingerprint == shown.fingerprint;
+        if let Some(before) = self.shown.iter().position(is_it)
+            && let Some(before) = self.shown.remove(before)
+        {
+            shown.delegation = before.delegation;
+        }
+        self.shown.truncate(CERTIFICATES - 1);
+        self.shown.push_front(shown);
+    }
+
+    /// SHA-256 of the certificate with this serial number, if the sender has shown it, believed or not.
+    pub(super) fn certificate(&self, serial: Serial) -> Option<Fingerprint> {
+        let shown = self.shown.iter().find(|shown| shown.serial == serial)?;
+        Some(shown.fingerprint)
+    }
+
+    /// The sender delegated to the key of its process, with the certificate that has this serial number.
+    pub(super) fn delegated(
+        &mut self,
+        serial: Serial,
+        delegation: Delegation,
+        verifier: &mut Verifier,
+    ) -> Result<(), NotProved> {
+        let shown = self.shown.iter_mut().find(|shown| shown.serial == serial);
+        // What goes with a certificate that was refused needs no look.
+        if let Some(shown) = shown
+            && let Some((verified, _)) = &shown.believed
+            && shown.delegation.as_ref() != Some(&delegation)
+        {
+            verifier.delegated(verified, &delegation, milliseconds())?;
+            shown.delegation = Some(delegation);
+        }
+        Ok(())
+    }
+
+    /// The author that a certificate belongs to, and its delegation. The certificate may have ended since, but was not
+    /// revoked.
+    pub(super) fn author(
+        &mut self,
+        serial: Serial,
+        trust: Option<&Trust>,
+        now: Timestamp,
+    ) -> Result<(Author, Delegation), Refused> {
+        let no_certificate = || not_proved(NO_CERTIFICATE);
+        let shown = self.shown.iter_mut().find(|shown| shown.serial == serial);
+        let shown = shown.ok_or_else(no_certificate)?;
+        let (verified, chain) = shown.believed.as_ref().ok_or_else(no_certificate)?;
+        let trust = trust.ok_or_else(|| not_proved("no certificate is trusted here"))?;
+        if let Err(error @ VerifyError::Revoked { .. }) = trust.check(verified, now) {
+            return Err(Refused {
+                reason: RefusalReason::from(&error),
+                explanation: error.to_string(),
+            });
+        }
+        let author = match shown.author.take() {
+            Some(author) => author,
+            None => {
+                let then = now.min(verified.not_after());
+                let author = Author::verify(chain.clone(), trust, then);
+                author.map_err(|error| Refused {
+                    reason: RefusalReason::from(&error),
+                    explanation: error.to_string(),
+                })?
+            }
+        };
+        let author = shown.author.insert(author);
+        let delegation = shown.delegation.clone();
+        let delegation = delegation
+            .ok_or_else(|| not_proved("its author delegated to no key of its process"))?;
+        Ok((author.clone(), delegation))
+    }
+}
+
+pub(super) fn not_proved(explanation: &str) -> Refused {
+    Refused {
+        reason: RefusalReason::NotProved,
+        explanation: explanation.to_owned(),
+    }
+}

@@ -1,0 +1,296 @@
+//! A platform whose root and CA sign with ML-DSA-65.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use proptest::prelude::*;
+use sealbus_seal::denylist::{Denial, DenyList, DenyListError, Reason};
+use sealbus_seal::issuance::Grant;
+use sealbus_seal::{
+    AuthorityError, AuthorityKey, CertificateChain, CertificateError, Credential, IssuingAuthority,
+    KeyPair, LongLivedIdentity, MlDsaKeyPair, RequestError, RootAuthority, SignatureAlgorithm,
+    SigningRequest, Trust, Validity, VerifyError,
+};
+use support::{HOUR, SKEW, TestPlatform, YEAR};
+
+fn refused(platform: &TestPlatform, chain: &CertificateChain) -> VerifyError {
+    platform.trust.verify(chain, platform.now).unwrap_err()
+}
+
+#[test]
+fn chains_lead_to_the_root() {
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let root = platform.root.certificate();
+    let seller = platform.agent("seller");
+    let credential = platform.credential(&seller);
+    let verified = platform.trust.verify(credential.chain(), platform.now);
+    let verified = verified.unwrap();
+    assert_eq!(verified.identity(), &seller);
+    assert_eq!(verified.public_key(), credential.key().public_key());
+    let key = platform.authority.certificate().public_key();
+    assert_eq!(key.algorithm(), SignatureAlgorithm::MlDsa65);
+    let leaf = credential.chain().leaf().len();
+    assert!(leaf < 4096 && root.len() < 6144, "{leaf}, {}", root.len());
+    // Another root of the same name and algorithm is another one.
+    let other = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let error = refused(&other, credential.chain());
+    assert!(
+        matches!(error, VerifyError::UnknownIssuer { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn authorities_have_the_roots_algorithm() {
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let validity = Validity::starting(platform.now, YEAR);
+    let request = |algorithm| {
+        let key = AuthorityKey::generate(algorithm).unwrap();
+        SigningRequest::parse(&key.signing_request().unwrap()).unwrap()
+    };
+    let classical = request(SignatureAlgorithm::Ed25519);
+    let error = platform
+        .root
+        .certify_authority("ca-2", &classical, validity);
+    let expected = AuthorityError::OtherAlgorithm {
+        wanted: SignatureAlgorithm::MlDsa65,
+        found: SignatureAlgorithm::Ed25519,
+    };
+    assert_eq!(error.unwrap_err(), expected);
+    let quantum = request(SignatureAlgorithm::MlDsa65);
+    let root = RootAuthority::create(&platform.name, validity).unwrap();
+    let error = root
+        .certify_authority("ca-2", &quantum, validity)
+        .err()
+        .unwrap();
+    assert!(
+        matches!(error, AuthorityError::OtherAlgorithm { .. }),
+        "{error}"
+    );
+    // An agent's own key stays Ed25519: TLS knows no other.
+    let grant = Grant::by_operator(platform.agent("seller"), support::ADDRESS);
+    let error = platform.authority.issue(&grant, &quantum, validity);
+    let expected = AuthorityError::Certificate(CertificateError::Algorithm);
+    assert_eq!(error.unwrap_err(), expected);
+}
+
+#[test]
+fn a_classical_authority_below_the_root_is_not_believed() {
+    // Somebody who broke Ed25519 certifies in the name of the CA.
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let forger = TestPlatform::new("factory");
+    let credential = forger.credential(&forger.agent("seller"));
+    let error = refused(&platform, credential.chain());
+    assert!(
+        matches!(error, VerifyError::UnknownIssuer { .. }),
+        "{error}"
+    );
+    let mut certificates = credential.chain().to_certificates();
+    certificates.truncate(1);
+    certificates.extend(platform.authority.chain().to_certificates());
+    let error = refused(&platform, &CertificateChain::new(certificates).unwrap());
+    assert!(
+        matches!(error, VerifyError::UnknownIssuer { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn authorities_load_from_their_files() {
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let text = platform.authority.key().to_text().unwrap();
+    let key = AuthorityKey::from_pkcs8_pem(&text).unwrap();
+    assert_eq!(key.public_key(), platform.authority.key().public_key());
+    IssuingAuthority::load(key, platform.authority.chain().clone()).unwrap();
+    let other = KeyPair::generate().unwrap();
+    let error = IssuingAuthority::load(other, platform.authority.chain().clone());
+    assert!(error.is_err());
+}
+
+#[test]
+fn deny_lists_are_signed_with_it() {
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let seller = platform.agent("seller");
+    let credential = platform.credential(&seller);
+    let mut list = DenyList::new(platform.authority.identity().clone());
+    let denial = Denial {
+        at: platform.now,
+        reason: Reason::ByOperator,
+    };
+    let serial = credential.certificate().unwrap().serial();
+    list.deny_serial(serial, platform.now.plus(HOUR), denial)
+        .unwrap();
+    let whole = list.sign(&platform.authority).unwrap().whole();
+    for at in [whole.len() / 8, whole.len() - 200] {
+        let mut changed = whole.clone();
+        changed[at] ^= 1;
+        platform
+            .trust
+            .apply_deny_list(&changed, platform.now)
+            .unwrap_err();
+    }
+    for cut in [whole.len() - 1, whole.len() - 3309, 100] {
+        platform
+            .trust
+            .apply_deny_list(&whole[..cut], platform.now)
+            .unwrap_err();
+    }
+    // A list with the signature of another kind.
+    let classical = TestPlatform::new("factory");
+    let forged = DenyList::new(classical.authority.identity().clone());
+    let forged = forged.sign(&classical.authority).unwrap().whole();
+    let error = platform
+        .trust
+        .apply_deny_list(&forged, platform.now)
+        .unwrap_err();
+    assert!(matches!(error, DenyListError::NotTrusted(_)), "{error:?}");
+    platform
+        .trust
+        .apply_deny_list(&whole, platform.now)
+        .unwrap();
+    let error = refused(&platform, credential.chain());
+    assert!(matches!(error, VerifyError::Revoked { .. }), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn a_changed_bit_in_a_chain_is_noticed(at: prop::sample::Index, bit in 0u8..8) {
+        let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+        let credential = platform.credential(&platform.agent("seller"));
+        let mut bytes = Vec::new();
+        credential.chain().encode(&mut bytes);
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        let believed = CertificateChain::decode(&bytes)
+            .is_ok_and(|chain| platform.trust.verify(&chain, platform.now).is_ok());
+        prop_assert!(!believed, "byte {at} of {}", bytes.len());
+    }
+}
+
+#[test]
+fn a_root_of_each_kind_may_be_trusted_at_once() {
+    let quantum = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let classical = TestPlatform::new("factory");
+    let roots = [&quantum, &classical].map(|it| it.root.certificate().clone());
+    let trust = Trust::new(quantum.name.clone(), &roots, SKEW).unwrap();
+    for platform in [&quantum, &classical] {
+        let credential = platform.credential(&platform.agent("seller"));
+        trust.verify(credential.chain(), platform.now).unwrap();
+    }
+}
+
+/// An agent's two keys, and its certificate.
+fn agent(
+    platform: &TestPlatform,
+    owner: Option<&KeyPair>,
+) -> (
+    KeyPair,
+    MlDsaKeyPair,
+    Result<CertificateChain, AuthorityError>,
+) {
+    let (key, second) = (
+        KeyPair::generate().unwrap(),
+        MlDsaKeyPair::generate().unwrap(),
+    );
+    let seller = platform.agent("seller");
+    let public = Some(second.public_key());
+    let state = |owner| LongLivedIdentity::state(owner, &seller, key.public_key(), public);
+    let stated = owner.map(|owner| state(owner).unwrap());
+    let request = key.signing_request_with(public, stated.as_ref()).unwrap();
+    let request = SigningRequest::parse(&request).unwrap();
+    assert_eq!(request.second(), public);
+    let grant = Grant::by_operator(seller, support::ADDRESS);
+    let validity = Validity::starting(platform.now, HOUR);
+    let issued = platform.authority.issue(&grant, &request, validity);
+    (key, second, issued.map(|issued| issued.chain))
+}
+
+#[test]
+fn an_agent_has_a_second_key_for_its_proofs() {
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let (key, second, chain) = agent(&platform, None);
+    let chain = chain.unwrap();
+    let public = second.public_key().clone();
+    let verified = platform.trust.verify(&chain, platform.now).unwrap();
+    assert_eq!(verified.proof_key(), Some(&public));
+    assert_eq!(verified.public_key(), key.public_key());
+    assert!(chain.leaf().len() < 6144, "{} bytes", chain.leaf().len());
+    let credential = Credential::new(key, chain).unwrap();
+    let credential = credential.with_second(second).unwrap();
+    assert_eq!(credential.proof_algorithm(), SignatureAlgorithm::MlDsa65);
+    let signature = credential.sign_proof(b"said").unwrap();
+    assert!(public.verifies(b"said", &signature));
+    let other = MlDsaKeyPair::generate().unwrap();
+    let mismatch = credential.with_second(other).unwrap_err();
+    assert!(
+        matches!(mismatch, CertificateError::KeyMismatch(_)),
+        "{mismatch}"
+    );
+}
+
+#[test]
+fn without_it_an_agent_proves_nothing_there() {
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let verified = platform.verified(&platform.agent("seller"));
+    assert_eq!(verified.proof_key(), None);
+    let classical = TestPlatform::new("factory");
+    let verified = classical.verified(&classical.agent("seller"));
+    assert_eq!(verified.proof_key().unwrap(), verified.public_key());
+    // A classical CA certifies no second key: what it vouches for is as weak as its own key.
+    let (_, _, chain) = agent(&classical, None);
+    assert!(matches!(chain.unwrap_err(), AuthorityError::SecondKey(_)));
+}
+
+#[test]
+fn nobody_but_an_agent_has_a_second_key() {
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let (key, second) = (
+        KeyPair::generate().unwrap(),
+        MlDsaKeyPair::generate().unwrap(),
+    );
+    let request = key
+        .signing_request_with(Some(second.public_key()), None)
+        .unwrap();
+    let request = SigningRequest::parse(&request).unwrap();
+    let node = platform.node("node-1");
+    let grant = Grant::by_operator(node.clone(), support::ADDRESS);
+    let validity = Validity::starting(platform.now, HOUR);
+    let error = platform
+        .authority
+        .issue(&grant, &request, validity)
+        .unwrap_err();
+    assert_eq!(error, AuthorityError::SecondKey(node));
+    // An Ed25519 key is none.
+    let other = (*KeyPair::generate().unwrap().public_key()).into();
+    let request = key.signing_request_with(Some(&other), None).unwrap();
+    let error = SigningRequest::parse(&request).unwrap_err();
+    assert_eq!(error, RequestError::Extension);
+}
+
+#[test]
+fn a_long_lived_identity_signs_for_both_keys() {
+    let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
+    let owner = KeyPair::generate().unwrap();
+    let (_, _, chain) = agent(&platform, Some(&owner));
+    let certificate = chain.unwrap().certificate().unwrap();
+    assert_eq!(certificate.long_lived(), Some(owner.public_key()));
+    // The statement for one key is none for both: a CA cannot put a second key of its own beside the first.
+    let (key, second) = (
+        KeyPair::generate().unwrap(),
+        MlDsaKeyPair::generate().unwrap(),
+    );
+    let seller = platform.agent("seller");
+    let stated = LongLivedIdentity::state(&owner, &seller, key.public_key(), None).unwrap();
+    let public = Some(second.public_key());
+    let request = key.signing_request_with(public, Some(&stated)).unwrap();
+    let request = SigningRequest::parse(&request).unwrap();
+    let grant = Grant::by_operator(seller.clone(), support::ADDRESS);
+    let validity = Validity::starting(platform.now, HOUR);
+    let error = platform
+        .authority
+        .issue(&grant, &request, validity)
+        .unwrap_err();
+    assert_eq!(error, AuthorityError::LongLivedIdentity(seller));
+}

@@ -1,0 +1,127 @@
+"""A platform whose root, CA and proofs are signed with ML-DSA-65."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
+from harness import DEADLINE, PROGRAMS, ROOT, sealbus, wait_for
+from test_evidence import alone, changed, messages
+
+VERIFY_LOG = ROOT / "tools" / "verify_log.py"
+
+
+def manifest(folder: Path) -> str:
+    return f"""
+        [platform]
+        name = "factory"
+        level = "signed"
+        signatures = "ml-dsa-65"
+        nodes = 2
+
+        [[agent]]
+        name = "source"
+        command = ["PYTHON", "{PROGRAMS}/notary.py"]
+        identity = "{folder}/source.key"
+        environment = {{ SLOW = "{folder}/slow" }}
+        node = "node-1"
+
+        [[agent]]
+        name = "sink"
+        command = ["PYTHON", "{PROGRAMS}/notary.py"]
+        environment = {{ SLOW = "{folder}/slow" }}
+        node = "node-2"
+
+        [evidence]
+        agents = ["sink"]
+        """
+
+
+def test_everything_that_lasts_is_signed_with_it(platform, tmp_path):
+    identity = json.loads(sealbus("identity", tmp_path / "source.key", "--json").stdout)["identity"]
+    factory = platform(manifest(tmp_path)).up()
+    factory.active("source", "sink")
+    root = tmp_path / "factory.pem"
+    root.write_bytes(factory.tell("ca", "root").stdout)
+    assert isinstance(x509.load_pem_x509_certificate(root.read_bytes()).public_key(), MLDSA65PublicKey)
+
+    def ask(agent: str, *order: Any) -> Any:
+        return json.loads(factory.send(agent, json.dumps(order)))
+
+    def heard(*texts: str) -> None:
+        wait_for(lambda: set(texts) <= {it[2] for it in ask("sink", "heard")}, str(texts), also=factory.logs)
+
+    texts = [str(number) for number in range(20)]
+    ask("source", "say", "sink", texts)
+    ask("source", "post", "sink", ["kept"])
+    ask("source", "publish", ["event"])
+    ask("source", "seal", "sink", ["secret"])
+    heard(*texts, "kept", "event", "secret")
+    how = {text: how for _, _, text, how in ask("sink", "heard")}
+    assert how["0"] == how["kept"] == "signed" and how["secret"] == "sealed signed"
+
+    def exported() -> list[dict[str, Any]] | None:
+        path = tmp_path / "all.evidence"
+        path.unlink(missing_ok=True)
+        factory.tell("evidence", "export", "--agent", "sink", "--quorum", "1", path)
+        arguments = [path, "--root", root, "--quorum", "1", "--json"]
+        report = json.loads(sealbus("evidence", "verify", *arguments).stdout)
+        assert report == alone(*arguments)
+        said = [it for it in report["messages"] if it["author"] == "source@factory" and it["channel"] is None]
+        return said if {*texts, "kept"} <= {it["content"] for it in said} else None
+
+    said = wait_for(exported, "the record", also=factory.logs)
+    assert {it["identity"] for it in said} == {identity}
+    path = tmp_path / "all.evidence"
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()[:-1]]
+    chains = [base64.b64decode(line["certificate"]["chain"]) for line in lines if "certificate" in line]
+    own = x509.load_der_x509_certificate(chains[0][3 : 3 + int.from_bytes(chains[0][1:3], "big")])
+    assert isinstance(own.public_key(), Ed25519PublicKey)
+
+    # Both verifiers refuse a proof in which anything was changed.
+    def bent(at: int):
+        def change(lines: list[Any]) -> None:
+            message = messages(lines)[0]
+            proof = bytearray(base64.b64decode(message["proof"]))
+            proof[at] ^= 1
+            message["proof"] = base64.b64encode(proof).decode()
+
+        return change
+
+    for at in (2, 3, 1000, 2000, 5000, -1, -3000):
+        forged = changed(path, bent(at))
+        sealbus("evidence", "verify", forged, "--root", root, expect=1)
+        assert alone(forged, "--root", root) is None, at
+
+    # The log, read by strangers too.
+    def verified() -> bool:
+        return factory.tell("ca", "log", "verify", "--quorum", "1", expect=None).returncode == 0
+
+    wait_for(verified, "a cosigned log", also=factory.logs)
+    command = [sys.executable, str(VERIFY_LOG), "--root", str(root), "--folder", str(factory.state / "log" / "ca")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.returncode == 0, done.stderr
+    # The deny list is signed with it, and believed.
+    factory.tell("ca", "revoke", "source", "--reason", "it leaked")
+    wait_for(lambda: factory.agents()["source"]["state"] != "active", "the revocation", also=factory.logs)
+
+
+def test_the_choice_is_made_once(platform, tmp_path):
+    factory = platform('[platform]\nname = "factory"\nlevel = "signed"\n').up()
+    factory.down()
+    factory.manifest.write_text('[platform]\nname = "factory"\nlevel = "signed"\nsignatures = "ml-dsa-65"\n')
+    done = sealbus("up", factory.manifest, "--state", factory.state, expect=None)
+    assert done.returncode and "is for a new platform" in done.stderr.decode(), done.stderr
+
+
+def test_what_does_not_go_with_it_is_named(platform):
+    factory = platform('[platform]\nname = "factory"\nsignatures = "ml-dsa-65"\n')
+    done = sealbus("up", "--check", factory.manifest, expect=None)
+    assert done.returncode and "signed and sealed" in done.stderr.decode(), done.stderr
