@@ -4,7 +4,7 @@
     tools/verify_evidence.py --root factory.pem --against seen.checkpoint --quorum 2 --json order-17.evidence
 
 It reads the formats of docs/evidence.md. It believes the root certificate, and nothing else in the file.
-Exit code 0: all of it is proved. 1: it is not, and standard error says why. It needs Python 3.11 and `cryptography`.
+Exit code 0: all of it is proved. 1: it is not, and standard error says why. It needs Python 3.11 and `cryptography` with ML-DSA (50 has it).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ impl Proof {
         &self.delegation
     }
 
-    /// What the key must have signed, if the author with this certificate made the statement.
+    /// The statement that the key must have signed, if the author with this certificate made the statement.
     pub(crate) fn signed(
         &self,
         platform: &PlatformName,

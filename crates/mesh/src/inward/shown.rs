@@ -96,7 +96,7 @@ impl Unproved {
         verifier: &mut Verifier,
     ) -> Result<(), NotProved> {
         let shown = self.shown.iter_mut().find(|shown| shown.serial == serial);
-        // What goes with a certificate that was refused needs no look.
+        // A delegation under a refused certificate needs no look.
         if let Some(shown) = shown
             && let Some((verified, _)) = &shown.believed
             && shown.delegation.as_ref() != Some(&delegation)

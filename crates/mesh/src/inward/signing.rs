@@ -24,7 +24,7 @@ use crate::statement::{milliseconds, statement_of};
 pub(super) struct Waiting {
     sender: u32,
     target: u32,
-    /// What its sender must have stated.
+    /// The statement that its sender must have made.
     statement: Hash,
     what: What,
 }
@@ -103,7 +103,7 @@ impl Sorted {
     }
 }
 
-/// What a batch proves: for each of its parts the place among its believed authors, or why its messages are refused.
+/// The outcome for a batch: for each of its parts the place among its believed authors, or why its messages are refused.
 struct Judged {
     parts: Vec<Result<usize, Refused>>,
     batch: Option<Arc<ProvedBatch>>,

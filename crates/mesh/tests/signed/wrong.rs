@@ -31,7 +31,7 @@ async fn a_proof_in_which_a_bit_was_changed_is_refused() {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         let before = scene.process.bus.refusals().total();
-        // What does not fit the messages before it ends its connection.
+        // A frame that does not fit the messages before it ends its connection.
         let mut intruder = scene.ready(&mallory).await;
         delegate(&mut intruder, 0, &signer).await;
         intruder.message(0, 0, &message).await.unwrap();
