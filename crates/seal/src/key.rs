@@ -186,6 +186,16 @@ impl rcgen::PublicKeyData for PublicKey {
     }
 }
 
+/// The values of y of the points of order 8, least significant byte first.
+const ORDER_8: [u8; 32] = [
+    0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
+    0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
+];
+const OTHER_ORDER_8: [u8; 32] = [
+    0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f,
+    0x2a, 0x20, 0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a,
+];
+
 impl PublicKey {
     /// A public key from the 32 bytes of RFC 8032.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
@@ -211,10 +221,24 @@ impl PublicKey {
         self.verifies_bytes(message, &signature.0)
     }
 
+    /// Whether anybody can sign for it: a point of order 1, 2, 4 or 8 (RFC 8032, section 5.1). Those have five values of y,
+    /// of which two have a second form.
+    fn is_weak(&self) -> bool {
+        let mut y = self.0;
+        y[31] &= 0x7f;
+        let [low, high] = [y[0], y[31]];
+        match (low, high) {
+            (0 | 1, 0) => y[1..31].iter().all(|byte| *byte == 0),
+            (0xec..=0xee, 0x7f) => y[1..31].iter().all(|byte| *byte == 0xff),
+            _ => y == ORDER_8 || y == OTHER_ORDER_8,
+        }
+    }
+
     pub(crate) fn verifies_bytes(&self, message: &[u8], signature: &[u8]) -> bool {
-        UnparsedPublicKey::new(&ED25519, &self.0)
-            .verify(message, signature)
-            .is_ok()
+        !self.is_weak()
+            && UnparsedPublicKey::new(&ED25519, &self.0)
+                .verify(message, signature)
+                .is_ok()
     }
 }
 
@@ -270,6 +294,36 @@ mod tests {
         assert!(!key.public_key().verifies(b"hullo", &signature));
         let other = KeyPair::generate().unwrap();
         assert!(!other.public_key().verifies(b"hello", &signature));
+    }
+
+    #[test]
+    fn nobody_signs_for_a_key_that_needs_no_secret() {
+        let ends = |first, middle, last| {
+            let mut y = [middle; 32];
+            (y[0], y[31]) = (first, last);
+            y
+        };
+        let low = [0, 1].map(|first| ends(first, 0, 0));
+        let high = [0xec, 0xed, 0xee].map(|first| ends(first, 0xff, 0x7f));
+        let mut points = [&low[..], &high, &[ORDER_8, OTHER_ORDER_8]].concat();
+        let with_sign = points.clone().into_iter().map(|mut point| {
+            point[31] |= 0x80;
+            point
+        });
+        points.extend(with_sign.collect::<Vec<_>>());
+        let mut forged = 0;
+        for key in &points {
+            for r in &points {
+                let signature = [&r[..], &[0; 32]].concat();
+                for message in 0_u8..8 {
+                    let unchecked = UnparsedPublicKey::new(&ED25519, key);
+                    forged += u32::from(unchecked.verify(&[message], &signature).is_ok());
+                    let key = PublicKey::from_bytes(*key);
+                    assert!(!key.verifies_bytes(&[message], &signature), "{key}");
+                }
+            }
+        }
+        assert!(forged > 0);
     }
 
     /// RFC 8032 section 7.1, test 1, as PKCS#8.

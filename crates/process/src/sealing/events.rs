@@ -122,6 +122,13 @@ impl Sealing {
         self.events.lock().memberships = Memberships::default();
     }
 
+    /// Forgets what an agent of this process knows of a group.
+    #[cfg(test)]
+    pub(crate) fn leave_group(&self, publisher: &str, channel: &str, agent: &str) {
+        let key = (publisher.to_owned(), channel.to_owned());
+        self.events.lock().memberships.leave(&key, agent);
+    }
+
     /// The readers that stay in a group, join it, or cannot.
     fn sort(&self, events: &Events, owned: Option<&Owned>, readers: &[Reader]) -> Sorted {
         let now = now();

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use sealbus_bus::Opened;
 use sealbus_channels::{GroupName, OpenedPart, SealedPart};
 use sealbus_mls::{GroupError, Member};
-use sealbus_seal::{Timestamp, Trust};
+use sealbus_seal::{Timestamp, Trust, sha256};
 
 /// Most groups of all agents of a process, and the bytes of their Welcomes, which say how much they occupy.
 const MOST: usize = 4096;
 const MOST_BYTES: usize = 256 << 20;
 /// The reason why an agent opens nothing.
 const NO_MEMBER: &str = "the agent is not a member of the group, or has lost what it knew of it";
+const AGAIN: &str = "the agent has opened it before";
 
 /// The groups of this process's agents. Of each publisher and channel an agent has the latest one.
 #[derive(Default)]
@@ -39,11 +40,15 @@ struct Membership {
     used: u64,
 }
 
-/// The agent whose state opens the events of an epoch for all members here. It alone knows which events were opened, so
-/// no other one takes its place in that epoch.
+/// The agent whose state opens the events of an epoch for all members here. Its state alone knows which events were
+/// opened, so it stays until the epoch ends, even if the agent goes.
 struct Opener {
     agent: Arc<str>,
     epoch: u64,
+    /// The state of an agent that is gone.
+    left_behind: Option<Member>,
+    /// The digest of the last event, and the agents that got it. For others the event may come in a second frame.
+    last: Option<([u8; 32], BTreeSet<Arc<str>>)>,
 }
 
 impl Memberships {
@@ -65,7 +70,8 @@ impl Memberships {
             opening.failed.extend(failed);
             return opening;
         };
-        let mut opened = None;
+        // Members that lag behind are in another epoch.
+        let mut epochs: BTreeMap<u64, BTreeSet<Arc<str>>> = BTreeMap::new();
         for agent in agents {
             let membership = readers.members.get_mut(agent);
             let Some(membership) = membership.filter(|it| it.group == part.group) else {
@@ -74,15 +80,11 @@ impl Memberships {
             };
             membership.used = self.clock;
             let epoch = membership.member.epoch();
-            let (of, outcome) = match opened.take() {
-                Some((of, outcome)) if of == epoch => (of, outcome),
-                _ => (epoch, readers.open(part, agent, epoch)),
-            };
-            match &outcome {
-                Ok(event) => opening.event = Some(Opened::clone(event)),
-                Err(why) => drop(opening.failed.insert(agent.clone(), why.clone())),
-            }
-            opened = Some((of, outcome));
+            epochs.entry(epoch).or_default().insert(agent.clone());
+        }
+        for (epoch, agents) in epochs {
+            let event = readers.open(part, epoch, agents, &mut opening.failed);
+            opening.event = event.or(opening.event);
         }
         opening
     }
@@ -102,7 +104,7 @@ impl Memberships {
     }
 
     /// An agent has joined a group by a Welcome. If there are too many groups, the one that was not used for the longest
-    /// time is forgotten: its agent joins again with the next event.
+    /// time is forgotten: its agent joins again with the next event that it should read.
     pub(super) fn join(&mut self, part: &SealedPart<'_>, agent: &Arc<str>, member: Member) {
         let (key, bytes) = (Self::key(part), part.bytes.len());
         self.leave(&key, agent);
@@ -132,7 +134,7 @@ impl Memberships {
     }
 
     /// An agent has left its group.
-    fn leave(&mut self, key: &(String, String), agent: &str) {
+    pub(super) fn leave(&mut self, key: &(String, String), agent: &str) {
         let Some(readers) = self.channels.get_mut(key) else {
             return;
         };
@@ -141,6 +143,11 @@ impl Memberships {
             self.bytes = self.bytes.saturating_sub(left.bytes);
             if readers.members.values().all(|it| it.group != left.group) {
                 readers.openers.remove(&left.group);
+            } else if let Some(opener) = readers.openers.get_mut(&left.group)
+                && *opener.agent == *agent
+                && opener.epoch == left.member.epoch()
+            {
+                opener.left_behind.get_or_insert(left.member);
             }
         }
         if readers.members.is_empty() {
@@ -170,29 +177,73 @@ impl Memberships {
 }
 
 impl Readers {
-    /// Opens an event for the members of this epoch, of which `agent` is one.
+    /// Opens an event for these members, which are in this epoch. Returns the event, and adds the agents that do not get
+    /// it to `failed`.
     fn open(
         &mut self,
         part: &SealedPart<'_>,
-        agent: &Arc<str>,
         epoch: u64,
-    ) -> Result<Opened, String> {
-        let first = || Opener {
+        mut agents: BTreeSet<Arc<str>>,
+        failed: &mut BTreeMap<Arc<str>, String>,
+    ) -> Option<Opened> {
+        let digest = sha256(&[part.bytes]);
+        let first = agents.first()?.clone();
+        let opener = self.openers.entry(part.group);
+        let opener = opener.or_insert_with(|| Opener::new(&first, epoch));
+        if opener.epoch < epoch {
+            *opener = Opener::new(&first, epoch);
+        }
+        let member = match &mut opener.last {
+            // They lag behind, and must not get what others open.
+            _ if opener.epoch != epoch => None,
+            Some((last, served)) if *last == digest => {
+                let again: Vec<_> = agents.intersection(served).cloned().collect();
+                for agent in again {
+                    agents.remove(&agent);
+                    failed.insert(agent, AGAIN.to_owned());
+                }
+                // The opener's state has opened it. That of another agent, which has not, opens it once more.
+                served.extend(agents.iter().cloned());
+                self.members
+                    .get_mut(agents.first()?)
+                    .map(|it| &mut it.member)
+            }
+            _ => match &mut opener.left_behind {
+                Some(member) => Some(member),
+                None => {
+                    let membership = self.members.get_mut(&opener.agent);
+                    let is_its = |it: &&mut Membership| it.group == part.group;
+                    membership.filter(is_its).map(|it| &mut it.member)
+                }
+            },
+        };
+        let opened = member.ok_or_else(|| NO_MEMBER.to_owned()).and_then(|it| {
+            let inside = it.open(&part.context(), part.bytes);
+            part.opened(&inside.map_err(|error| error.to_string())?)
+        });
+        match opened {
+            Ok(event) => {
+                match &mut opener.last {
+                    Some((last, _)) if *last == digest => {}
+                    last => *last = Some((digest, agents)),
+                }
+                Some(event)
+            }
+            Err(why) => {
+                failed.extend(agents.into_iter().map(|agent| (agent, why.clone())));
+                None
+            }
+        }
+    }
+}
+
+impl Opener {
+    fn new(agent: &Arc<str>, epoch: u64) -> Self {
+        Self {
             agent: agent.clone(),
             epoch,
-        };
-        let opener = self.openers.entry(part.group).or_insert_with(first);
-        if opener.epoch < epoch {
-            *opener = first();
+            left_behind: None,
+            last: None,
         }
-        let opener = opener.agent.clone();
-        let membership = self.members.get_mut(&opener);
-        let membership =
-            membership.filter(|it| it.group == part.group && it.member.epoch() == epoch);
-        let member = &mut membership.ok_or(NO_MEMBER)?.member;
-        let inside = member
-            .open(&part.context(), part.bytes)
-            .map_err(|error| error.to_string())?;
-        part.opened(&inside)
     }
 }

@@ -49,6 +49,12 @@ async fn agents_of_one_process_read_an_event_once_and_none_of_them_again() {
         (Some("second".to_owned()), 0)
     );
     assert_eq!(read(&two, &[bob, carol], &second[0]), (None, 2));
+    // An event for many agents comes in several frames.
+    let event = &parts(&one, ALICE, &READERS, "parted").await[0];
+    let parted = || Some("parted".to_owned());
+    assert_eq!(read(&two, &[bob], event), (parted(), 0));
+    assert_eq!(read(&two, &[carol, dora], event), (parted(), 1));
+    assert_eq!(read(&two, &[bob, carol], event), (None, 2));
     // The publisher removes bob, whose state opened the events. Bob does not hear of it.
     let third = parts(&one, ALICE, &[carol, dora], "third").await;
     let [commit, event] = &third[..] else {
@@ -66,4 +72,32 @@ async fn agents_of_one_process_read_an_event_once_and_none_of_them_again() {
         read(&two, &[bob, carol], &fourth[0]),
         (Some("fourth".to_owned()), 1)
     );
+}
+
+#[tokio::test]
+async fn the_agent_whose_state_opens_the_events_goes_and_the_others_read_on() {
+    let world = World::new();
+    let one = open(&world, &["alice"]).await;
+    let two = open(&world, &["bob", "carol"]).await;
+    let _alice = one.agent("alice").await.unwrap();
+    let _bob = two.agent("bob").await.unwrap();
+    let _carol = two.agent("carol").await.unwrap();
+    let [bob, carol, _] = READERS;
+    let readers = [bob, carol];
+    let first = parts(&one, ALICE, &readers, "first").await;
+    assert_eq!(read(&two, &readers, &first[0]), (None, 0));
+    assert_eq!(
+        read(&two, &readers, &first[1]),
+        (Some("first".to_owned()), 0)
+    );
+    let second = parts(&one, ALICE, &readers, "second").await;
+    let sealing = two.shared.sealing.as_ref().unwrap();
+    sealing.leave_group(ALICE, "/offers", bob);
+    assert_eq!(
+        read(&two, &readers, &second[0]),
+        (Some("second".to_owned()), 1)
+    );
+    // Carol's own state has not opened them.
+    assert_eq!(read(&two, &[carol], &first[1]), (None, 1));
+    assert_eq!(read(&two, &[carol], &second[0]), (None, 1));
 }
