@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import subprocess
 import sys
@@ -124,6 +125,26 @@ def test_the_choice_is_made_once(platform, tmp_path):
     factory.manifest.write_text('[platform]\nname = "factory"\nlevel = "signed"\nsignatures = "ml-dsa-65"\n')
     done = sealbus("up", factory.manifest, "--state", factory.state, expect=None)
     assert done.returncode and "is for a new platform" in done.stderr.decode(), done.stderr
+
+
+def test_the_roots_algorithm_counts_and_not_the_manifests_word(platform):
+    """A manifest that leaves the algorithm out, or an argument, changes nothing about the root."""
+    head = '[platform]\nname = "factory"\nlevel = "{}"\n'
+    factory = platform(head.format("signed") + 'signatures = "ml-dsa-65"\n').up()
+    factory.down()
+    chosen = head.format("signed") + 'signatures = "ml-dsa-65"\n'
+    key = b"\4" + bytes(32)
+    hint = hashlib.sha256(b"w.example\n" + key).hexdigest()[:8]
+    key = f"w.example+{hint}+{base64.b64encode(key).decode()}"
+    witness = f'[[witness]]\nurl = "http://127.0.0.1:1/x"\nkey = "{key}"\n'
+    for text, arguments, why in (
+        (head.format("auth"), [], "below the level signed"),
+        (chosen, ["--level", "auth"], "below the level signed"),
+        (head.format("signed") + witness, [], "witnesses outside"),
+    ):
+        factory.manifest.write_text(text)
+        done = sealbus("up", factory.manifest, "--state", factory.state, *arguments, expect=None)
+        assert done.returncode and why in done.stderr.decode(), done.stderr
 
 
 def test_what_does_not_go_with_it_is_named(platform):
