@@ -118,7 +118,7 @@ pub enum FoundationError {
     Signatures {
         /// The algorithm of the root's key.
         signatures: SignatureAlgorithm,
-        /// What does not go with it, and the remedy.
+        /// The setting that does not go with it, and the remedy.
         problem: &'static str,
     },
 }
