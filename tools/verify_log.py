@@ -8,7 +8,7 @@ It reads the formats of docs/evidence.md: C2SP tlog-tiles, tlog-checkpoint, sign
 Merkle tree of RFC 9162 from the entries, and compares every tile, the checkpoint, its signature and its cosignatures.
 Exit code 0: all of it fits. 1: it does not; the reason is on standard error.
 
-It needs Python 3.11 and the package `cryptography`.
+It needs Python 3.11 and `cryptography` with ML-DSA (50 has it).
 """
 
 from __future__ import annotations

@@ -166,11 +166,10 @@ impl PyPlatformHandle {
         identity: Option<PathBuf>,
     ) -> PyResult<()> {
         let process = self.0.get()?.process.clone();
-        if let Some(file) = identity {
-            process.identify(&name, LongLivedKey::read(&file).map_err(error::platform)?);
-        }
+        let identity = identity.as_deref().map(LongLivedKey::read).transpose();
+        let identity = identity.map_err(error::platform)?;
         pump.call(call, async move {
-            let opened = process.agent(&name).await;
+            let opened = process.agent_with(&name, identity).await;
             move |py: Python<'_>| {
                 let handle = opened.map_err(error::platform)?;
                 Ok(Py::new(py, PyAgentHandle::new(handle))?.into_any())

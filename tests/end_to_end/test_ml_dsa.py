@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey, MLDSA65PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding
 from harness import DEADLINE, PROGRAMS, ROOT, sealbus, wait_for
-from test_evidence import alone, changed, messages
+from test_evidence import alone, changed, messages, verifier  # noqa: F401
 
 VERIFY_LOG = ROOT / "tools" / "verify_log.py"
+sys.path.insert(0, str(VERIFY_LOG.parent))
+import verify_log  # noqa: E402
 
 
 def manifest(folder: Path) -> str:
@@ -121,7 +127,59 @@ def test_the_choice_is_made_once(platform, tmp_path):
     assert done.returncode and "is for a new platform" in done.stderr.decode(), done.stderr
 
 
+def test_the_roots_algorithm_counts_and_not_the_manifests_word(platform):
+    """A manifest that leaves the algorithm out, or an argument, changes nothing about the root."""
+    head = '[platform]\nname = "factory"\nlevel = "{}"\n'
+    factory = platform(head.format("signed") + 'signatures = "ml-dsa-65"\n').up()
+    factory.down()
+    chosen = head.format("signed") + 'signatures = "ml-dsa-65"\n'
+    key = b"\4" + bytes(32)
+    hint = hashlib.sha256(b"w.example\n" + key).hexdigest()[:8]
+    key = f"w.example+{hint}+{base64.b64encode(key).decode()}"
+    witness = f'[[witness]]\nurl = "http://127.0.0.1:1/x"\nkey = "{key}"\n'
+    for text, arguments, why in (
+        (head.format("auth"), [], "below the level signed"),
+        (chosen, ["--level", "auth"], "below the level signed"),
+        (head.format("signed") + witness, [], "witnesses outside"),
+    ):
+        factory.manifest.write_text(text)
+        done = sealbus("up", factory.manifest, "--state", factory.state, *arguments, expect=None)
+        assert done.returncode and why in done.stderr.decode(), done.stderr
+
+
 def test_what_does_not_go_with_it_is_named(platform):
     factory = platform('[platform]\nname = "factory"\nsignatures = "ml-dsa-65"\n')
     done = sealbus("up", "--check", factory.manifest, expect=None)
     assert done.returncode and "signed and sealed" in done.stderr.decode(), done.stderr
+
+
+def test_the_other_verifiers_believe_no_authority_of_another_algorithm(verifier):  # noqa: F811
+    """Somebody who breaks Ed25519 has no use for a classical authority below a root of ML-DSA-65."""
+    now = datetime.now(UTC)
+
+    def certificate(key: Any, signer: Any, name: str) -> x509.Certificate:
+        uri = f"spiffe://factory/authority/{name}"
+        issuer, subject = (x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, it)]) for it in ("root", name))
+        start, end = now - timedelta(minutes=1), now + timedelta(hours=1)
+        built = x509.CertificateBuilder(issuer, subject, key.public_key(), 7, start, end)
+        names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)])
+        built = built.add_extension(names, critical=False)
+        return built.add_extension(x509.BasicConstraints(True, 0), critical=True).sign(signer, None)
+
+    def read(one: x509.Certificate) -> Any:
+        return verifier.Certificate(one.public_bytes(Encoding.DER))
+
+    kinds = (Ed25519PrivateKey, MLDSA65PrivateKey)
+    for signer in (kind.generate() for kind in kinds):
+        root = certificate(signer, signer, "root")
+        for key in (kind.generate() for kind in kinds):
+            authority = certificate(key, signer, "ca")
+            authority.verify_directly_issued_by(root)
+            if type(key) is type(signer):
+                verifier.check_chain([read(authority)], read(root), int(now.timestamp()))
+                verify_log.issued_by(authority, root, now)
+                continue
+            with pytest.raises(ValueError, match="another algorithm"):
+                verifier.check_chain([read(authority)], read(root), int(now.timestamp()))
+            with pytest.raises(verify_log.Wrong, match="another algorithm"):
+                verify_log.issued_by(authority, root, now)

@@ -68,5 +68,6 @@ pub(crate) fn check_same(
         "{} is certified with the long-lived identity {held} until {until}, and not {asked}: end the agent first",
         subject(wanted)
     );
-    Err(Fault::new(FaultCode::NotPermitted, message))
+    // This is no verdict about the agent that runs: asking again with its own identity helps.
+    Err(Fault::new(FaultCode::NameTaken, message))
 }

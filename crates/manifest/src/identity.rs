@@ -27,7 +27,7 @@ impl<'t> Reader<'t> {
             ProcessAgents::Count(count) => *count == 1,
             ProcessAgents::Named(names) => names.len() == 1,
         };
-        if replicas != 1 || !is_one {
+        if replicas > 1 || !is_one {
             let help = "give each of the agents an entry of its own";
             let message = "a long-lived identity is for one agent, and the entry has several";
             self.problem(at, message, Some(help.to_owned()));
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_program_is_told_of_the_key_and_may_read_it() {
-        for keys in ["", "agents = 1", "agents = [\"other\"]"] {
+        for keys in ["", "agents = 1", "agents = [\"other\"]", "replicas = 0"] {
             let manifest = read(keys).unwrap();
             let agent = &manifest.agents[0];
             assert_eq!(agent.environment[IDENTITY_VARIABLE], "/srv/keys/seller.key");

@@ -18,8 +18,8 @@ use sealbus_files::write_private;
 mod keys;
 
 pub(super) use keys::is_in_token;
-use keys::parse_key;
 pub use keys::place_keys;
+use keys::{new_key, parse_key};
 
 pub(super) const ROOT_KEY: &str = "root.key";
 pub(super) const ROOT_CERTIFICATE: &str = "root.der";
@@ -104,6 +104,17 @@ pub enum AuthoritiesError {
         /// The root's algorithm.
         found: SignatureAlgorithm,
         /// The algorithm that the manifest names.
+        wanted: SignatureAlgorithm,
+    },
+    /// The key of a new CA is to be in a token, which has none of the platform's algorithm.
+    #[error(
+        "{} names a key in a token, which holds Ed25519 keys only, and the CA's key must be of the algorithm {wanted}: remove this file, and the key will be in a file",
+        path.display()
+    )]
+    OtherNewKey {
+        /// The file.
+        path: PathBuf,
+        /// The algorithm of the platform's signatures.
         wanted: SignatureAlgorithm,
     },
     /// A key was to be in a token, and there is one already.
@@ -320,7 +331,7 @@ fn remove(path: &Path) -> Result<(), AuthoritiesError> {
     }
 }
 
-/// The signing request (DER) of a new issuing authority in `directory`. Its key is made once, of this algorithm, and kept there.
+/// The signing request (DER) of a new issuing authority in `directory`. Its key is made once for an algorithm, and kept there.
 ///
 /// # Errors
 /// [`AuthoritiesError`].
@@ -383,19 +394,6 @@ pub(super) fn accept_authority(
     write(&at(ROOT_CERTIFICATE), root)?;
     remove(&at(NEW_KEY))?;
     Ok(issuing.name().to_owned())
-}
-
-fn new_key(
-    directory: &Path,
-    algorithm: SignatureAlgorithm,
-) -> Result<AuthorityKey, AuthoritiesError> {
-    let path = directory.join(NEW_KEY);
-    if let Some(text) = read(&path)? {
-        return parse_key(&path, &text);
-    }
-    let key = AuthorityKey::generate(algorithm)?;
-    write(&path, key.to_text()?.as_bytes())?;
-    Ok(key)
 }
 
 fn certify(

@@ -71,6 +71,28 @@ impl PlatformSettings {
             etcd: None,
         }
     }
+
+    /// Checks that the settings go with the algorithm of the root's key, whatever the manifest says of it.
+    pub(crate) fn check_signatures(
+        &self,
+        signatures: SignatureAlgorithm,
+    ) -> Result<(), FoundationError> {
+        let problem = if signatures == SignatureAlgorithm::Ed25519 {
+            return Ok(());
+        } else if self.level < SecurityLevel::Signed {
+            "agents sign nothing below the level signed: choose signed or sealed"
+        } else if self.rabbitmq.is_some() {
+            "RabbitMQ does not know this algorithm in certificates: remove [rabbitmq]"
+        } else if !self.witnesses.is_empty() {
+            "witnesses outside the platform know checkpoints with Ed25519 only: remove [[witness]]"
+        } else {
+            return Ok(());
+        };
+        Err(FoundationError::Signatures {
+            signatures,
+            problem,
+        })
+    }
 }
 
 /// The reason why the Master's state could not be read or begun.
@@ -91,6 +113,14 @@ pub enum FoundationError {
     /// The root certificate is not valid.
     #[error(transparent)]
     Trust(#[from] TrustError),
+    /// The settings do not go with the algorithm of the root's key.
+    #[error("the platform's signatures are {signatures}, as its root says, and {problem}")]
+    Signatures {
+        /// The algorithm of the root's key.
+        signatures: SignatureAlgorithm,
+        /// The setting that does not go with it, and the remedy.
+        problem: &'static str,
+    },
 }
 
 /// An open desk.
@@ -190,4 +220,50 @@ fn draw_name() -> DrawName {
             .map(|id| id.to_string())
             .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_brokers::BrokerPromise;
+    use sealbus_brokers::rabbitmq::BrokerChoice;
+    use sealbus_seal::KeyPair;
+    use sealbus_transparency::{KeyKind, NoteKey};
+
+    use super::*;
+
+    #[test]
+    fn what_the_roots_algorithm_does_not_go_with_is_refused() {
+        let name = PlatformName::new("factory").unwrap();
+        let with = |level, change: fn(&mut PlatformSettings)| {
+            let mut settings = PlatformSettings::new(name.clone());
+            settings.level = level;
+            change(&mut settings);
+            let [classical, quantum] = SignatureAlgorithm::ALL;
+            settings.check_signatures(classical).unwrap();
+            let refused = settings.check_signatures(quantum).err();
+            refused.map(|error| error.to_string())
+        };
+        for level in [SecurityLevel::Signed, SecurityLevel::Sealed] {
+            assert_eq!(with(level, |_| ()), None);
+        }
+        let refused = with(SecurityLevel::Auth, |_| ()).unwrap();
+        assert!(refused.contains("sign nothing"), "{refused}");
+        let refused = with(SecurityLevel::Signed, |settings| {
+            settings.rabbitmq = Some(RabbitSettings {
+                broker: BrokerChoice::Managed,
+                promise: BrokerPromise::Durable,
+                message_life: None,
+            });
+        });
+        assert!(refused.unwrap().contains("[rabbitmq]"));
+        let refused = with(SecurityLevel::Signed, |settings| {
+            let key = *KeyPair::generate().unwrap().public_key();
+            settings.witnesses = vec![OutsideWitness {
+                host: "w.example".to_owned(),
+                path: "/x".to_owned(),
+                key: NoteKey::new("w.example", KeyKind::Witness, key).unwrap(),
+            }];
+        });
+        assert!(refused.unwrap().contains("[[witness]]"));
+    }
 }

@@ -62,8 +62,8 @@ pub enum JoinError {
     Authorities(#[from] AuthoritiesError),
 }
 
-/// Gives the Master in `directory` a CA of its own, whose key is of the algorithm `signatures` and never leaves the directory. Returns the CA's name, or nothing
-/// if there is a CA already: an invitation is needed once.
+/// Gives the Master in `directory` a CA of its own, whose key is of the algorithm `signatures` and never leaves the directory.
+/// Returns the CA's name, or nothing if there is a CA already: an invitation is needed once.
 ///
 /// # Errors
 /// [`JoinError`].

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_seal::tls::{Acceptor, CertificateSource};
-use sealbus_seal::{Credential, Fingerprint, Identity, KeyPair};
+use sealbus_seal::{Certificate, Credential, Fingerprint, Identity, KeyPair};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -110,6 +110,8 @@ impl Master {
             config.settings.signatures,
             time,
         )?;
+        let root = Certificate::parse(&authorities.root)?;
+        (config.settings).check_signatures(root.public_key().algorithm())?;
         let authority = authorities.issuing.name().to_owned();
         if masters.is_some() {
             keep_root(&*store, &directory, &config.settings.name).await?;

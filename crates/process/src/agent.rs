@@ -1,5 +1,6 @@
 //! One agent of this process: its mailbox, its outbox, and the wishes for it.
 
+mod opening;
 mod sender;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::Process;
 use super::interceptor::Interception;
+use super::long_lived::LongLivedKey;
 use super::rest::Rest;
 use super::standing::Standing;
 pub use sender::AgentSender;
@@ -65,6 +67,8 @@ pub(super) struct Entry {
     /// The agent's outbox. After a failed move a new one takes its place.
     pub(super) outbox: ArcSwap<Outbox>,
     pub(super) standing: Mutex<Standing>,
+    /// The key of the long-lived identity that its certificates name. It does not change while the agent is here.
+    pub(super) identity: Option<LongLivedKey>,
     wish: AtomicU8,
     /// Tasks that wait for a wish, each with the number of places in which it waits.
     waiting: Mutex<Vec<(Waker, u32)>>,
@@ -76,12 +80,18 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(number: u64, outbox: Outbox, standing: Standing) -> Entry {
+    pub(super) fn new(
+        number: u64,
+        outbox: Outbox,
+        standing: Standing,
+        identity: Option<LongLivedKey>,
+    ) -> Entry {
         Entry {
             aid: outbox.aid(),
             number,
             outbox: ArcSwap::from_pointee(outbox),
             standing: Mutex::new(standing),
+            identity,
             wish: AtomicU8::new(NO_WISH),
             waiting: Mutex::default(),
             hook: Mutex::default(),

@@ -65,6 +65,8 @@ pub(super) struct Certified {
     pub(super) certificate: Certificate,
     /// The serial number of the CA's certificate.
     issuer: Option<Serial>,
+    /// The key of the long-lived identity that the certificate names.
+    pub(super) identity: Option<LongLivedKey>,
     /// How long the certificate lives from now on.
     pub(super) lifetime: Duration,
 }
@@ -82,7 +84,7 @@ pub(super) struct Certifier {
     platform: PlatformName,
     /// The algorithm of the platform's signatures.
     signatures: SignatureAlgorithm,
-    /// The keys of the long-lived identities of agents, by their local names.
+    /// The keys of long-lived identities for agents that are opened without one, by their local names.
     identities: Mutex<HashMap<String, LongLivedKey>>,
     /// A chain of the latest authority. All chains under it share one copy of the certificates above the leaf.
     issuers: Mutex<Option<CertificateChain>>,
@@ -103,20 +105,24 @@ impl Certifier {
         }
     }
 
-    /// The certificates of this agent name this long-lived identity from now on.
+    /// An agent of this name has this long-lived identity, if it is opened without one.
     pub(super) fn identify(&self, agent: &str, key: LongLivedKey) {
         self.identities.lock().insert(agent.to_owned(), key);
     }
 
-    /// Makes a key and has it certified for `subject`. Logs call it `who`.
+    pub(super) fn identity_of(&self, agent: &str) -> Option<LongLivedKey> {
+        self.identities.lock().get(agent).cloned()
+    }
+
+    /// Makes a key and has it certified for `subject`, with this long-lived identity. Logs call it `who`.
     pub(super) async fn certify(
         &self,
         subject: Subject,
         who: &str,
+        identity: Option<LongLivedKey>,
         renewal: bool,
     ) -> Result<Certified, CertificationError> {
         let key = KeyPair::generate()?;
-        let identity = self.identity_of(&subject);
         let second = self.second_key(&subject)?;
         let public = second.as_ref().map(MlDsaKeyPair::public_key);
         let stated = match (&subject, &identity) {
@@ -180,6 +186,7 @@ impl Certifier {
             credential: Arc::new(credential),
             certificate,
             issuer,
+            identity,
         })
     }
 
@@ -190,13 +197,6 @@ impl Certifier {
                 MlDsaKeyPair::generate().map(Some)
             }
             _ => Ok(None),
-        }
-    }
-
-    fn identity_of(&self, subject: &Subject) -> Option<LongLivedKey> {
-        match subject {
-            Subject::Agent { name } => self.identities.lock().get(name).cloned(),
-            Subject::Process => None,
         }
     }
 

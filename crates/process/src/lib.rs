@@ -49,16 +49,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use sealbus_bus::{AttachError, Bus, Outbox, ProcessEndpoint, Transport};
+use sealbus_bus::{Bus, Outbox, ProcessEndpoint, Transport};
 use sealbus_channels::{Channels, Undelivered};
 use sealbus_fipa::{Aid, AidError};
 use sealbus_seal::{Identity, PlatformName, SecurityLevel, Timestamp, Trust};
 use tokio::sync::{Notify, watch};
 
+use sealbus_control::FrozenAgent;
 use sealbus_control::attachment::{AgentReport, ask};
 use sealbus_control::host::{Host, Membership};
 use sealbus_control::traffic::{ProcessTraffic, Watch};
-use sealbus_control::{AgentState, FrozenAgent, Subject};
 
 pub use agent::{AgentHandle, AgentSender, Parting, Thawed, Wish, Wishes};
 pub use certification::CertificationError;
@@ -199,90 +199,6 @@ impl Process {
         }
     }
 
-    /// Gives the agent with this local name a long-lived identity, before it is opened. All its certificates name it. The key is
-    /// used in this process alone.
-    pub fn identify(&self, name: &str, key: LongLivedKey) {
-        self.shared.certifier.identify(name, key);
-    }
-
-    /// Puts an agent on the platform: makes its key here, has it certified, attaches it to the bus, and reports it as
-    /// active. On an embedded platform the AMS knows so when this returns. Elsewhere the node knows it, and tells the
-    /// AMS.
-    ///
-    /// Others find the agent once the process has [announced](Self::announce) itself. The process announces itself when
-    /// all agents placed in it are open.
-    pub async fn agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
-        if name == sealbus_bus::GATEWAY {
-            return Err(OpenAgentError::Reserved(name.to_owned()));
-        }
-        self.open_agent(name).await
-    }
-
-    /// Like [`agent`](Self::agent), but also for the gateway.
-    pub async fn open_agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
-        let shared = &self.shared;
-        let whole = format!("{name}@{}", shared.platform);
-        shared.check_running(&whole)?;
-        if shared.bus.agent(&whole).is_some() {
-            return Err(AttachError::NameTaken(whole).into());
-        }
-        shared.reports.departures_told().await;
-        let subject = Subject::Agent {
-            name: name.to_owned(),
-        };
-        let certified = shared
-            .certifier
-            .certify(subject, &whole, false)
-            .await
-            .map_err(|source| OpenAgentError::Certification {
-                agent: whole.clone(),
-                source,
-            })?;
-        // This precedes the moment at which others hear of the agent.
-        shared.publish_key(name, &certified).await;
-        let inherited = shared.inherited.lock().remove(name);
-        let (messages, state) = match inherited {
-            Some(frozen) => {
-                shared.take_over_keys(&certified).await;
-                let revived = shared.revive(frozen.mailbox, &whole);
-                let messages = revived.map_err(|what| OpenAgentError::Inheritance {
-                    agent: whole.clone(),
-                    what: what.to_string(),
-                })?;
-                (messages, Some(frozen.state.0))
-            }
-            None => (Vec::new(), None),
-        };
-        let credential = Some(certified.credential.clone());
-        // This precedes the moment at which others can write to the agent, so that nothing newer comes first.
-        let (outbox, mailbox) = shared
-            .bus
-            .attach_moved(&whole, credential, None, messages)?;
-        let entry = shared.enter(outbox, &certified);
-        // The wish to stop may have come in between.
-        if let Err(error) = shared.check_running(&whole) {
-            shared.remove(&entry, &Parting::Ended);
-            return Err(error);
-        }
-        // From here on the agent is taken off again if the caller does not wait to the end.
-        let handle = AgentHandle::new(self.clone(), entry, mailbox, state);
-        // This comes first: an agent must not count as active before others can reach it.
-        if shared.was_last_to_open(name)
-            && let Err(error) = self.announce().await
-        {
-            tracing::warn!(%error, "others cannot reach this process yet");
-        }
-        let active = AgentReport::State {
-            state: AgentState::Active,
-        };
-        let mut ended = shared.ended.subscribe();
-        tokio::select! {
-            () = shared.reports.tell(name, active) => {}
-            _ = ended.wait_for(Option::is_some) => {}
-        }
-        Ok(handle)
-    }
-
     /// Announces this process's address to the platform, so that others find its agents. Once is enough.
     pub async fn announce(&self) -> Result<(), OpenError> {
         let (Some(transport), Some(address)) = (&self.shared.transport, self.address()) else {
@@ -392,10 +308,11 @@ impl Shared {
     /// Notes an agent that is on the bus, and when its certificate must be renewed.
     fn enter(&self, outbox: Outbox, certified: &Certified) -> Arc<Entry> {
         let standing = certified.standing(self.clock());
+        let identity = certified.identity.clone();
         let entry = {
             let mut agents = self.agents.lock();
             agents.last_number += 1;
-            let entry = Arc::new(Entry::new(agents.last_number, outbox, standing));
+            let entry = Arc::new(Entry::new(agents.last_number, outbox, standing, identity));
             agents.by_number.insert(entry.number, entry.clone());
             agents.renewals.insert(standing.due, entry.number);
             entry

@@ -72,6 +72,7 @@ impl Process {
                 .certify(
                     Subject::Process,
                     &format!("process {}", membership.process),
+                    None,
                     false,
                 )
                 .await?;

@@ -264,7 +264,9 @@ async fn renew_agent(shared: &Arc<Shared>, entry: &Entry) {
     let subject = Subject::Agent {
         name: entry.aid.local_name().to_owned(),
     };
-    let next = match shared.certifier.certify(subject, agent, true).await {
+    let identity = entry.identity.clone();
+    let certified = shared.certifier.certify(subject, agent, identity, true);
+    let next = match certified.await {
         Ok(certified) => {
             let standing = certified.standing(shared.clock());
             shared.publish_key(entry.aid.local_name(), &certified).await;
@@ -293,7 +295,7 @@ async fn renew_process(shared: &Shared) {
     let process = process.as_str();
     let certified = shared
         .certifier
-        .certify(Subject::Process, process, true)
+        .certify(Subject::Process, process, None, true)
         .await;
     if let Err(error) = &certified
         && is_final(error)

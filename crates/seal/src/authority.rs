@@ -108,7 +108,9 @@ pub enum AuthorityError {
         not_after: Timestamp,
     },
     /// The key of an issuing authority is of another algorithm than the root's.
-    #[error("the root's key is of the algorithm {wanted}, and that of the CA is of {found}")]
+    #[error(
+        "the root's key is of the algorithm {wanted}, and that of the CA is of {found}: write signatures = \"{wanted}\" in the manifest of the Master that asks"
+    )]
     OtherAlgorithm {
         /// The root's.
         wanted: SignatureAlgorithm,

@@ -54,7 +54,8 @@ pub enum CertificateError {
     /// The bytes are not X.509 in DER.
     #[error("not an X.509 certificate in DER: {0}")]
     Malformed(String),
-    /// The key is of another algorithm than Ed25519, or than the authority's.
+    /// The key is of an algorithm that is not known, or that such a certificate does not have: that of an authority is Ed25519 or
+    /// ML-DSA-65, that of all others Ed25519.
     #[error("the certificate's key is of an algorithm that it must not have")]
     Algorithm,
     /// The serial number has more than 16 bytes.
@@ -135,14 +136,19 @@ impl Certificate {
             }
         }
         let second = second(&certificate)?;
+        if !matches!(identity, Identity::Agent { .. }) {
+            if second.is_some() {
+                return unsuitable("for a second key, which only an agent may have");
+            }
+            if extension(&certificate, long_lived::EXTENSION)?.is_some() {
+                return Err(CertificateError::LongLivedIdentity(identity));
+            }
+        }
         let long_lived = match public_key.ed25519() {
             Some(key) => long_lived(&certificate, &identity, key, second.as_ref())?,
             None if is_authority => None,
             None => return Err(CertificateError::Algorithm),
         };
-        if second.is_some() && !matches!(identity, Identity::Agent { .. }) {
-            return unsuitable("for a second key, which only an agent may have");
-        }
         let time = |time: x509_parser::time::ASN1Time| {
             Timestamp::from_unix_seconds(u64::try_from(time.timestamp()).unwrap_or(0))
         };

@@ -31,7 +31,7 @@ pub enum KeyError {
     /// The operating system gave no random bytes.
     #[error("the operating system's random number generator failed")]
     NoRandomness,
-    /// The text is not an unencrypted Ed25519 key in PKCS#8 PEM.
+    /// The text is not an unencrypted key in PKCS#8 PEM, of the algorithm that is read.
     #[error("not a private key in PKCS#8 PEM of this algorithm: {0}")]
     NotPkcs8(&'static str),
     /// The holder of the key did not sign.

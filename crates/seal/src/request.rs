@@ -24,8 +24,8 @@ const AUTHORITY_DIGITS: usize = 12;
 
 /// A PKCS#10 signing request (RFC 2986) whose sender has proved that it holds the private key.
 ///
-/// The request yields the public key, the second key for proofs, and the agent's [`LongLivedIdentity`], if it has them. The CA ignores all names, usages and any `CA:TRUE` in the
-/// request, and decides all of that itself.
+/// The request yields the public key, the second key for proofs, and the agent's [`LongLivedIdentity`], if it has them. The CA
+/// ignores all names, usages and any `CA:TRUE` in the request, and decides all of that itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningRequest {
     public_key: VerifyingKey,

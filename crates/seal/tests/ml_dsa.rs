@@ -4,14 +4,22 @@
 mod support;
 
 use proptest::prelude::*;
+use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, KeyUsagePurpose, SanType};
+use rustls_pki_types::CertificateDer;
 use sealbus_seal::denylist::{Denial, DenyList, DenyListError, Reason};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    AuthorityError, AuthorityKey, CertificateChain, CertificateError, Credential, IssuingAuthority,
-    KeyPair, LongLivedIdentity, MlDsaKeyPair, RequestError, RootAuthority, SignatureAlgorithm,
-    SigningRequest, Trust, Validity, VerifyError,
+    AuthorityError, AuthorityKey, Certificate, CertificateChain, CertificateError, Credential,
+    Identity, IssuingAuthority, KeyPair, LongLivedIdentity, MlDsaKeyPair, RequestError,
+    RootAuthority, SignatureAlgorithm, SigningRequest, Trust, Validity, VerifyError,
 };
 use support::{HOUR, SKEW, TestPlatform, YEAR};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// The extension with a long-lived identity.
+const IDENTITY: [u64; 15] = [
+    1, 2, 840, 113_556, 1, 8000, 2554, 42964, 34295, 20436, 19583, 42606, 4_912_364, 344_408, 2,
+];
 
 fn refused(platform: &TestPlatform, chain: &CertificateChain) -> VerifyError {
     platform.trust.verify(chain, platform.now).unwrap_err()
@@ -74,25 +82,85 @@ fn authorities_have_the_roots_algorithm() {
     assert_eq!(error.unwrap_err(), expected);
 }
 
+/// The certificate of an authority with this key and these extensions, which the root's own key signs.
+fn made_up(
+    platform: &TestPlatform,
+    key: &AuthorityKey,
+    extensions: Vec<CustomExtension>,
+) -> CertificateDer<'static> {
+    let identity = Identity::authority(&platform.name, "ca-1").unwrap();
+    let now = platform.now.as_unix_seconds() as i64;
+    let mut params = CertificateParams::default();
+    params.not_before = time::OffsetDateTime::from_unix_timestamp(now - 60).unwrap();
+    params.not_after = time::OffsetDateTime::from_unix_timestamp(now + 7200).unwrap();
+    params.serial_number = Some(rcgen::SerialNumber::from_slice(&[7; 16]));
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let name = identity.to_string();
+    params
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, &name);
+    params.subject_alt_names = vec![SanType::URI(name.try_into().unwrap())];
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params.custom_extensions = extensions;
+    let (root, signer) = (platform.root.certificate(), platform.root.key());
+    let issuer = rcgen::Issuer::from_ca_cert_der(root, signer).unwrap();
+    params.signed_by(key, &issuer).unwrap().der().clone()
+}
+
+/// Somebody who breaks Ed25519 has no use for a classical authority below a root of ML-DSA-65, and the other way round.
 #[test]
-fn a_classical_authority_below_the_root_is_not_believed() {
-    // Somebody who broke Ed25519 certifies in the name of the CA.
+fn an_authority_of_another_algorithm_below_the_root_is_not_believed() {
+    for signatures in SignatureAlgorithm::ALL {
+        for below in SignatureAlgorithm::ALL {
+            let platform = TestPlatform::with("factory", signatures);
+            let (trust, now) = (&platform.trust, platform.now);
+            let key = AuthorityKey::generate(below).unwrap();
+            let chain = CertificateChain::new(vec![made_up(&platform, &key, Vec::new())]);
+            let authority = IssuingAuthority::load(key, chain.unwrap()).unwrap();
+            let grant = Grant::by_operator(platform.agent("seller"), support::ADDRESS);
+            let request = support::request(&KeyPair::generate().unwrap());
+            let validity = Validity::starting(now, HOUR);
+            let issued = authority.issue(&grant, &request, validity).unwrap();
+            let list = DenyList::new(authority.identity().clone());
+            let list = list.sign(&authority).unwrap().whole();
+            let agent = trust.verify(&issued.chain, now).err();
+            let itself = trust.verify_authority(authority.chain().leaf(), now).err();
+            let list = trust.apply_deny_list(&list, now).err();
+            if below == signatures {
+                assert_eq!((agent, itself, list), (None, None, None));
+                continue;
+            }
+            for error in [agent, itself] {
+                assert!(
+                    matches!(error, Some(VerifyError::UnknownIssuer { .. })),
+                    "{below} below {signatures}: {error:?}"
+                );
+            }
+            assert!(
+                matches!(list, Some(DenyListError::NotTrusted(_))),
+                "{below} below {signatures}: {list:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_authority_has_no_long_lived_identity() {
     let platform = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
-    let forger = TestPlatform::new("factory");
-    let credential = forger.credential(&forger.agent("seller"));
-    let error = refused(&platform, credential.chain());
-    assert!(
-        matches!(error, VerifyError::UnknownIssuer { .. }),
-        "{error}"
-    );
-    let mut certificates = credential.chain().to_certificates();
-    certificates.truncate(1);
-    certificates.extend(platform.authority.chain().to_certificates());
-    let error = refused(&platform, &CertificateChain::new(certificates).unwrap());
-    assert!(
-        matches!(error, VerifyError::UnknownIssuer { .. }),
-        "{error}"
-    );
+    let owner = KeyPair::generate().unwrap();
+    let (_, _, chain) = agent(&platform, Some(&owner));
+    let chain = chain.unwrap();
+    let (_, parsed) = X509Certificate::from_der(chain.leaf()).unwrap();
+    let is_ours = |oid: &x509_parser::oid_registry::Oid<'_>| oid.iter().unwrap().eq(IDENTITY);
+    let mut extensions = parsed.extensions().iter();
+    let found = extensions.find(|found| is_ours(&found.oid)).unwrap();
+    let extension = CustomExtension::from_oid_content(&IDENTITY, found.value.to_vec());
+    let key = AuthorityKey::generate(SignatureAlgorithm::MlDsa65).unwrap();
+    let without = Certificate::parse(&made_up(&platform, &key, Vec::new())).unwrap();
+    let error = Certificate::parse(&made_up(&platform, &key, vec![extension])).unwrap_err();
+    let authority = without.identity().clone();
+    assert_eq!(error, CertificateError::LongLivedIdentity(authority));
 }
 
 #[test]
@@ -135,15 +203,6 @@ fn deny_lists_are_signed_with_it() {
             .apply_deny_list(&whole[..cut], platform.now)
             .unwrap_err();
     }
-    // A list with the signature of another kind.
-    let classical = TestPlatform::new("factory");
-    let forged = DenyList::new(classical.authority.identity().clone());
-    let forged = forged.sign(&classical.authority).unwrap().whole();
-    let error = platform
-        .trust
-        .apply_deny_list(&forged, platform.now)
-        .unwrap_err();
-    assert!(matches!(error, DenyListError::NotTrusted(_)), "{error:?}");
     platform
         .trust
         .apply_deny_list(&whole, platform.now)

@@ -313,8 +313,8 @@ impl Platform {
         (!self.takes_any).then(|| self.process.membership().agents.as_slice())
     }
 
-    /// Gives the agent with this local name a long-lived identity, before it is started. All its certificates name the identity,
-    /// so that anybody sees that they belong to one agent. The key is used in this process alone.
+    /// Gives the agent with this local name a long-lived identity, whenever it is started from now on. All its certificates name
+    /// the identity, so that anybody sees that they belong to one agent. The key is used in this process alone.
     ///
     /// ```no_run
     /// use std::path::Path;

@@ -89,7 +89,7 @@ fn while_a_certificate_with_an_identity_is_in_force_no_other_one_is_certified() 
     ask(&mut service, &vouches, &stated(&owner, &seller()), NOW).unwrap();
     for request in [unstated(), stated(&other, &seller())] {
         let fault = ask(&mut service, &vouches, &request, NOW).unwrap_err();
-        assert_eq!(fault.code, FaultCode::NotPermitted);
+        assert_eq!(fault.code, FaultCode::NameTaken);
         let held = owner.public_key().fingerprint().to_string();
         assert!(fault.message.contains(&held), "{fault}");
     }

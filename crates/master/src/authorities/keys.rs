@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sealbus_pkcs11::{KeyName, NameError, TokenKey};
-use sealbus_seal::{AuthorityKey, VerifyingKey};
+use sealbus_seal::{AuthorityKey, SignatureAlgorithm, VerifyingKey};
 use zeroize::Zeroizing;
 
 use super::{AuthoritiesError, CA_KEY, NEW_KEY, ROOT_CERTIFICATE, ROOT_KEY, read, write};
@@ -70,4 +70,64 @@ pub(super) fn parse_key(path: &Path, text: &[u8]) -> Result<AuthorityKey, Author
         error,
     })?;
     Ok(AuthorityKey::Held(Arc::new(held)))
+}
+
+/// The key of this algorithm for a CA in `directory` that is not certified yet. It is made once. One of another algorithm, which a
+/// Master made that was started with another manifest, gives way to it.
+pub(super) fn new_key(
+    directory: &Path,
+    algorithm: SignatureAlgorithm,
+) -> Result<AuthorityKey, AuthoritiesError> {
+    let path = directory.join(NEW_KEY);
+    if let Some(text) = read(&path)? {
+        if is_in_token(&text) && algorithm != SignatureAlgorithm::Ed25519 {
+            return Err(AuthoritiesError::OtherNewKey {
+                path,
+                wanted: algorithm,
+            });
+        }
+        let key = parse_key(&path, &text)?;
+        if key.algorithm() == algorithm {
+            return Ok(key);
+        }
+    }
+    let key = AuthorityKey::generate(algorithm)?;
+    write(&path, key.to_text()?.as_bytes())?;
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_seal::SigningRequest;
+
+    use super::super::request_authority;
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_not_certified_gives_way_to_one_of_the_platforms_algorithm() {
+        let place = tempfile::tempdir().unwrap();
+        let asked = |signatures| {
+            let request = request_authority(place.path(), signatures).unwrap();
+            SigningRequest::parse(&request)
+                .unwrap()
+                .public_key()
+                .clone()
+        };
+        for signatures in SignatureAlgorithm::ALL {
+            let key = asked(signatures);
+            assert_eq!(key.algorithm(), signatures);
+            assert_eq!(asked(signatures), key);
+        }
+    }
+
+    #[test]
+    fn a_key_in_a_token_is_not_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(NEW_KEY);
+        let text = "pkcs11:token=factory;object=ca";
+        std::fs::write(&path, text).unwrap();
+        let refused = request_authority(place.path(), SignatureAlgorithm::MlDsa65).unwrap_err();
+        assert!(refused.to_string().contains(NEW_KEY), "{refused}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
 }

@@ -108,6 +108,59 @@ async fn renewal_is_tried_again_while_the_platform_is_away() {
     assert_eq!(process.end(), None);
 }
 
+/// Another start of a name that is taken changes nothing for the agent that runs, and the identity goes with the agent.
+#[tokio::test]
+async fn a_running_agent_keeps_its_long_lived_identity() {
+    let place = tempfile::tempdir().unwrap();
+    let [own, other] =
+        ["own", "other"].map(|name| LongLivedKey::create(&place.path().join(name)).unwrap());
+    let (process, host, _tell) = open(Duration::from_secs(2)).await;
+    let identity = || {
+        let agent = process.bus().agent("alice@factory").unwrap();
+        let certificate = agent.credential().unwrap().certificate().unwrap();
+        certificate.long_lived_identity()
+    };
+    let alice = process.agent_with("alice", Some(own.clone())).await;
+    let alice = alice.unwrap();
+    process.identify("alice", other.clone());
+    let taken = process.agent_with("alice", Some(other.clone())).await;
+    let taken = taken.unwrap_err();
+    assert!(
+        matches!(taken, OpenAgentError::Attach(AttachError::NameTaken(_))),
+        "{taken}"
+    );
+    while host.certified.load(Ordering::SeqCst) < 3 {
+        assert_eq!(identity(), Some(own.fingerprint()));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(identity(), Some(own.fingerprint()));
+    drop(alice);
+    let _alice = process.agent("alice").await.unwrap();
+    assert_eq!(identity(), Some(other.fingerprint()));
+    drop(process.agent_with("bob", Some(own)).await.unwrap());
+    let bob = process.agent("bob").await.unwrap();
+    let agent = process.bus().agent(&bob.aid().name).unwrap();
+    let certificate = agent.credential().unwrap().certificate().unwrap();
+    assert_eq!(certificate.long_lived(), None);
+}
+
+/// A refusal that another identity caused does not end the agent that runs.
+#[tokio::test]
+async fn a_name_that_is_taken_is_no_verdict_at_renewal() {
+    let (process, host, _tell) = open(Duration::from_secs(2)).await;
+    let _alice = process.agent("alice").await.unwrap();
+    *host.fault.lock() = Some(Fault::new(FaultCode::NameTaken, "with another identity"));
+    let asked = host.asked.load(Ordering::SeqCst);
+    while host.asked.load(Ordering::SeqCst) < asked + 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    *host.fault.lock() = None;
+    while host.certified.load(Ordering::SeqCst) < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(process.end(), None);
+}
+
 #[tokio::test]
 async fn an_agent_the_platform_does_not_renew_ends() {
     let (process, host, _tell) = open(Duration::from_secs(2)).await;

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
-use sealbus_bus::{Provenance, RefusalReason, SendError, TrySendError};
+use sealbus_bus::{AttachError, Provenance, RefusalReason, SendError, TrySendError};
 use sealbus_fipa::{AclMessage, Performative};
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::issuance::Grant;
@@ -35,8 +35,8 @@ use sealbus_control::authority::IssuedChain;
 use sealbus_control::host::{Command, no_letters, no_logs};
 use sealbus_control::post::LetterOutcome;
 use sealbus_control::{
-    AgentLocation, Blob, DirectoryChange, Fault, FaultCode, PlatformDescription, ProcessContact,
-    PublishedKey, Rules, TransportDescription,
+    AgentLocation, AgentState, Blob, DirectoryChange, Fault, FaultCode, PlatformDescription,
+    ProcessContact, PublishedKey, Rules, Subject, TransportDescription,
 };
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -149,6 +149,8 @@ struct TestHost {
     lifetime: Duration,
     /// The fault that certification returns in place of a certificate.
     fault: Mutex<Option<Fault>>,
+    /// How often somebody asked for a certificate.
+    asked: AtomicUsize,
     certified: AtomicUsize,
     inheritance: Vec<FrozenAgent>,
     reports: Mutex<Vec<(String, AgentReport)>>,
@@ -209,6 +211,7 @@ impl TestHost {
             membership,
             lifetime,
             fault: Mutex::default(),
+            asked: AtomicUsize::new(0),
             certified: AtomicUsize::new(0),
             inheritance,
             reports: Mutex::default(),
@@ -219,6 +222,7 @@ impl TestHost {
     }
 
     fn issue(&self, subject: &Subject, request: &[u8]) -> Result<IssuedChain, Fault> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         if let Some(fault) = &*self.fault.lock() {
             return Err(fault.clone());
         }

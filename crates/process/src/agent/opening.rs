@@ -1,0 +1,114 @@
+//! An agent is put on the platform.
+
+use sealbus_bus::{AttachError, GATEWAY};
+use sealbus_control::attachment::AgentReport;
+use sealbus_control::{AgentState, Subject};
+
+use super::{AgentHandle, Parting, Process};
+use crate::error::OpenAgentError;
+use crate::long_lived::LongLivedKey;
+
+impl Process {
+    /// Gives the agent with this local name a long-lived identity, whenever it is opened from now on. All its certificates name
+    /// it. The key is used in this process alone.
+    pub fn identify(&self, name: &str, key: LongLivedKey) {
+        self.shared.certifier.identify(name, key);
+    }
+
+    /// Puts an agent on the platform: makes its key here, has it certified, attaches it to the bus, and reports it as
+    /// active. On an embedded platform the AMS knows so when this returns. Elsewhere the node knows it, and tells the
+    /// AMS.
+    ///
+    /// Others find the agent once the process has [announced](Self::announce) itself. The process announces itself when
+    /// all agents placed in it are open.
+    pub async fn agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
+        self.agent_with(name, None).await
+    }
+
+    /// Like [`agent`](Self::agent), with this long-lived identity until the agent leaves. `None` leaves it at what
+    /// [`identify`](Self::identify) said.
+    pub async fn agent_with(
+        &self,
+        name: &str,
+        identity: Option<LongLivedKey>,
+    ) -> Result<AgentHandle, OpenAgentError> {
+        if name == GATEWAY {
+            return Err(OpenAgentError::Reserved(name.to_owned()));
+        }
+        self.open_with(name, identity).await
+    }
+
+    /// Like [`agent`](Self::agent), but also for the gateway.
+    pub async fn open_agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
+        self.open_with(name, None).await
+    }
+
+    async fn open_with(
+        &self,
+        name: &str,
+        identity: Option<LongLivedKey>,
+    ) -> Result<AgentHandle, OpenAgentError> {
+        let shared = &self.shared;
+        let whole = format!("{name}@{}", shared.platform);
+        shared.check_running(&whole)?;
+        if shared.bus.agent(&whole).is_some() {
+            return Err(AttachError::NameTaken(whole).into());
+        }
+        shared.reports.departures_told().await;
+        let subject = Subject::Agent {
+            name: name.to_owned(),
+        };
+        let identity = identity.or_else(|| shared.certifier.identity_of(name));
+        let certified = shared
+            .certifier
+            .certify(subject, &whole, identity, false)
+            .await
+            .map_err(|source| OpenAgentError::Certification {
+                agent: whole.clone(),
+                source,
+            })?;
+        // This precedes the moment at which others hear of the agent.
+        shared.publish_key(name, &certified).await;
+        let inherited = shared.inherited.lock().remove(name);
+        let (messages, state) = match inherited {
+            Some(frozen) => {
+                shared.take_over_keys(&certified).await;
+                let revived = shared.revive(frozen.mailbox, &whole);
+                let messages = revived.map_err(|what| OpenAgentError::Inheritance {
+                    agent: whole.clone(),
+                    what: what.to_string(),
+                })?;
+                (messages, Some(frozen.state.0))
+            }
+            None => (Vec::new(), None),
+        };
+        let credential = Some(certified.credential.clone());
+        // This precedes the moment at which others can write to the agent, so that nothing newer comes first.
+        let (outbox, mailbox) = shared
+            .bus
+            .attach_moved(&whole, credential, None, messages)?;
+        let entry = shared.enter(outbox, &certified);
+        // The wish to stop may have come in between.
+        if let Err(error) = shared.check_running(&whole) {
+            shared.remove(&entry, &Parting::Ended);
+            return Err(error);
+        }
+        // From here on the agent is taken off again if the caller does not wait to the end.
+        let handle = AgentHandle::new(self.clone(), entry, mailbox, state);
+        // This comes first: an agent must not count as active before others can reach it.
+        if shared.was_last_to_open(name)
+            && let Err(error) = self.announce().await
+        {
+            tracing::warn!(%error, "others cannot reach this process yet");
+        }
+        let active = AgentReport::State {
+            state: AgentState::Active,
+        };
+        let mut ended = shared.ended.subscribe();
+        tokio::select! {
+            () = shared.reports.tell(name, active) => {}
+            _ = ended.wait_for(Option::is_some) => {}
+        }
+        Ok(handle)
+    }
+}
