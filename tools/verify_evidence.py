@@ -38,6 +38,9 @@ LEVELS = {3: "signed", 4: "sealed"}
 REASONS = ("killed", "moved", "node-lost", "by-operator", "superseded", "ended")
 IDENTITY = "1.2.840.113556.1.8000.2554.42964.34295.20436.19583.42606.4912364.344408.2"
 SECOND = "2.5.29.72"  # subjectAltPublicKeyInfo
+P = (1 << 255) - 19
+ORDER_8 = 0x5FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+WEAK = (0, 1, P - 1, ORDER_8, P - ORDER_8)  # the values of y of keys that anybody can sign for
 SKEW, PAGES = 10, 1024  # seconds that clocks may differ; half the pages of a deny list
 ACTS = (
     "accept-proposal agree cancel cfp confirm disconfirm failure inform inform-if inform-ref not-understood propagate "
@@ -177,6 +180,7 @@ class Certificate:
     def check_identity(self, value: bytes) -> str:
         """The fingerprint of the long-lived identity, which signed for this agent and this key."""
         need(value[:2] == b"\x04\x60" and len(value) == 98, "a long-lived identity cannot be read")
+        need(int.from_bytes(value[2:34], "little") % (1 << 255) % P not in WEAK, "anybody can sign for the identity")
         public = Ed25519PublicKey.from_public_bytes(value[2:34])
         said = b"sealbus long-lived identity v1\0" + field(self.uri)
         for theirs in [spki(it) for it in (self.key, self.second) if it]:

@@ -65,7 +65,7 @@ async fn agents_of_one_process_read_an_event_once_and_none_of_them_again() {
     assert_eq!(read(&two, &[carol], event), (None, 1));
     // An event from before the change.
     assert_eq!(read(&two, &[carol], &second[0]), (None, 1));
-    // What bob may have kept opens nothing, and takes nothing from carol.
+    // Bob's former state opens nothing, and takes nothing from carol.
     assert_eq!(read(&two, &[bob], event), (None, 1));
     let fourth = parts(&one, ALICE, &[carol, dora], "fourth").await;
     assert_eq!(
