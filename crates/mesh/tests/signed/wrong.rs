@@ -10,7 +10,7 @@ use sealbus_seal::binding::{Channel, Role};
 use sealbus_seal::{Credential, SecurityLevel};
 
 use super::intruder::scene::{Scene, deny, from, is_returned};
-use super::intruder::{Intruder, handshake};
+use super::intruder::{Intruder, Seen, handshake};
 use super::support::{Authority, soon};
 use super::{
     LEVEL, Signature, check_elsewhere, delegate, key, proof, say, signer, signer_with, statement,
@@ -324,6 +324,33 @@ async fn a_batch_of_a_former_process_is_refused() {
     show(&mut intruder, own.serial(), old.delegation()).await;
     say(&mut intruder, &message, &batch).await;
     intruder.until(is_returned(RefusalReason::NotProved)).await;
+    scene.unharmed().await;
+}
+
+/// A certificate may have ended, or be refused for another reason, when it is shown again. It still counts for what is
+/// signed under it.
+#[tokio::test]
+async fn a_certificate_that_was_believed_counts_after_it_is_refused() {
+    let mut scene = Scene::at(LEVEL).await;
+    let (former, present) = (scene.mallory(), scene.mallory());
+    let own = signer(&former);
+    let mut intruder = scene.ready(&former).await;
+    delegate(&mut intruder, 0, &own).await;
+    let mut shown = intruder.bind(0, &former).await.unwrap();
+    *shown.last_mut().unwrap() ^= 1;
+    let frame = Frame::Bind {
+        handle: 0,
+        proof: &shown,
+    };
+    intruder.send(&frame).await.unwrap();
+    let refused = |seen: &Seen| matches!(seen, Seen::Refused { handle: 0, .. });
+    intruder.until(refused).await;
+    intruder.bind(0, &present).await.unwrap();
+    let message = from("mallory@factory");
+    say(&mut intruder, &message, &proof(&own, &message)).await;
+    let received = soon(scene.mailbox.recv()).await.unwrap();
+    let proof = check_elsewhere(&scene.platform.authority, "victim@factory", &received);
+    assert_eq!(proof.serial(), own.serial());
     scene.unharmed().await;
 }
 
