@@ -302,6 +302,30 @@ async fn an_author_that_is_not_believed_harms_nobody_else_in_its_batch() {
     }
 }
 
+/// Nobody can tell what was signed in a batch if a certificate in it is unknown.
+#[tokio::test]
+async fn a_batch_with_a_certificate_that_was_not_shown_is_refused() {
+    let scene = Scene::at(LEVEL).await;
+    let steady = scene.platform.authority.agent("steady@factory");
+    let process = key(LEVEL);
+    let good = signer_with(&steady, &process);
+    let unknown = signer_with(&scene.mallory(), &process);
+    let mut intruder = scene.ready(&steady).await;
+    intruder.bind(1, &scene.mallory()).await.unwrap();
+    delegate(&mut intruder, 0, &good).await;
+    delegate(&mut intruder, 1, &unknown).await;
+    let messages = [from("steady@factory"), from("mallory@factory")];
+    intruder.message(0, 0, &messages[0]).await.unwrap();
+    intruder.message(1, 0, &messages[1]).await.unwrap();
+    let said = messages.map(|message| [statement("victim@factory", &message)]);
+    let signature = Signature::of(&[(0, &good, &said[0]), (1, &unknown, &said[1])]);
+    intruder.send(&signature.frame()).await.unwrap();
+    for _ in 0..2 {
+        intruder.until(is_returned(RefusalReason::NotProved)).await;
+    }
+    scene.unharmed().await;
+}
+
 /// Signatures belong to the messages of one connection: a batch that is sent again on another one proves nothing new.
 #[tokio::test]
 async fn a_batch_of_a_former_process_is_refused() {
