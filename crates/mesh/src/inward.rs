@@ -157,13 +157,13 @@ impl Inward {
         if self.next_expiry.is_some_and(|expiry| expiry < now) {
             self.check(link, now);
         }
-        let mut batch = Batch::default();
+        let mut taken = Taken::default();
         let mut at = 0;
         let outcome = loop {
             match frame::parse(&bytes[at..], LONGEST_BODY) {
                 Ok(Some(parsed)) => {
                     at += parsed.length;
-                    if let Err(broken) = self.take(link, &parsed, now, &mut batch) {
+                    if let Err(broken) = self.take(link, &parsed, now, &mut taken) {
                         break Err(broken);
                     }
                 }
@@ -172,7 +172,7 @@ impl Inward {
             }
         };
         self.end_row(link);
-        batch.commit(link, self.waiting.is_empty());
+        taken.commit(link, self.waiting.is_empty());
         outcome
     }
 
@@ -181,11 +181,11 @@ impl Inward {
         link: &Arc<Link>,
         parsed: &frame::Parsed<'_>,
         now: Timestamp,
-        batch: &mut Batch,
+        taken: &mut Taken,
     ) -> Result<(), Broken> {
         if !parsed.frame.kind().is_counted() {
             self.end_row(link);
-            batch.commit(link, self.waiting.is_empty());
+            taken.commit(link, self.waiting.is_empty());
             return self.take_uncounted(link, &parsed.frame, now);
         }
         match session::judge(parsed.sequence, self.due)? {
@@ -209,12 +209,12 @@ impl Inward {
             self.signed(link, time, signature, authors, now)?;
         } else {
             self.end_row(link);
-            batch.commit(link, self.waiting.is_empty());
+            taken.commit(link, self.waiting.is_empty());
             self.take_counted(link, &parsed.frame)?;
         }
         self.due += 1;
-        batch.frames += 1;
-        batch.bytes += parsed.length;
+        taken.frames += 1;
+        taken.bytes += parsed.length;
         Ok(())
     }
 
@@ -352,12 +352,12 @@ fn slot<T>(slots: &mut Vec<Option<T>>, handle: u32, most: usize) -> Result<&mut 
 
 /// Frames taken that the session has not been told of.
 #[derive(Default)]
-struct Batch {
+struct Taken {
     frames: u64,
     bytes: usize,
 }
 
-impl Batch {
+impl Taken {
     /// `are_settled`: no message taken so far waits for its proof.
     fn commit(&mut self, link: &Link, are_settled: bool) {
         if self.frames > 0 {

@@ -150,8 +150,10 @@ struct Target {
 
 struct Bound {
     agent: Arc<LocalAgent>,
-    /// The connection on which the agent was bound, and its credential then.
+    /// The connection on which the agent was bound last; 0: none.
     connection: u64,
+    /// The credential that was bound then; `None` at levels that prove nobody.
+    credential: Option<Arc<Credential>>,
     /// The number of its messages that wait in the queues of targets.
     queued: usize,
     /// Whether the agent had left this process when it was bound.

@@ -1,5 +1,7 @@
 //! An agent's word that a batch key signs for it.
 
+use std::sync::Arc;
+
 use sealbus_seal::Credential;
 
 use crate::error::{Malformed, SignError};
@@ -10,11 +12,11 @@ use crate::statement::{Certified, delegation};
 pub const MAX_DELEGATION_LENGTH: usize = 1 + LONGEST.key_length() + LONGEST.signature_length();
 
 /// An agent's word, signed with the key for proofs of one of its certificates, that a batch key signs for the holder of this
-/// certificate. It ends with the certificate. Both keys are of one algorithm.
+/// certificate. It ends with the certificate. Both keys are of one algorithm. Clones share the signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegation {
     pub(crate) key: BatchPublicKey,
-    pub(crate) signature: Box<[u8]>,
+    pub(crate) signature: Arc<[u8]>,
 }
 
 impl Delegation {

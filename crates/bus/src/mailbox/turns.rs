@@ -19,7 +19,7 @@ pub(super) struct Turns {
     next: HashMap<u64, u64>,
     /// The sender of the last message, and its next round, which is not in `next`. Most messages have the sender of the one before.
     latest: (String, u64),
-    /// The proof of the latest sender. With it, the name need not be read in the sender's next message.
+    /// The proof of the latest sender. With it the name in its next message need not be read.
     proof: Option<VerifiedIdentity>,
     last: u64,
 }

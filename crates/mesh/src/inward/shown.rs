@@ -58,7 +58,8 @@ impl Unproved {
         });
     }
 
-    /// The sender has shown a certificate that is not believed. A batch may have its messages beside those of others.
+    /// The sender has shown a certificate that is not believed. A batch may have its messages beside those of others. If the
+    /// certificate was believed before, it goes on to count for what is signed under it.
     pub(super) fn add_refused(&mut self, chain: &CertificateChain) {
         if let Ok(certificate) = chain.certificate() {
             self.show(Shown {
@@ -76,6 +77,9 @@ impl Unproved {
         if let Some(before) = self.shown.iter().position(is_it)
             && let Some(before) = self.shown.remove(before)
         {
+            // Each batch asks anew whether the certificate was revoked.
+            shown.believed = shown.believed.or(before.believed);
+            shown.author = shown.author.or(before.author);
             shown.delegation = before.delegation;
         }
         self.shown.truncate(CERTIFICATES - 1);

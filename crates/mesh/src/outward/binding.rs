@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use sealbus_bus::{LocalAgent, RefusalReason, Rejected, UndeliverableReason};
+use sealbus_seal::Credential;
+use sealbus_seal::binding::BindingError;
 
 use super::signing::Signing;
-use super::{Bound, Outward, Proof};
+use super::{Bound, Outward};
 use crate::frame::Frame;
 
 impl Outward {
@@ -35,6 +37,7 @@ impl Outward {
                 self.bound[handle as usize] = Some(Bound {
                     agent: agent.clone(),
                     connection: 0,
+                    credential: None,
                     queued: 0,
                     has_left: agent.mailbox().closed().is_some(),
                     is_leaving: false,
@@ -70,41 +73,68 @@ impl Outward {
 
     /// Ensures that the agent of `handle` is bound on the present connection.
     pub(super) fn prove(&mut self, handle: u32) -> Result<(), Rejected> {
-        let connection = self.connection;
+        match self.bound.get(handle as usize) {
+            Some(Some(bound)) if bound.connection != self.connection => self.prove_now(handle),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ensures that the agent of `handle` is bound on the present connection with the credential that it has now.
+    pub(super) fn prove_now(&mut self, handle: u32) -> Result<(), Rejected> {
         let Some(Some(bound)) = self.bound.get_mut(handle as usize) else {
             return Ok(());
         };
-        if connection == 0 || bound.connection == connection {
+        if self.connection == 0 {
             return Ok(());
         }
         if !self.level.authenticates() {
             let proof = bound.agent.name().as_bytes();
             Frame::Bind { handle, proof }.encode(0, &mut self.control);
-        } else if let Some(proof) = &self.proof {
-            let proof = prove(&bound.agent, proof).map_err(|explanation| {
-                Rejected::Impossible(UndeliverableReason::Refused {
-                    reason: RefusalReason::NotProved,
-                    explanation,
-                })
-            })?;
-            Frame::Bind {
-                handle,
-                proof: &proof,
-            }
-            .encode(0, &mut self.control);
+            bound.connection = self.connection;
+            return Ok(());
         }
-        bound.connection = connection;
+        let credential = credential_of(&bound.agent);
+        let outcome = credential.and_then(|credential| {
+            let outcome = self.bind_with(handle, &credential);
+            outcome.map_err(|error| error.to_string())
+        });
+        outcome.map_err(|explanation| {
+            Rejected::Impossible(UndeliverableReason::Refused {
+                reason: RefusalReason::NotProved,
+                explanation,
+            })
+        })
+    }
+
+    /// Binds the agent of `handle` with a credential, unless this is the one that was bound last on the present
+    /// connection.
+    pub(super) fn bind_with(
+        &mut self,
+        handle: u32,
+        credential: &Arc<Credential>,
+    ) -> Result<(), BindingError> {
+        let (Some(Some(bound)), Some(proof)) = (self.bound.get_mut(handle as usize), &self.proof)
+        else {
+            return Ok(());
+        };
+        let last = bound.credential.as_ref();
+        let last = last.filter(|_| bound.connection == self.connection);
+        if last.is_some_and(|last| Arc::ptr_eq(last, credential)) {
+            return Ok(());
+        }
+        // An agent that cannot prove itself is told with its next message.
+        bound.connection = 0;
+        let proof = &proof.bind(credential)?;
+        Frame::Bind { handle, proof }.encode(0, &mut self.control);
+        bound.connection = self.connection;
+        bound.credential = Some(credential.clone());
         Ok(())
     }
 
     /// An agent shows a new credential.
     pub(crate) fn renew(&mut self, agent: &LocalAgent) {
         if let Some(handle) = self.handles.get(&agent.number()).copied() {
-            if let Some(Some(bound)) = self.bound.get_mut(handle as usize) {
-                bound.connection = 0;
-            }
-            // An agent that cannot prove itself is told with its next message.
-            let _ = self.prove(handle);
+            let _ = self.prove_now(handle);
         }
     }
 
@@ -192,7 +222,8 @@ impl Outward {
         if let Some(agent) = self.hosted.get(&target)
             && let Some(proof) = &self.proof
             // Without a proof the peer sends nothing, and logs why.
-            && let Ok(proof) = prove(agent, proof)
+            && let Ok(credential) = credential_of(agent)
+            && let Ok(proof) = proof.bind(&credential)
         {
             Frame::Prove {
                 target,
@@ -207,12 +238,11 @@ impl Outward {
     }
 }
 
-fn prove(agent: &LocalAgent, proof: &Proof) -> Result<Vec<u8>, String> {
-    let credential = agent.credential().ok_or_else(|| {
+fn credential_of(agent: &LocalAgent) -> Result<Arc<Credential>, String> {
+    agent.credential().ok_or_else(|| {
         format!(
             "agent {} has no certificate to prove its name with",
             agent.name()
         )
-    })?;
-    proof.bind(&credential).map_err(|error| error.to_string())
+    })
 }

@@ -6,10 +6,24 @@ use std::sync::Arc;
 use sealbus_bus::NoSigner;
 use sealbus_proof::{Batch, Hash, MAX_BATCH, SignError, Signer};
 use sealbus_seal::SecurityLevel;
+use sealbus_seal::binding::BindingError;
+use thiserror::Error;
 
 use super::Outward;
 use crate::frame::{Frame, SignedMessages};
 use crate::statement::milliseconds;
+
+/// Why messages of an agent are not signed.
+#[derive(Debug, Error)]
+enum NotSigned {
+    #[error(transparent)]
+    NoSigner(#[from] NoSigner),
+    #[error(transparent)]
+    Unusable(#[from] SignError),
+    /// The certificate cannot be shown on the connection.
+    #[error(transparent)]
+    NotBound(#[from] BindingError),
+}
 
 /// The signers of one agent on the link.
 #[derive(Default)]
@@ -118,23 +132,13 @@ impl Outward {
         }
     }
 
-    /// The signer of the agent of `handle`, whose delegation the peer knows.
-    fn signer(&mut self, handle: u32) -> Result<Arc<Signer>, NoSigner> {
-        let _ = self.prove(handle);
-        let Some(Some(bound)) = self.bound.get_mut(handle as usize) else {
-            return Err(NoSigner::Unusable(SignError::NoAuthor));
+    /// The signer of the agent of `handle`. The peer knows its certificate and delegation.
+    fn signer(&mut self, handle: u32) -> Result<Arc<Signer>, NotSigned> {
+        let Some(Some(bound)) = self.bound.get(handle as usize) else {
+            return Err(SignError::NoAuthor.into());
         };
         let signer = bound.agent.signer()?;
-        let connection = self.connection;
-        let is_shown = bound
-            .signing
-            .shown
-            .as_ref()
-            .is_some_and(|(on, shown)| *on == connection && Arc::ptr_eq(shown, &signer));
-        if connection != 0 && !is_shown {
-            bound.signing.shown = Some((connection, signer.clone()));
-            show(handle, &signer, &mut self.control);
-        }
+        self.show(handle, &signer)?;
         Ok(signer)
     }
 
@@ -151,35 +155,147 @@ impl Outward {
         let signers = bound.signing.signers.iter();
         let signers = signers.filter(|(_, end)| *end > acknowledged);
         let signers: Vec<_> = signers.map(|(signer, _)| signer.clone()).collect();
-        let present = bound.agent.credential();
         for signer in &signers {
-            let credential = signer.credential();
-            let is_present = present
-                .as_ref()
-                .is_some_and(|it| Arc::ptr_eq(it, credential));
-            if !is_present
-                && let Some(connection) = &self.proof
-                && let Ok(proof) = connection.bind(credential)
-            {
-                let proof = proof.as_slice();
-                Frame::Bind { handle, proof }.encode(0, &mut self.control);
-            }
+            // The peer refuses what it cannot check, and so the sender is told.
+            let _ = self.show(handle, signer);
         }
-        let _ = self.prove(handle);
-        for signer in &signers {
-            show(handle, signer, &mut self.control);
+        // The present certificate counts: it is bound last.
+        let _ = self.prove_now(handle);
+    }
+
+    /// Ensures that the peer knows the delegation of the agent of `handle`. It takes one only behind its certificate, and
+    /// the agent may have got another certificate of which this link was not told yet.
+    fn show(&mut self, handle: u32, signer: &Arc<Signer>) -> Result<(), BindingError> {
+        self.bind_with(handle, signer.credential())?;
+        let connection = self.connection;
+        let Some(Some(bound)) = self.bound.get_mut(handle as usize) else {
+            return Ok(());
+        };
+        let shown = bound.signing.shown.as_ref();
+        let is_shown =
+            shown.is_some_and(|(on, shown)| *on == connection && Arc::ptr_eq(shown, signer));
+        if connection == 0 || is_shown {
+            return Ok(());
         }
+        let mut delegation = Vec::with_capacity(signer.delegation().length());
+        signer.delegation().encode(&mut delegation);
+        let frame = Frame::Delegate {
+            handle,
+            serial: *signer.serial().as_bytes(),
+            delegation: &delegation,
+        };
+        frame.encode(0, &mut self.control);
+        bound.signing.shown = Some((connection, signer.clone()));
+        Ok(())
     }
 }
 
-/// Shows the peer the delegation of the agent of `handle`.
-fn show(handle: u32, signer: &Signer, control: &mut Vec<u8>) {
-    let mut delegation = Vec::with_capacity(signer.delegation().length());
-    signer.delegation().encode(&mut delegation);
-    Frame::Delegate {
-        handle,
-        serial: *signer.serial().as_bytes(),
-        delegation: &delegation,
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use sealbus_bus::{Bus, BusConfig};
+    use sealbus_seal::binding::{Binding, Channel, Role};
+    use sealbus_seal::issuance::Grant;
+    use sealbus_seal::{
+        Credential, Identity, KeyPair, PlatformName, RootAuthority, Serial, SigningRequest,
+        Timestamp, Validity,
+    };
+
+    use super::*;
+    use crate::frame::{LONGEST_BODY, parse};
+    use crate::outward::Proof;
+
+    const LEVEL: SecurityLevel = SecurityLevel::Signed;
+
+    #[derive(Debug, PartialEq)]
+    enum Shown {
+        Certificate(Serial),
+        Delegation(Serial),
     }
-    .encode(0, control);
+
+    /// The certificates and delegations of the agent of handle 0 that are about to be written.
+    fn shown(outward: &mut Outward) -> Vec<Shown> {
+        let control = std::mem::take(&mut outward.control);
+        let (mut at, mut shown) = (0, Vec::new());
+        while let Some(parsed) = parse(&control[at..], LONGEST_BODY).unwrap() {
+            at += parsed.length;
+            shown.push(match parsed.frame {
+                Frame::Bind { handle: 0, proof } => {
+                    let chain = Binding::decode(proof).unwrap().chain().clone();
+                    Shown::Certificate(chain.certificate().unwrap().serial())
+                }
+                Frame::Delegate {
+                    handle: 0, serial, ..
+                } => Shown::Delegation(Serial::from_bytes(serial)),
+                other => panic!("{other:?}"),
+            });
+        }
+        shown
+    }
+
+    fn connect(outward: &mut Outward, number: u64) {
+        let proof = Proof {
+            channel: Channel::with_exporter([number as u8; 32], LEVEL, 1),
+            role: Role::Client,
+        };
+        outward.connected(number, Some(proof));
+    }
+
+    fn certify(platform: &PlatformName, agent: &str) -> (Arc<Credential>, Serial) {
+        let validity = Validity::starting(
+            Timestamp::from(SystemTime::now()),
+            Duration::from_secs(3_600),
+        );
+        let root = RootAuthority::create(platform, validity).unwrap();
+        let issuing = root.create_authority("ca-1", validity).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
+        let identity = Identity::from_agent_name(agent).unwrap();
+        let grant = Grant::by_operator(identity, [127, 0, 0, 1].into());
+        let issued = issuing.issue(&grant, &request, validity).unwrap();
+        let serial = issued.chain.certificate().unwrap().serial();
+        (
+            Arc::new(Credential::new(key, issued.chain).unwrap()),
+            serial,
+        )
+    }
+
+    #[tokio::test]
+    async fn a_delegation_follows_its_certificate_though_the_link_has_not_heard_of_it() {
+        const NAME: &str = "sender@factory";
+        let platform = PlatformName::new("factory").unwrap();
+        let (first, of_first) = certify(&platform, NAME);
+        let (second, of_second) = certify(&platform, NAME);
+        // The bus has no transport: it tells nobody that a credential has changed.
+        let bus = Bus::new(BusConfig::new(platform), tokio::runtime::Handle::current());
+        let _attached = bus.attach(NAME, Some(first), None).unwrap();
+        let agent = bus.agent(NAME).unwrap();
+        let mut outward = Outward::new(LEVEL, 1 << 20, 1 << 20, 16);
+        connect(&mut outward, 1);
+        let handle = outward.bind(&agent).unwrap();
+        assert_eq!(handle, 0);
+        let say = |outward: &mut Outward, what: u8| {
+            outward.note_unsigned(handle, [what; 32]);
+            outward.sign_all();
+            shown(outward)
+        };
+        let with_first = [Shown::Certificate(of_first), Shown::Delegation(of_first)];
+        let with_second = [Shown::Certificate(of_second), Shown::Delegation(of_second)];
+        assert_eq!(say(&mut outward, 1), with_first);
+        assert_eq!(say(&mut outward, 2), []);
+        bus.set_credential(NAME, second).unwrap();
+        assert_eq!(say(&mut outward, 3), with_second);
+        assert_eq!(say(&mut outward, 4), []);
+        // The link hears of the credential that it has shown already.
+        outward.renew(&agent);
+        assert_eq!(shown(&mut outward), []);
+        // The signatures under both are sent again on another connection. The present certificate is shown last.
+        outward.disconnected();
+        connect(&mut outward, 2);
+        let again: Vec<_> = with_first.into_iter().chain(with_second).collect();
+        assert_eq!(shown(&mut outward), again);
+        assert_eq!(say(&mut outward, 5), []);
+    }
 }

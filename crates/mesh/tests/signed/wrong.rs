@@ -10,7 +10,7 @@ use sealbus_seal::binding::{Channel, Role};
 use sealbus_seal::{Credential, SecurityLevel};
 
 use super::intruder::scene::{Scene, deny, from, is_returned};
-use super::intruder::{Intruder, handshake};
+use super::intruder::{Intruder, Seen, handshake};
 use super::support::{Authority, soon};
 use super::{
     LEVEL, Signature, check_elsewhere, delegate, key, proof, say, signer, signer_with, statement,
@@ -302,6 +302,30 @@ async fn an_author_that_is_not_believed_harms_nobody_else_in_its_batch() {
     }
 }
 
+/// Nobody can tell what was signed in a batch if a certificate in it is unknown.
+#[tokio::test]
+async fn a_batch_with_a_certificate_that_was_not_shown_is_refused() {
+    let scene = Scene::at(LEVEL).await;
+    let steady = scene.platform.authority.agent("steady@factory");
+    let process = key(LEVEL);
+    let good = signer_with(&steady, &process);
+    let unknown = signer_with(&scene.mallory(), &process);
+    let mut intruder = scene.ready(&steady).await;
+    intruder.bind(1, &scene.mallory()).await.unwrap();
+    delegate(&mut intruder, 0, &good).await;
+    delegate(&mut intruder, 1, &unknown).await;
+    let messages = [from("steady@factory"), from("mallory@factory")];
+    intruder.message(0, 0, &messages[0]).await.unwrap();
+    intruder.message(1, 0, &messages[1]).await.unwrap();
+    let said = messages.map(|message| [statement("victim@factory", &message)]);
+    let signature = Signature::of(&[(0, &good, &said[0]), (1, &unknown, &said[1])]);
+    intruder.send(&signature.frame()).await.unwrap();
+    for _ in 0..2 {
+        intruder.until(is_returned(RefusalReason::NotProved)).await;
+    }
+    scene.unharmed().await;
+}
+
 /// Signatures belong to the messages of one connection: a batch that is sent again on another one proves nothing new.
 #[tokio::test]
 async fn a_batch_of_a_former_process_is_refused() {
@@ -324,6 +348,33 @@ async fn a_batch_of_a_former_process_is_refused() {
     show(&mut intruder, own.serial(), old.delegation()).await;
     say(&mut intruder, &message, &batch).await;
     intruder.until(is_returned(RefusalReason::NotProved)).await;
+    scene.unharmed().await;
+}
+
+/// A certificate may have ended, or be refused for another reason, when it is shown again. It still counts for what is
+/// signed under it.
+#[tokio::test]
+async fn a_certificate_that_was_believed_counts_after_it_is_refused() {
+    let mut scene = Scene::at(LEVEL).await;
+    let (former, present) = (scene.mallory(), scene.mallory());
+    let own = signer(&former);
+    let mut intruder = scene.ready(&former).await;
+    delegate(&mut intruder, 0, &own).await;
+    let mut shown = intruder.bind(0, &former).await.unwrap();
+    *shown.last_mut().unwrap() ^= 1;
+    let frame = Frame::Bind {
+        handle: 0,
+        proof: &shown,
+    };
+    intruder.send(&frame).await.unwrap();
+    let refused = |seen: &Seen| matches!(seen, Seen::Refused { handle: 0, .. });
+    intruder.until(refused).await;
+    intruder.bind(0, &present).await.unwrap();
+    let message = from("mallory@factory");
+    say(&mut intruder, &message, &proof(&own, &message)).await;
+    let received = soon(scene.mailbox.recv()).await.unwrap();
+    let proof = check_elsewhere(&scene.platform.authority, "victim@factory", &received);
+    assert_eq!(proof.serial(), own.serial());
     scene.unharmed().await;
 }
 
