@@ -200,10 +200,12 @@ def test_the_page_names_every_listing():
 
 
 @pytest.mark.parametrize("command", SCHEMAS)
-def test_what_is_printed_is_what_the_page_says(command, busy):
+def test_what_is_printed_is_what_the_page_says(command, busy, tmp_path):
     arguments = [*command.split(), *NAMED.get(command, [])]
     if command == "doctor":
         arguments.append(str(busy.manifest))
+    if command == "identity":
+        arguments.append(str(tmp_path / "seller.key"))
     told = json.loads(busy.tell(*arguments, "--json", expect=None).stdout)
     if command == "ps --refused":
         told = wait_for(lambda: busy.ask(*arguments), "a refusal", also=busy.logs)
