@@ -27,7 +27,7 @@ use self::signing::Waiting;
 use self::targets::{Partial, Target};
 use crate::frame::{self, Frame, FrameError, GoodbyeReason, LONGEST_BODY, Why};
 use crate::link::Link;
-use crate::session::{self, Judgement, Violation};
+use crate::session::{self, Judgement, Taken, Violation};
 
 /// The reason why a connection cannot go on.
 #[derive(Debug, Error)]
@@ -172,7 +172,7 @@ impl Inward {
             }
         };
         self.end_row(link);
-        taken.commit(link, self.waiting.is_empty());
+        commit(&mut taken, link, self.waiting.is_empty());
         outcome
     }
 
@@ -185,7 +185,7 @@ impl Inward {
     ) -> Result<(), Broken> {
         if !parsed.frame.kind().is_counted() {
             self.end_row(link);
-            taken.commit(link, self.waiting.is_empty());
+            commit(taken, link, self.waiting.is_empty());
             return self.take_uncounted(link, &parsed.frame, now);
         }
         match session::judge(parsed.sequence, self.due)? {
@@ -207,14 +207,20 @@ impl Inward {
         } = parsed.frame
         {
             self.signed(link, time, signature, authors, now)?;
+            taken.signatures += 1;
         } else {
             self.end_row(link);
-            taken.commit(link, self.waiting.is_empty());
+            commit(taken, link, self.waiting.is_empty());
             self.take_counted(link, &parsed.frame)?;
         }
         self.due += 1;
         taken.frames += 1;
         taken.bytes += parsed.length;
+        if taken.signatures > 0 && self.waiting.is_empty() {
+            // Messages behind the signature wait for another one, and the peer may hear of those before it.
+            self.end_row(link);
+            commit(taken, link, true);
+        }
         Ok(())
     }
 
@@ -225,7 +231,14 @@ impl Inward {
         now: Timestamp,
     ) -> Result<(), Broken> {
         match frame {
-            Frame::Acknowledge { received } => link.outward.lock().acknowledged(*received)?,
+            Frame::Acknowledge { received } => {
+                let mut outward = link.outward.lock();
+                outward.acknowledged(*received)?;
+                if outward.holds_messages() {
+                    drop(outward);
+                    link.wake();
+                }
+            }
             Frame::Bind { handle, proof } => self.bind(link, *handle, proof, now)?,
             Frame::Delegate {
                 handle,
@@ -350,20 +363,10 @@ fn slot<T>(slots: &mut Vec<Option<T>>, handle: u32, most: usize) -> Result<&mut 
     ))
 }
 
-/// Frames taken that the session has not been told of.
-#[derive(Default)]
-struct Taken {
-    frames: u64,
-    bytes: usize,
-}
-
-impl Taken {
-    /// `are_settled`: no message taken so far waits for its proof.
-    fn commit(&mut self, link: &Link, are_settled: bool) {
-        if self.frames > 0 {
-            let session = &mut link.outward.lock().session;
-            session.took(self.frames, self.bytes, are_settled);
-            *self = Self::default();
-        }
+/// Tells the session of frames that were taken. `are_settled`: no message taken so far waits for its proof.
+fn commit(taken: &mut Taken, link: &Link, are_settled: bool) {
+    if taken.frames > 0 {
+        let taken = std::mem::take(taken);
+        link.outward.lock().session.took(taken, are_settled);
     }
 }

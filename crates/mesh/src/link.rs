@@ -165,11 +165,12 @@ impl Link {
             && wire.pending() == 0
         {
             let filled = self.outward.lock().fill(wire);
-            if wire.flush().is_ok() && !wire.wants_write() && filled != Filled::Limit {
+            let is_done = matches!(filled, Filled::Nothing | Filled::All);
+            if wire.flush().is_ok() && !wire.wants_write() && is_done {
                 return;
             }
         }
-        // The task waits until the socket is writable and writes the rest, or finds the fault.
+        // The task waits until the rest may go and writes it, or finds the fault.
         self.wake();
     }
 
@@ -265,7 +266,7 @@ impl MeshDestination {
 impl MeshDestination {
     /// Sees to it that accepted messages are written.
     fn accepted(&self, mut outward: MutexGuard<'_, Outward>, is_deferred: bool) {
-        if outward.session.unwritten() >= WRITE_AT_ONCE {
+        if outward.has_ready(WRITE_AT_ONCE) {
             drop(outward);
             self.link.flush();
         } else if is_deferred {
@@ -334,7 +335,7 @@ impl Destination for MeshDestination {
                     return count;
                 }
                 count += 1;
-                if outward.session.unwritten() >= WRITE_AT_ONCE {
+                if outward.has_ready(WRITE_AT_ONCE) {
                     break;
                 }
             }

@@ -10,6 +10,7 @@ mod messages;
 mod signing;
 mod writing;
 
+pub(crate) use signing::LONGEST_HOLD;
 pub(crate) use writing::Filled;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -25,7 +26,7 @@ use sealbus_seal::{
     CertificateChain, Credential, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
 };
 
-use self::signing::Signing;
+use self::signing::{Signatures, Signing};
 use crate::flow::{Credit, Line, Queued};
 use crate::frame::{Frame, PROCESS_TARGET};
 use crate::session::Session;
@@ -208,6 +209,8 @@ pub(crate) struct Outward {
     /// The messages in the session that are not signed yet, in their order: their senders and what they state. They are
     /// signed before anything is written.
     unsigned: Vec<(u32, Hash)>,
+    /// The signatures that the peer has not acknowledged.
+    signatures: Signatures,
     serial: u64,
     /// Former targets whose messages have not all returned to the bus yet.
     returning: HashSet<u64>,
@@ -254,6 +257,7 @@ impl Outward {
             long: VecDeque::new(),
             blocked: Vec::new(),
             unsigned: Vec::new(),
+            signatures: Signatures::default(),
             serial: 0,
             returning: HashSet::new(),
             has_ended: false,

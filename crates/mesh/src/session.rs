@@ -55,6 +55,17 @@ pub enum Agreement {
     Lost,
 }
 
+/// Counted frames that arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Their number.
+    pub frames: u64,
+    /// Their length in bytes.
+    pub bytes: usize,
+    /// How many of them are signatures for messages before them.
+    pub signatures: usize,
+}
+
 /// One side of a session.
 pub struct Session {
     unacknowledged: Unacknowledged,
@@ -64,8 +75,8 @@ pub struct Session {
     settled: u64,
     /// Frames received that the other side was told of.
     told: u64,
-    /// Bytes received that the other side was not told of.
-    untold_bytes: usize,
+    /// Bytes and signatures received that the other side was not told of.
+    untold: (usize, usize),
     id: Token,
     /// Whether the other side is known to have taken up `id`.
     is_confirmed: bool,
@@ -83,7 +94,7 @@ impl Default for Session {
             received: 0,
             settled: 0,
             told: 0,
-            untold_bytes: 0,
+            untold: (0, 0),
             id: NONE,
             is_confirmed: false,
             peer: NONE,
@@ -169,25 +180,30 @@ impl Session {
         self.received
     }
 
-    /// This many counted frames, of this many bytes, were taken. `are_settled`: no message in them waits for its proof.
-    pub fn took(&mut self, frames: u64, bytes: usize, are_settled: bool) {
-        self.is_confirmed |= frames > 0;
-        self.received += frames;
-        self.untold_bytes += bytes;
+    /// Counted frames were taken. `are_settled`: no message in them waits for its proof.
+    pub fn took(&mut self, taken: Taken, are_settled: bool) {
+        self.is_confirmed |= taken.frames > 0;
+        self.received += taken.frames;
+        self.untold.0 += taken.bytes;
+        self.untold.1 += taken.signatures;
         if are_settled {
             self.settled = self.received;
         }
     }
 
-    /// The number of received frames that were not yet reported to the other side, and their bytes.
-    pub fn untold(&self) -> (u64, usize) {
-        (self.settled - self.told, self.untold_bytes)
+    /// The received frames that were not yet reported to the other side.
+    pub fn untold(&self) -> Taken {
+        Taken {
+            frames: self.settled - self.told,
+            bytes: self.untold.0,
+            signatures: self.untold.1,
+        }
     }
 
     /// The acknowledgement to write now.
     pub fn tell(&mut self) -> Frame<'static> {
         self.told = self.settled;
-        self.untold_bytes = 0;
+        self.untold = (0, 0);
         Frame::Acknowledge {
             received: self.settled,
         }
@@ -250,7 +266,7 @@ impl Session {
         hello.received = self.settled;
         hello.resumed = agreement == Agreement::Resumed;
         self.told = self.settled;
-        self.untold_bytes = 0;
+        self.untold = (0, 0);
     }
 
     /// Takes the acceptor's answer, on the dialler's side. After [`Agreement::Lost`] call
@@ -268,7 +284,7 @@ impl Session {
             self.unacknowledged.rewind(hello.received)?;
             self.is_confirmed = true;
             self.told = self.settled;
-            self.untold_bytes = 0;
+            self.untold = (0, 0);
             return Ok(Agreement::Resumed);
         }
         let agreement = self.begin(hello)?;

@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use crate::frame::{Frame, GoodbyeReason};
 use crate::greeting::{Greeted, GreetingError, Opened, now, say_goodbye};
 use crate::inward::Broken;
-use crate::outward::Filled;
+use crate::outward::{Filled, LONGEST_HOLD};
 use crate::task::{End, Established, REVOKED, Task};
 use crate::wire::{Progress, Wire};
 
@@ -24,6 +24,8 @@ const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(20);
 /// The number of bytes received after which an acknowledgement goes in any case. The peer keeps the bytes until then.
 /// Four times as many was no faster.
 const ACKNOWLEDGE_BYTES: usize = 64 << 10;
+/// The number of signatures after which an acknowledgement goes in any case. The peer holds messages back until then.
+const ACKNOWLEDGE_SIGNATURES: usize = 2;
 /// Bytes that a link reads in a row before agents and other links get their turn. A read counts as `SHORTEST` bytes at least.
 const TURN: usize = 128 << 10;
 const SHORTEST: usize = 16 << 10;
@@ -35,8 +37,9 @@ type Renewal = Pin<Box<dyn Future<Output = Result<Box<Opened>, GreetingError>> +
 /// The events that the task waits for while there is a connection.
 struct Waits {
     tick: Pin<Box<Sleep>>,
-    acknowledge: Pin<Box<Sleep>>,
-    is_acknowledgement_due: bool,
+    acknowledge: Timer,
+    /// When messages that are held back go in any case.
+    held: Timer,
     /// Whether the last event was a read.
     has_read: bool,
     /// The bytes that were read since others had their turn.
@@ -50,7 +53,8 @@ enum Event {
     Writable,
     /// A sender has bytes, or a request, for the task.
     Woken,
-    Acknowledge,
+    /// An acknowledgement, or messages that were held back.
+    Due,
     Tick,
     Greeted(Box<Greeted>),
     Renewed(Result<Box<Opened>, GreetingError>),
@@ -62,22 +66,42 @@ impl Waits {
     fn new(first_look: Duration) -> Self {
         Self {
             tick: Box::pin(sleep(first_look)),
-            acknowledge: Box::pin(sleep(ACKNOWLEDGE_WITHIN)),
-            is_acknowledgement_due: false,
+            acknowledge: Timer::new(),
+            held: Timer::new(),
             has_read: false,
             read: 0,
             renewal: None,
         }
     }
+}
 
-    /// Sets the timer for an acknowledgement, unless it is running.
-    fn owe_acknowledgement(&mut self) {
-        if !self.is_acknowledgement_due {
-            self.is_acknowledgement_due = true;
-            self.acknowledge
-                .as_mut()
-                .reset(Instant::now() + ACKNOWLEDGE_WITHIN);
+/// A timer that runs now and then.
+struct Timer {
+    sleep: Pin<Box<Sleep>>,
+    is_set: bool,
+}
+
+impl Timer {
+    fn new() -> Self {
+        Self {
+            sleep: Box::pin(sleep(Duration::ZERO)),
+            is_set: false,
         }
+    }
+
+    /// Sets the timer, unless it is running.
+    fn set(&mut self, after: Duration) {
+        if !self.is_set {
+            self.is_set = true;
+            self.sleep.as_mut().reset(Instant::now() + after);
+        }
+    }
+
+    /// Whether the time has come.
+    fn poll(&mut self, context: &mut Context<'_>) -> bool {
+        let is_due = self.is_set && self.sleep.as_mut().poll(context).is_ready();
+        self.is_set &= !is_due;
+        is_due
     }
 }
 
@@ -117,8 +141,11 @@ impl Task {
                     }
                     outcome
                 }
-                Event::Writable | Event::Acknowledge => self.write(),
-                Event::Woken => self.answer(&mut waits).and_then(|()| self.write()),
+                Event::Writable | Event::Due => self.write(&mut waits),
+                Event::Woken => {
+                    let answered = self.answer(&mut waits);
+                    answered.and_then(|()| self.write(&mut waits))
+                }
                 Event::Tick => {
                     let silent = last_heard.elapsed();
                     if silent >= self.link.config.silence {
@@ -134,7 +161,8 @@ impl Task {
                         false => self.link.config.keep_alive,
                     };
                     waits.tick.as_mut().reset(last_heard + patience);
-                    self.check(now()).and_then(|()| self.write())
+                    let checked = self.check(now());
+                    checked.and_then(|()| self.write(&mut waits))
                 }
                 Event::Greeted(mut greeted) => {
                     let is_newer = self.peer_incarnation != Some(greeted.greeting.incarnation)
@@ -191,9 +219,8 @@ impl Task {
                 Poll::Pending => {}
             }
         }
-        if waits.is_acknowledgement_due && waits.acknowledge.as_mut().poll(context).is_ready() {
-            waits.is_acknowledgement_due = false;
-            return Poll::Ready(Event::Acknowledge);
+        if waits.acknowledge.poll(context) || waits.held.poll(context) {
+            return Poll::Ready(Event::Due);
         }
         if waits.tick.as_mut().poll(context).is_ready() {
             return Poll::Ready(Event::Tick);
@@ -275,26 +302,22 @@ impl Task {
                 }
             }
         }
-        let (untold_frames, untold_bytes, kept) = {
+        let (untold, kept) = {
             let mut outward = self.link.outward.lock();
             outward.has_read();
-            let (frames, bytes) = outward.session.untold();
-            (
-                frames,
-                bytes,
-                outward.control_bytes() + outward.session.kept(),
-            )
+            let kept = outward.control_bytes() + outward.session.kept();
+            (outward.session.untold(), kept)
         };
         if kept > OWED + self.link.config.window {
             let text = "the peer makes this process keep too much for it";
             self.link.refuse(RefusalReason::OverLimit, text.to_owned());
             return Err(End::Lost(text.to_owned()));
         }
-        if untold_bytes >= ACKNOWLEDGE_BYTES {
-            return self.write();
+        if untold.bytes >= ACKNOWLEDGE_BYTES || untold.signatures >= ACKNOWLEDGE_SIGNATURES {
+            return self.write(waits);
         }
-        if untold_frames > 0 {
-            waits.owe_acknowledgement();
+        if untold.frames > 0 {
+            waits.acknowledge.set(ACKNOWLEDGE_WITHIN);
         }
         Ok(())
     }
@@ -329,7 +352,7 @@ impl Task {
     }
 
     /// Writes pending bytes, as far as the socket takes them.
-    fn write(&mut self) -> Result<(), End> {
+    fn write(&mut self, waits: &mut Waits) -> Result<(), End> {
         let mut slot = self.link.wire.lock();
         let Some(wire) = slot.as_mut() else {
             return Err(End::Lost("there is no connection".to_owned()));
@@ -339,8 +362,13 @@ impl Task {
             if wire.wants_write() {
                 return Ok(());
             }
-            if self.link.outward.lock().fill_in_turn(wire) == Filled::Nothing {
-                return Ok(());
+            match self.link.outward.lock().fill_in_turn(wire) {
+                Filled::Nothing => return Ok(()),
+                Filled::Held => {
+                    waits.held.set(LONGEST_HOLD);
+                    return wire.flush().map_err(|error| End::Lost(error.to_string()));
+                }
+                Filled::All | Filled::Limit => {}
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 use sealbus_mesh::frame::{Frame, Hello, PROTOCOL_VERSION, Token, parse};
-use sealbus_mesh::session::{Agreement, Judgement, Session, Shared, judge};
+use sealbus_mesh::session::{Agreement, Judgement, Session, Shared, Taken, judge};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -247,7 +247,12 @@ impl World {
             }
             Frame::Message { payload, .. } => match judge(parsed.sequence, side.session.due()) {
                 Ok(Judgement::Due) => {
-                    side.session.took(1, parsed.length, true);
+                    let taken = Taken {
+                        frames: 1,
+                        bytes: parsed.length,
+                        signatures: 0,
+                    };
+                    side.session.took(taken, true);
                     let number = u64::from_le_bytes(payload[..8].try_into().expect("8 bytes"));
                     assert!(
                         side.taken.last().is_none_or(|last| *last < number),

@@ -96,14 +96,16 @@ impl ProvedBatch {
     /// # Errors
     /// [`SignError::NotInBatch`] if there is no such message.
     pub fn evidence(self: &Arc<Self>, author: usize, place: usize) -> Result<Evidence, SignError> {
-        let missing = SignError::NotInBatch(LogError::Beyond {
-            wanted: place as u64,
-            size: self.statements.len() as u64,
-        });
-        let of = self.authors.get(author).ok_or(missing.clone())?;
+        let missing = || {
+            SignError::NotInBatch(LogError::Beyond {
+                wanted: place as u64,
+                size: self.statements.len() as u64,
+            })
+        };
+        let of = self.authors.get(author).ok_or_else(missing)?;
         let count = usize::from(of.entry.count);
         if place >= count || of.start + count > self.statements.len() {
-            return Err(missing);
+            return Err(missing());
         }
         Ok(Evidence(Source::Batch {
             batch: self.clone(),

@@ -9,7 +9,7 @@ use crate::key::LONGEST;
 use crate::statement::{AuthorEntry, BatchStatement};
 
 /// Most messages of a batch, of all its authors.
-pub const MAX_BATCH: usize = 256;
+pub const MAX_BATCH: usize = 1024;
 
 const VERSION: u8 = 2;
 /// The fields besides delegation, hashes and signature.

@@ -17,6 +17,7 @@ impl Outward {
         {
             self.long.pop_front();
         }
+        self.signatures_arrived(acknowledged);
         while let Some((end, handle)) = self.leaving.front().copied()
             && end <= acknowledged
         {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sealbus_bus::{Returned, UndeliverableReason};
 
+use super::signing::Signatures;
 use super::{Action, Outward, TargetState};
 use crate::flow::{Line, Queued};
 use crate::frame::{Frame, PROCESS_TARGET};
@@ -123,6 +124,7 @@ impl Outward {
         self.blocked.clear();
         self.unsigned.clear();
         self.session.start_over();
+        self.signatures = Signatures::default();
         actions
     }
 }

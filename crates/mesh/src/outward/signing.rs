@@ -1,7 +1,9 @@
 //! Level `signed`: the agents of this process sign their messages. A batch is all messages of all agents that are ready
 //! when bytes are written.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sealbus_bus::NoSigner;
 use sealbus_proof::{Batch, Hash, MAX_BATCH, SignError, Signer};
@@ -12,6 +14,11 @@ use thiserror::Error;
 use super::Outward;
 use crate::frame::{Frame, SignedMessages};
 use crate::statement::milliseconds;
+
+/// While this many signatures are on their way, further messages wait for each other.
+const ON_THEIR_WAY: usize = 4;
+/// They wait no longer than this, however far the peer is.
+pub(crate) const LONGEST_HOLD: Duration = Duration::from_millis(1);
 
 /// Why messages of an agent are not signed.
 #[derive(Debug, Error)]
@@ -48,7 +55,52 @@ impl Signing {
     }
 }
 
+/// The signatures on their way, so that not every message gets one of its own while the peer still checks those before
+/// it: to check a signature takes as long as to take a hundred messages.
+#[derive(Default)]
+pub(super) struct Signatures {
+    /// For each signature that was not acknowledged the number of the frame behind it.
+    ends: VecDeque<u64>,
+    /// Whether the latest is not written yet.
+    is_unwritten: bool,
+    /// Since when messages wait although they could be written.
+    held_since: Option<Instant>,
+}
+
+impl Signatures {
+    /// Whether messages that are ready now wait for those before them to arrive, but no longer than [`LONGEST_HOLD`].
+    fn hold(&mut self, now: Instant) -> bool {
+        if self.ends.len() < ON_THEIR_WAY || self.is_unwritten {
+            return false;
+        }
+        now < *self.held_since.get_or_insert(now) + LONGEST_HOLD
+    }
+}
+
 impl Outward {
+    /// Whether messages that are ready must not be written yet.
+    pub(super) fn hold_messages(&mut self, now: Instant) -> bool {
+        !self.unsigned.is_empty() && self.signatures.hold(now)
+    }
+
+    /// Whether messages are held back.
+    pub(crate) fn holds_messages(&self) -> bool {
+        self.signatures.held_since.is_some()
+    }
+
+    /// Everything was written.
+    pub(super) fn signatures_written(&mut self) {
+        self.signatures.is_unwritten = false;
+    }
+
+    /// The peer has taken the frames before this one.
+    pub(super) fn signatures_arrived(&mut self, acknowledged: u64) {
+        let ends = &mut self.signatures.ends;
+        while ends.front().is_some_and(|end| *end <= acknowledged) {
+            ends.pop_front();
+        }
+    }
+
     /// Whether messages are signed.
     pub(super) fn signs(&self) -> bool {
         self.level >= SecurityLevel::Signed
@@ -75,6 +127,7 @@ impl Outward {
         if self.unsigned.is_empty() {
             return;
         }
+        self.signatures.held_since = None;
         let mut unsigned = std::mem::take(&mut self.unsigned);
         for unsigned in unsigned.chunks_mut(MAX_BATCH) {
             self.sign_batch(unsigned);
@@ -125,6 +178,8 @@ impl Outward {
             authors: &authors,
         });
         let (next, acknowledged) = (self.session.next(), self.session.acknowledged());
+        self.signatures.ends.push_back(next);
+        self.signatures.is_unwritten = true;
         for (sender, signer) in signers {
             if let Some(Some(bound)) = self.bound.get_mut(sender as usize) {
                 bound.signing.note(signer, next, acknowledged);
@@ -208,6 +263,7 @@ mod tests {
     use crate::outward::Proof;
 
     const LEVEL: SecurityLevel = SecurityLevel::Signed;
+    const NAME: &str = "sender@factory";
 
     #[derive(Debug, PartialEq)]
     enum Shown {
@@ -262,9 +318,53 @@ mod tests {
         )
     }
 
+    /// An agent of a process without transport: the bus tells nobody that a credential has changed.
+    fn with_sender() -> (Bus, sealbus_bus::Outbox, PlatformName) {
+        let platform = PlatformName::new("factory").unwrap();
+        let config = BusConfig::new(platform.clone());
+        let bus = Bus::new(config, tokio::runtime::Handle::current());
+        let (first, _) = certify(&platform, NAME);
+        let (outbox, _) = bus.attach(NAME, Some(first), None).unwrap();
+        (bus, outbox, platform)
+    }
+
+    #[tokio::test]
+    async fn messages_wait_for_each_other_while_signatures_are_on_their_way() {
+        let (bus, _outbox, _) = with_sender();
+        let agent = bus.agent(NAME).unwrap();
+        let mut outward = Outward::new(LEVEL, 1 << 20, 1 << 20, 16);
+        connect(&mut outward, 1);
+        let handle = outward.bind(&agent).unwrap();
+        let now = Instant::now();
+        let mut behind = Vec::new();
+        for number in 0..ON_THEIR_WAY {
+            outward.note_unsigned(handle, [number as u8; 32]);
+            assert!(!outward.hold_messages(now), "{number} waits");
+            outward.sign_all();
+            // Nothing waits behind a signature that is not written.
+            assert!(!outward.hold_messages(now));
+            outward.signatures_written();
+            behind.push(outward.session.next());
+        }
+        outward.note_unsigned(handle, [9; 32]);
+        assert!(outward.hold_messages(now) && outward.holds_messages());
+        assert!(!outward.hold_messages(now + LONGEST_HOLD));
+        assert!(outward.hold_messages(now));
+        outward.acknowledged(behind[0]).unwrap();
+        assert!(!outward.hold_messages(now));
+        // A full batch waits for nothing.
+        outward.sign_all();
+        outward.signatures_written();
+        for _ in 0..MAX_BATCH {
+            assert!(!outward.unsigned.is_empty() || !outward.holds_messages());
+            outward.note_unsigned(handle, [0; 32]);
+            outward.hold_messages(now);
+        }
+        assert!(outward.unsigned.is_empty() && !outward.holds_messages());
+    }
+
     #[tokio::test]
     async fn a_delegation_follows_its_certificate_though_the_link_has_not_heard_of_it() {
-        const NAME: &str = "sender@factory";
         let platform = PlatformName::new("factory").unwrap();
         let (first, of_first) = certify(&platform, NAME);
         let (second, of_second) = certify(&platform, NAME);

@@ -1,6 +1,8 @@
 //! The frames for the wire: first those of one connection, then those that the session keeps. Queued messages take
 //! turns.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 
 use super::{Long, Outward, TargetState};
@@ -26,6 +28,8 @@ pub(crate) enum Filled {
     All,
     /// The wire has many of the bytes, and there may be more.
     Limit,
+    /// The wire has what may go now. Messages wait, for [`LONGEST_HOLD`](super::LONGEST_HOLD) at most.
+    Held,
 }
 
 impl Outward {
@@ -64,13 +68,18 @@ impl Outward {
         filled
     }
 
+    /// Whether at least this many bytes are ready.
+    pub(crate) fn has_ready(&self, bytes: usize) -> bool {
+        self.session.unwritten() >= bytes && !self.holds_messages()
+    }
+
     /// Hands the wire the pending bytes, up to a limit.
     pub(crate) fn fill(&mut self, wire: &mut Wire) -> Filled {
         self.is_announced = false;
         if wire.number != self.connection {
             return Filled::Nothing;
         }
-        if self.session.untold().0 > 0 {
+        if self.session.untold().frames > 0 {
             self.session.tell().encode(0, &mut self.control);
         }
         let mut is_something = !self.control.is_empty();
@@ -83,6 +92,11 @@ impl Outward {
         let mut left = BATCH.saturating_sub(wire.pending());
         while left > 0 {
             self.pump();
+            if !self.unsigned.is_empty() && self.hold_messages(Instant::now()) {
+                // Nobody need announce what waits: an acknowledgement or the time ends the wait.
+                self.is_announced = true;
+                return Filled::Held;
+            }
             self.sign_all();
             if !self.control.is_empty() {
                 wire.put(&self.control);
@@ -98,6 +112,7 @@ impl Outward {
             }
             wire.put_all(&slices, length);
             self.session.written(length);
+            self.signatures_written();
             self.filled += length;
             left = left.saturating_sub(length);
             is_something = true;
