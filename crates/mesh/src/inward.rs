@@ -9,7 +9,7 @@ mod shown;
 mod signing;
 mod targets;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 use sealbus_bus::{Bus, Provenance, RefusalReason};
@@ -62,6 +62,8 @@ pub(crate) struct Inward {
     last_sender: Option<Arc<str>>,
     senders: Vec<Option<Sender>>,
     targets: Vec<Option<Target>>,
+    /// The handles of targets that were here when they were opened.
+    open_names: HashMap<Arc<str>, u32>,
     /// Targets that were ever opened.
     opened: u64,
     partials: usize,
@@ -108,6 +110,7 @@ impl Inward {
             last_sender: None,
             senders: Vec::new(),
             targets: Vec::new(),
+            open_names: HashMap::new(),
             opened: 0,
             partials: 0,
             waiting: VecDeque::new(),
@@ -140,6 +143,7 @@ impl Inward {
     pub(crate) fn reset(&mut self) {
         self.senders.clear();
         self.targets.clear();
+        self.open_names.clear();
         self.partials = 0;
         self.waiting.clear();
         self.line = FrameLine::default();

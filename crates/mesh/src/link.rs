@@ -214,7 +214,7 @@ impl Link {
                         self.outward.lock().settle(serial);
                     }
                 }
-                Action::ReceiverNotProved {
+                Action::Refused {
                     receiver,
                     reason,
                     explanation,

@@ -7,6 +7,7 @@ mod credit;
 mod frames;
 mod loss;
 mod messages;
+mod sent;
 mod signing;
 mod writing;
 
@@ -26,6 +27,7 @@ use sealbus_seal::{
     CertificateChain, Credential, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
 };
 
+use self::sent::{Memory, Sent};
 use self::signing::{Signatures, Signing};
 use crate::flow::{Credit, Line, Queued};
 use crate::frame::{Frame, PROCESS_TARGET};
@@ -55,8 +57,8 @@ pub(crate) enum Action {
         frames: Vec<LostFrame>,
         reason: UndeliverableReason,
     },
-    /// The receiver did not prove who it is.
-    ReceiverNotProved {
+    /// The receiver did not prove who it is, or its process gives back what it was not given.
+    Refused {
         receiver: Arc<str>,
         reason: RefusalReason,
         explanation: String,
@@ -145,6 +147,7 @@ struct Target {
     unproved_limit: u64,
     /// The pieces of a message that is coming back.
     piece: Vec<u8>,
+    sent: Sent,
     /// The last sender: its number and handle, and the connection and the count of returned handles when it was bound.
     last_sender: (u64, u32, (u64, u64)),
 }
@@ -211,6 +214,7 @@ pub(crate) struct Outward {
     unsigned: Vec<(u32, Hash)>,
     /// The signatures that the peer has not acknowledged.
     signatures: Signatures,
+    memory: Memory,
     serial: u64,
     /// Former targets whose messages have not all returned to the bus yet.
     returning: HashSet<u64>,
@@ -258,6 +262,7 @@ impl Outward {
             blocked: Vec::new(),
             unsigned: Vec::new(),
             signatures: Signatures::default(),
+            memory: Memory::default(),
             serial: 0,
             returning: HashSet::new(),
             has_ended: false,
@@ -308,6 +313,7 @@ impl Outward {
             identity: None,
             unproved_limit: 0,
             piece: Vec::new(),
+            sent: Sent::default(),
             last_sender: (0, 0, (0, 0)),
         });
         self.session.append(&Frame::Target {

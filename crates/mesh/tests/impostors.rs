@@ -444,7 +444,7 @@ async fn fish(lie: Lie) -> Outcome {
                         .await
                         .unwrap();
                 }
-                Some(Seen::Message) => return,
+                Some(Seen::Message { .. }) => return,
                 Some(_) => {}
                 None => panic!("the connection ended"),
             }

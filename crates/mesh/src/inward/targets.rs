@@ -165,8 +165,7 @@ impl Inward {
         handle: u32,
         name: &str,
     ) -> Result<(), Broken> {
-        let slot = slot(&mut self.targets, handle, self.agents)?;
-        if slot.is_some() {
+        if slot(&mut self.targets, handle, self.agents)?.is_some() {
             return Err(Broken::Rule("a target's handle is used twice"));
         }
         let name = target_name(name);
@@ -205,6 +204,12 @@ impl Inward {
         };
         match whom {
             Some(whom) => {
+                // Each handle has a window of its own.
+                let former = self.open_names.insert(name.into(), handle);
+                let former = former.and_then(|former| self.targets.get(former as usize)?.as_ref());
+                if former.is_some_and(|it| it.open.is_some() && *it.name == *name) {
+                    return Err(Broken::Rule("a target is opened twice"));
+                }
                 let (limit, agent) = match &whom {
                     Whom::Agent { agent, window } => (window.first_limit(), Some(agent.clone())),
                     Whom::Process(window) => (window.first_limit(), None),
@@ -221,7 +226,7 @@ impl Inward {
                 });
             }
         }
-        *slot = Some(target);
+        *slot(&mut self.targets, handle, self.agents)? = Some(target);
         link.wake();
         Ok(())
     }
@@ -246,10 +251,11 @@ impl Inward {
         if slot.as_ref().is_some_and(|target| target.unproved > 0) {
             return Err(Broken::Rule("a target ends before its messages are proved"));
         }
-        if let Some(target) = slot.take()
-            && target.partial.is_some()
-        {
-            self.partials -= 1;
+        if let Some(target) = slot.take() {
+            self.partials -= usize::from(target.partial.is_some());
+            if self.open_names.get(&target.name) == Some(&handle) {
+                self.open_names.remove(&target.name);
+            }
         }
         let mut outward = link.outward.lock();
         outward.forget_hosted(handle);

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use sealbus_bus::{LostFrame, RefusalReason, Returned, UndeliverableReason};
 
+use super::sent::Origin;
 use super::{Action, Outward, TargetState};
 use crate::flow::Queued;
 use crate::frame::{Frame, Why};
@@ -74,12 +75,27 @@ impl Outward {
             });
         }
         let sender = sender?;
-        if let Why::Refused(reason) = why {
+        let hash = self.memory.hash(&sender, &payload);
+        let reason = match (target.sent.take_back(hash, &mut self.memory), why) {
+            (Origin::Never, _) => {
+                return Some(Action::Refused {
+                    receiver: target.name.clone(),
+                    reason: RefusalReason::NotProved,
+                    explanation: format!(
+                        "its process gives back a message of {sender} that it was not given"
+                    ),
+                });
+            }
+            (_, Why::Refused(reason)) => Some(refused_there(reason)),
+            (Origin::Forgotten, _) => Some(UndeliverableReason::ReceiverGone),
+            (Origin::Sent, _) => None,
+        };
+        if let Some(reason) = reason {
             return Some(Action::Undeliverable {
                 sender,
                 receiver: target.name.clone(),
                 payload,
-                reason: refused_there(reason),
+                reason,
             });
         }
         if let TargetState::Closing { returned, .. } = &mut target.state {
@@ -93,6 +109,7 @@ impl Outward {
         let slot = self.targets.get_mut(handle as usize)?;
         let mut target =
             slot.take_if(|target| matches!(target.state, TargetState::Closing { .. }))?;
+        target.sent.forget(&mut self.memory);
         self.names.remove(&target.name);
         self.free_targets.push(handle);
         let rest = self.line.take_queue(&mut target.credit);

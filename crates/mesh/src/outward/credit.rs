@@ -71,7 +71,7 @@ impl Outward {
                 explanation,
             }) => (reason, explanation),
         };
-        Some(Action::ReceiverNotProved {
+        Some(Action::Refused {
             receiver: target.name.clone(),
             reason,
             explanation,

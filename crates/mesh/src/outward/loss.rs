@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sealbus_bus::{Returned, UndeliverableReason};
 
+use super::sent::Memory;
 use super::signing::Signatures;
 use super::{Action, Outward, TargetState};
 use crate::flow::{Line, Queued};
@@ -125,6 +126,7 @@ impl Outward {
         self.unsigned.clear();
         self.session.start_over();
         self.signatures = Signatures::default();
+        self.memory = Memory::default();
         actions
     }
 }

@@ -62,6 +62,7 @@ impl Outward {
             Admission::Now if !is_long => {
                 let mut length = 0;
                 let mut statement = None;
+                let mut hash = 0;
                 let appended = self.session.append_with(|out, sequence| {
                     let start = frame::begin_message(out, sender_handle, handle);
                     outgoing.encode_into(out).map_err(Stop::Encode)?;
@@ -74,8 +75,9 @@ impl Outward {
                             &out[start + MESSAGE_START..],
                         )));
                     }
+                    let message = &out[start + MESSAGE_START..];
+                    hash = self.memory.hash(sender.name(), message);
                     if signs {
-                        let message = &out[start + MESSAGE_START..];
                         statement = Some(statement_of(&target.name, message));
                     }
                     frame::finish_message(out, start, sequence, signs);
@@ -84,6 +86,7 @@ impl Outward {
                 match appended {
                     Ok(()) => {
                         target.credit.sent(length);
+                        target.sent.note(hash, &mut self.memory);
                         self.sent += 1;
                         if let Some(statement) = statement {
                             self.note_unsigned(sender_handle, statement);

@@ -156,6 +156,7 @@ impl Outward {
                     // so.
                     let _ = self.prove(sender);
                     let payload = &message.into_bytes();
+                    self.note_sent(handle, sender, payload);
                     if statement.is_none() && !is_process {
                         self.sign(sender);
                     }
@@ -216,7 +217,9 @@ impl Outward {
                         long.end = self.session.next();
                         let sender = message.sender;
                         let statement = message.statement;
+                        let payload = message.payload.clone();
                         long.message = message;
+                        self.note_sent(handle, sender, &payload);
                         if let Some(statement) = statement {
                             self.note_unsigned(sender, statement);
                         }
@@ -224,6 +227,18 @@ impl Outward {
                     }
                 }
             }
+        }
+    }
+
+    /// A message went whole to an agent.
+    fn note_sent(&mut self, handle: u32, sender: u32, payload: &[u8]) {
+        let name = self.name_of(sender);
+        if let Some(Some(target)) = self.targets.get_mut(handle as usize)
+            && !target.is_process
+            && let Some(name) = name
+        {
+            let hash = self.memory.hash(&name, payload);
+            target.sent.note(hash, &mut self.memory);
         }
     }
 

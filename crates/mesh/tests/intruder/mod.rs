@@ -47,7 +47,11 @@ pub(crate) enum Seen {
     Goodbye {
         reason: frame::GoodbyeReason,
     },
-    Message,
+    Message {
+        sender: u32,
+        target: u32,
+        payload: Vec<u8>,
+    },
     Prove {
         proof: Vec<u8>,
     },
@@ -71,7 +75,16 @@ impl Seen {
             Frame::Accept { target, .. } => Self::Accept { target },
             Frame::CloseTarget { target } => Self::CloseTarget { target },
             Frame::Goodbye { reason, .. } => Self::Goodbye { reason },
-            Frame::Message { .. } => Self::Message,
+            Frame::Message {
+                sender,
+                target,
+                payload,
+                ..
+            } => Self::Message {
+                sender,
+                target,
+                payload: payload.to_vec(),
+            },
             Frame::Prove { proof, .. } => Self::Prove {
                 proof: proof.to_vec(),
             },

@@ -325,6 +325,9 @@ final class MeshLink {
         int sender = letter.sender() == null ? PROCESS_SENDER : handleOf(letter.sender());
         byte[] payload = letter.payload();
         route.sent += letter.cost();
+        if (!route.receiver.isEmpty()) {
+            route.remember(letter);
+        }
         if (payload.length <= Frame.LONGEST_PIECE) {
             send(Frame.MESSAGE, 0, new Frame.Body().u32(sender).u32(route.handle).bytes(payload), letter);
             return;
@@ -591,7 +594,13 @@ final class MeshLink {
             return;
         }
         Letter letter = new Letter(bound.get(sender), route.receiver, payload);
-        if (why >= FIRST_REFUSAL) {
+        boolean wasSent = route.wasSent(letter);
+        if (!wasSent && !route.mayHaveBeenSent()) {
+            Mesh.LOG.log(Level.WARNING, "{0} gives back a message of {1} to {2} that it was not given",
+                    new Object[] {peer, letter.sender(), route.receiver});
+        } else if (!wasSent) {
+            mesh.agents.undelivered(letter, "it came back long after it was sent");
+        } else if (why >= FIRST_REFUSAL) {
             mesh.agents.undelivered(letter, "the receiver's process refused it: " + refusal(why));
         } else {
             left(route, why);

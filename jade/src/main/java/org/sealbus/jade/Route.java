@@ -1,7 +1,13 @@
 package org.sealbus.jade;
 
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.Map;
 
 /** The way to one agent of the platform, or to the bus of one process: its messages in order. The mesh guards it. */
 final class Route {
@@ -17,7 +23,14 @@ final class Route {
         CLOSING
     }
 
+    /** Most messages that are remembered. */
+    private static final int MOST_REMEMBERED = 65_536;
+
     final String receiver;
+    /** How often each message was sent and has not come back, by its hash, the oldest first. */
+    private final Map<Long, Integer> remembered = new LinkedHashMap<>();
+    /** Messages that were sent before those, at most so many. */
+    private long forgotten;
     /** Messages that have not gone yet, the oldest first. */
     final Deque<Letter> waiting = new ArrayDeque<>();
     /** Messages that came back, in order, while the way closes. */
@@ -56,6 +69,35 @@ final class Route {
         return letter;
     }
 
+    /** Remembers a message that was sent: nothing else may come back. */
+    void remember(Letter letter) {
+        remembered.merge(hash(letter), 1, Integer::sum);
+        if (remembered.size() > MOST_REMEMBERED) {
+            Iterator<Integer> oldest = remembered.values().iterator();
+            forgotten += oldest.next();
+            oldest.remove();
+        }
+    }
+
+    /** Whether a message that comes back was sent. It comes back as often as it was. */
+    boolean wasSent(Letter letter) {
+        Long hash = hash(letter);
+        boolean wasSent = remembered.containsKey(hash);
+        remembered.computeIfPresent(hash, (same, count) -> count > 1 ? count - 1 : null);
+        return wasSent;
+    }
+
+    /** Whether a message may have been sent so long ago that it is not remembered. */
+    boolean mayHaveBeenSent() {
+        return forgotten > 0 && forgotten-- > 0;
+    }
+
+    private static long hash(Letter letter) {
+        MessageDigest sha256 = DenyList.sha256();
+        sha256.update(letter.sender().getBytes(StandardCharsets.UTF_8));
+        return ByteBuffer.wrap(sha256.digest(letter.payload())).getLong();
+    }
+
     /** Begins to look for the receiver again. Messages that came back go first. */
     void lookAgain() {
         while (!returned.isEmpty()) {
@@ -67,6 +109,8 @@ final class Route {
         link = null;
         limit = 0;
         sent = 0;
+        remembered.clear();
+        forgotten = 0;
         proved = null;
     }
 }

@@ -1,0 +1,169 @@
+//! The messages that were sent to a target and may come back. A process can give back only what it was given: anything
+//! else would make agents of this process say what they never said.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::quality::RandomState;
+
+/// Most messages that are remembered for a target: as many as a mailbox holds.
+const MOST: usize = 1 << 16;
+/// Most messages that are remembered on a link, before each target has only [`FEW`].
+const MOST_ON_LINK: usize = 1 << 20;
+const FEW: usize = 64;
+
+/// What the link remembers of all its targets.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// Nobody else knows the key, and no hash leaves the process. So nobody can look for messages with equal hashes.
+    key: RandomState,
+    count: usize,
+}
+
+impl Memory {
+    /// The hash of a message.
+    pub(super) fn hash(&self, sender: &str, payload: &[u8]) -> u64 {
+        let mut hasher = self.key.build_hasher();
+        hasher.write(sender.as_bytes());
+        hasher.write(payload);
+        hasher.finish().max(CAME_BACK + 1)
+    }
+}
+
+/// The place of a message that has come back.
+const CAME_BACK: u64 = 0;
+
+/// The messages that were sent to one target.
+#[derive(Default)]
+pub(super) struct Sent {
+    /// The hashes of the latest messages, the oldest first.
+    hashes: VecDeque<u64>,
+    /// The place behind the message that came back last. They come back in their order.
+    next: usize,
+    /// Older messages. At most so many come back that are not remembered.
+    forgotten: u64,
+}
+
+/// The facts about a message that comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// It was sent, and comes back for the first time.
+    Sent,
+    /// It may have been sent, long ago.
+    Forgotten,
+    /// It was never sent, or came back before.
+    Never,
+}
+
+impl Sent {
+    /// A message was sent.
+    pub(super) fn note(&mut self, hash: u64, memory: &mut Memory) {
+        let most = match memory.count < MOST_ON_LINK {
+            true => MOST,
+            false => FEW,
+        };
+        while self.hashes.len() >= most {
+            if self.pop(memory) != Some(CAME_BACK) {
+                self.forgotten += 1;
+            }
+        }
+        self.hashes.push_back(hash);
+        memory.count += 1;
+    }
+
+    /// A message comes back.
+    pub(super) fn take_back(&mut self, hash: u64, memory: &mut Memory) -> Origin {
+        let behind = (self.next..self.hashes.len()).chain(0..self.next);
+        let place = behind
+            .into_iter()
+            .find(|place| self.hashes.get(*place) == Some(&hash));
+        if let Some(place) = place {
+            self.hashes[place] = CAME_BACK;
+            self.next = place + 1;
+            while self.hashes.front() == Some(&CAME_BACK) {
+                self.pop(memory);
+            }
+            return Origin::Sent;
+        }
+        match self.forgotten.checked_sub(1) {
+            Some(left) => {
+                self.forgotten = left;
+                Origin::Forgotten
+            }
+            None => Origin::Never,
+        }
+    }
+
+    fn pop(&mut self, memory: &mut Memory) -> Option<u64> {
+        let first = self.hashes.pop_front()?;
+        self.next = self.next.saturating_sub(1);
+        memory.count -= 1;
+        Some(first)
+    }
+
+    /// The target has ended.
+    pub(super) fn forget(&mut self, memory: &mut Memory) {
+        memory.count -= self.hashes.len();
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_message_comes_back_once_and_only_to_its_sender() {
+        let (mut memory, mut sent) = (Memory::default(), Sent::default());
+        let hash = memory.hash("a@p", b"hello");
+        sent.note(hash, &mut memory);
+        let of_another = memory.hash("b@p", b"hello");
+        assert_eq!(sent.take_back(of_another, &mut memory), Origin::Never);
+        assert_eq!(sent.take_back(hash, &mut memory), Origin::Sent);
+        assert_eq!(sent.take_back(hash, &mut memory), Origin::Never);
+        assert_eq!(memory.count, 0);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_what_is_forgotten_is_counted() {
+        let (mut memory, mut sent) = (Memory::default(), Sent::default());
+        for number in 0..MOST as u64 + 10 {
+            sent.note(number + 1, &mut memory);
+        }
+        assert_eq!((sent.hashes.len(), memory.count), (MOST, MOST));
+        for number in 0..10 {
+            assert_eq!(sent.take_back(number + 1, &mut memory), Origin::Forgotten);
+        }
+        assert_eq!(sent.take_back(1, &mut memory), Origin::Never);
+        assert_eq!(sent.take_back(11, &mut memory), Origin::Sent);
+        sent.forget(&mut memory);
+        assert_eq!(memory.count, 0);
+    }
+
+    proptest! {
+        /// In whichever order messages come back, each is believed as often as it was sent.
+        #[test]
+        fn each_message_is_believed_as_often_as_it_was_sent(
+            steps in prop::collection::vec((any::<bool>(), 1_u64..8), 0..200),
+        ) {
+            let (mut memory, mut sent) = (Memory::default(), Sent::default());
+            let mut out: HashMap<u64, u32> = HashMap::new();
+            for (is_sent, hash) in steps {
+                let count = out.entry(hash).or_default();
+                if is_sent {
+                    sent.note(hash, &mut memory);
+                    *count += 1;
+                } else {
+                    let is_believed = sent.take_back(hash, &mut memory) == Origin::Sent;
+                    prop_assert_eq!(is_believed, *count > 0);
+                    *count = count.saturating_sub(1);
+                }
+                prop_assert_eq!(memory.count, sent.hashes.len());
+            }
+        }
+    }
+}
