@@ -31,6 +31,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import report
 from awake import awake
 
 HERE = Path(__file__).parent
@@ -274,9 +275,7 @@ def table(figures: dict[str, dict[str, float]], streams: int) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sealbus", type=Path, required=True)
-    parser.add_argument("--json", type=Path)
+    parser = report.options()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--requests", type=int, default=4_000)
@@ -291,10 +290,8 @@ def main() -> None:
         for name, each in figures.items()
         if name != "a2a-sdk"
     }
-    report = {"figures": figures, "beside a2a-sdk": ratios}
     print("\n".join(table(figures, arguments.streams)))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=2))
+    report.write(arguments.json, {"figures": figures, "beside a2a-sdk": ratios})
 
 
 if __name__ == "__main__":

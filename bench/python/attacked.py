@@ -11,7 +11,6 @@ first of these runs, and to `busy`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -26,6 +25,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import report
 from sealbus import AclMessage, Agent, Message, Performative, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,16 +171,12 @@ def main() -> None:
     programs: dict[str, type[Agent]] = {"asker": Asker, "answerer": Answerer}
     if sys.argv[1:] and sys.argv[1] in programs:
         return run(programs[sys.argv[1]](sys.argv[1]))
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sealbus", type=Path, required=True, help="the sealbus binary")
+    parser = report.options()
     parser.add_argument("--seconds", type=float, default=10, help="seconds of each measurement")
-    parser.add_argument("--json", type=Path, help="write the figures as JSON to this file too")
     arguments = parser.parse_args()
     os.environ["SEALBUS_BINARY"] = str(arguments.sealbus.absolute())
     figures = measure(arguments.seconds)
-    if arguments.json is not None:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    report.write(arguments.json, figures)
     for name, found in figures.items():
         quiet, busy = (found["p99_ms"] / figures[beside]["p99_ms"] for beside in ("quiet before", "busy"))
         figure = f"{found['p50_ms']:9.3f} ms p50{found['p99_ms']:9.3f} ms p99"

@@ -6,13 +6,12 @@ in turns, and ten thousand conversations of one agent at once.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import time
 from pathlib import Path
 from statistics import median
 
+import report
 from sealbus import AclMessage, Agent, Message, Performative, on, on_request, run
 from workload import Order, Receipt, resident
 
@@ -119,8 +118,7 @@ class Asker(Agent):
 
 def main() -> None:
     """Measures, prints a table and writes the report."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--json", type=Path, help="write the figures as JSON to this file too")
+    parser = report.options(sealbus=False)
     arguments = parser.parse_args()
     asker = Asker()
     run(Bare("bare"), Typed("typed"), Protocol("protocol"), Keeper(), asker)
@@ -133,9 +131,7 @@ def main() -> None:
         f"{AT_ONCE} conversations at once: {figures['at_once_bytes_each']:.0f} bytes each, "
         f"{figures['at_once_seconds']:.2f} s"
     )
-    if arguments.json is not None:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    report.write(arguments.json, figures)
 
 
 if __name__ == "__main__":

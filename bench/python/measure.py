@@ -6,7 +6,6 @@ with two agents on a node of its own each. The floor is a bare echo over mutual 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -16,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+import report
 
 HERE = Path(__file__).parent
 PATIENCE = 120
@@ -59,13 +60,13 @@ def agents(sealbus: Path, level: str, loop: str) -> dict[str, Any]:
     """The figures of two agents of a platform."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        report = directory / "figures" / "report.json"
-        report.parent.mkdir()
+        figures_file = directory / "figures" / "report.json"
+        figures_file.parent.mkdir()
         program = [sys.executable, str(HERE / "agents.py"), loop]
         (directory / "platform.toml").write_text(
             f'[platform]\nname = "bench"\nlevel = "{level}"\nnodes = 2\n\n'
             f'[[agent]]\nname = "mirror"\ncommand = {json.dumps([*program, "mirror"])}\n\n'
-            f'[[agent]]\nname = "driver"\ncommand = {json.dumps([*program, "driver", str(report)])}\nwrite = ["figures"]\n'
+            f'[[agent]]\nname = "driver"\ncommand = {json.dumps([*program, "driver", str(figures_file)])}\nwrite = ["figures"]\n'
         )
         log = directory / "log"
         with log.open("w") as output:
@@ -77,11 +78,11 @@ def agents(sealbus: Path, level: str, loop: str) -> dict[str, Any]:
             )
         try:
             deadline = time.monotonic() + PATIENCE
-            while not report.exists():
+            while not figures_file.exists():
                 if platform.poll() is not None or time.monotonic() > deadline:
                     sys.exit(f"no figures for {loop} at level {level}:\n{log.read_text()}")
                 time.sleep(0.05)
-            figures: dict[str, Any] = json.loads(report.read_text())
+            figures: dict[str, Any] = json.loads(figures_file.read_text())
             return figures
         finally:
             platform.send_signal(signal.SIGTERM)
@@ -90,10 +91,8 @@ def agents(sealbus: Path, level: str, loop: str) -> dict[str, Any]:
 
 def main() -> None:
     """Measures, prints a table and writes the report."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sealbus", type=Path, required=True, help="the sealbus binary")
+    parser = report.options()
     parser.add_argument("--level", default="auth", help="the security level")
-    parser.add_argument("--json", type=Path, help="write the figures as JSON to this file too")
     arguments = parser.parse_args()
     sealbus = arguments.sealbus.absolute()
 
@@ -101,9 +100,7 @@ def main() -> None:
     figures["floor"] = floor()
     for loop in LOOPS:
         figures[loop] = agents(sealbus, arguments.level, loop)
-    if arguments.json is not None:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    report.write(arguments.json, figures)
 
     heads = ["128 B µs", "p99", "16 KiB µs", "p99", "one by one/s", "batches/s"]
     print(f"Python to Python, two processes, level {arguments.level}; messages of 64 B in the streams")

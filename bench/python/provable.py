@@ -9,7 +9,6 @@ subscribe to all three channels. A turn ends when each of them has every event. 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -19,6 +18,7 @@ import time
 from pathlib import Path
 from statistics import median
 
+import report
 from sealbus import AclMessage, Agent, Message, Performative, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,17 +147,13 @@ def main() -> None:
         case ["crowd"]:
             subscribers = [Subscriber(name) for name in CROWD]
             return run(Crowd("crowd", subscribers), *subscribers)
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sealbus", type=Path, required=True, help="the sealbus binary")
+    parser = report.options()
     parser.add_argument("--events", type=int, default=1_000, help="events of each turn")
     parser.add_argument("--turns", type=int, default=3, help="turns; the median counts")
-    parser.add_argument("--json", type=Path, help="write the figures as JSON to this file too")
     arguments = parser.parse_args()
     os.environ["SEALBUS_BINARY"] = str(arguments.sealbus.absolute())
     figures = measure(arguments.events, arguments.turns)
-    if arguments.json is not None:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    report.write(arguments.json, figures)
     for level, found in figures.items():
         rate = f"{found['events_per_s']:9.0f} events/s{found['deliveries_per_s']:11.0f} deliveries/s"
         print(f"{level:8}{rate}{found['ratio_to_auth']:7.2f} x auth{found['ratio_to_signed']:7.2f} x signed")

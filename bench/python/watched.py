@@ -10,7 +10,6 @@ a browser, which would take processors from the pair. Ratios are those of neighb
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import os
@@ -25,6 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import report
 from sealbus import AclMessage, Agent, Message, Performative, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,15 +166,12 @@ def main() -> None:
     if sys.argv[1:] in (["source"], ["sink"]):
         run({"source": Source, "sink": Sink}[sys.argv[1]](sys.argv[1]))
         return
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--sealbus", type=Path, required=True)
-    options.add_argument("--seconds", type=float, default=5)
-    options.add_argument("--turns", type=int, default=7)
-    options.add_argument("--json", type=Path)
-    given = options.parse_args()
+    parser = report.options()
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--turns", type=int, default=7)
+    given = parser.parse_args()
     figures = measure(given.sealbus.resolve(), given.seconds, given.turns)
-    if given.json:
-        given.json.write_text(json.dumps(figures, indent=2))
+    report.write(given.json, figures)
     for name, each in figures.items():
         print(name, json.dumps(each))
 

@@ -193,13 +193,6 @@ impl<T> PatternIndex<T> {
     pub fn for_each_match<'a>(&'a self, channel: &ChannelPath, mut found: impl FnMut(&'a T)) {
         self.root.matches(channel.levels(), &mut found);
     }
-
-    /// Whether any value's pattern matches the channel.
-    pub fn has_match(&self, channel: &ChannelPath) -> bool {
-        let mut has = false;
-        self.for_each_match(channel, |_| has = true);
-        has
-    }
 }
 
 impl<T> Branch<T> {
