@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_control::AgentLocation;
-use sealbus_control::admin::ask;
+use sealbus_control::admin::{AgentStatus, ask};
 use sealbus_control::attachment::ask as ask_host;
 use sealbus_control::directory::{Directory, HOLDERS, MOST_WHOLE, Replica, WHOLE_AGAIN};
 use sealbus_control::host::Host;
-use sealbus_control::{FaultCode, ProcessContact};
+use sealbus_control::{AgentState, FaultCode, ProcessContact};
 use sealbus_master::Master;
 use sealbus_node::Node;
 use sealbus_process::attachment::Attachment;
@@ -16,6 +16,7 @@ use sealbus_process::{AgentHandle, Process};
 use sealbus_seal::SecurityLevel;
 
 use super::support::{LONG, Operator, alive, config, node_config};
+use super::without_master::heartbeats;
 use super::{hear, say};
 
 const NODES: usize = 5;
@@ -108,6 +109,14 @@ async fn agents_find_each_other_on_a_large_platform_also_without_master() {
     let later = name_apart_from(&apart, "later");
     let (host, _first, mut alice) = joined(&operator, "alice", "node-1").await;
     let (_, _second, mut bob) = joined(&operator, &far, "node-2").await;
+    let (_, third, _carol) = joined(&operator, &near, "node-2").await;
+    let active = |agents: &[AgentStatus]| {
+        let active = agents
+            .iter()
+            .filter(|agent| agent.state == Some(AgentState::Active));
+        active.count() == 3
+    };
+    operator.until("the three are active", active).await;
     crowd(&operator, "more", MOST_WHOLE).await;
     let most = MOST_WHOLE + WHOLE_AGAIN - 200;
     // The fifth one has the agents of the crowds, which are its own.
@@ -116,8 +125,11 @@ async fn agents_find_each_other_on_a_large_platform_also_without_master() {
     })
     .await;
 
+    // Holders have all of their slices when they have sent some heartbeats.
+    for _ in 0..3 {
+        heartbeats(&operator).await;
+    }
     // Nobody asked for these agents so far, and the Master is away.
-    let (_, third, _carol) = joined(&operator, &near, "node-2").await;
     drop(operator);
     master.abandon().await;
     say(&alice, &bob, "do you hear me?").await;
