@@ -127,10 +127,10 @@ impl Shared {
         };
         if !ran && !is_covered && known == AgentLocation::Unknown {
             known = self.locate_by_master(agent).await?;
-            // From now on the node knows without the Master. A node that lies makes it remember nothing.
-            if matches!(&known, AgentLocation::Process(contact) if contact.node == node) {
-                self.follow(agent);
-            }
+        }
+        // From now on the node knows without the Master. A node that lies makes it remember nothing.
+        if matches!(&known, AgentLocation::Process(contact) if contact.node == node) {
+            self.follow(agent);
         }
         match known {
             _ if ran => Ok(true),

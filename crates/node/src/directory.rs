@@ -90,27 +90,28 @@ impl Shared {
             }
         }
         // One holder spares the Master most questions.
-        if let Some(location) = self.ask_holders(agent, &mut holders, true).await {
+        if let Some(location) = self.ask_holders(agent, &mut holders, 1).await {
             return Ok(location);
         }
         let fault = match self.resolve(agent).await {
             Err(fault) if fault.code == FaultCode::Unavailable => fault,
             resolved => return resolved,
         };
-        if let Some(location) = self.ask_holders(agent, &mut holders, false).await {
+        if let Some(location) = self.ask_holders(agent, &mut holders, usize::MAX).await {
             return Ok(location);
         }
         Err(holders.explain(fault))
     }
 
-    /// Asks the holders of an agent's slice, one after the other, until one knows the agent; or only until one answers.
+    /// Asks so many holders of an agent's slice, one after the other, until one knows the agent.
     async fn ask_holders(
         &self,
         agent: &str,
         holders: &mut Holders,
-        first_only: bool,
+        most: usize,
     ) -> Option<AgentLocation> {
-        while let Some(node) = holders.unasked.pop() {
+        for _ in 0..most {
+            let node = holders.unasked.pop()?;
             let locate = ask_node::Locate {
                 agent: agent.to_owned(),
             };
@@ -119,10 +120,6 @@ impl Shared {
                 Err(fault) => Err(fault),
             };
             let location = match asked {
-                Ok(AgentLocation::Unknown) if first_only => {
-                    holders.denying.push(node);
-                    return None;
-                }
                 Ok(AgentLocation::Unknown) => {
                     holders.denying.push(node);
                     continue;

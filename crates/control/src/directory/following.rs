@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::recent::RecentNames;
+use super::slices::{SLICES, Slices, slice_of};
 use super::update::NAMES_AT_ONCE;
 
 /// Most names that a node follows, apart from its own agents.
@@ -17,8 +18,8 @@ pub(super) struct Following {
     own: HashSet<String>,
     /// Followed names that the Master knows.
     told: HashSet<String>,
-    /// Followed names that the Master does not know.
-    untold: BTreeSet<String>,
+    /// Followed names that the Master does not know, by slice.
+    untold: Vec<BTreeSet<String>>,
     /// Names that are not followed any more, as the Master does not know yet.
     unwanted: BTreeSet<String>,
     sent: Option<Exchange>,
@@ -38,7 +39,7 @@ impl Default for Following {
             asked: RecentNames::new(MOST_FOLLOWED),
             own: HashSet::new(),
             told: HashSet::new(),
-            untold: BTreeSet::new(),
+            untold: vec![BTreeSet::new(); SLICES],
             unwanted: BTreeSet::new(),
             sent: None,
         }
@@ -95,7 +96,7 @@ impl Following {
         if !is_leaving && self.unwanted.remove(name) {
             self.told.insert(name.to_owned());
         } else {
-            self.untold.insert(name.to_owned());
+            self.untold[slice_of(name)].insert(name.to_owned());
         }
     }
 
@@ -103,7 +104,7 @@ impl Following {
         if self.contains(name) {
             return false;
         }
-        self.untold.remove(name);
+        self.untold[slice_of(name)].remove(name);
         if self.told.remove(name) {
             self.unwanted.insert(name.to_owned());
         }
@@ -111,9 +112,10 @@ impl Following {
     }
 
     /// The next exchange. Names of slices that the node holds need none.
-    pub(super) fn exchange(&mut self, is_held: impl Fn(&str) -> bool) -> Exchange {
-        if self.sent.is_none() && self.has_news(&is_held) {
-            let follow = self.untold.iter().filter(|name| !is_held(name));
+    pub(super) fn exchange(&mut self, held: Slices) -> Exchange {
+        if self.sent.is_none() && self.has_news(held) {
+            let lacking = (Slices::ALL - held).iter();
+            let follow = lacking.flat_map(|slice| &self.untold[slice]);
             let forget = self.unwanted.iter();
             self.sent = Some(Exchange {
                 follow: follow.take(NAMES_AT_ONCE).cloned().collect(),
@@ -124,10 +126,11 @@ impl Following {
     }
 
     /// Whether the Master must hear of names.
-    pub(super) fn has_news(&self, is_held: impl Fn(&str) -> bool) -> bool {
+    pub(super) fn has_news(&self, held: Slices) -> bool {
+        let mut lacking = (Slices::ALL - held).iter();
         self.sent.is_some()
             || !self.unwanted.is_empty()
-            || self.untold.iter().any(|name| !is_held(name))
+            || lacking.any(|slice| !self.untold[slice].is_empty())
     }
 
     /// Takes the number in the answer to an exchange.
@@ -144,7 +147,7 @@ impl Following {
                 for name in sent.follow {
                     match self.contains(&name) {
                         true => {
-                            self.untold.remove(&name);
+                            self.untold[slice_of(&name)].remove(&name);
                             self.told.insert(name);
                         }
                         false => {
@@ -163,7 +166,8 @@ impl Following {
         self.sent = None;
         self.told.clear();
         self.unwanted.clear();
-        let names = self.own.iter().chain(self.asked.iter());
-        self.untold = names.cloned().collect();
+        for name in self.own.iter().chain(self.asked.iter()) {
+            self.untold[slice_of(name)].insert(name.clone());
+        }
     }
 }

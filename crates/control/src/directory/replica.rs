@@ -179,7 +179,7 @@ impl Replica {
     pub fn standing(&mut self) -> Standing {
         self.is_asking = true;
         let (coming, following) = (self.coming(), &mut self.following);
-        let exchange = following.exchange(|name| coming.contains(Slices::of(name)));
+        let exchange = following.exchange(coming);
         Standing {
             revision: self.revision,
             slices: self.held,
@@ -192,10 +192,8 @@ impl Replica {
 
     /// Whether the Master is to be asked at once, and not only with the next heartbeat.
     pub fn wants(&self) -> bool {
-        let coming = self.coming();
-        let news = |name: &str| coming.contains(Slices::of(name));
-        !self.is_stalled
-            && (self.is_behind || self.transfer.is_some() || self.following.has_news(news))
+        let has_news = self.following.has_news(self.coming());
+        !self.is_stalled && (self.is_behind || self.transfer.is_some() || has_news)
     }
 
     /// No answer comes to what was stated last.
@@ -284,12 +282,19 @@ impl Replica {
     fn hold_only(&mut self, slices: Slices) {
         let dropped = self.coming() - slices;
         self.held = self.held & slices;
+        if dropped == Slices::NONE {
+            return;
+        }
         if let Some(transfer) = &mut self.transfer {
             transfer.slices = transfer.slices & slices;
             if transfer.slices == Slices::NONE && !transfer.base {
                 self.transfer = None;
             }
         }
+        self.drop_slices(dropped);
+    }
+
+    fn drop_slices(&mut self, dropped: Slices) {
         let following = &self.following;
         for slice in dropped.iter() {
             self.slices[slice].retain(|name, _| following.contains(name));
@@ -446,6 +451,8 @@ impl Replica {
                 self.held = self.held | slices;
                 self.has_base |= of.base;
                 *transfer = None;
+                // Something of other slices may be left from before the replica began anew.
+                self.drop_slices(Slices::ALL - self.held);
             }
         }
     }
