@@ -1,4 +1,4 @@
-//! What a change costs on a large platform: the messages and bytes that the Master sends, by count.
+//! The cost of a change on a large platform: the messages and bytes that the Master sends, by count.
 
 use std::collections::BTreeMap;
 
