@@ -15,8 +15,7 @@ use crate::{AgentLocation, DirectoryChange, EndedProcess, ProcessContact, Rules}
 
 /// A node's copy of the directory.
 ///
-/// It has all nodes and processes, the slices that the Master names, and the names that this node follows. What it
-/// [covers](Self::covers) is as the Master's directory was at the revision, or newer.
+/// It has all nodes and processes, the slices that the Master names, and the names that this node follows. All that it [covers](Self::covers) is as the Master's directory was at the revision, or newer.
 #[derive(Debug)]
 pub struct Replica {
     revision: u64,
@@ -28,10 +27,10 @@ pub struct Replica {
     has_base: bool,
     /// Slices that came whole.
     held: Slices,
-    /// What is still to come.
+    /// The slices that are still to come.
     transfer: Option<Transfer>,
     following: Following,
-    /// What other nodes said of followed names that the Master has not told yet.
+    /// Places of followed names in the words of other nodes, until the Master tells.
     hearsay: HashMap<String, AgentLocation>,
     /// Whether the answer to the stated standing is to come. Updates that came before it are in it.
     is_asking: bool,
@@ -372,7 +371,7 @@ impl Replica {
         }
     }
 
-    /// Takes the next part of the transfer. What was between its ends before, and is not in it, is gone.
+    /// Takes the next part of the transfer. An entry between its ends that is not in it is gone.
     fn take_part(&mut self, part: DirectoryPart, changed: &mut Changed) {
         let DirectoryPart { of, until, entries } = part;
         let Some(transfer) = &mut self.transfer else {

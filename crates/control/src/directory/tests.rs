@@ -49,7 +49,7 @@ fn catch_up(directory: &mut Directory, name: &str, replica: &mut Replica) -> (Ve
     }
 }
 
-/// What the replica covers is as in the original.
+/// The replica is as the original, as far as it covers it.
 fn check(directory: &Directory, replica: &Replica, names: impl Iterator<Item = String>) {
     for name in names {
         let known = replica.locate(&name);
@@ -81,7 +81,7 @@ enum Event {
     /// The Master tells a node its news, which arrives this often; or later.
     Tells(usize, usize),
     TellsLate(usize),
-    /// What is late arrives.
+    /// Late news arrive.
     Arrives,
     /// A node asks. The question, the answer, or none of them is lost.
     Asks(usize),
@@ -298,7 +298,7 @@ proptest! {
         for number in &world.there {
             check(&world.directory, &world.replicas[*number], world.names());
         }
-        // What changes now is told to those that it concerns.
+        // A later change is told to those that it concerns.
         world.directory.concerned();
         world.directory.set("agent-1", at(4000));
         if let Concerned::Nodes(nodes) = world.directory.concerned() {

@@ -1,4 +1,4 @@
-//! What each node is to hold of a large directory: slices, and the names that it follows.
+//! The parts of a large directory that each node is to hold: slices, and the names that it follows.
 
 use std::collections::{BTreeSet, HashMap};
 
