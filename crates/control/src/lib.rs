@@ -215,7 +215,7 @@ pub struct DirectoryChange {
 }
 
 /// A process that has ended: nothing sent to it arrives, and nothing comes from it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EndedProcess {
     /// The node that ran it.
     pub node: String,

@@ -16,10 +16,11 @@ pub use super::exit::Exit;
 use super::post::{LetterMark, PostedLetter, Trail, WaitingLetter};
 use super::traffic::{ProcessTraffic, Watch};
 use super::{
-    AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, NodeDescription,
-    ProcessContact, PublishedKey, RefusalRecord, Rules, SealedKeys, Subject, UnixMillis,
+    AgentLocation, AgentState, Blob, Fault, NodeDescription, ProcessContact, PublishedKey,
+    RefusalRecord, SealedKeys, Subject, UnixMillis,
 };
 use crate::ask::conversation;
+use crate::directory::{DirectoryUpdate, Standing};
 
 /// Ontology of the platform's own messages.
 pub const ONTOLOGY: &str = "sealbus-platform";
@@ -55,8 +56,8 @@ conversation! {
         } -> Current;
         /// The node is alive.
         Heartbeat {
-            /// Revision of the directory that the node holds.
-            directory: u64,
+            /// The standing of its replica of the directory.
+            directory: Standing,
             /// Version of the deny list that the node holds, 0 if it needs the whole list.
             deny_list: u64,
             /// Number of processes it runs.
@@ -187,7 +188,7 @@ pub struct GatewayStatus {
 /// The news for a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Current {
-    /// The changes in the directory since the revision that the node holds.
+    /// The answer to what the node states of its replica of the directory.
     pub directory: DirectoryUpdate,
     /// The signed changes of the deny list since the version that the node holds, or the whole list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,47 +205,6 @@ pub struct Current {
     /// The store does not answer the Master. Other Masters may have denied what it does not know.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub away: bool,
-}
-
-/// A step of the directory from one revision to another.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DirectoryUpdate {
-    /// Revision it starts from; 0 is the empty directory.
-    pub from: u64,
-    /// Revision it leads to.
-    pub to: u64,
-    /// The changes.
-    pub changes: Vec<DirectoryStep>,
-}
-
-/// One step of the directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum DirectoryStep {
-    /// An agent's new place.
-    Agent(DirectoryChange),
-    /// Agents that are all at the same place. This step is part of a whole directory.
-    Together {
-        /// Local names.
-        agents: Vec<String>,
-        /// The agents' place.
-        at: AgentLocation,
-    },
-    /// A process can be reached, or can be reached at another address.
-    Joined {
-        /// The process.
-        joined: ProcessContact,
-    },
-    /// A process ended.
-    Ended {
-        /// The process.
-        ended: EndedProcess,
-    },
-    /// The rules for all processes.
-    Rules {
-        /// All rules, in place of the earlier ones.
-        rules: Rules,
-    },
 }
 
 /// An agent process as its node sees it.
@@ -340,6 +300,12 @@ conversation! {
             /// The change.
             update: DirectoryUpdate,
         } -> ();
+        /// The place of an agent, as far as this node knows it. Another node asks one that should hold the agent's slice of
+        /// the directory. A node that does not hold it answers [`FaultCode::Unavailable`](crate::FaultCode::Unavailable).
+        Locate {
+            /// Local name.
+            agent: String,
+        } -> AgentLocation;
         /// Messages to one agent that this node must keep. Another node asks. The answer comes once all kept letters are
         /// on disk. For each letter it says why the letter is not kept, if it is not.
         Post {
@@ -389,6 +355,7 @@ conversation! {
     /// A node's answers.
     pub enum NodeAnswer ("answer") {
         Started { pid: u32 };
+        Location(AgentLocation);
         Frozen { size: u64 };
         Part { part: FrozenPart };
         FormerKeys { keys: SealedKeys };

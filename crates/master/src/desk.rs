@@ -25,7 +25,7 @@ use super::state::{Effect, MasterState};
 use super::written::Written;
 use sealbus_ca::CaService;
 use sealbus_control::clock::{now, timestamp};
-use sealbus_control::node::DirectoryUpdate;
+use sealbus_control::directory::DirectoryUpdate;
 use sealbus_control::{Fault, FaultCode, PlatformDescription, Term, UnixMillis};
 use sealbus_store::{Batch, Store, StoreError};
 
@@ -464,7 +464,7 @@ impl Desk {
         }
     }
 
-    /// The directory's news for a node at this revision.
+    /// The directory's news for a process of the Master's own that is at this revision.
     pub(crate) fn update(&self, directory: u64) -> DirectoryUpdate {
         self.state.directory().since(directory)
     }

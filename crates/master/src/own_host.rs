@@ -18,9 +18,9 @@ use super::reachable::reachable;
 use sealbus_control::attachment::{AgentReport, AttachmentAnswer, AttachmentRequest};
 use sealbus_control::authority::IssuedChain;
 use sealbus_control::clock::timestamp;
+use sealbus_control::directory::DirectoryStep;
 use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs, not_attached};
 use sealbus_control::names::MASTER_NODE;
-use sealbus_control::node::DirectoryStep;
 use sealbus_control::{Blob, DirectoryChange, Fault, FaultCode, ProcessContact, Subject};
 use sealbus_keeping::post::{OwnPost, PostPlace};
 

@@ -256,7 +256,7 @@ fn hear(
             deny_list,
             ..
         } => {
-            let current = desk.state.heartbeat(node, directory, now);
+            let current = desk.state.heartbeat(node, &directory, now);
             return Ok(with_news(current, desk, deny_list).into());
         }
         MasterRequest::Leaving => desk.state.leaving(node),

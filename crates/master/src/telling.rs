@@ -1,5 +1,5 @@
-//! Sends the nodes their news at once: deny lists and changes of the directory. A node that misses some gets it with
-//! its next heartbeat.
+//! Sends the nodes their news at once: deny lists, and the changes of the directory that concern them. A node that misses
+//! some gets it with its next heartbeat.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,28 +10,46 @@ use tokio::task::JoinHandle;
 use super::desk::{DeskHandle, News};
 use sealbus_control::Blob;
 use sealbus_control::correspondence::Correspondent;
+use sealbus_control::directory::Concerned;
 use sealbus_control::node::NodeRequest;
 
 /// How long a node may take to apply news.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The task that sends news to a node, and the way to wake it. It ends when nobody can wake it any more.
+struct Teller {
+    wake: watch::Sender<()>,
+    task: JoinHandle<()>,
+}
+
 /// Sends news as long as the desk is open.
 pub(crate) async fn tell(master: Correspondent, desk: DeskHandle, mut news: watch::Receiver<News>) {
-    let mut tellers: HashMap<String, JoinHandle<()>> = HashMap::new();
+    let mut tellers: HashMap<String, Teller> = HashMap::new();
+    let mut denied = None;
     loop {
-        let alive = desk
-            .run(|desk, _| {
+        let deny_list = news.borrow_and_update().deny_list;
+        let is_denied = denied.replace(deny_list) != Some(deny_list);
+        let concerned = desk
+            .run(move |desk, _| {
+                let concerned = desk.state.directory_mut().concerned();
                 let nodes = desk.state.nodes().iter();
                 let alive = nodes.filter(|(_, node)| node.state.is_there());
-                Ok(alive.map(|(name, _)| name.clone()).collect::<Vec<_>>())
+                Ok(match concerned {
+                    Concerned::Nodes(nodes) if !is_denied => nodes.into_iter().collect(),
+                    _ => alive.map(|(name, _)| name.clone()).collect::<Vec<_>>(),
+                })
             })
             .await;
-        let Ok(alive) = alive else { return };
-        tellers.retain(|_, teller| !teller.is_finished());
-        for node in alive {
-            tellers.entry(node.clone()).or_insert_with(|| {
-                tokio::spawn(tell_node(node, master.clone(), desk.clone(), news.clone()))
+        let Ok(concerned) = concerned else { return };
+        tellers.retain(|_, teller| !teller.task.is_finished());
+        for node in concerned {
+            let teller = tellers.entry(node.clone()).or_insert_with(|| {
+                let (wake, woken) = watch::channel(());
+                let telling = tell_node(node, master.clone(), desk.clone(), news.clone(), woken);
+                let task = tokio::spawn(telling);
+                Teller { wake, task }
             });
+            teller.wake.send_replace(());
         }
         if news.changed().await.is_err() {
             return;
@@ -44,41 +62,30 @@ async fn tell_node(
     node: String,
     master: Correspondent,
     desk: DeskHandle,
-    mut news: watch::Receiver<News>,
+    news: watch::Receiver<News>,
+    mut woken: watch::Receiver<()>,
 ) {
-    // The node's present knowledge is not known here, so the first notice has everything.
-    let mut known = News {
-        directory: 0,
-        deny_list: 0,
-    };
-    loop {
-        let present = news.borrow_and_update().clone();
-        let (from, held) = (known.directory, known.deny_list);
-        let newer = present.deny_list != held;
+    // The node's present list is not known here, so the first notice has all of it.
+    let mut held = 0;
+    while woken.changed().await.is_ok() {
+        let present = news.borrow().deny_list;
+        let newer = present != held;
+        let name = node.clone();
         let told = desk
             .run(move |desk, _| {
                 let list = newer.then(|| Blob(desk.ca.deny_list_since(held)));
-                Ok((desk.update(from), list))
+                Ok((desk.state.directory_mut().news_for(&name), list))
             })
             .await;
         let Ok((update, list)) = told else { return };
-        let to = update.to;
         let mut requests = Vec::new();
         requests.extend(list.map(|list| NodeRequest::DenyList { list }));
-        if !update.changes.is_empty() {
-            requests.push(NodeRequest::Directory { update });
-        }
+        requests.extend(update.map(|update| NodeRequest::Directory { update }));
         for request in requests {
             if master.ask(&node, &request, PATIENCE).await.is_err() {
                 return;
             }
         }
-        known = News {
-            directory: to,
-            deny_list: present.deny_list,
-        };
-        if news.changed().await.is_err() {
-            return;
-        }
+        held = present;
     }
 }

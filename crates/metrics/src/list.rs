@@ -112,6 +112,8 @@ metrics! {
     NODE_PROCESSES = Gauge "sealbus_node_processes" [] of Node;
     /// Processes that are attached to the node and did not report their traffic. They are busy or hang.
     NODE_SILENT_PROCESSES = Gauge "sealbus_node_silent_processes" [] of Node;
+    /// Agents in the node's copy of the directory: all of the platform, or those of its slices and those that it follows.
+    NODE_DIRECTORY_AGENTS = Gauge "sealbus_node_directory_agents" [] of Node;
     /// Whether the node is on the bus: 1 if it is, 0 if the platform does not reach it.
     NODE_PRESENT = Gauge "sealbus_node_present" [] of Node;
 

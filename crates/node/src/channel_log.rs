@@ -98,10 +98,10 @@ impl Shared {
             LogRequest::List | LogRequest::Evidence { .. } => from == MASTER,
             LogRequest::Keep { .. } | LogRequest::Record { .. } | LogRequest::Judge { .. } => false,
             LogRequest::Since { agent, .. } | LogRequest::Settle { agent, .. } => {
-                self.is_node(from).await? && self.speaks_for(from, agent)?
+                self.is_node(from).await? && self.speaks_for(from, agent).await?
             }
             LogRequest::Read { question } => {
-                self.is_node(from).await? && self.speaks_for(from, &question.agent)?
+                self.is_node(from).await? && self.speaks_for(from, &question.agent).await?
             }
         };
         if !may_ask {
@@ -114,14 +114,25 @@ impl Shared {
         self.own_channel_log(from, request).await
     }
 
-    /// Whether a node runs an agent, or ran it last.
-    fn speaks_for(&self, node: &str, agent: &str) -> Result<bool, Fault> {
+    /// Whether a node runs an agent, or ran it last, in the Master's words.
+    async fn speaks_for(&self, node: &str, agent: &str) -> Result<bool, Fault> {
         let ran = self
             .former
             .lock()
             .get(agent)
             .is_some_and(|former| former == node);
-        match self.replica.lock().locate(agent) {
+        let (mut known, is_covered) = {
+            let replica = self.replica.lock();
+            (replica.locate(agent), replica.covers(agent))
+        };
+        if !ran && !is_covered && known == AgentLocation::Unknown {
+            known = self.locate_by_master(agent).await?;
+        }
+        // From now on the node knows without the Master. A node that lies makes it remember nothing.
+        if matches!(&known, AgentLocation::Process(contact) if contact.node == node) {
+            self.follow(agent);
+        }
+        match known {
             _ if ran => Ok(true),
             AgentLocation::Process(contact) => Ok(contact.node == node),
             // The other node may know a place that this node has not heard of yet.
@@ -178,7 +189,7 @@ impl Shared {
 
     /// Whether an agent is a node's own. Only a node's own agent is at a node with its own name.
     pub(super) async fn is_node(&self, agent: &str) -> Result<bool, Fault> {
-        Ok(match self.locate(agent).await? {
+        Ok(match self.locate_by_master(agent).await? {
             AgentLocation::Process(contact) => contact.node == agent,
             _ => false,
         })

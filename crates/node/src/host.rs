@@ -62,7 +62,8 @@ impl NodeHost {
             AttachmentRequest::Announce { address } => *self.announced.lock() = Some(address),
             AttachmentRequest::Resolve { agent } => {
                 self.shared.asked.lock().insert(agent.clone());
-                return Ok(self.shared.locate(&agent).await?.into());
+                // It speaks with the Master and with nodes, and answers those that ask it.
+                return Ok(self.shared.locate_by_master(&agent).await?.into());
             }
             AttachmentRequest::EncryptionKey { agent } => {
                 return Ok(self.shared.encryption_key(agent).await?.into());

@@ -5,6 +5,7 @@ mod alarm;
 mod channel_log;
 mod child;
 mod descendants;
+mod directory;
 mod freezing;
 mod held;
 mod host;
@@ -295,6 +296,7 @@ impl Node {
             lacks_denials: AtomicBool::new(false),
             replica: Mutex::new(Replica::default()),
             former: Mutex::default(),
+            wanting: tokio::sync::Notify::new(),
             telling: tokio::sync::Mutex::default(),
             nodes: Mutex::default(),
             asked: Mutex::default(),
@@ -346,6 +348,11 @@ impl Node {
     /// The node's name.
     pub fn name(&self) -> &str {
         &self.shared.name
+    }
+
+    /// The number of agents in its copy of the directory.
+    pub fn known_agents(&self) -> usize {
+        self.shared.replica.lock().agents()
     }
 
     /// Ends all its processes, and the node. The Master places its agents elsewhere.

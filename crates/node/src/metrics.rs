@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use sealbus_control::traffic::ProcessTraffic;
 use sealbus_metrics::{
-    CERTIFICATE_END, DENY_LIST_VERSION, NODE_PRESENT, NODE_PROCESSES, NODE_SILENT_PROCESSES, Sample,
+    CERTIFICATE_END, DENY_LIST_VERSION, NODE_DIRECTORY_AGENTS, NODE_PRESENT, NODE_PROCESSES,
+    NODE_SILENT_PROCESSES, Sample,
 };
 use tokio::net::TcpListener;
 
@@ -27,6 +28,8 @@ impl Shared {
         let silent = attached.saturating_sub(processes.len());
         sample.put(&NODE_PROCESSES, [], attached as u64);
         sample.put(&NODE_SILENT_PROCESSES, [], silent as u64);
+        let known = self.replica.lock().agents();
+        sample.put(&NODE_DIRECTORY_AGENTS, [], known as u64);
         sample.put_agents_and_channels(&processes);
         let own = self.presence.borrow().as_ref().map(|it| it.process.clone());
         sample.put(&NODE_PRESENT, [], u64::from(own.is_some()));

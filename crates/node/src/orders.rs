@@ -79,6 +79,9 @@ async fn carry_out(
             let trail = shared.trail_of(from, &receiver, &letters).await?;
             return Ok(trail.into());
         }
+        NodeRequest::Locate { agent } => {
+            return Ok(shared.locate_for(from, &agent).await?.into());
+        }
         NodeRequest::ChannelLog { request } => {
             return Ok(shared.channel_log_for(from, request).await?.into());
         }
@@ -118,7 +121,7 @@ async fn carry_out(
         NodeRequest::Thaw { process } => shared.thaw(&process).await?,
         NodeRequest::DenyList { list } => shared.deny_list_changed(list).await,
         NodeRequest::Masters { addresses, .. } => shared.masters_are_at(&addresses),
-        NodeRequest::Directory { update } => shared.directory_changed(update).await,
+        NodeRequest::Directory { update } => shared.directory_told(update).await,
         NodeRequest::Leave { grace } => {
             let grace = Duration::from_millis(grace);
             let is_masters = true;

@@ -27,7 +27,15 @@ pub(crate) struct NodeWays(pub(crate) Arc<Shared>);
 impl Ways for NodeWays {
     fn whereabouts(&self, agent: &str) -> Whereabouts {
         let shared = &self.0;
-        match shared.replica.lock().locate(agent) {
+        let (known, is_covered) = {
+            let replica = shared.replica.lock();
+            (replica.locate(agent), replica.covers(agent))
+        };
+        // A letter goes only where the Master says: the node there reads it.
+        if !is_covered {
+            shared.follow(agent);
+        }
+        match known {
             AgentLocation::Process(contact) if contact.node == shared.name => {
                 let connection = shared.processes.connection(&contact.process);
                 match connection {

@@ -14,6 +14,7 @@ use super::peer::Peer;
 use sealbus_control::attachment::FrozenPart;
 use sealbus_control::authority::IssuedChain;
 use sealbus_control::clock::now;
+use sealbus_control::directory::{MOST_FOLLOWED, RecentNames};
 use sealbus_control::node::{Exit, Launch, RunningProcess};
 use sealbus_control::rpc::Caller;
 use sealbus_control::{AgentState, Blob, DirectoryChange, Fault, FaultCode, Subject};
@@ -22,8 +23,8 @@ use sealbus_process::attachment::part_of;
 /// Most bytes of one process's frozen agents.
 const MOST_FROZEN: usize = 256 * 1024 * 1024;
 
-/// Most agents that a process asks for and gets news of.
-const MOST_ASKED: usize = 262_144;
+/// Most agents that a process asks for and gets news of. It hears of others when it writes to them.
+const MOST_ASKED: usize = MOST_FOLLOWED;
 
 /// The processes of a node.
 #[derive(Default)]
@@ -52,7 +53,7 @@ pub(super) struct Entry {
     /// Whether the process was taken over after the node's restart, and no report about its agents has come since.
     pub(super) is_unheard: bool,
     /// Agents that it asked for.
-    pub(super) asked: HashSet<String>,
+    pub(super) asked: RecentNames,
     pub(super) freezing: Option<Freezing>,
     /// Held by the task that notes the process on disk.
     pub(super) noting: Arc<tokio::sync::Mutex<()>>,
@@ -76,7 +77,7 @@ impl Entry {
             agents: BTreeMap::new(),
             certificates: BTreeMap::new(),
             is_unheard: false,
-            asked: HashSet::new(),
+            asked: RecentNames::new(MOST_ASKED),
             freezing: None,
             noting: Arc::default(),
         }
@@ -138,7 +139,7 @@ impl Processes {
         let entries = self.entries.lock();
         let changed = |(process, entry): (&String, &Entry)| {
             let (_, caller) = entry.connection.as_ref()?;
-            let changes = wanted(changes, &entry.asked);
+            let changes = wanted(changes, |agent| entry.asked.contains(agent));
             (!changes.is_empty()).then(|| (process.clone(), caller.clone(), changes))
         };
         entries.iter().filter_map(changed).collect()
@@ -197,21 +198,27 @@ impl Processes {
         self.with(process, |entry| entry.remembered.launch.clone())
     }
 
-    /// Notes that a process asked for an agent.
+    /// Notes that a process asked for an agent. Returns the agent that is forgotten for it.
     ///
     /// # Errors
-    /// If it asked for more agents than are remembered for one process.
-    pub(crate) fn asked(&self, process: &str, agent: &str) -> Result<(), Fault> {
-        self.with(process, |entry| {
-            if entry.asked.len() >= MOST_ASKED && !entry.asked.contains(agent) {
-                return Err(Fault::new(
-                    FaultCode::Unavailable,
-                    format!("a process asks for at most {MOST_ASKED} agents"),
-                ));
-            }
-            entry.asked.insert(agent.to_owned());
-            Ok(())
-        })?
+    /// If the process has ended.
+    pub(crate) fn asked(&self, process: &str, agent: &str) -> Result<Option<String>, Fault> {
+        self.with(process, |entry| entry.asked.note(agent))
+    }
+
+    /// Whether a process asked for an agent.
+    pub(crate) fn is_asked(&self, agent: &str) -> bool {
+        let entries = self.entries.lock();
+        entries.values().any(|entry| entry.asked.contains(agent))
+    }
+
+    /// The agents of all processes.
+    pub(crate) fn agents(&self) -> HashSet<String> {
+        let entries = self.entries.lock();
+        let agents = entries
+            .values()
+            .map(|entry| &entry.remembered.launch.agents);
+        agents.flatten().cloned().collect()
     }
 
     /// Notes the address on which a process listens.
@@ -410,10 +417,13 @@ impl Processes {
 }
 
 /// The changes that concern the agents asked for.
-pub(super) fn wanted(changes: &[DirectoryChange], asked: &HashSet<String>) -> Vec<DirectoryChange> {
+pub(super) fn wanted(
+    changes: &[DirectoryChange],
+    is_asked: impl Fn(&str) -> bool,
+) -> Vec<DirectoryChange> {
     changes
         .iter()
-        .filter(|change| asked.contains(&change.agent))
+        .filter(|change| is_asked(&change.agent))
         .cloned()
         .collect()
 }

@@ -331,7 +331,9 @@ impl Shared {
                 if Name::new("agent", &agent).is_err() {
                     return Ok(AgentLocation::Unknown.into());
                 }
-                self.processes.asked(process, &agent)?;
+                let forgotten = self.processes.asked(process, &agent)?;
+                self.unfollow(&forgotten);
+                self.follow(&agent);
                 return Ok(self.locate(&agent).await?.into());
             }
             AttachmentRequest::Report { agent, report } => {

@@ -27,6 +27,8 @@ use sealbus_process::Process;
 
 /// How often the node reports to the Master.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How long the node gathers what it wants of the directory, before it reports early.
+const GATHERING: Duration = Duration::from_millis(20);
 /// How long the Master may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// After this long without an answer on the bus, the node asks the Master by enrolment.
@@ -238,9 +240,10 @@ async fn keep_in_touch(
         }
         let is_registered = registered;
         let asking = async {
+            let directory = shared.standing();
             if is_registered {
                 let heartbeat = ask_master::Heartbeat {
-                    directory: shared.replica.lock().revision(),
+                    directory,
                     deny_list: shared.deny_list_version(),
                     processes: u32::try_from(shared.processes.count()).unwrap_or(u32::MAX),
                 };
@@ -268,6 +271,9 @@ async fn keep_in_touch(
                 }
             },
         };
+        if asked.is_err() {
+            shared.replica.lock().unanswered();
+        }
         match asked {
             Ok(current) => {
                 heard = Instant::now();
@@ -278,7 +284,7 @@ async fn keep_in_touch(
                 registered = !current.register;
                 shared.masters_are_at(&current.masters);
                 shared.leaders.store_is(current.away);
-                shared.directory_changed(current.directory).await;
+                shared.directory_answered(current.directory).await;
                 if let Some(list) = current.deny_list {
                     shared.deny_list_changed(list).await;
                 }
@@ -366,7 +372,11 @@ async fn keep_in_touch(
             looked = Instant::now();
             shared.rotate_logs();
         }
-        led_anew = pause(shared, HEARTBEAT).await;
+        led_anew = tokio::select! {
+            led_anew = pause(shared, HEARTBEAT) => led_anew,
+            // More may come in the meantime, and goes with it.
+            () = shared.wanting.notified() => pause(shared, GATHERING).await,
+        };
     }
 }
 

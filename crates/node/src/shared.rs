@@ -12,36 +12,34 @@ use parking_lot::{Mutex, RwLock};
 use sealbus_journal::Journal;
 use sealbus_seal::denylist::{DenyListUpdate, SignedDenyList};
 use sealbus_seal::{Credential, Fingerprint, Identity, Name, Timestamp, Trust};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::held::Held;
 use super::isolation::Sealing;
 use super::leaders::Leaders;
 use super::log::Logs;
 use super::memory::Memory;
-use super::processes::{Processes, wanted};
+use super::processes::Processes;
 use super::reports::Reports;
 use super::witness::Witnesses;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
 use sealbus_control::correspondence::Correspondent;
-use sealbus_control::directory::{Changed, Replica};
+use sealbus_control::directory::Replica;
 use sealbus_control::host::Command;
-use sealbus_control::names::{CONTROL_AGENTS, MASTER, SYSTEM_AGENTS};
-use sealbus_control::node::{DirectoryStep, DirectoryUpdate, Launch, MasterRequest, ask_master};
+use sealbus_control::names::MASTER;
+use sealbus_control::node::{Launch, MasterRequest, ask_master};
 use sealbus_control::rpc::{Caller, Untold};
 use sealbus_control::{
-    AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FaultCode, NodeDescription,
-    PlatformDescription, ProcessContact, PublishedKey, TransportDescription,
+    AgentLocation, Blob, Fault, FaultCode, NodeDescription, PlatformDescription, ProcessContact,
+    PublishedKey, TransportDescription,
 };
 use sealbus_keeping::channel_log::ChannelLogs;
 use sealbus_keeping::post::Post;
 use sealbus_process::Process;
 
-/// How long the Master may take to answer where an agent is, if the replica does not know.
-const RESOLVING: Duration = Duration::from_secs(3);
-/// Most agents whose former node is remembered.
-const MOST_FORMER: usize = 65_536;
+/// How long the Master may take to answer where an agent is, or which key it stated.
+pub(crate) const RESOLVING: Duration = Duration::from_secs(3);
 
 /// The node's own process, while it is on the bus.
 #[derive(Clone)]
@@ -72,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) replica: Mutex<Replica>,
     /// For each agent, the node on which it ran before its present one.
     pub(crate) former: Mutex<HashMap<String, String>>,
+    /// Notified when the Master is to be asked about the directory at once.
+    pub(crate) wanting: Notify,
     /// Held while a change of the directory is passed on.
     pub(crate) telling: tokio::sync::Mutex<()>,
     /// The latest contacts of the nodes.
@@ -154,24 +154,6 @@ impl Shared {
         }
     }
 
-    /// The place of an agent: from the replica, or else from the Master.
-    pub(crate) async fn locate(&self, agent: &str) -> Result<AgentLocation, Fault> {
-        // These agents are always where the Master is. A node that took them for absent could not ask for their place.
-        if CONTROL_AGENTS.contains(&agent) {
-            return Ok(AgentLocation::Process(self.platform.read().control.clone()));
-        }
-        if SYSTEM_AGENTS.contains(&agent) {
-            return Ok(AgentLocation::Process(self.platform.read().master.clone()));
-        }
-        let known = self.replica.lock().locate(agent);
-        if known != AgentLocation::Unknown {
-            return Ok(known);
-        }
-        let agent = agent.to_owned();
-        let resolve = ask_master::Resolve { agent };
-        self.correspondent()?.ask(MASTER, resolve, RESOLVING).await
-    }
-
     /// The key for sealed messages that an agent stated last.
     pub(crate) async fn encryption_key(&self, agent: String) -> Result<PublishedKey, Fault> {
         if Name::new("agent", &agent).is_err() {
@@ -193,85 +175,6 @@ impl Shared {
             });
         }
         Ok(launch)
-    }
-
-    /// Notes the former places of agents that have moved with a change.
-    fn note_former(&self, replica: &Replica, update: &DirectoryUpdate) {
-        let mut former = self.former.lock();
-        for step in &update.changes {
-            if let DirectoryStep::Agent(change) = step
-                && let AgentLocation::Process(contact) = replica.locate(&change.agent)
-            {
-                // The node that runs an agent asks once more about a forgotten one.
-                if former.len() >= MOST_FORMER {
-                    former.clear();
-                }
-                former.insert(change.agent.clone(), contact.node);
-            }
-        }
-    }
-
-    /// Applies a change of the directory. Processes that asked for the changed agents are told, and all are told of
-    /// other processes.
-    pub(crate) async fn directory_changed(&self, update: DirectoryUpdate) {
-        // One change at a time, so that joined and ended processes are reported in the right order.
-        let _telling = self.telling.lock().await;
-        let Changed {
-            agents,
-            joined,
-            ended,
-            rules,
-        } = {
-            let mut replica = self.replica.lock();
-            self.note_former(&replica, &update);
-            replica.apply(update)
-        };
-        let restarted = self.restarted_nodes(&agents);
-        for change in &agents {
-            self.post.wake(&change.agent);
-        }
-        let presence = self.presence.borrow().clone();
-        if let Some(presence) = &presence {
-            let own = wanted(&agents, &self.asked.lock());
-            let mut news = Vec::new();
-            if !own.is_empty() {
-                news.push(Command::DirectoryChanged(own));
-            }
-            let mut ended = ended.clone();
-            ended.extend(restarted);
-            if !ended.is_empty() {
-                news.push(Command::ProcessesEnded(ended));
-            }
-            let control = self.reachable(joined.clone(), true);
-            if !control.is_empty() {
-                news.push(Command::ProcessesJoined(control));
-            }
-            news.extend(rules.clone().map(Box::new).map(Command::Rules));
-            for command in news {
-                let _ = presence.commands.send(command).await;
-            }
-        }
-        for (process, caller, changes) in self.processes.interested(&agents) {
-            let notice = AttachmentNotice::DirectoryChanged { changes };
-            self.tell(&process, &caller, &notice);
-        }
-        let mut notices = Vec::new();
-        if !ended.is_empty() {
-            notices.push(AttachmentNotice::ProcessesEnded { processes: ended });
-        }
-        let processes = self.reachable(joined, false);
-        if !processes.is_empty() {
-            notices.push(AttachmentNotice::ProcessesJoined { processes });
-        }
-        notices.extend(rules.map(|rules| AttachmentNotice::Rules { rules }));
-        if notices.is_empty() {
-            return;
-        }
-        for (process, caller) in self.processes.callers() {
-            for notice in &notices {
-                self.tell(&process, &caller, notice);
-            }
-        }
     }
 
     /// The processes, out of `processes`, that a process can reach: one of the control plane (`of_control`) or one of
@@ -301,29 +204,6 @@ impl Shared {
         if caller.try_notify(notice) == Err(Untold::ReadsNothing) {
             self.end_unreading(process);
         }
-    }
-
-    /// Nodes that now listen at another address, because they were restarted under the same name. Frames in transit to
-    /// them must be sent again, and not wait for a connection that never comes back.
-    fn restarted_nodes(&self, changes: &[DirectoryChange]) -> Vec<EndedProcess> {
-        let mut nodes = self.nodes.lock();
-        let mut restarted = Vec::new();
-        for change in changes {
-            if let AgentLocation::Process(contact) = &change.location
-                && contact.node == change.agent
-            {
-                let before = nodes.insert(change.agent.clone(), contact.clone());
-                if before.is_some_and(|before| {
-                    before.process == contact.process && before.address != contact.address
-                }) {
-                    restarted.push(EndedProcess {
-                        node: contact.node.clone(),
-                        process: contact.process.clone(),
-                    });
-                }
-            }
-        }
-        restarted
     }
 
     /// Applies a newer deny list or its changes, and passes them on at once.

@@ -252,6 +252,7 @@ impl Shared {
             entry
         };
         forget(process, &self.memory);
+        self.unfollow(entry.asked.iter());
         let group = &entry.remembered.launch.group;
         tracing::info!(process = %group, %exit, "ended");
         if let Ok(mut log) = self.logs.writer(group, "") {

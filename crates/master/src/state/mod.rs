@@ -295,6 +295,11 @@ impl MasterState {
         &self.directory
     }
 
+    /// The news of the directory for the nodes.
+    pub fn directory_mut(&mut self) -> &mut Directory {
+        &mut self.directory
+    }
+
     /// Sets the rules for all processes.
     pub fn set_rules(&mut self, rules: Rules) {
         self.directory.set_rules(rules);

@@ -9,6 +9,7 @@ use super::{MasterState, unknown};
 use crate::placement::Candidate;
 use crate::registry::{Group, Node, Origin, Process};
 use sealbus_control::admin::NodeState;
+use sealbus_control::directory::Standing;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::node::{Current, Exit, RunningProcess};
 use sealbus_control::{
@@ -165,7 +166,7 @@ impl MasterState {
         }
         self.place_waiting(now);
         Ok(Current {
-            directory: self.directory.since(0),
+            directory: self.directory.answer(name, &Standing::default()),
             deny_list: None,
             stop,
             register: false,
@@ -189,12 +190,12 @@ impl MasterState {
     }
 
     /// Takes a node's heartbeat.
-    pub fn heartbeat(&mut self, name: &str, directory: u64, now: UnixMillis) -> Current {
+    pub fn heartbeat(&mut self, name: &str, directory: &Standing, now: UnixMillis) -> Current {
         self.heard(name, now);
         let node = self.nodes.get(name);
         let register = node.is_none_or(|node| !node.state.is_there());
         Current {
-            directory: self.directory.since(directory),
+            directory: self.directory.answer(name, directory),
             deny_list: None,
             stop: Vec::new(),
             register,

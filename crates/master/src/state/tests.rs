@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use sealbus_control::attachment::AgentReport;
+use sealbus_control::directory::Standing;
 use sealbus_control::node::{Exit, NodeAnswer, RunningProcess};
 use sealbus_control::{NodeDescription, ProcessContact};
 use sealbus_manifest::isolation::{Confinement, Isolation};
@@ -72,7 +73,7 @@ fn pass(master: &mut MasterState, times: std::ops::RangeInclusive<UnixMillis>, h
         at = (at + 250).min(to);
         for node in heard {
             if at % 1000 == 0 || at == to {
-                master.heartbeat(node, 0, at);
+                master.heartbeat(node, &Standing::default(), at);
             }
         }
         master.tick(at);
@@ -194,7 +195,7 @@ fn success_ends_an_agent_and_never_means_never() {
         let process = live(&mut master, agent, 1);
         master.exited(&process.id, &exit, 2);
         assert_eq!(master.directory().locate(agent), AgentLocation::Unknown);
-        master.heartbeat("node-1", 0, 1000);
+        master.heartbeat("node-1", &Standing::default(), 1000);
         master.tick(1000);
         assert!(master.group_of(agent).unwrap().1.process.is_none());
     }

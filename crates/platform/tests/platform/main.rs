@@ -5,6 +5,7 @@
 
 mod control_plane;
 mod doors;
+mod large;
 mod sealed;
 #[path = "../support/mod.rs"]
 mod support;

@@ -17,7 +17,7 @@ use super::support::{LONG, Operator, alive, config, joined, platform, platform_o
 use super::{count, forbidden, hear, say};
 
 /// Waits until every node has sent another heartbeat.
-async fn heartbeats(operator: &Operator) {
+pub(super) async fn heartbeats(operator: &Operator) {
     let before = operator.nodes().await;
     let are_later = |nodes: Vec<NodeStatus>| {
         nodes

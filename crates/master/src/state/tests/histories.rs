@@ -89,7 +89,7 @@ proptest! {
                 }
                 Step::Wait(ms) => {
                     now += u64::from(ms);
-                    master.heartbeat("node-1", 0, now);
+                    master.heartbeat("node-1", &Standing::default(), now);
                     master.tick(now);
                 }
                 Step::KillMaster => {

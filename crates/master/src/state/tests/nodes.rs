@@ -12,7 +12,7 @@ fn a_node_that_leaves_hands_its_agents_over_at_once() {
     master.leaving(here);
     assert_eq!(master.nodes()[here].state, NodeState::Leaving);
     // The node still sends heartbeats, and need not register for them.
-    assert!(!master.heartbeat(here, 0, 2).register);
+    assert!(!master.heartbeat(here, &Standing::default(), 2).register);
     master.exited(&before.id, &Exit::NodeLeft, 3);
     master.tick(3);
     assert_eq!(process_of(&master, "a").node, there);

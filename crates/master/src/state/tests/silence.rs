@@ -14,8 +14,8 @@ fn silence_that_the_broker_causes_is_held_against_nobody() {
     master.nodes_speak_by_broker(0);
     // The Master waits for no other moment, because it is told the broker's state.
     assert_eq!(master.next_tick(), Some(LOOK));
-    master.heartbeat("node-1", 0, 1000);
-    master.heartbeat("node-2", 0, 1000);
+    master.heartbeat("node-1", &Standing::default(), 1000);
+    master.heartbeat("node-2", &Standing::default(), 1000);
     assert!(master.broker_is_away() && !master.broker_is_away());
     let hour = 3_600_000;
     pass(&mut master, 1000..=hour, &[]);
@@ -24,7 +24,7 @@ fn silence_that_the_broker_causes_is_held_against_nobody() {
     assert!(master.broker_worked(hour, hour) && !master.broker_worked(hour, hour));
     pass(&mut master, hour..=hour + after - 1, &[]);
     assert!(!is_dead(&master, "node-1"));
-    master.heartbeat("node-1", 0, hour + after);
+    master.heartbeat("node-1", &Standing::default(), hour + after);
     assert!(!master.broker_worked(hour + after, hour + after));
     master.tick(hour + after);
     assert!(!is_dead(&master, "node-1") && is_dead(&master, "node-2"));
@@ -209,7 +209,7 @@ proptest! {
                 if lives
                     && now >= back
                     && now / 1000 != (now - 250) / 1000
-                    && master.heartbeat(node, 0, now).register
+                    && master.heartbeat(node, &Standing::default(), now).register
                 {
                     let contact = contact(&master, node);
                     prop_assert!(master.register(node, description(), contact, None, &[], now).is_ok());

@@ -1,0 +1,410 @@
+//! The places of all agents, the present processes and the rules for them. The Master has the original, with a revision
+//! for each change. Nodes keep replicas, so that agents find each other while the Master is away: the whole directory
+//! up to [`MOST_WHOLE`] agents, and [slices](Slices) of a larger one.
+//!
+//! A node states its [`Standing`] with each heartbeat, and [`Directory::answer`] is the answer. In between, the Master
+//! tells it the changes that concern it ([`Directory::news_for`]).
+
+#[cfg(test)]
+mod cost;
+mod following;
+mod places;
+mod recent;
+mod replica;
+mod slices;
+#[cfg(test)]
+mod tests;
+mod update;
+mod views;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use crate::names::MASTER_NODE;
+use crate::{AgentLocation, DirectoryChange, EndedProcess, ProcessContact, Rules};
+use places::{contact, contacts, own_node};
+use slices::slice_of;
+use update::{NODES, names_between, processes_between, section_of};
+use views::Views;
+
+pub use following::MOST_FOLLOWED;
+pub use recent::RecentNames;
+pub use replica::{Changed, Replica};
+pub use slices::{HOLDERS, MOST_WHOLE, SLICES, Slices, WHOLE_AGAIN};
+pub use update::{
+    Cursor, DirectoryPart, DirectoryStep, DirectoryUpdate, NAMES_AT_ONCE, PART, Standing, Transfer,
+};
+
+/// Changes that are remembered, so that a replica need not receive everything. In a large directory it is a part of its
+/// agents, so that the loss of many nodes at once makes no other node begin anew.
+const REMEMBERED: usize = 4096;
+/// The part of the agents.
+const REMEMBERED_OF_AGENTS: usize = 4;
+/// Most changes in one update.
+const MOST_CHANGES: usize = 4096;
+/// Most ended processes that are remembered. No more of them are still mentioned at a time.
+const ENDED: usize = 64;
+
+/// The Master's directory.
+#[derive(Debug)]
+pub struct Directory {
+    revision: u64,
+    /// The nodes' own agents. All nodes know them, for they ask each other.
+    nodes: BTreeMap<String, ProcessContact>,
+    /// All other agents.
+    slices: Vec<BTreeMap<String, AgentLocation>>,
+    agents: usize,
+    processes: BTreeMap<EndedProcess, SocketAddr>,
+    /// The latest processes that ended. They do not come back.
+    ended: VecDeque<EndedProcess>,
+    rules: Rules,
+    recent: VecDeque<Recent>,
+    views: Views,
+    /// The revision up to which the concerned nodes were named.
+    looked: u64,
+}
+
+/// A change, and whether it concerns all nodes.
+#[derive(Debug)]
+struct Recent {
+    step: DirectoryStep,
+    concerns_all: bool,
+}
+
+/// The nodes that must hear of changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Concerned {
+    /// All nodes.
+    All,
+    /// These nodes.
+    Nodes(BTreeSet<String>),
+}
+
+impl Directory {
+    /// An empty directory. Its first change will have the revision after `revision`. A restarted Master begins above
+    /// every revision it may have given out before.
+    pub fn starting_at(revision: u64) -> Self {
+        // Revision 0 belongs to a replica without any content.
+        let revision = revision.max(1);
+        Self {
+            revision,
+            nodes: BTreeMap::new(),
+            slices: vec![BTreeMap::new(); SLICES],
+            agents: 0,
+            processes: BTreeMap::new(),
+            ended: VecDeque::new(),
+            rules: Rules::default(),
+            recent: VecDeque::new(),
+            views: Views::default(),
+            looked: revision,
+        }
+    }
+
+    /// The revision of the latest change.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Whether there are so many agents that no node must hold all of them.
+    pub fn is_sliced(&self) -> bool {
+        self.views.is_sliced()
+    }
+
+    /// The place of `agent`.
+    pub fn locate(&self, agent: &str) -> AgentLocation {
+        if let Some(contact) = self.nodes.get(agent) {
+            return AgentLocation::Process(contact.clone());
+        }
+        let known = self.slices[slice_of(agent)].get(agent);
+        known.cloned().unwrap_or(AgentLocation::Unknown)
+    }
+
+    /// Notes the new place of `agent`. Returns false if the place was already known.
+    pub fn set(&mut self, agent: &str, location: AgentLocation) -> bool {
+        if self.locate(agent) == location {
+            return false;
+        }
+        let was_node = self.nodes.remove(agent).is_some();
+        let slice = &mut self.slices[slice_of(agent)];
+        if slice.remove(agent).is_some() {
+            self.agents -= 1;
+        }
+        let node = own_node(agent, &location).cloned();
+        let is_node = node.is_some();
+        match (node, &location) {
+            (Some(contact), _) => {
+                self.nodes.insert(agent.to_owned(), contact);
+            }
+            (None, AgentLocation::Unknown) => {}
+            (None, known) => {
+                slice.insert(agent.to_owned(), known.clone());
+                self.agents += 1;
+            }
+        }
+        if agent != MASTER_NODE && was_node != is_node {
+            match is_node {
+                true => self.views.came(agent),
+                false => self.views.gone(agent),
+            }
+        }
+        self.views.agents_are(self.agents);
+        let change = DirectoryChange {
+            agent: agent.to_owned(),
+            location,
+        };
+        self.remember(DirectoryStep::Agent(change), was_node || is_node);
+        true
+    }
+
+    /// The processes that can be reached.
+    pub fn processes(&self) -> Vec<ProcessContact> {
+        contacts(&self.processes)
+    }
+
+    /// The rules for all processes.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Sets the rules for all processes.
+    pub fn set_rules(&mut self, rules: Rules) {
+        if self.rules != rules {
+            self.rules = rules.clone();
+            self.remember(DirectoryStep::Rules { rules }, true);
+        }
+    }
+
+    /// Notes the address of a process, unless the process has ended.
+    pub fn joined(&mut self, joined: ProcessContact) {
+        let named = joined.named();
+        if self.ended.contains(&named) || self.processes.get(&named) == Some(&joined.address) {
+            return;
+        }
+        self.processes.insert(named, joined.address);
+        self.remember(DirectoryStep::Joined { joined }, true);
+    }
+
+    /// Notes that a process has ended.
+    pub fn ended(&mut self, ended: EndedProcess) {
+        self.processes.remove(&ended);
+        if self.ended.len() == ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(ended.clone());
+        self.remember(DirectoryStep::Ended { ended }, true);
+    }
+
+    fn remember(&mut self, step: DirectoryStep, concerns_all: bool) {
+        self.revision += 1;
+        let most = REMEMBERED.max(self.agents / REMEMBERED_OF_AGENTS);
+        while self.recent.len() >= most {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Recent { step, concerns_all });
+    }
+
+    /// The revision before the oldest change that is remembered.
+    fn oldest(&self) -> u64 {
+        self.revision - self.recent.len() as u64
+    }
+
+    /// The changes after a revision; none if some of them are forgotten.
+    fn after(&self, revision: u64) -> Option<impl Iterator<Item = &Recent>> {
+        let skip = revision.checked_sub(self.oldest())? as usize;
+        (skip <= self.recent.len()).then(|| self.recent.range(skip..))
+    }
+
+    /// The news for one that follows the whole directory in the Master's own memory: the changes after `revision`, or
+    /// everything.
+    pub fn since(&self, revision: u64) -> DirectoryUpdate {
+        let (from, changes) = match self.after(revision) {
+            Some(changes) => (
+                revision,
+                changes.map(|recent| recent.step.clone()).collect(),
+            ),
+            None => {
+                let everything = Transfer {
+                    slices: Slices::ALL,
+                    base: true,
+                    after: None,
+                };
+                (0, self.part(everything, usize::MAX).entries)
+            }
+        };
+        DirectoryUpdate {
+            from,
+            to: self.revision,
+            slices: Slices::ALL,
+            changes,
+            ..DirectoryUpdate::default()
+        }
+    }
+
+    /// The answer to what a node states of its replica.
+    pub fn answer(&mut self, node: &str, standing: &Standing) -> DirectoryUpdate {
+        let view = self.views.of(node);
+        let goes_on = self.after(standing.revision).is_some();
+        let follows = match goes_on {
+            true => self.views.exchange(view, standing),
+            false => {
+                self.views.renew(view);
+                false
+            }
+        };
+        self.views.holds(view, standing.slices);
+        let slices = self.views.slices_of(view);
+        let update = match self.news(view, standing.revision, slices) {
+            Some(mut update) => {
+                if follows {
+                    let follow = standing.follow.iter().take(NAMES_AT_ONCE);
+                    update.changes.extend(follow.map(|agent| {
+                        let (agent, location) = (agent.clone(), self.locate(agent));
+                        DirectoryStep::Agent(DirectoryChange { agent, location })
+                    }));
+                }
+                if let Some(mut transfer) = standing.transfer.clone() {
+                    transfer.slices = transfer.slices & slices;
+                    update.part = Some(self.part(transfer, PART));
+                }
+                update
+            }
+            None => {
+                let all = Transfer {
+                    slices,
+                    base: true,
+                    after: None,
+                };
+                DirectoryUpdate {
+                    from: 0,
+                    to: self.revision,
+                    slices,
+                    names: self.views.number(view),
+                    part: Some(self.part(all, PART)),
+                    ..DirectoryUpdate::default()
+                }
+            }
+        };
+        self.views.tell(view, update.to);
+        update
+    }
+
+    /// The nodes that the changes concern that came after the last call.
+    pub fn concerned(&mut self) -> Concerned {
+        let looked = std::mem::replace(&mut self.looked, self.revision);
+        let Some(changes) = self.after(looked) else {
+            return Concerned::All;
+        };
+        let mut nodes = BTreeSet::new();
+        for recent in changes {
+            match &recent.step {
+                DirectoryStep::Agent(change) if !recent.concerns_all && self.is_sliced() => {
+                    for node in self.views.concerned(&change.agent) {
+                        if !nodes.contains(node) {
+                            nodes.insert(node.to_owned());
+                        }
+                    }
+                }
+                _ => return Concerned::All,
+            }
+        }
+        Concerned::Nodes(nodes)
+    }
+
+    /// The changes that concern a node and that it was not told yet; none if there are none, or if the node must state
+    /// its standing first.
+    pub fn news_for(&mut self, node: &str) -> Option<DirectoryUpdate> {
+        let view = self.views.of(node);
+        let slices = self.views.slices_of(view);
+        let update = self.news(view, self.views.told(view), slices)?;
+        if update.changes.is_empty() {
+            return None;
+        }
+        self.views.tell(view, update.to);
+        Some(update)
+    }
+
+    fn news(&self, view: usize, from: u64, slices: Slices) -> Option<DirectoryUpdate> {
+        let mut update = DirectoryUpdate {
+            from,
+            to: from,
+            slices,
+            names: self.views.number(view),
+            ..DirectoryUpdate::default()
+        };
+        for recent in self.after(from)? {
+            let concerns = match &recent.step {
+                DirectoryStep::Agent(change) if !recent.concerns_all => {
+                    slices.contains(Slices::of(&change.agent))
+                        || self.views.follows(view, &change.agent)
+                }
+                _ => true,
+            };
+            if concerns {
+                if update.changes.len() == MOST_CHANGES {
+                    update.more = true;
+                    break;
+                }
+                update.changes.push(recent.step.clone());
+            }
+            update.to += 1;
+        }
+        Some(update)
+    }
+
+    /// The next part of a transfer, with at most so many entries.
+    fn part(&self, of: Transfer, most: usize) -> DirectoryPart {
+        let after = of.after.as_ref();
+        let base = of.base.then_some(());
+        let nodes = base.and_then(|()| names_between(NODES, after, None));
+        let nodes = nodes.map(|range| self.nodes.range::<str, _>(range));
+        let nodes = nodes.into_iter().flatten().map(|(name, contact)| {
+            let location = AgentLocation::Process(contact.clone());
+            let (agent, cursor) = (name.clone(), Cursor::at(NODES, name));
+            let step = DirectoryStep::Agent(DirectoryChange { agent, location });
+            (cursor, Some(step), None)
+        });
+        let processes = base.and_then(|()| processes_between(after, None));
+        let processes = processes.map(|range| self.processes.range(range));
+        let processes = processes.into_iter().flatten().map(|(named, address)| {
+            let joined = contact(named, *address);
+            let step = DirectoryStep::Joined { joined };
+            (Cursor::at_process(named), Some(step), None)
+        });
+        let agents = of.slices.iter().filter_map(|slice| {
+            let range = names_between(section_of(slice), after, None)?;
+            Some((slice, self.slices[slice].range::<str, _>(range)))
+        });
+        let agents = agents.flat_map(|(slice, agents)| {
+            agents.map(move |(name, location)| {
+                (
+                    Cursor::at(section_of(slice), name),
+                    None,
+                    Some((name, location)),
+                )
+            })
+        });
+        let mut entries = Vec::new();
+        if of.base && after.is_none() {
+            let rules = self.rules.clone();
+            entries.push(DirectoryStep::Rules { rules });
+        }
+        let mut together: HashMap<&AgentLocation, Vec<String>> = HashMap::new();
+        let mut all = nodes.chain(processes).chain(agents);
+        let mut last = None;
+        for (cursor, step, agent) in all.by_ref().take(most) {
+            last = Some(cursor);
+            entries.extend(step);
+            if let Some((name, location)) = agent {
+                together.entry(location).or_default().push(name.clone());
+            }
+        }
+        let until = all.next().and(last);
+        drop(all);
+        let together = together.into_iter().map(|(at, agents)| {
+            let at = at.clone();
+            DirectoryStep::Together { agents, at }
+        });
+        entries.extend(together);
+        DirectoryPart { of, until, entries }
+    }
+}

@@ -1,0 +1,458 @@
+//! A node's copy of the directory, or of some slices of it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::SocketAddr;
+
+use super::following::Following;
+use super::places::{contacts, own_node};
+use super::slices::{HOLDERS, SLICES, Slices, hash, slice_of, weight};
+use super::update::{
+    DirectoryPart, DirectoryStep, DirectoryUpdate, NODES, Standing, Transfer, names_between,
+    processes_between, section_of,
+};
+use crate::names::MASTER_NODE;
+use crate::{AgentLocation, DirectoryChange, EndedProcess, ProcessContact, Rules};
+
+/// A node's copy of the directory.
+///
+/// It has all nodes and processes, the slices that the Master names, and the names that this node follows. All that it [covers](Self::covers) is as the Master's directory was at the revision, or newer.
+#[derive(Debug)]
+pub struct Replica {
+    revision: u64,
+    nodes: BTreeMap<String, ProcessContact>,
+    slices: Vec<BTreeMap<String, AgentLocation>>,
+    processes: BTreeMap<EndedProcess, SocketAddr>,
+    rules: Rules,
+    /// Whether all nodes and processes came.
+    has_base: bool,
+    /// Slices that came whole.
+    held: Slices,
+    /// The slices that are still to come.
+    transfer: Option<Transfer>,
+    following: Following,
+    /// Places of followed names in the words of other nodes, until the Master tells.
+    hearsay: HashMap<String, AgentLocation>,
+    /// Whether the answer to the stated standing is to come. Updates that came before it are in it.
+    is_asking: bool,
+    /// Whether an update did not fit, or more changes wait.
+    is_behind: bool,
+    /// Whether the last answer brought nothing of what was asked for.
+    is_stalled: bool,
+}
+
+impl Default for Replica {
+    fn default() -> Self {
+        Self {
+            revision: 0,
+            nodes: BTreeMap::new(),
+            slices: vec![BTreeMap::new(); SLICES],
+            processes: BTreeMap::new(),
+            rules: Rules::default(),
+            has_base: false,
+            held: Slices::NONE,
+            transfer: None,
+            following: Following::default(),
+            hearsay: HashMap::new(),
+            is_asking: false,
+            is_behind: false,
+            is_stalled: false,
+        }
+    }
+}
+
+/// The changes that an update made in a replica.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Agents that have moved.
+    pub agents: Vec<DirectoryChange>,
+    /// Processes that can be reached now.
+    pub joined: Vec<ProcessContact>,
+    /// Processes that have ended.
+    pub ended: Vec<EndedProcess>,
+    /// The present rules for all processes.
+    pub rules: Option<Rules>,
+}
+
+impl Replica {
+    /// The replica's revision; 0 before the first update.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The place of `agent`, as far as this replica knows it.
+    pub fn locate(&self, agent: &str) -> AgentLocation {
+        if let Some(contact) = self.nodes.get(agent) {
+            return AgentLocation::Process(contact.clone());
+        }
+        let known = self.slices[slice_of(agent)].get(agent);
+        known.cloned().unwrap_or(AgentLocation::Unknown)
+    }
+
+    /// Whether this replica would know `agent` if the Master knew it at this revision.
+    pub fn covers(&self, agent: &str) -> bool {
+        self.nodes.contains_key(agent)
+            || self.held.contains(Slices::of(agent))
+            || self.following.is_told(agent)
+    }
+
+    /// The contact of a node.
+    pub fn node(&self, name: &str) -> Option<&ProcessContact> {
+        self.nodes.get(name)
+    }
+
+    /// The nodes that may hold the slice of `agent`, the likeliest first. While holders change, a former one is among
+    /// those behind them.
+    pub fn holders(&self, agent: &str) -> Vec<String> {
+        let slice = slice_of(agent);
+        let nodes = self.nodes.keys().filter(|node| *node != MASTER_NODE);
+        let mut nodes: Vec<(u64, &String)> = nodes
+            .map(|node| (weight(slice, hash(node)), node))
+            .collect();
+        nodes.sort_unstable_by(|one, other| other.cmp(one));
+        let nodes = nodes.into_iter().take(2 * HOLDERS);
+        nodes.map(|(_, node)| node.clone()).collect()
+    }
+
+    /// The slices that this replica holds whole.
+    pub fn held(&self) -> Slices {
+        self.held
+    }
+
+    /// The number of agents that it knows, apart from nodes.
+    pub fn agents(&self) -> usize {
+        self.slices.iter().map(BTreeMap::len).sum()
+    }
+
+    /// The reachable processes, as far as this replica knows them; `None` until all have come once.
+    pub fn processes(&self) -> Option<Vec<ProcessContact>> {
+        self.has_base.then(|| contacts(&self.processes))
+    }
+
+    /// The rules for all processes.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Follows an agent that somebody asks for, from the next answer on.
+    pub fn follow(&mut self, agent: &str) {
+        if let Some(forgotten) = self.following.ask(agent) {
+            self.drop_unkept(&forgotten);
+        }
+        self.is_stalled = false;
+    }
+
+    /// Whether the replica follows an agent.
+    pub fn follows(&self, agent: &str) -> bool {
+        self.following.contains(agent)
+    }
+
+    /// Notes what another node said of a followed agent. If the Master says the same, it is no change. Another node is not
+    /// believed in anything else.
+    pub fn heard(&mut self, agent: &str, location: &AgentLocation) {
+        if self.covers(agent) || !self.following.contains(agent) {
+            return;
+        }
+        let former = self.hearsay.insert(agent.to_owned(), location.clone());
+        // Those that heard the other must hear the Master's word.
+        if former.is_some_and(|former| former != *location) {
+            self.hearsay.remove(agent);
+        }
+    }
+
+    /// Nobody asks for an agent any more.
+    pub fn unfollow(&mut self, agent: &str) {
+        if self.following.unask(agent) {
+            self.drop_unkept(agent);
+        }
+    }
+
+    /// Follows the node's own agents.
+    pub fn own_agents_are(&mut self, agents: HashSet<String>) {
+        for agent in self.following.own_are(agents) {
+            self.drop_unkept(&agent);
+        }
+    }
+
+    /// The standing that the replica states to the Master. Until [`answered`](Self::answered) or [`unanswered`](Self::unanswered),
+    /// other updates are not taken.
+    pub fn standing(&mut self) -> Standing {
+        self.is_asking = true;
+        let (coming, following) = (self.coming(), &mut self.following);
+        let exchange = following.exchange(coming);
+        Standing {
+            revision: self.revision,
+            slices: self.held,
+            names: following.number(),
+            follow: exchange.follow,
+            forget: exchange.forget,
+            transfer: self.transfer.clone(),
+        }
+    }
+
+    /// Whether the Master is to be asked at once, and not only with the next heartbeat.
+    pub fn wants(&self) -> bool {
+        let has_news = self.following.has_news(self.coming());
+        !self.is_stalled && (self.is_behind || self.transfer.is_some() || has_news)
+    }
+
+    /// No answer comes to what was stated last.
+    pub fn unanswered(&mut self) {
+        self.is_asking = false;
+    }
+
+    /// Applies the answer to what was stated last, and returns the changes it made.
+    pub fn answered(&mut self, update: DirectoryUpdate) -> Changed {
+        self.is_asking = false;
+        let state = |replica: &Self| {
+            let (held, number) = (replica.held, replica.following.number());
+            (replica.revision, held, number, replica.transfer.clone())
+        };
+        let before = state(self);
+        let mut changed = Changed::default();
+        if update.from == 0 {
+            self.revision = update.to;
+            self.held = Slices::NONE;
+            self.transfer = Some(Transfer {
+                slices: update.slices,
+                base: true,
+                after: None,
+            });
+            self.following.begin(update.names);
+            self.take_steps(update.changes, &mut changed);
+        } else if update.from == self.revision {
+            self.revision = self.revision.max(update.to);
+            self.hold_only(update.slices);
+            self.take_steps(update.changes, &mut changed);
+            self.following.answered(update.names);
+        } else {
+            self.is_stalled = true;
+            return changed;
+        }
+        if let Some(part) = update.part {
+            self.take_part(part, &mut changed);
+        }
+        self.hold_all(update.slices);
+        self.is_behind = update.more;
+        self.is_stalled = state(self) == before;
+        changed
+    }
+
+    /// Applies an update that the Master sent by itself, and returns the changes it made. One that does not fit is
+    /// ignored; the next answer has what was in it.
+    pub fn told(&mut self, update: DirectoryUpdate) -> Changed {
+        let mut changed = Changed::default();
+        if update.to <= self.revision {
+            return changed;
+        }
+        let fits =
+            (1..=self.revision).contains(&update.from) && update.names == self.following.number();
+        if self.is_asking || !fits {
+            (self.is_behind, self.is_stalled) = (true, false);
+            return changed;
+        }
+        self.revision = update.to;
+        self.hold_only(update.slices);
+        self.take_steps(update.changes, &mut changed);
+        self.hold_all(update.slices);
+        self.is_behind |= update.more;
+        changed
+    }
+
+    /// The slices that the replica has or gets.
+    fn coming(&self) -> Slices {
+        let coming = self.transfer.as_ref().map(|transfer| transfer.slices);
+        self.held | coming.unwrap_or_default()
+    }
+
+    fn keeps(&self, agent: &str) -> bool {
+        self.coming().contains(Slices::of(agent)) || self.following.contains(agent)
+    }
+
+    fn drop_unkept(&mut self, agent: &str) {
+        if !self.following.contains(agent) {
+            self.hearsay.remove(agent);
+        }
+        if !self.keeps(agent) {
+            self.slices[slice_of(agent)].remove(agent);
+        }
+    }
+
+    /// Gives up the slices that are not among these. Followed names stay, for as long as nothing newer is known.
+    fn hold_only(&mut self, slices: Slices) {
+        let dropped = self.coming() - slices;
+        self.held = self.held & slices;
+        if dropped == Slices::NONE {
+            return;
+        }
+        if let Some(transfer) = &mut self.transfer {
+            transfer.slices = transfer.slices & slices;
+            if transfer.slices == Slices::NONE && !transfer.base {
+                self.transfer = None;
+            }
+        }
+        self.drop_slices(dropped);
+    }
+
+    fn drop_slices(&mut self, dropped: Slices) {
+        let following = &self.following;
+        for slice in dropped.iter() {
+            self.slices[slice].retain(|name, _| following.contains(name));
+        }
+    }
+
+    /// Asks for the slices, out of these, that are lacking. One transfer follows the other.
+    fn hold_all(&mut self, slices: Slices) {
+        let lacking = slices - self.held;
+        if self.transfer.is_none() && (lacking != Slices::NONE || !self.has_base) {
+            self.transfer = Some(Transfer {
+                slices: lacking,
+                base: !self.has_base,
+                after: None,
+            });
+        }
+    }
+
+    fn take_steps(&mut self, steps: Vec<DirectoryStep>, changed: &mut Changed) {
+        for step in steps {
+            match step {
+                DirectoryStep::Agent(DirectoryChange { agent, location }) => {
+                    self.set(agent, location, changed);
+                }
+                DirectoryStep::Joined { joined } => self.joined(joined, changed),
+                DirectoryStep::Ended { ended } => {
+                    self.processes.remove(&ended);
+                    // Order matters: a process that joined and then ended must not join again.
+                    changed.joined.retain(|joined| joined.named() != ended);
+                    changed.ended.push(ended);
+                }
+                DirectoryStep::Rules { rules } => self.obey(rules, changed),
+                // Only transfers have this step.
+                DirectoryStep::Together { .. } => {}
+            }
+        }
+    }
+
+    fn obey(&mut self, rules: Rules, changed: &mut Changed) {
+        if self.rules != rules {
+            self.rules = rules.clone();
+            changed.rules = Some(rules);
+        }
+    }
+
+    fn joined(&mut self, joined: ProcessContact, changed: &mut Changed) {
+        let former = self.processes.insert(joined.named(), joined.address);
+        if former != Some(joined.address) {
+            changed.joined.push(joined);
+        }
+    }
+
+    fn set(&mut self, agent: String, location: AgentLocation, changed: &mut Changed) {
+        if self.locate(&agent) == location {
+            return;
+        }
+        let was_node = self.nodes.remove(&agent).is_some();
+        let node = own_node(&agent, &location).cloned();
+        if !was_node && node.is_none() && !self.keeps(&agent) {
+            return;
+        }
+        let slice = &mut self.slices[slice_of(&agent)];
+        slice.remove(&agent);
+        match (node, &location) {
+            (Some(contact), _) => {
+                self.nodes.insert(agent.clone(), contact);
+            }
+            (None, AgentLocation::Unknown) => {}
+            (None, known) => {
+                slice.insert(agent.clone(), known.clone());
+            }
+        }
+        if self.hearsay.remove(&agent).as_ref() != Some(&location) {
+            changed.agents.push(DirectoryChange { agent, location });
+        }
+    }
+
+    /// Takes the next part of the transfer. An entry between its ends that is not in it is gone.
+    fn take_part(&mut self, part: DirectoryPart, changed: &mut Changed) {
+        let DirectoryPart { of, until, entries } = part;
+        let Some(transfer) = &mut self.transfer else {
+            return;
+        };
+        if of.after != transfer.after || of.base != transfer.base {
+            return;
+        }
+        transfer.slices = transfer.slices & of.slices;
+        let slices = transfer.slices;
+        let mut named = BTreeSet::new();
+        let mut processes = BTreeSet::new();
+        for entry in &entries {
+            match entry {
+                DirectoryStep::Agent(change) => {
+                    named.insert(change.agent.as_str());
+                }
+                DirectoryStep::Together { agents, .. } => {
+                    named.extend(agents.iter().map(String::as_str));
+                }
+                DirectoryStep::Joined { joined } => {
+                    processes.insert(joined.named());
+                }
+                DirectoryStep::Ended { .. } | DirectoryStep::Rules { .. } => {}
+            }
+        }
+        let (after, until_here) = (of.after.as_ref(), until.as_ref());
+        let mut gone = Vec::new();
+        if of.base
+            && let Some(range) = names_between(NODES, after, until_here)
+        {
+            let nodes = self.nodes.range::<str, _>(range).map(|(name, _)| name);
+            gone.extend(nodes.filter(|name| !named.contains(name.as_str())).cloned());
+        }
+        for slice in slices.iter() {
+            if let Some(range) = names_between(section_of(slice), after, until_here) {
+                let agents = self.slices[slice].range::<str, _>(range);
+                let agents = agents.map(|(name, _)| name);
+                gone.extend(
+                    agents
+                        .filter(|name| !named.contains(name.as_str()))
+                        .cloned(),
+                );
+            }
+        }
+        if of.base
+            && let Some(range) = processes_between(after, until_here)
+        {
+            let ended = self.processes.range(range).map(|(named, _)| named);
+            let ended: Vec<EndedProcess> = ended
+                .filter(|named| !processes.contains(named))
+                .cloned()
+                .collect();
+            for named in ended {
+                self.processes.remove(&named);
+                changed.ended.push(named);
+            }
+        }
+        drop(named);
+        for agent in gone {
+            self.set(agent, AgentLocation::Unknown, changed);
+        }
+        for entry in entries {
+            match entry {
+                DirectoryStep::Together { agents, at } => {
+                    for agent in agents {
+                        self.set(agent, at.clone(), changed);
+                    }
+                }
+                entry => self.take_steps(vec![entry], changed),
+            }
+        }
+        match (until, &mut self.transfer) {
+            (Some(until), Some(transfer)) => transfer.after = Some(until),
+            (_, transfer) => {
+                self.held = self.held | slices;
+                self.has_base |= of.base;
+                *transfer = None;
+                // Something of other slices may be left from before the replica began anew.
+                self.drop_slices(Slices::ALL - self.held);
+            }
+        }
+    }
+}

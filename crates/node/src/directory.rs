@@ -1,0 +1,313 @@
+//! The node's part of the directory: its replica, the Master's news for it, and the other nodes that are asked for agents
+//! whose slice is not here.
+
+use std::time::Duration;
+
+use super::processes::wanted;
+use super::shared::{RESOLVING, Shared};
+use sealbus_control::attachment::AttachmentNotice;
+use sealbus_control::directory::{Changed, DirectoryStep, DirectoryUpdate, Replica, Standing};
+use sealbus_control::host::Command;
+use sealbus_control::names::{CONTROL_AGENTS, MASTER, SYSTEM_AGENTS};
+use sealbus_control::node::{ask_master, ask_node};
+use sealbus_control::{AgentLocation, DirectoryChange, EndedProcess, Fault, FaultCode};
+
+/// How long another node may take to say where an agent is.
+const ASKING: Duration = Duration::from_secs(1);
+/// Most agents whose former node is remembered.
+const MOST_FORMER: usize = 65_536;
+
+impl Shared {
+    /// The standing of the replica, for the next report.
+    pub(crate) fn standing(&self) -> Standing {
+        let own = self.processes.agents();
+        let mut replica = self.replica.lock();
+        replica.own_agents_are(own);
+        replica.standing()
+    }
+
+    /// Follows an agent as long as it is asked for.
+    pub(crate) fn follow(&self, agent: &str) {
+        let mut replica = self.replica.lock();
+        let is_new = !replica.follows(agent);
+        replica.follow(agent);
+        if is_new && replica.wants() {
+            self.wanting.notify_one();
+        }
+    }
+
+    /// Ends to follow agents, out of these, that no process asks for any more.
+    pub(crate) fn unfollow<'a>(&self, agents: impl IntoIterator<Item = &'a String>) {
+        for agent in agents {
+            if !self.processes.is_asked(agent) {
+                self.replica.lock().unfollow(agent);
+            }
+        }
+    }
+
+    /// The place of an agent in the Master's words, now or earlier.
+    pub(crate) async fn locate_by_master(&self, agent: &str) -> Result<AgentLocation, Fault> {
+        match self.known(agent) {
+            AgentLocation::Unknown => self.resolve(agent).await,
+            known => Ok(known),
+        }
+    }
+
+    fn known(&self, agent: &str) -> AgentLocation {
+        // These agents are always where the Master is. A node that took them for absent could not ask for their place.
+        if CONTROL_AGENTS.contains(&agent) {
+            return AgentLocation::Process(self.platform.read().control.clone());
+        }
+        if SYSTEM_AGENTS.contains(&agent) {
+            return AgentLocation::Process(self.platform.read().master.clone());
+        }
+        self.replica.lock().locate(agent)
+    }
+
+    async fn resolve(&self, agent: &str) -> Result<AgentLocation, Fault> {
+        let agent = agent.to_owned();
+        let resolve = ask_master::Resolve { agent };
+        self.correspondent()?.ask(MASTER, resolve, RESOLVING).await
+    }
+
+    /// The place of an agent for messages to it: from the replica, from another node that holds its slice, or from the
+    /// Master.
+    ///
+    /// Another node may err or lie. The receiver of a message proves to be the agent, so at worst the message does not
+    /// arrive. That there is no such agent is believed of the Master alone.
+    pub(crate) async fn locate(&self, agent: &str) -> Result<AgentLocation, Fault> {
+        let known = self.known(agent);
+        if known != AgentLocation::Unknown {
+            return Ok(known);
+        }
+        let mut holders = Holders::default();
+        {
+            let replica = self.replica.lock();
+            if !replica.covers(agent) {
+                holders.unasked = replica.holders(agent);
+                holders.unasked.retain(|node| *node != self.name);
+                holders.unasked.reverse();
+            }
+        }
+        // One holder spares the Master most questions.
+        if let Some(location) = self.ask_holders(agent, &mut holders, 1).await {
+            return Ok(location);
+        }
+        let fault = match self.resolve(agent).await {
+            Err(fault) if fault.code == FaultCode::Unavailable => fault,
+            resolved => return resolved,
+        };
+        if let Some(location) = self.ask_holders(agent, &mut holders, usize::MAX).await {
+            return Ok(location);
+        }
+        Err(holders.explain(fault))
+    }
+
+    /// Asks so many holders of an agent's slice, one after the other, until one knows the agent.
+    async fn ask_holders(
+        &self,
+        agent: &str,
+        holders: &mut Holders,
+        most: usize,
+    ) -> Option<AgentLocation> {
+        for _ in 0..most {
+            let node = holders.unasked.pop()?;
+            let locate = ask_node::Locate {
+                agent: agent.to_owned(),
+            };
+            let asked = match self.correspondent() {
+                Ok(correspondent) => correspondent.ask(&node, locate, ASKING).await,
+                Err(fault) => Err(fault),
+            };
+            let location = match asked {
+                Ok(AgentLocation::Unknown) => {
+                    holders.denying.push(node);
+                    continue;
+                }
+                Ok(location) => location,
+                Err(fault) => {
+                    tracing::debug!(agent, node, %fault, "another node does not say where an agent is");
+                    holders.silent.push(node);
+                    continue;
+                }
+            };
+            let mut replica = self.replica.lock();
+            // The Master's word may have come meanwhile.
+            if replica.covers(agent) {
+                return Some(replica.locate(agent))
+                    .filter(|known| *known != AgentLocation::Unknown);
+            }
+            replica.heard(agent, &location);
+            return Some(location);
+        }
+        None
+    }
+
+    /// Tells another node where an agent is. Nothing is remembered of the question.
+    pub(crate) async fn locate_for(&self, from: &str, agent: &str) -> Result<AgentLocation, Fault> {
+        if !self.is_node(from).await? {
+            let message = "only nodes ask a node where agents are";
+            return Err(Fault::new(FaultCode::NotPermitted, message));
+        }
+        let replica = self.replica.lock();
+        let known = replica.locate(agent);
+        if known != AgentLocation::Unknown || replica.covers(agent) {
+            return Ok(known);
+        }
+        let message = format!(
+            "{} does not hold the part of the directory with {agent}",
+            self.name
+        );
+        Err(Fault::new(FaultCode::Unavailable, message))
+    }
+
+    /// Notes the former places of agents that have moved with a change.
+    fn note_former(&self, replica: &Replica, update: &DirectoryUpdate) {
+        let mut former = self.former.lock();
+        for step in &update.changes {
+            if let DirectoryStep::Agent(change) = step
+                && let AgentLocation::Process(contact) = replica.locate(&change.agent)
+            {
+                // The node that runs an agent asks once more about a forgotten one.
+                if former.len() >= MOST_FORMER {
+                    former.clear();
+                }
+                former.insert(change.agent.clone(), contact.node);
+            }
+        }
+    }
+
+    /// Applies the Master's answer to what was stated of the replica.
+    pub(crate) async fn directory_answered(&self, update: DirectoryUpdate) {
+        self.apply(update, Replica::answered).await;
+    }
+
+    /// Applies a change that the Master told by itself.
+    pub(crate) async fn directory_told(&self, update: DirectoryUpdate) {
+        self.apply(update, Replica::told).await;
+    }
+
+    /// Applies a change of the directory. Processes that asked for the changed agents are told, and all are told of
+    /// other processes.
+    async fn apply(
+        &self,
+        update: DirectoryUpdate,
+        apply: fn(&mut Replica, DirectoryUpdate) -> Changed,
+    ) {
+        // One change at a time, so that joined and ended processes are reported in the right order.
+        let _telling = self.telling.lock().await;
+        let Changed {
+            agents,
+            joined,
+            ended,
+            rules,
+        } = {
+            let mut replica = self.replica.lock();
+            self.note_former(&replica, &update);
+            let changed = apply(&mut replica, update);
+            if replica.wants() {
+                self.wanting.notify_one();
+            }
+            changed
+        };
+        let restarted = self.restarted_nodes(&agents);
+        for change in &agents {
+            self.post.wake(&change.agent);
+        }
+        let presence = self.presence.borrow().clone();
+        if let Some(presence) = &presence {
+            let own = {
+                let asked = self.asked.lock();
+                wanted(&agents, |agent| asked.contains(agent))
+            };
+            let mut news = Vec::new();
+            if !own.is_empty() {
+                news.push(Command::DirectoryChanged(own));
+            }
+            let mut ended = ended.clone();
+            ended.extend(restarted);
+            if !ended.is_empty() {
+                news.push(Command::ProcessesEnded(ended));
+            }
+            let control = self.reachable(joined.clone(), true);
+            if !control.is_empty() {
+                news.push(Command::ProcessesJoined(control));
+            }
+            news.extend(rules.clone().map(Box::new).map(Command::Rules));
+            for command in news {
+                let _ = presence.commands.send(command).await;
+            }
+        }
+        for (process, caller, changes) in self.processes.interested(&agents) {
+            let notice = AttachmentNotice::DirectoryChanged { changes };
+            self.tell(&process, &caller, &notice);
+        }
+        let mut notices = Vec::new();
+        if !ended.is_empty() {
+            notices.push(AttachmentNotice::ProcessesEnded { processes: ended });
+        }
+        let processes = self.reachable(joined, false);
+        if !processes.is_empty() {
+            notices.push(AttachmentNotice::ProcessesJoined { processes });
+        }
+        notices.extend(rules.map(|rules| AttachmentNotice::Rules { rules }));
+        if notices.is_empty() {
+            return;
+        }
+        for (process, caller) in self.processes.callers() {
+            for notice in &notices {
+                self.tell(&process, &caller, notice);
+            }
+        }
+    }
+
+    /// Nodes that now listen at another address, because they were restarted under the same name. Frames in transit to
+    /// them must be sent again, and not wait for a connection that never comes back.
+    fn restarted_nodes(&self, changes: &[DirectoryChange]) -> Vec<EndedProcess> {
+        let mut nodes = self.nodes.lock();
+        let mut restarted = Vec::new();
+        for change in changes {
+            if let AgentLocation::Process(contact) = &change.location
+                && contact.node == change.agent
+            {
+                let before = nodes.insert(change.agent.clone(), contact.clone());
+                if before.is_some_and(|before| {
+                    before.process == contact.process && before.address != contact.address
+                }) {
+                    restarted.push(EndedProcess {
+                        node: contact.node.clone(),
+                        process: contact.process.clone(),
+                    });
+                }
+            }
+        }
+        restarted
+    }
+}
+
+/// The nodes that may hold an agent's slice, as they are asked.
+#[derive(Default)]
+struct Holders {
+    /// Those to ask, the next one last.
+    unasked: Vec<String>,
+    /// Those that do not know the agent.
+    denying: Vec<String>,
+    /// Those that did not say.
+    silent: Vec<String>,
+}
+
+impl Holders {
+    /// The reason why the place of an agent is not known, in place of the Master's.
+    fn explain(self, fault: Fault) -> Fault {
+        let mut message = fault.message.clone();
+        for (what, nodes) in [
+            ("not known to", self.denying),
+            ("not answered by", self.silent),
+        ] {
+            if !nodes.is_empty() {
+                message = format!("{message}; {what} {}", nodes.join(", "));
+            }
+        }
+        Fault { message, ..fault }
+    }
+}
