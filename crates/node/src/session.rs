@@ -388,12 +388,7 @@ pub(super) async fn report(
             match present.correspondent.ask(MASTER, &request, PATIENCE).await {
                 // The Master is away, or could not write the report down and must get it again. A node that was given
                 // up comes back and registers all its processes.
-                Err(fault)
-                    if matches!(
-                        fault.code,
-                        FaultCode::Unavailable | FaultCode::Storage | FaultCode::NotPermitted
-                    ) =>
-                {
+                Err(fault) if fault.may_pass() || fault.code == FaultCode::NotPermitted => {
                     if std::mem::take(&mut is_first) {
                         shared.keep_ends();
                     }
