@@ -68,7 +68,7 @@ pub use moment::Moment;
 pub use origin::{ForeignOrigin, ORIGIN_PARAMETER};
 pub use outbox::Outbox;
 pub use permission::Permit;
-pub use refusal::{Refusal, RefusalLog, RefusalReason, Refused};
+pub use refusal::{Allowance, Budget, LogShares, Refusal, RefusalLog, RefusalReason, Refused};
 pub use resolver::{BoxFuture, Location, ProcessEndpoint, ResolveError, Resolver};
 pub use sealed::{
     Envelope, NotSealed, Opened, SEALED_OVERHEAD, SealedRow, Sealer, is_sealed, open as open_sealed,

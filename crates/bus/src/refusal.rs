@@ -1,9 +1,11 @@
 //! Refused or dropped attempts, their sources, and their counts.
 
-use std::collections::{HashMap, VecDeque};
+mod shares;
+
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use sealbus_proof::NotAnAuthor;
@@ -11,6 +13,7 @@ use sealbus_seal::VerifyError;
 use sealbus_seal::binding::BindingError;
 
 use crate::text::excerpt;
+pub use shares::{Allowance, Budget, LogShares};
 
 /// Why something was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -166,114 +169,17 @@ pub struct Refusal {
 const KEPT: usize = 1024;
 /// The longest text of a refusal, in characters. Much of the text comes from the refused party.
 const LONGEST_TEXT: usize = 1000;
-/// The log lines allowed about one source: this many at once, then one more in each period.
-const SOURCE: Allowance = Allowance {
-    lines: 5,
-    every: Duration::from_secs(60),
-};
-/// The log lines allowed about all sources together.
-const ALL: Allowance = Allowance {
-    lines: 50,
-    every: Duration::from_secs(2),
-};
-/// The number of sources that are told apart. Beyond this number the quietest are forgotten.
-const SOURCES: usize = 1024;
-
-/// How many lines may be written.
-#[derive(Clone, Copy, Debug)]
-struct Allowance {
-    /// The number of lines at once.
-    lines: u32,
-    /// The period after which one more line is allowed.
-    every: Duration,
-}
-
-/// The rest of an allowance.
-#[derive(Clone, Copy, Debug)]
-struct Budget {
-    left: u32,
-    since: Duration,
-}
-
-impl Budget {
-    fn new(allowance: Allowance, now: Duration) -> Self {
-        Self {
-            left: allowance.lines,
-            since: now,
-        }
-    }
-
-    /// Whether a line may be written now.
-    fn has_line(&mut self, allowance: Allowance, now: Duration) -> bool {
-        let passed = now.saturating_sub(self.since);
-        let more = passed.as_millis() / allowance.every.as_millis().max(1);
-        let more = u32::try_from(more).unwrap_or(u32::MAX);
-        if more > 0 {
-            self.left = self.left.saturating_add(more).min(allowance.lines);
-            self.since = now;
-        }
-        self.left > 0
-    }
-}
-
 /// The latest refusals, and the number of refusals of each kind.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RefusalLog {
-    start: Instant,
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     last: VecDeque<Refusal>,
     counts: [u64; RefusalReason::ALL.len()],
-    /// The budgets of the log, in all and for each source.
-    all: Budget,
-    sources: HashMap<String, Budget>,
-    /// Refusals since the last line that were not written to the log.
-    left_out: u64,
-}
-
-impl Default for RefusalLog {
-    fn default() -> Self {
-        Self {
-            start: Instant::now(),
-            inner: Mutex::new(Inner {
-                last: VecDeque::new(),
-                counts: [0; RefusalReason::ALL.len()],
-                all: Budget::new(ALL, Duration::ZERO),
-                sources: HashMap::new(),
-                left_out: 0,
-            }),
-        }
-    }
-}
-
-impl Inner {
-    /// Whether to write a refusal to the log now. If so, returns the number of refusals left out since the last line.
-    fn admit(&mut self, refusal: &Refusal, now: Duration) -> Option<u64> {
-        let source = source(refusal);
-        if self.sources.len() >= SOURCES && !self.sources.contains_key(&source) {
-            // A source with its whole allowance left behaves as if it were new.
-            self.sources
-                .retain(|_, budget| !budget.has_line(SOURCE, now) || budget.left < SOURCE.lines);
-            if self.sources.len() >= SOURCES {
-                self.left_out += 1;
-                return None;
-            }
-        }
-        let own = self
-            .sources
-            .entry(source)
-            .or_insert_with(|| Budget::new(SOURCE, now));
-        if !own.has_line(SOURCE, now) || !self.all.has_line(ALL, now) {
-            self.left_out += 1;
-            return None;
-        }
-        own.left -= 1;
-        self.all.left -= 1;
-        Some(std::mem::take(&mut self.left_out))
-    }
+    shares: LogShares,
 }
 
 /// The source that a refusal counts against: the proved identity, or else the address without the port, which costs
@@ -289,10 +195,6 @@ fn source(refusal: &Refusal) -> String {
 impl RefusalLog {
     /// Notes a refusal and logs it (target `sealbus::refused`), unless its source has filled its share of the log.
     pub fn note(&self, refusal: Refusal) {
-        self.note_at(refusal, self.start.elapsed());
-    }
-
-    fn note_at(&self, refusal: Refusal, now: Duration) {
         let short = |text: &str| excerpt(text, LONGEST_TEXT);
         let refusal = Refusal {
             tried_by: short(&refusal.tried_by),
@@ -302,7 +204,7 @@ impl RefusalLog {
             ..refusal
         };
         let mut inner = self.inner.lock();
-        let is_logged = inner.admit(&refusal, now);
+        let is_logged = inner.shares.admit(source(&refusal));
         inner.counts[usize::from(refusal.reason.code())] += 1;
         if inner.last.len() == KEPT {
             inner.last.pop_front();
@@ -342,6 +244,9 @@ impl RefusalLog {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::shares::SOURCES;
     use super::*;
 
     fn refusal(tried_by: &str, proved: Option<&str>) -> Refusal {
@@ -358,7 +263,8 @@ mod tests {
     /// The number of lines written, and the number of refusals that they report as left out.
     fn lines(log: &RefusalLog, refusals: impl Iterator<Item = Refusal>, now: u64) -> (u64, u64) {
         refusals.fold((0, 0), |(lines, left_out), refusal| {
-            match log.inner.lock().admit(&refusal, Duration::from_secs(now)) {
+            let shares = &mut log.inner.lock().shares;
+            match shares.admit_at(source(&refusal), Duration::from_secs(now)) {
                 Some(more) => (lines + 1, left_out + more),
                 None => (lines, left_out),
             }
@@ -394,7 +300,7 @@ mod tests {
         });
         let (lines, _) = lines(&log, tries, 0);
         assert!(lines <= 50, "{lines} lines");
-        assert!(log.inner.lock().sources.len() <= SOURCES);
+        assert!(log.inner.lock().shares.sources.len() <= SOURCES);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::ask::conversation;
 use crate::authority::IssuedChain;
+use crate::text::excerpt;
 
 conversation! {
     /// The requests of an agent process to its node.
@@ -141,6 +142,22 @@ pub enum AgentReport {
         /// The error.
         error: String,
     },
+}
+
+/// Most characters of an agent's error.
+const LONGEST_ERROR: usize = 1024;
+
+impl AgentReport {
+    /// The report with an error that is bounded and cannot steer a terminal. The text comes from the agent's process.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        match self {
+            Self::Failed { error } => Self::Failed {
+                error: excerpt(&error, LONGEST_ERROR),
+            },
+            Self::State { .. } | Self::Ended => self,
+        }
+    }
 }
 
 /// A part of the serialised `Vec<FrozenAgent>`. Parts come in order.

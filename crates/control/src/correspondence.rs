@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sealbus_bus::{Outbox, Provenance, ReceivedMessage};
+use sealbus_bus::{Outbox, Provenance, ReceivedMessage, SendError, UndeliverableReason};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -91,7 +91,8 @@ impl Correspondent {
     /// Asks the agent with that local name, and waits for the answer for at most `patience`.
     ///
     /// # Errors
-    /// The agent's fault, or [`FaultCode::Unavailable`] if the agent could not be reached in time.
+    /// The agent's fault, [`FaultCode::BadRequest`] if the request can never be sent, or [`FaultCode::Unavailable`] if
+    /// the agent could not be reached in time.
     pub async fn ask<A: Ask>(
         &self,
         agent: &str,
@@ -114,7 +115,7 @@ impl Correspondent {
         let sending = async {
             let sent = self.outbox.send(message).await;
             sent.map(drop)
-                .map_err(|error| Fault::new(FaultCode::Unavailable, error.to_string()))
+                .map_err(|error| Fault::new(code_of(&error), error.to_string()))
         };
         asked.answer::<A>(sending, patience).await
     }
@@ -186,6 +187,17 @@ impl Correspondent {
             let _ = self.outbox.try_send(reply);
         }
         None
+    }
+}
+
+/// Whether a request that was not sent may be sent later.
+fn code_of(error: &SendError) -> FaultCode {
+    match error {
+        SendError::Impossible {
+            reason: UndeliverableReason::TooLarge { .. } | UndeliverableReason::Encoding(_),
+            ..
+        } => FaultCode::BadRequest,
+        _ => FaultCode::Unavailable,
     }
 }
 
@@ -290,6 +302,20 @@ fn content_of<T: Serialize>(value: &T) -> Result<String, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_that_is_too_long_is_never_sent_again() {
+        let impossible = |reason| SendError::Impossible {
+            sender: "master".into(),
+            receiver: "node-1@factory".to_owned(),
+            reason,
+        };
+        let (size, limit) = (2, 1);
+        let too_large = impossible(UndeliverableReason::TooLarge { size, limit });
+        assert_eq!(code_of(&too_large), FaultCode::BadRequest);
+        let gone = impossible(UndeliverableReason::ReceiverGone);
+        assert_eq!(code_of(&gone), FaultCode::Unavailable);
+    }
 
     #[test]
     fn only_the_asker_is_answered_whatever_its_reply_to_says() {

@@ -88,6 +88,14 @@ impl Fault {
             .advise("run the same version of sealbus on both sides: `sealbus version`")
     }
 
+    /// Whether the fault may pass, so that the same request may be granted later.
+    pub fn may_pass(&self) -> bool {
+        matches!(
+            self.code,
+            FaultCode::Unavailable | FaultCode::Storage | FaultCode::Full
+        )
+    }
+
     /// Adds advice on what to do.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Self {

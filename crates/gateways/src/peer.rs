@@ -324,7 +324,8 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
         let mut input = vec![0; READ];
         let mut output: Vec<u8> = Vec::new();
         let mut written = 0;
-        // The time at which the other side last showed life, or had nothing to answer.
+        // The time at which the other side last gave a whole answer, or had nothing to answer. Bytes that are no answer do
+        // not count: they may come one by one for ever.
         let mut heard = Instant::now();
         loop {
             if written == output.len() {
@@ -350,7 +351,14 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                 IDLE_TIME
             };
             let quiet = heard + patience;
-            let wakes = self.queue.next_try().map_or(quiet, |at| at.min(quiet));
+            if Instant::now() >= quiet {
+                return match waits {
+                    true => Ended::Lost(format!("{address} did not answer within {patience:?}")),
+                    false => Ended::Idle,
+                };
+            }
+            let due = [self.queue.next_try(), self.queue.next_expiry()];
+            let wakes = due.into_iter().flatten().fold(quiet, Instant::min);
             // Requests are taken only while there is room to write them.
             let takes = !self.closed && self.queue.unanswered() < window;
             tokio::select! {
@@ -361,7 +369,6 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                         Ok(count) => count,
                         Err(error) => return self.lost(format!("{address}: {error}")),
                     };
-                    heard = Instant::now();
                     conversation.push(&input[..count]);
                     loop {
                         let (verdict, keeps_open) = match conversation.hear() {
@@ -376,6 +383,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                             Ok(None) => break,
                             Err(error) => return Ended::Lost(format!("{address}: {error}")),
                         };
+                        heard = Instant::now();
                         let ticket = self.queue.answered(&verdict, heard);
                         match (verdict, ticket) {
                             (Verdict::Taken, Some(ticket)) => {
@@ -411,19 +419,13 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                     None if self.queue.is_empty() => return Ended::Closed,
                     None => self.closed = true,
                 },
-                () = tokio::time::sleep_until(wakes.into()) => {
-                    let now = Instant::now();
-                    if now < quiet {
-                        self.expire();
-                        self.queue.try_again(now);
-                        continue;
-                    }
-                    if waits {
-                        return Ended::Lost(format!("{address} did not answer within {patience:?}"));
-                    }
-                    return Ended::Idle;
-                }
+                () = tokio::time::sleep_until(wakes.into()) => {}
             }
+            let now = Instant::now();
+            if self.queue.next_expiry().is_some_and(|at| at <= now) {
+                self.expire();
+            }
+            self.queue.try_again(now);
             if self.closed && self.queue.is_empty() {
                 return Ended::Closed;
             }

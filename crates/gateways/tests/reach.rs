@@ -211,3 +211,41 @@ async fn notices_that_nobody_reads_fill_no_memory() {
     }
     assert!((2..100).contains(&read), "{read} notices waited");
 }
+
+/// Each answer of the other platform comes byte by byte and never ends.
+#[tokio::test]
+async fn a_platform_whose_answers_drip_holds_nothing_up() {
+    const MESSAGES: usize = 5;
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/acc", server.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n");
+                while stream.write_all(b"x").is_ok() {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            });
+        }
+    });
+    let config = GatewayConfig {
+        limits: GatewayLimits {
+            patience: 1000,
+            answer_time: 500,
+            ..GatewayLimits::default()
+        },
+        ..open_to_all()
+    };
+    let one = Platform::new("one", config).await;
+    let (alice, mut alices) = one.agent("alice");
+    let to = Aid::new("x@far").unwrap().with_address(address);
+    for _ in 0..MESSAGES {
+        alice.send(inform(to.clone(), "1")).await.unwrap();
+    }
+    for _ in 0..MESSAGES {
+        let failure = receive(&mut alices).await.into_message();
+        assert_eq!(failure.performative, Performative::Failure);
+    }
+}

@@ -1,6 +1,6 @@
 //! Changes of a stream other than new records: cursors, removals and trimming.
 
-use crate::record::{self, CommonHeader, Kind};
+use crate::record::{self, CommonHeader, HEADER, Kind};
 
 /// A change of the known facts about a stream's records.
 #[derive(Clone, Debug)]
@@ -41,6 +41,16 @@ impl Change {
                 record::write(out, common, Kind::Trimmed, number, [&[], &[], &before]);
             }
         }
+    }
+
+    /// Bytes that the change takes in a file, or a few less.
+    pub(crate) fn size(&self) -> usize {
+        HEADER
+            + match self {
+                Self::Cursor { name, .. } => name.len() + size_of::<u64>(),
+                Self::Remove { stretches } => stretches.len() * 2 * size_of::<u64>(),
+                Self::Trim { .. } => size_of::<u64>(),
+            }
     }
 
     /// Reads a change back; `None` if the record is not a change.

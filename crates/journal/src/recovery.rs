@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ use crate::tail::REMOVED;
 
 /// The longest file that is taken for a segment. No segment was ever written longer.
 const LONGEST_FILE: u64 = (1 << 30) + (256 << 20);
+/// No segment has a longer header.
+const LONGEST_HEADER: u64 = 4096;
 
 /// Opens the streams of a journal's folder.
 pub(crate) fn open_streams(
@@ -130,7 +133,7 @@ impl Opened {
         is_newest: bool,
         report: &mut OpenReport,
     ) -> Result<(), JournalError> {
-        let bytes = read(&path)?;
+        let (bytes, is_too_long) = read(&path)?;
         let header = match SegmentHeader::read(&bytes) {
             Ok(header) => header,
             Err(problem) => {
@@ -164,6 +167,14 @@ impl Opened {
         // The facts about the stream are at the beginning of each segment.
         self.state.cursors.clear();
         self.state.removed = Spans::default();
+        if is_too_long {
+            let problem = "it is longer than any segment may be".to_owned();
+            self.damaged(path.clone(), LONGEST_FILE, problem, is_newest, report);
+            // Nothing in it is read.
+            let segment = Arc::new(Segment::new(path, header));
+            self.state.segments.push(segment);
+            return Ok(());
+        }
         self.records(path, &bytes, header, is_newest, report)
     }
 
@@ -251,17 +262,17 @@ impl Opened {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, JournalError> {
+/// The bytes of a file, or the first ones and true if it is too long for a segment.
+fn read(path: &Path) -> Result<(Vec<u8>, bool), JournalError> {
     let failed = |error| JournalError::file("read", path, error);
     let length = fs::metadata(path).map_err(failed)?.len();
-    if length > LONGEST_FILE {
-        return Err(JournalError::Damaged(Damage {
-            file: path.to_owned(),
-            offset: LONGEST_FILE,
-            problem: "it is longer than any segment may be".to_owned(),
-        }));
+    if length <= LONGEST_FILE {
+        return Ok((fs::read(path).map_err(failed)?, false));
     }
-    fs::read(path).map_err(failed)
+    let mut bytes = Vec::new();
+    let mut file = File::open(path).map_err(failed)?.take(LONGEST_HEADER);
+    file.read_to_end(&mut bytes).map_err(failed)?;
+    Ok((bytes, true))
 }
 
 /// Cuts a torn tail off.

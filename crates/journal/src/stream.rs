@@ -107,8 +107,9 @@ impl Stream {
         self.queue.room().await;
     }
 
-    fn change(&self, change: Change, size: usize) -> Result<Written, JournalError> {
+    fn change(&self, change: Change) -> Result<Written, JournalError> {
         let (done, written) = oneshot::channel();
+        let size = change.size();
         let order = Order::Change { change, done };
         self.queue.put(&self.shared, order, size)?;
         Ok(Written::new(written))
@@ -130,7 +131,7 @@ impl Stream {
             name: name.to_owned(),
             position: Some(position),
         };
-        self.change(change, name.len() + 48)
+        self.change(change)
     }
 
     /// Forgets a cursor.
@@ -143,7 +144,7 @@ impl Stream {
             name: name.to_owned(),
             position: None,
         };
-        self.change(change, name.len() + 48)
+        self.change(change)
     }
 
     /// The position of a cursor, as it is on disk.
@@ -171,8 +172,7 @@ impl Stream {
         if kept + stretches.len() > MOST_STRETCHES {
             return Err(self.too_many("separate removals", MOST_STRETCHES));
         }
-        let size = stretches.len() * 16 + 48;
-        self.change(Change::Remove { stretches }, size)
+        self.change(Change::Remove { stretches })
     }
 
     /// Removes all records before `number`, durably.
@@ -180,7 +180,7 @@ impl Stream {
     /// # Errors
     /// As [`append`](Self::append).
     pub fn trim(&self, before: u64) -> Result<Written, JournalError> {
-        self.change(Change::Trim { before }, 48)
+        self.change(Change::Trim { before })
     }
 
     /// Whether a record is there: neither trimmed nor removed.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 #[cfg(test)]
 use crate::disk_full::FailingDisk;
 use crate::error::JournalError;
-use crate::queue::{Order, Queue};
+use crate::queue::{Done, Order, Queue};
 use crate::state::StreamShared;
 use crate::tail::Tail;
 
@@ -111,19 +111,29 @@ impl Writer {
                 let _ = done.send(Ok(0));
             }
             Order::Append { record, done } => {
-                if tail.is_full(record.size()) {
-                    self.commit(id);
-                    if let Some(Err(error)) = self.tails.get_mut(&id).map(Tail::roll) {
-                        let _ = done.send(Err(error));
-                        return;
-                    }
-                }
-                if let Some(tail) = self.tails.get_mut(&id) {
+                if let Some((tail, done)) = self.room_for(id, record.size(), done) {
                     tail.add_record(&record, done);
                 }
             }
-            Order::Change { change, done } => tail.add_change(change, done),
+            Order::Change { change, done } => {
+                if let Some((tail, done)) = self.room_for(id, change.size(), done) {
+                    tail.add_change(change, done);
+                }
+            }
         }
+    }
+
+    /// The tail of a stream, with room in its segment for what is to be written next. If another segment cannot be begun,
+    /// the caller is told.
+    fn room_for(&mut self, id: u64, size: usize, done: Done) -> Option<(&mut Tail, Done)> {
+        if self.tails.get(&id)?.is_full(size) {
+            self.commit(id);
+            if let Err(error) = self.tails.get_mut(&id)?.roll() {
+                let _ = done.send(Err(error));
+                return None;
+            }
+        }
+        Some((self.tails.get_mut(&id)?, done))
     }
 
     /// Writes and synchronises the batch of a stream, and tells the waiting callers.

@@ -403,3 +403,75 @@ fn a_damaged_file_is_an_error_that_says_where() {
     let error = stream.read(ReadFrom::Number(first)).next_record();
     assert!(matches!(error, Err(JournalError::Damaged(_))), "{error:?}");
 }
+
+#[test]
+fn changes_without_end_take_little_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = journal(folder.path());
+    let stream = opened
+        .open_stream("s", small(Retention::default()))
+        .unwrap();
+    for number in 1..=10 {
+        append(&stream, "kept");
+        for position in 0..100 {
+            let position = number * 1000 + position;
+            stream.set_cursor("c", position).unwrap().wait().unwrap();
+        }
+    }
+    // Ten records, and at most a segment of changes behind each.
+    let bytes = stream.info().bytes;
+    assert!(bytes < 10 * 1000, "{bytes} bytes");
+    assert_eq!(rest(&mut stream.read(ReadFrom::Start)), ["kept"; 10]);
+    opened.close();
+    let stream = journal(folder.path()).stream("s").unwrap();
+    assert_eq!(stream.cursor("c"), Some(10_099));
+    assert_eq!(rest(&mut stream.read(ReadFrom::Start)), ["kept"; 10]);
+}
+
+#[test]
+fn a_file_that_is_too_long_damages_its_stream_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = journal(folder.path());
+    for name in ["long", "short"] {
+        let stream = opened
+            .open_stream(name, small(Retention::default()))
+            .unwrap();
+        for number in 0..10 {
+            append(&stream, &format!("{number} {}", "x".repeat(200)));
+        }
+    }
+    opened.close();
+    let files = |name: &str| {
+        let folders = fs::read_dir(folder.path()).unwrap();
+        let mut folders = folders.map(|entry| entry.unwrap().path());
+        let of_stream = folders.find(|path| path.to_string_lossy().ends_with(name));
+        let files = fs::read_dir(of_stream.unwrap()).unwrap();
+        let mut files: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    };
+    let files = files("-long");
+    for too_long in [&files[1], &files[files.len() - 1]] {
+        // The file takes no room on the disk.
+        let file = fs::File::options().write(true).open(too_long).unwrap();
+        file.set_len(2 << 30).unwrap();
+    }
+    let (opened, report) = Journal::open(folder.path(), JournalConfig::default()).unwrap();
+    assert_eq!(report.damaged.len(), 2, "{report:?}");
+    let whole = opened.stream("short").unwrap();
+    assert_eq!(rest(&mut whole.read(ReadFrom::Start)).len(), 10);
+    append(&whole, "more");
+    let damaged = opened.stream("long").unwrap();
+    let mut reader = damaged.read(ReadFrom::Start);
+    assert_eq!(reader.next_record().unwrap().unwrap().number, 1);
+    assert!(matches!(
+        reader.next_record(),
+        Err(JournalError::Damaged(_))
+    ));
+    assert!(reader.seek_next_file());
+    assert!(reader.next_record().unwrap().is_some());
+    assert!(matches!(
+        damaged.append(text("more")).unwrap().wait(),
+        Err(JournalError::Damaged(_))
+    ));
+}

@@ -48,19 +48,20 @@ impl Shared {
             .frozen
             .lock()
             .insert(process.to_owned(), kept);
-        caller
-            .try_notify(&AttachmentNotice::Freeze)
-            .map_err(untold)?;
-        let result = match tokio::time::timeout(FREEZING, frozen).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(Fault::new(
-                FaultCode::NotPermitted,
-                "its process ended meanwhile",
-            )),
-            Err(_) => Err(Fault::new(
-                FaultCode::NotPermitted,
-                format!("its `save` hook did not return within {FREEZING:?}"),
-            )),
+        let told = caller.try_notify(&AttachmentNotice::Freeze).map_err(untold);
+        let result = match told {
+            Ok(()) => match tokio::time::timeout(FREEZING, frozen).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(_)) => Err(Fault::new(
+                    FaultCode::NotPermitted,
+                    "its process ended meanwhile",
+                )),
+                Err(_) => Err(Fault::new(
+                    FaultCode::NotPermitted,
+                    format!("its `save` hook did not return within {FREEZING:?}"),
+                )),
+            },
+            Err(fault) => Err(fault),
         };
         match result {
             Ok(size) => {
@@ -70,6 +71,8 @@ impl Shared {
             }
             Err(fault) => {
                 self.processes.frozen.lock().remove(process);
+                // Parts that still come belong to no move.
+                let _ = self.processes.with(process, |entry| entry.freezing = None);
                 Err(fault)
             }
         }

@@ -329,7 +329,7 @@ impl Node {
         let ways = Arc::new(post::NodeWays(shared.clone()));
         tasks.spawn(sealbus_keeping::post::run(shared.post.clone(), ways));
         tasks.spawn(shared.channel_logs.clone().tidy());
-        tasks.spawn(supervisor::note_log_times(shared.clone()));
+        tasks.spawn(supervisor::tend_logs(shared.clone()));
         tasks.spawn(session::report(shared.clone(), queue));
         tasks.spawn(alarm::run(shared.clone()));
         let (end, ended) = watch::channel(false);

@@ -13,7 +13,7 @@ use sealbus_control::node::LogPosition;
 
 use crate::log_times::LogTimes;
 
-/// A log beyond this size is set aside as `NAME.log.1`.
+/// A log beyond this size is set aside: its end, of at most this size, becomes `NAME.log.1`.
 const LARGEST: u64 = 16 * 1024 * 1024;
 /// How many bytes back lines are searched for.
 const LOOK_BACK: u64 = 1024 * 1024;
@@ -82,27 +82,38 @@ impl Logs {
         if length <= LARGEST {
             return Ok(());
         }
-        fs::copy(&path, path.with_extension("log.1"))?;
-        OpenOptions::new().write(true).truncate(true).open(&path)?;
+        let mut file = OpenOptions::new().read(true).write(true).open(&path)?;
+        file.seek(SeekFrom::Start(length - LARGEST))?;
+        let mut aside = File::create(path.with_extension("log.1"))?;
+        let copied = io::copy(&mut (&file).take(LARGEST), &mut aside);
+        // A full disk keeps no copy. It has room again once the log is cut, so the log is cut all the same.
+        file.set_len(0)?;
         let base = self.base(log) + length;
-        fs::write(self.directory.join(format!("{log}.base")), base.to_string())?;
         self.set_aside.lock().insert(log.to_owned(), base);
-        Ok(())
+        fs::write(self.directory.join(format!("{log}.base")), base.to_string())?;
+        copied.map(|_| ())
     }
 
-    /// Notes which logs have grown until now, those of processes that have ended among them.
-    pub(crate) fn note_times(&self, now: UnixMillis) -> io::Result<()> {
+    /// Sets logs aside that have grown too large, and notes which have grown until now, those of processes that have
+    /// ended among them. One log that cannot be tended holds up no other.
+    pub(crate) fn tend(&self, now: UnixMillis) -> io::Result<()> {
+        let mut failed = None;
         for entry in fs::read_dir(&self.directory)? {
             let path = entry?.path();
             if path.extension().is_some_and(|it| it == "log")
                 && let Some(log) = path.file_stem().and_then(|it| it.to_str())
+                && let Err(error) = self.rotate(log).and_then(|()| self.note_time(log, now))
             {
-                let mut times = self.times.lock();
-                let length = fs::metadata(&path)?.len();
-                times.note(log, self.base(log) + length, now)?;
+                failed = Some(error);
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn note_time(&self, log: &str, now: UnixMillis) -> io::Result<()> {
+        let mut times = self.times.lock();
+        let length = fs::metadata(self.path(log))?.len();
+        times.note(log, self.base(log) + length, now)
     }
 
     /// A piece of a log, in whole lines if possible, and the offset of the next piece.
@@ -236,10 +247,27 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_log_that_grew_fast_is_set_aside() {
+        let (directory, logs) = logs();
+        let mut file = logs.writer("a", "").unwrap();
+        // The hole takes no room on the disk.
+        file.set_len(5 * LARGEST).unwrap();
+        file.write_all(b"last\n").unwrap();
+        logs.tend(0).unwrap();
+        let aside = directory.path().join("logs/a.log.1");
+        assert_eq!(fs::metadata(&aside).unwrap().len(), LARGEST);
+        assert!(fs::read(&aside).unwrap().ends_with(b"\0last\n"));
+        file.write_all(b"after\n").unwrap();
+        let offset = 5 * LARGEST + 5;
+        let piece = logs.read("a", LogPosition::Offset { offset }, 2000, 0);
+        assert_eq!(piece.unwrap(), ("after\n".to_owned(), offset + 6));
+    }
+
+    #[test]
     fn lines_since_a_time_are_whole_and_go_on_over_a_rotation() {
         let (_directory, logs) = logs();
         let mut file = logs.writer("a", "early\nhal").unwrap();
-        logs.note_times(1_000).unwrap();
+        logs.tend(1_000).unwrap();
         file.write_all(b"f\nlate\n").unwrap();
         let since = |ago, now| {
             let piece = logs.read("a", LogPosition::Since { ago }, 1000, now);
@@ -247,13 +275,12 @@ mod tests {
         };
         assert_eq!(since(500, 2_000), "half\nlate\n");
         assert_eq!(since(5_000, 2_000), "early\nhalf\nlate\n");
-        logs.note_times(3_000).unwrap();
+        logs.tend(3_000).unwrap();
         assert_eq!(since(500, 4_000), "");
         file.write_all(&vec![b'x'; LARGEST as usize]).unwrap();
-        logs.note_times(5_000).unwrap();
-        logs.rotate("a").unwrap();
+        logs.tend(5_000).unwrap();
         file.write_all(b"after\n").unwrap();
-        logs.note_times(6_000).unwrap();
+        logs.tend(6_000).unwrap();
         for (ago, now, text) in [
             (100, 5_500, "after\n"),
             (9_000, 9_000, "after\n"),

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use sealbus_bus::{Allowance, Budget};
 use sealbus_seal::CertificateChain;
 use sealbus_seal::token::Secret;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::memory::Remembered;
 use super::peer::Peer;
@@ -26,12 +28,32 @@ const MOST_FROZEN: usize = 256 * 1024 * 1024;
 /// Most agents that a process asks for and gets news of. It hears of others when it writes to them.
 const MOST_ASKED: usize = MOST_FOLLOWED;
 
+/// Most requests of one process that are worked on at the same time. Further requests wait to be read.
+const AT_ONCE: usize = 64;
+
+/// How often a process reports refusals.
+const REFUSALS: Allowance = Allowance {
+    at_once: 4,
+    every: Duration::from_secs(1),
+};
+
 /// The processes of a node.
-#[derive(Default)]
 pub(crate) struct Processes {
+    start: Instant,
     pub(super) entries: Mutex<HashMap<String, Entry>>,
     pub(super) frozen: Mutex<HashMap<String, Frozen>>,
     pub(super) ended: Mutex<Ends>,
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            entries: Mutex::default(),
+            frozen: Mutex::default(),
+            ended: Mutex::default(),
+        }
+    }
 }
 
 /// The ends of processes that the Master does not know of yet.
@@ -46,12 +68,18 @@ pub(super) struct Ends {
 pub(super) struct Entry {
     pub(super) remembered: Remembered,
     pub(super) connection: Option<(u64, Caller)>,
+    /// The number of the present connection, or of the last one. The earlier ones end.
+    present: watch::Sender<u64>,
+    /// The places for requests that are worked on at the same time.
+    places: Arc<Semaphore>,
     pub(super) address: Option<SocketAddr>,
     pub(super) agents: BTreeMap<String, AgentState>,
     /// The latest certificate chain of each agent, in its wire form; that of the process is under an empty name.
     pub(super) certificates: BTreeMap<String, Vec<u8>>,
     /// Whether the process was taken over after the node's restart, and no report about its agents has come since.
     pub(super) is_unheard: bool,
+    /// How many more reports of refusals it may bring.
+    refusals: Budget,
     /// Agents that it asked for.
     pub(super) asked: RecentNames,
     pub(super) freezing: Option<Freezing>,
@@ -68,15 +96,42 @@ pub(super) struct Frozen {
     pub(super) bytes: Arc<Vec<u8>>,
 }
 
+/// The turn of a connection to speak for its process, and to have requests worked on.
+pub(crate) struct Turn {
+    connection: u64,
+    present: watch::Receiver<u64>,
+    places: Arc<Semaphore>,
+}
+
+impl Turn {
+    /// Waits for a place for a request. The connections of a process share its places, because work for an earlier one
+    /// may still go on.
+    pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        self.places.clone().acquire_owned().await.ok()
+    }
+
+    /// Waits until another connection of the process takes over, or the process has ended.
+    pub(crate) async fn is_over(&self) {
+        let mut present = self.present.clone();
+        // An error means that the process has ended.
+        let _ = present
+            .wait_for(|present| *present != self.connection)
+            .await;
+    }
+}
+
 impl Entry {
     pub(super) fn new(remembered: Remembered) -> Self {
         Self {
             remembered,
             connection: None,
+            present: watch::Sender::default(),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
             address: None,
             agents: BTreeMap::new(),
             certificates: BTreeMap::new(),
             is_unheard: false,
+            refusals: Budget::new(REFUSALS, Duration::ZERO),
             asked: RecentNames::new(MOST_ASKED),
             freezing: None,
             noting: Arc::default(),
@@ -221,6 +276,21 @@ impl Processes {
         agents.flatten().cloned().collect()
     }
 
+    /// Notes that a process brings a report of refusals.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`] if it has brought too many: it is to bring all its refusals in a later one.
+    pub(crate) fn brings_refusals(&self, process: &str) -> Result<(), Fault> {
+        let now = self.start.elapsed();
+        self.with(process, |entry| match entry.refusals.take(REFUSALS, now) {
+            true => Ok(()),
+            false => Err(Fault::new(
+                FaultCode::Unavailable,
+                "a process reports its refusals once a second",
+            )),
+        })?
+    }
+
     /// Notes the address on which a process listens.
     pub(crate) fn announced(&self, process: &str, address: SocketAddr) {
         let _ = self.with(process, |entry| entry.address = Some(address));
@@ -308,7 +378,7 @@ impl Processes {
         Ok((entry.remembered.launch.clone(), first))
     }
 
-    /// Notes the connection of a process. An earlier connection no longer counts.
+    /// Notes the connection of a process. An earlier connection no longer counts, and ends.
     ///
     /// # Errors
     /// If the process has ended.
@@ -317,9 +387,15 @@ impl Processes {
         process: &str,
         caller: &Caller,
         connection: u64,
-    ) -> Result<(), Fault> {
+    ) -> Result<Turn, Fault> {
         self.with(process, |entry| {
             entry.connection = Some((connection, caller.clone()));
+            entry.present.send_replace(connection);
+            Turn {
+                connection,
+                present: entry.present.subscribe(),
+                places: entry.places.clone(),
+            }
         })
     }
 

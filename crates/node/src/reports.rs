@@ -1,22 +1,44 @@
-//! The reports that wait for the Master, in order. While the Master is away they wait, and their number is bounded: the
-//! node's own reports always find room, because there are few of them. Reports of processes are refused beyond a limit,
-//! and the processes bring them again. Refused attempts leave room for the others, and are dropped and counted.
+//! The reports that wait for the Master, in order. While the Master is away they wait, and their number and their bytes
+//! are bounded: the node's own reports always find room, because there are few of them. Reports of processes are refused
+//! beyond a limit, and the processes bring them again. Refused attempts leave room for the others, and are dropped and
+//! counted.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+use sealbus_control::attachment::AgentReport;
 use sealbus_control::node::MasterRequest;
-use sealbus_control::{Fault, FaultCode};
+use sealbus_control::{Fault, FaultCode, RefusalRecord};
 use tokio::sync::mpsc;
 
-/// Most reports of processes that wait.
-const MOST: usize = 16_384;
-/// With this many waiting, refused attempts are dropped.
-const MOST_BEFORE_REFUSALS: usize = MOST / 2;
+/// Most reports of processes that wait, and most bytes of them.
+const MOST: Load = Load {
+    reports: 16_384,
+    bytes: 64 << 20,
+};
+/// With this much waiting, refused attempts are dropped.
+const MOST_BEFORE_REFUSALS: Load = Load {
+    reports: MOST.reports / 2,
+    bytes: MOST.bytes / 2,
+};
+
+/// How much waits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    reports: usize,
+    bytes: usize,
+}
+
+impl Load {
+    fn reaches(self, most: Self) -> bool {
+        self.reports >= most.reports || self.bytes >= most.bytes
+    }
+}
 
 /// The waiting reports.
 pub(crate) struct Reports {
     queue: mpsc::UnboundedSender<MasterRequest>,
-    waiting: AtomicUsize,
+    waiting: Mutex<Load>,
     /// Reports of refused attempts that were dropped since the last one that was taken.
     dropped: AtomicU64,
 }
@@ -26,7 +48,7 @@ impl Reports {
         let (queue, waiting) = mpsc::unbounded_channel();
         let reports = Self {
             queue,
-            waiting: AtomicUsize::new(0),
+            waiting: Mutex::default(),
             dropped: AtomicU64::new(0),
         };
         (reports, waiting)
@@ -34,7 +56,11 @@ impl Reports {
 
     /// Takes a report of the node itself.
     pub(crate) fn put(&self, report: MasterRequest) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut waiting = self.waiting.lock();
+            waiting.reports += 1;
+            waiting.bytes += size(&report);
+        }
         // The receiver lives as long as the node.
         let _ = self.queue.send(report);
     }
@@ -44,12 +70,12 @@ impl Reports {
     /// # Errors
     /// [`FaultCode::Unavailable`] if too many wait: the process is to bring it again.
     pub(crate) fn put_of_process(&self, report: MasterRequest) -> Result<(), Fault> {
-        let waiting = self.waiting.load(Ordering::Relaxed);
+        let waiting = *self.waiting.lock();
         if matches!(report, MasterRequest::Refusals { .. }) {
-            if waiting >= MOST_BEFORE_REFUSALS {
+            if waiting.reaches(MOST_BEFORE_REFUSALS) {
                 if self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
                     tracing::warn!(
-                        waiting,
+                        waiting = waiting.reports,
                         "the Master is away and many reports wait: refused attempts are not reported"
                     );
                 }
@@ -59,7 +85,8 @@ impl Reports {
             if dropped > 0 {
                 tracing::warn!(dropped, "reports of refused attempts were dropped");
             }
-        } else if waiting >= MOST {
+        } else if waiting.reaches(MOST) {
+            let waiting = waiting.reports;
             let message = format!("the Master is away, and {waiting} reports wait for it");
             return Err(Fault::new(FaultCode::Unavailable, message));
         }
@@ -68,16 +95,39 @@ impl Reports {
     }
 
     /// The Master has taken, or refused, the first report.
-    pub(crate) fn is_told(&self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn is_told(&self, report: &MasterRequest) {
+        let mut waiting = self.waiting.lock();
+        waiting.reports = waiting.reports.saturating_sub(1);
+        waiting.bytes = waiting.bytes.saturating_sub(size(report));
     }
+}
+
+/// The bytes that a report occupies, as far as a process decides on them.
+fn size(report: &MasterRequest) -> usize {
+    let texts = match report {
+        MasterRequest::Refusals { records } => records.iter().map(record_size).sum(),
+        MasterRequest::KeyPublished { agent, key, .. } => agent.len() + key.0.len(),
+        MasterRequest::Reported { agent, report, .. } => {
+            agent.len()
+                + match report {
+                    AgentReport::Failed { error } => error.len(),
+                    AgentReport::State { .. } | AgentReport::Ended => 0,
+                }
+        }
+        _ => 0,
+    };
+    size_of::<MasterRequest>() + texts
+}
+
+fn record_size(record: &RefusalRecord) -> usize {
+    let names = [&record.proved, &record.receiver, &record.by];
+    let names = names.into_iter().flatten().map(String::len);
+    size_of::<RefusalRecord>() + record.who.len() + record.reason.len() + names.sum::<usize>()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-
-    use sealbus_control::attachment::AgentReport;
 
     use super::*;
 
@@ -102,18 +152,59 @@ mod tests {
         while let Ok(report) = waiting.try_recv() {
             all.push(report);
         }
-        assert_eq!(all.len(), MOST);
-        assert!(taken > MOST / 2);
+        assert_eq!(all.len(), MOST.reports);
+        assert!(taken > MOST.reports / 2);
         // The queue always takes the node's own reports.
         reports.put(MasterRequest::Leaving);
-        assert!(waiting.try_recv().is_ok());
+        all.push(waiting.try_recv().unwrap());
         let fault = reports.put_of_process(ended()).unwrap_err();
         assert_eq!(fault.code, FaultCode::Unavailable);
-        for _ in all {
-            reports.is_told();
+        for report in all {
+            reports.is_told(&report);
         }
-        reports.is_told();
         reports.put_of_process(refusals()).unwrap();
         reports.put_of_process(ended()).unwrap();
+    }
+
+    #[test]
+    fn long_reports_occupy_bounded_memory() {
+        let (reports, mut waiting) = Reports::new();
+        let record = RefusalRecord {
+            at: 1,
+            who: "w".repeat(256),
+            proved: Some("p".repeat(256)),
+            receiver: Some("r".repeat(256)),
+            reason: "x".repeat(1024),
+            count: 1,
+            by: Some("mallory".to_owned()),
+        };
+        let refusals = MasterRequest::Refusals {
+            records: vec![record; 1024],
+        };
+        let key = MasterRequest::KeyPublished {
+            process: "1".to_owned(),
+            agent: "a".to_owned(),
+            key: sealbus_control::Blob(vec![0; 8000]),
+        };
+        let mut taken = Vec::new();
+        let mut bytes = 0;
+        for _ in 0..100 {
+            reports.put_of_process(refusals.clone()).unwrap();
+            while let Ok(report) = waiting.try_recv() {
+                bytes += serde_json::to_vec(&report).unwrap().len();
+                taken.push(report);
+            }
+        }
+        assert!(!taken.is_empty() && bytes < 40 << 20, "{bytes} bytes");
+        // There is room for other reports, until as many bytes wait again.
+        let mut keys = 0;
+        while reports.put_of_process(key.clone()).is_ok() {
+            keys += 1;
+        }
+        assert!((2_000..MOST.reports).contains(&keys), "{keys} keys");
+        for report in &taken {
+            reports.is_told(report);
+        }
+        reports.put_of_process(key).unwrap();
     }
 }

@@ -9,10 +9,10 @@ use sealbus_seal::encryption::CertifiedEncryptionKey;
 use sealbus_seal::token::{Secret, TokenError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::peer::Peer;
+use super::processes::Turn;
 use super::shared::Shared;
 use sealbus_control::attachment::{
     AgentReport, AttachmentAnswer, AttachmentRequest, FrozenPart, Welcome,
@@ -28,13 +28,11 @@ use sealbus_process::attachment::secret_text;
 
 /// How long a newcomer may take to show its ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most requests of one process that are worked on at the same time. Further requests wait to be read.
-const AT_ONCE: usize = 64;
 /// Most refusals in one report.
 const MOST_RECORDS: usize = 1024;
 /// Most characters of a name in a report.
 const LONGEST_NAME: usize = 256;
-/// Most characters of a reason in a report.
+/// Most characters of a reason that a process gives.
 const LONGEST_REASON: usize = 1024;
 /// How long another node may take to hand over a part.
 const FETCHING: Duration = Duration::from_secs(10);
@@ -145,8 +143,8 @@ where
         Ok(_) => Err(Fault::new(FaultCode::NotPermitted, "attach first")),
         Err(fault) => Err(fault),
     };
-    let process = match admitted {
-        Ok((process, welcome)) => {
+    let (process, turn) = match admitted {
+        Ok((process, turn, welcome)) => {
             caller.allow_frames(MAX_FRAME);
             newcomer.let_in();
             let agents = welcome.agents.clone();
@@ -157,7 +155,7 @@ where
             for agent in agents {
                 shared.post.wake(&agent);
             }
-            process
+            (process, turn)
         }
         Err(fault) => {
             newcomer.refused(&fault);
@@ -167,14 +165,19 @@ where
             return;
         }
     };
-    let places = Arc::new(Semaphore::new(AT_ONCE));
     let mut reads_nothing = false;
     loop {
         // A process that asks faster than it is answered, or does not read the answers, must wait.
-        let Ok(place) = places.clone().acquire_owned().await else {
-            break;
+        let next = async {
+            let place = turn.place().await?;
+            Some((place, incoming.recv().await))
         };
-        let (body, answer) = match incoming.recv().await {
+        let next = tokio::select! {
+            next = next => next,
+            () = turn.is_over() => break,
+        };
+        let Some((place, next)) = next else { break };
+        let (body, answer) = match next {
             Some(Incoming::Call { body, answer }) => (body, answer),
             Some(Incoming::Notice { .. }) => break,
             None => {
@@ -211,7 +214,7 @@ async fn admit(
     caller: &Caller,
     connection: u64,
     peer: Peer,
-) -> Result<(String, Welcome), Fault> {
+) -> Result<(String, Turn, Welcome), Fault> {
     let invalid = |error: TokenError| Fault::new(FaultCode::InvalidSecret, error.to_string());
     let secret: Secret = ticket.parse().map_err(invalid)?;
     let next =
@@ -221,7 +224,7 @@ async fn admit(
     // come before the welcome, so the connection counts from here on only.
     let processes = &shared.processes;
     processes.note(&launch.process, &shared.memory).await;
-    processes.connect(&launch.process, caller, connection)?;
+    let turn = processes.connect(&launch.process, caller, connection)?;
     if first && launch.command.is_empty() {
         shared.report(MasterRequest::Started {
             process: launch.process.clone(),
@@ -246,7 +249,7 @@ async fn admit(
         reattach: secret_text(&next),
         inherits: launch.inherits.is_some(),
     };
-    Ok((launch.process, welcome))
+    Ok((launch.process, turn, welcome))
 }
 
 /// A process's refusals in the form that its node passes on: with the process's own name, in texts that are bounded and
@@ -287,15 +290,8 @@ impl Shared {
                 return Err(Fault::new(FaultCode::BadRequest, "it is attached already"));
             }
             AttachmentRequest::Certify { subject, request } => {
-                let launch = self.processes.launch(process)?;
-                if let Subject::Agent { name } = &subject
-                    && !launch.agents.contains(name)
-                {
-                    let placed = launch.agents.join(", ");
-                    let message = format!("{name} is not placed in the process {}", launch.group);
-                    return Err(Fault::new(FaultCode::NotPlaced, message).advise(format!(
-                        "its agents are {placed}: see `agents` in the manifest"
-                    )));
+                if let Subject::Agent { name } = &subject {
+                    self.check_place(process, name)?;
                 }
                 let chain = self.certify(process, subject.clone(), request.0).await?;
                 self.processes.certified(process, &subject, chain.clone());
@@ -304,11 +300,7 @@ impl Shared {
                 return Ok(chain.into());
             }
             AttachmentRequest::PublishKey { agent, key } => {
-                let launch = self.processes.launch(process)?;
-                if !launch.agents.contains(&agent) {
-                    let message = format!("{agent} is not placed in the process {}", launch.group);
-                    return Err(Fault::new(FaultCode::NotPlaced, message));
-                }
+                self.check_place(process, &agent)?;
                 check_key(&key)?;
                 self.reports.put_of_process(MasterRequest::KeyPublished {
                     process: process.to_owned(),
@@ -337,20 +329,21 @@ impl Shared {
                 return Ok(self.locate(&agent).await?.into());
             }
             AttachmentRequest::Report { agent, report } => {
+                self.check_place(process, &agent)?;
                 let state = match &report {
                     AgentReport::State { state } => Some(*state),
                     AgentReport::Ended | AgentReport::Failed { .. } => None,
                 };
-                self.processes.reported(process, &agent, state);
-                let process = process.to_owned();
                 self.reports.put_of_process(MasterRequest::Reported {
-                    process,
-                    agent,
-                    report,
+                    process: process.to_owned(),
+                    agent: agent.clone(),
+                    report: report.bounded(),
                 })?;
+                self.processes.reported(process, &agent, state);
             }
             AttachmentRequest::DenyList => return Ok(self.deny_list().into()),
             AttachmentRequest::Refusals { records } => {
+                self.processes.brings_refusals(process)?;
                 let by = self.processes.launch(process)?.group;
                 let records = reported_by(&by, records)?;
                 self.reports
@@ -367,7 +360,10 @@ impl Shared {
                 return Ok(log.into());
             }
             AttachmentRequest::Frozen { part } => self.processes.frozen_part(process, &part)?,
-            AttachmentRequest::NotFrozen { reason } => self.processes.not_frozen(process, &reason),
+            AttachmentRequest::NotFrozen { reason } => {
+                let reason = excerpt(&reason, LONGEST_REASON);
+                self.processes.not_frozen(process, &reason);
+            }
             AttachmentRequest::Inherit { index } => {
                 return Ok(self.inherit(process, index).await?.into());
             }
@@ -381,6 +377,20 @@ impl Shared {
             }
         }
         Ok(AttachmentAnswer::Done)
+    }
+
+    /// Checks that an agent is placed in a process.
+    fn check_place(&self, process: &str, agent: &str) -> Result<(), Fault> {
+        let launch = self.processes.launch(process)?;
+        if launch.agents.iter().any(|placed| placed == agent) {
+            return Ok(());
+        }
+        let agent = excerpt(agent, LONGEST_NAME);
+        let message = format!("{agent} is not placed in the process {}", launch.group);
+        Err(Fault::new(FaultCode::NotPlaced, message).advise(format!(
+            "its agents are {}: see `agents` in the manifest",
+            launch.agents.join(", ")
+        )))
     }
 
     /// The process whose agents this one restores.

@@ -37,8 +37,6 @@ const ESTRANGED: Duration = Duration::from_secs(6);
 const ESTRANGED_FROM_ONE: Duration = Duration::from_secs(2);
 /// How long the Master may take to hear that the node has left.
 const PARTING: Duration = Duration::from_secs(3);
-/// How often the size of logs is checked.
-const LOGS: Duration = Duration::from_secs(20);
 /// The pause before a failed attempt is repeated.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -59,8 +57,9 @@ pub(super) async fn run(
                 Err(why) => {
                     tracing::warn!(%why, "the node is not on the bus; trying again");
                     tokio::time::sleep(PAUSE).await;
-                    if let Ok(again) = return_by_enrolment(&shared, &source).await {
-                        joined = again;
+                    match return_by_enrolment(&shared, &source).await {
+                        Ok(again) => joined = again,
+                        Err(error) => tracing::warn!(%error, "the node cannot come back yet"),
                     }
                 }
             }
@@ -222,7 +221,6 @@ async fn keep_in_touch(
     let correspondent = &presence.correspondent;
     let mut registered = false;
     let mut heard = Instant::now();
-    let mut looked = Instant::now();
     let mut looked_at = BTreeSet::new();
     // Another Master leads: the former one is not waited for.
     let mut led_anew = false;
@@ -368,10 +366,6 @@ async fn keep_in_touch(
                 }
             }
         }
-        if looked.elapsed() > LOGS {
-            looked = Instant::now();
-            shared.rotate_logs();
-        }
         led_anew = tokio::select! {
             led_anew = pause(shared, HEARTBEAT) => led_anew,
             // More may come in the meantime, and goes with it.
@@ -404,25 +398,20 @@ pub(super) async fn report(
             match present.correspondent.ask(MASTER, &request, PATIENCE).await {
                 // The Master is away, or could not write the report down and must get it again. A node that was given
                 // up comes back and registers all its processes.
-                Err(fault)
-                    if matches!(
-                        fault.code,
-                        FaultCode::Unavailable | FaultCode::Storage | FaultCode::NotPermitted
-                    ) =>
-                {
+                Err(fault) if fault.may_pass() || fault.code == FaultCode::NotPermitted => {
                     if std::mem::take(&mut is_first) {
                         shared.keep_ends();
                     }
                     tokio::time::sleep(PAUSE).await;
                 }
                 Err(fault) => {
-                    tracing::warn!(%fault, "the Master did not take a report");
+                    tracing::error!(%fault, "a report is lost: the Master never takes it");
                     break;
                 }
                 Ok(_) => break,
             }
         }
-        shared.reports.is_told();
+        shared.reports.is_told(&request);
         match request {
             MasterRequest::Exited { process, .. } => shared.end_is_known(&process),
             MasterRequest::Left => {

@@ -36,8 +36,8 @@ const EARLIER: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(10);
 /// How much of the end of a log is searched for refusals, in bytes.
 const LOG_END: u32 = 64 * 1024;
-/// How often it is noted which logs have grown.
-const LOG_TIMES: Duration = Duration::from_secs(1);
+/// How often logs are cut, and it is noted which have grown.
+const LOGS: Duration = Duration::from_secs(1);
 /// How long a process has to end if the request to stop could not go over its connection.
 const FORCED: Duration = Duration::from_secs(1);
 
@@ -449,40 +449,30 @@ impl Shared {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        let _ = tokio::time::timeout(grace + FORCED * 3, all_gone).await;
-    }
-
-    /// Sets logs aside that have grown too large.
-    pub(crate) fn rotate_logs(&self) {
-        let groups: Vec<String> = {
-            let entries = self.processes.entries.lock();
-            entries
-                .values()
-                .map(|entry| entry.remembered.launch.group.clone())
-                .collect()
-        };
-        for group in groups {
-            if let Err(error) = self.logs.rotate(&group) {
-                tracing::warn!(log = %group, %error, "could not be set aside");
-            }
+        if tokio::time::timeout(grace + FORCED * 3, all_gone)
+            .await
+            .is_err()
+        {
+            let left: Vec<String> = self.processes.entries.lock().keys().cloned().collect();
+            tracing::error!(left = %left.join(", "), "did not end in time: the node leaves without them");
         }
     }
 }
 
-/// Notes for ever when logs grew.
-pub(crate) async fn note_log_times(shared: Arc<Shared>) {
+/// Keeps logs short for ever, and notes when they grew.
+pub(crate) async fn tend_logs(shared: Arc<Shared>) {
     let mut is_told = false;
     loop {
-        let noting = shared.clone();
-        let noted = tokio::task::spawn_blocking(move || noting.logs.note_times(now())).await;
-        match noted {
+        let tending = shared.clone();
+        let tended = tokio::task::spawn_blocking(move || tending.logs.tend(now())).await;
+        match tended {
             Ok(Err(error)) if !is_told => {
-                tracing::warn!(%error, "the times of logs cannot be noted: `sealbus logs --since` shows too much");
+                tracing::warn!(%error, "logs cannot be tended: they grow, and `sealbus logs --since` shows too much");
                 is_told = true;
             }
             Ok(Ok(())) => is_told = false,
             _ => {}
         }
-        tokio::time::sleep(LOG_TIMES).await;
+        tokio::time::sleep(LOGS).await;
     }
 }

@@ -25,7 +25,7 @@ use sealbus_control::channel_log::{
 use sealbus_control::clock::now;
 use sealbus_control::host::Host;
 use sealbus_control::names::MASTER_NODE;
-use sealbus_control::{Blob, Fault, FaultCode};
+use sealbus_control::{Blob, Fault};
 use sealbus_keeping::channel_log::{MOST_BYTES, MOST_EVENTS};
 use sealbus_keeping::post::new_origin;
 
@@ -74,12 +74,12 @@ impl NodeLogs {
     {
         let (node, request) = (node.to_owned(), ask.into());
         let answer = self.host.ask(ChannelLog { node, request }).await;
-        answer.and_then(A::take).map_err(|fault| match fault.code {
-            FaultCode::Unavailable | FaultCode::Full | FaultCode::Storage => {
-                NotRead::Away(fault.to_string())
-            }
-            _ => NotRead::Refused(fault.to_string()),
-        })
+        answer
+            .and_then(A::take)
+            .map_err(|fault| match fault.may_pass() {
+                true => NotRead::Away(fault.to_string()),
+                false => NotRead::Refused(fault.to_string()),
+            })
     }
 }
 

@@ -26,7 +26,7 @@ use sealbus_control::host::Host;
 use sealbus_control::post::{
     Cover, DeliveredLetter, LetterOutcome, LetterRefusal, PostedLetter, Receipt,
 };
-use sealbus_control::{Blob, Fault, FaultCode, WaitingProvenance};
+use sealbus_control::{Blob, Fault, WaitingProvenance};
 use sealbus_keeping::post::{MOST_POSTED, expiry_of, new_origin};
 
 /// The pause before the node is asked again.
@@ -429,10 +429,7 @@ async fn report(
                         inbox.confirmed.notify_waiters();
                         break;
                     }
-                    Err(Fault {
-                        code: FaultCode::Unavailable | FaultCode::Storage | FaultCode::Full,
-                        ..
-                    }) => tokio::time::sleep(PAUSE).await,
+                    Err(fault) if fault.may_pass() => tokio::time::sleep(PAUSE).await,
                     Err(fault) => {
                         tracing::warn!(agent, %fault, "the node did not take note of what became of letters");
                         break;

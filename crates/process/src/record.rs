@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use sealbus_bus::{Arrival, Bus, ReceivedMessage, Watcher};
+use sealbus_control::Blob;
 use sealbus_control::attachment::ask::ChannelLog;
 use sealbus_control::channel_log::LogRequest;
 use sealbus_control::evidence::RecordedMessage;
 use sealbus_control::host::Host;
 use sealbus_control::traffic::is_named;
-use sealbus_control::{Blob, FaultCode};
 use tokio::sync::mpsc;
 
 /// Most bytes of messages that wait for the node.
@@ -107,14 +107,7 @@ async fn send(
             };
             match host.ask(ask).await {
                 Ok(_) => break,
-                Err(fault)
-                    if matches!(
-                        fault.code,
-                        FaultCode::Unavailable | FaultCode::Storage | FaultCode::Full
-                    ) =>
-                {
-                    tokio::time::sleep(PAUSE).await;
-                }
+                Err(fault) if fault.may_pass() => tokio::time::sleep(PAUSE).await,
                 Err(fault) => {
                     tracing::error!(%fault, "the node does not record messages: they leave no evidence");
                     break;

@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use sealbus_control::FaultCode;
 use sealbus_control::attachment::{AgentReport, ask};
 use sealbus_control::host::Host;
 
@@ -120,7 +119,7 @@ async fn deliver(
                 report: report.clone(),
             };
             while let Err(error) = host.ask(ask()).await {
-                if error.code != FaultCode::Unavailable {
+                if !error.may_pass() {
                     tracing::warn!(agent, %error, "the platform did not take a report about this agent");
                     break;
                 }

@@ -32,6 +32,7 @@ use sealbus_journal::{
     Journal, JournalError, OpenReport, ReadFrom, Retention, Stream, StreamConfig,
 };
 use sealbus_seal::PlatformName;
+use sealbus_seal::permission::ChannelRight;
 use tokio::sync::watch;
 
 use sealbus_control::channel_log::{KeptLog, LogAnswer, LogRequest};
@@ -225,7 +226,14 @@ impl ChannelLogs {
                 cursors,
             } => {
                 let key = durable_key(&agent, &durable)?;
-                self.settle(&key, cursors).await?;
+                if self.durable.cursor(&key).is_none() {
+                    let message = format!(
+                        "{} knows no durable subscription {durable} of {agent}",
+                        self.node
+                    );
+                    return Err(Fault::new(FaultCode::Unknown, message));
+                }
+                self.settle(&agent, &key, cursors).await?;
                 Ok(LogAnswer::Done)
             }
             LogRequest::Judge { filters, event, .. } => {
@@ -295,13 +303,26 @@ impl ChannelLogs {
         Some(cursor.min(log.stream.end()))
     }
 
-    /// Notes how far a durable subscription has read.
-    async fn settle(&self, key: &str, cursors: BTreeMap<String, u64>) -> Result<(), Fault> {
-        let mut under_way = Vec::with_capacity(cursors.len());
+    /// Notes how far a durable subscription has read. Logs that its agent may not read are passed over.
+    async fn settle(
+        &self,
+        agent: &str,
+        key: &str,
+        cursors: BTreeMap<String, u64>,
+    ) -> Result<(), Fault> {
+        let obeyed = self.obeyed()?;
+        let name = format!("{agent}@{}", self.platform);
+        let mut under_way = Vec::new();
         for (channel, position) in cursors {
             let Some(log) = self.logs.lock().get(channel.as_str()).cloned() else {
                 continue;
             };
+            if !obeyed
+                .permissions
+                .may(&name, ChannelRight::Subscribe, &log.channel)
+            {
+                continue;
+            }
             let position = position.min(log.stream.end());
             if self
                 .cursor(&log, key)

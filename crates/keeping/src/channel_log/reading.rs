@@ -22,7 +22,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Most events and bytes that are examined for one answer. A filter may leave few of them.
 const MOST_LOOKED_AT: (usize, usize) = (20_000, 32 << 20);
 /// Most durable subscriptions of one agent.
-const MOST_DURABLE: usize = 256;
+pub(super) const MOST_DURABLE: usize = if cfg!(test) { 8 } else { 256 };
 /// Most events and bytes of one answer.
 const MOST_GIVEN: (usize, usize) = (512, 1 << 20);
 /// Most events of one answer that gives the last event of each key.
@@ -75,7 +75,7 @@ impl ChannelLogs {
         });
         let until = tokio::time::Instant::now() + wait;
         let mut news = self.news.subscribe();
-        loop {
+        let pieces = loop {
             news.mark_unchanged();
             let (logs, looking) = (self.clone(), wanted.clone());
             let found = tokio::task::spawn_blocking(move || logs.look(&looking)).await;
@@ -85,15 +85,34 @@ impl ChannelLogs {
             if begins {
                 // The beginning must be on disk before the subscription learns of it.
                 self.begin(&wanted, begun).await?;
-                return Ok(LogAnswer::Read { pieces });
+                break pieces;
             }
             if pieces.iter().any(|piece| wanted.is_news(piece)) {
-                return Ok(LogAnswer::Read { pieces });
+                break pieces;
             }
             let is_news = tokio::time::timeout_at(until, news.changed()).await;
             if !matches!(is_news, Ok(Ok(()))) {
-                return Ok(LogAnswer::Read { pieces });
+                break pieces;
             }
+        };
+        self.note_given(&wanted, &pieces);
+        Ok(LogAnswer::Read { pieces })
+    }
+
+    /// Notes which events a durable subscription has been given. One that has not begun here leaves nothing behind.
+    fn note_given(&self, wanted: &Wanted, pieces: &[LogPiece]) {
+        let Some(key) = &wanted.key else { return };
+        if self.durable.cursor(key).is_none() {
+            return;
+        }
+        for piece in pieces {
+            let Some(log) = self.logs.lock().get(piece.channel.as_str()).cloned() else {
+                continue;
+            };
+            let again = given_before(wanted, &log);
+            let mut given = log.given.lock();
+            let last = given.entry(key.clone()).or_insert(again);
+            *last = piece.next.max(*last);
         }
     }
 
@@ -201,7 +220,7 @@ impl ChannelLogs {
         if is_new {
             self.check_room_for(&wanted.question.agent)?;
         }
-        self.settle(key, begun).await?;
+        self.settle(&wanted.question.agent, key, begun).await?;
         if is_new {
             let written = self.durable.set_cursor(key, wanted.question.began);
             written.map_err(storage)?.await.map_err(storage)?;
@@ -218,17 +237,7 @@ fn piece(
     room: &mut (usize, usize),
     effort: &mut (usize, usize),
 ) -> LogPiece {
-    let again = wanted.key.as_ref().map_or(0, |key| {
-        let given = log.given.lock();
-        given
-            .get(key)
-            .copied()
-            .unwrap_or(match wanted.question.resumes {
-                // This node may have delivered all these events before it was restarted.
-                true => log.began,
-                false => 0,
-            })
-    });
+    let again = given_before(wanted, log);
     let mut piece = LogPiece {
         channel: log.channel.to_string(),
         events: Vec::new(),
@@ -306,12 +315,18 @@ fn piece(
         piece.missed = 0;
         piece.events.iter_mut().for_each(|event| event.missed = 0);
     }
-    if let Some(key) = &wanted.key {
-        let mut given = log.given.lock();
-        let last = given.entry(key.clone()).or_insert(again);
-        *last = piece.next.max(*last);
-    }
     piece
+}
+
+/// The number after the last event that a durable subscription may have been given before.
+fn given_before(wanted: &Wanted, log: &ChannelLog) -> u64 {
+    let Some(key) = &wanted.key else { return 0 };
+    let given = log.given.lock().get(key).copied();
+    given.unwrap_or(match wanted.question.resumes {
+        // This node may have delivered all these events before it was restarted.
+        true => log.began,
+        false => 0,
+    })
 }
 
 /// The wish of a subscription for an event.

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sealbus_channels::frame::{Frame, Head, Stamp};
 use sealbus_channels::{ChannelHeader, Mechanism, Moment, Qos};
 use sealbus_control::Blob;
+use sealbus_control::channel_log::{LogQuestion, LogStart};
 use sealbus_fipa::{AclMessage, Content, Performative, bitefficient};
 use sealbus_journal::JournalConfig;
+use sealbus_seal::permission::{ChannelRule, ChannelUses};
 
 use super::*;
 
@@ -57,6 +59,109 @@ fn events_leave_a_reserve_of_the_disk_for_the_platform() {
     );
     free.store(1 << 30, Ordering::SeqCst);
     make(&logs, "/news", "alice").unwrap();
+}
+
+fn question(durable: &str, positions: Option<&[(&str, u64)]>) -> LogQuestion {
+    LogQuestion {
+        agent: "mallory".to_owned(),
+        pattern: "/**".to_owned(),
+        filter: String::new(),
+        durable: Some(durable.to_owned()),
+        start: LogStart::Number { number: 1 },
+        last_per: None,
+        began: 1,
+        resumes: false,
+        positions: positions.map(|positions| {
+            let positions = positions.iter();
+            positions
+                .map(|(channel, next)| ((*channel).to_owned(), *next))
+                .collect()
+        }),
+        events: 10,
+        bytes: 1000,
+        wait: 0,
+    }
+}
+
+async fn settle(logs: &Arc<ChannelLogs>, durable: &str, channels: &[&str]) -> Result<(), Fault> {
+    let cursors = channels.iter().map(|channel| ((*channel).to_owned(), 1));
+    let request = LogRequest::Settle {
+        agent: "mallory".to_owned(),
+        durable: durable.to_owned(),
+        cursors: cursors.collect(),
+    };
+    logs.answer("node-1", request).await.map(drop)
+}
+
+/// Everybody may read everything, but mallory not what is below `/secret`.
+fn rules() -> Rules {
+    let denied = ChannelUses {
+        agents: vec!["mallory".to_owned()],
+        rights: vec![ChannelRight::Subscribe],
+        on: vec!["/secret/**".to_owned()],
+    };
+    let mut rules = Rules::default();
+    rules.permission.channel_rules = vec![ChannelRule::Deny(denied)];
+    rules
+}
+
+#[tokio::test]
+async fn names_that_were_never_subscribed_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = Arc::new(open(folder.path()));
+    logs.obey(&rules());
+    make(&logs, "/news", "alice").unwrap();
+    let news = logs.logs.lock()["/news"].clone();
+    news.stream
+        .append(sealbus_journal::NewRecord::default())
+        .unwrap()
+        .await
+        .unwrap();
+    for number in 0..100 {
+        let name = format!("invented-{number}");
+        let fault = settle(&logs, &name, &["/news"]).await.unwrap_err();
+        assert_eq!(fault.code, FaultCode::Unknown);
+        logs.read(question(&name, Some(&[("/news", 1)])))
+            .await
+            .unwrap();
+    }
+    assert!(news.stream.cursors().is_empty());
+    assert!(news.given.lock().is_empty());
+    // A subscription begins, and is remembered.
+    logs.read(question("mine", None)).await.unwrap();
+    logs.read(question("mine", Some(&[("/news", 1)])))
+        .await
+        .unwrap();
+    assert_eq!(news.given.lock().get("mallory/mine"), Some(&2));
+    settle(&logs, "mine", &["/news"]).await.unwrap();
+    assert_eq!(news.stream.cursors().len(), 1);
+    // It leaves nothing in logs that its agent may not read.
+    make(&logs, "/secret/plans", "alice").unwrap();
+    settle(&logs, "mine", &["/secret/plans"]).await.unwrap();
+    let secret = logs.logs.lock()["/secret/plans"].clone();
+    assert!(secret.stream.cursors().is_empty());
+}
+
+#[tokio::test]
+async fn an_agent_has_so_many_durable_subscriptions_on_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = Arc::new(open(folder.path()));
+    logs.obey(&rules());
+    make(&logs, "/news", "alice").unwrap();
+    let mut begun = 0;
+    let fault = loop {
+        match logs.read(question(&format!("name-{begun}"), None)).await {
+            Ok(_) => begun += 1,
+            Err(fault) => break fault,
+        }
+    };
+    assert_eq!(fault.code, FaultCode::NotPermitted);
+    assert_eq!(begun, reading::MOST_DURABLE);
+    let news = logs.logs.lock()["/news"].clone();
+    assert_eq!(news.stream.cursors().len(), begun);
+    assert_eq!(news.given.lock().len(), begun);
+    // Those that are there go on.
+    logs.read(question("name-0", None)).await.unwrap();
 }
 
 #[tokio::test]

@@ -116,6 +116,11 @@ impl Shelf {
         Ok(())
     }
 
+    /// Whether a letter that was admitted may not be on disk yet.
+    pub(crate) fn is_on_its_way(&self, cover: &Cover) -> bool {
+        self.writing.contains(&(cover.origin, cover.sequence))
+    }
+
     /// Whether a copy of a letter is here.
     pub(crate) fn holds(&self, cover: &Cover) -> bool {
         self.places.contains_key(&(cover.origin, cover.sequence))

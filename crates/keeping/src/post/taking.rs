@@ -72,12 +72,15 @@ impl Post {
         let mailbox = self.open_mailbox(&cover, size)?;
         let mut shelf = mailbox.shelf.lock();
         let written = match shelf.admit(&cover, size) {
-            // The letter may still be on its way to the disk. A cursor that is written after it confirms that it is
-            // there.
+            // A cursor that is written after a letter on its way to the disk confirms that the letter is there. A letter
+            // that is there costs nothing, however often it comes.
             Err(NotTaken::Known) => {
-                let written = mailbox.stream.set_cursor(HANDED, shelf.last_handed());
+                let handed = shelf.last_handed();
+                let written = shelf
+                    .is_on_its_way(&cover)
+                    .then(|| mailbox.stream.set_cursor(HANDED, handed));
                 drop(shelf);
-                let written = written.map_err(storage)?;
+                let written = written.transpose().map_err(storage)?;
                 return Ok(Put {
                     mailbox,
                     written,
@@ -90,7 +93,7 @@ impl Post {
                 shelf.returned(number, &cover);
                 let written = mailbox.note_return(number, &cover);
                 drop(shelf);
-                let written = written.map_err(storage)?;
+                let written = Some(written.map_err(storage)?);
                 return Ok(Put {
                     mailbox,
                     written,
@@ -126,7 +129,7 @@ impl Post {
                 drop(shelf);
                 Ok(Put {
                     mailbox,
-                    written,
+                    written: Some(written),
                     kept: Some(ShelvedLetter { cover, size }),
                 })
             }
@@ -259,14 +262,18 @@ impl Begun {
 /// A letter on its way to the disk.
 pub(super) struct Put {
     mailbox: Arc<Mailbox>,
-    written: Written,
+    /// `None` if nothing had to be written.
+    written: Option<Written>,
     /// `None` if the letter was known.
     kept: Option<ShelvedLetter>,
 }
 
 impl Put {
     pub(super) async fn finish(self, post: &Post) -> Result<(), Fault> {
-        let written = self.written.await;
+        let Some(written) = self.written else {
+            return Ok(());
+        };
+        let written = written.await;
         let Some(kept) = self.kept else {
             return written.map(|_| ()).map_err(storage);
         };

@@ -203,3 +203,20 @@ async fn a_letter_that_comes_back_is_marked_as_it_was_elsewhere() {
         .unwrap();
     assert_eq!(marked(&open(folder.path())), [(2, true), (0, false)]);
 }
+
+#[tokio::test]
+async fn a_letter_that_comes_again_and_again_takes_no_more_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    keep(&post, letter("mallory", 1, "bob")).await.unwrap();
+    keep(&post, letter("mallory", 2, "bob")).await.unwrap();
+    let stream = post.mailbox("bob").unwrap().stream.clone();
+    let before = stream.info().bytes;
+    for _ in 0..100 {
+        for number in [1, 2] {
+            keep(&post, letter("mallory", number, "bob")).await.unwrap();
+        }
+    }
+    assert_eq!(stream.info().bytes, before);
+    assert_eq!(post.list("bob").1, 2);
+}

@@ -1,6 +1,6 @@
 //! The refusals of the whole platform, as shown to operators.
 
-use sealbus_bus::RefusalReason;
+use sealbus_bus::{LogShares, RefusalReason};
 use sealbus_control::RefusalRecord;
 
 /// Refusals remembered.
@@ -15,17 +15,20 @@ pub(crate) struct Refusals {
     counts: [u64; RefusalReason::ALL.len() + 1],
     /// The latest refusals.
     pub(crate) latest: std::collections::VecDeque<RefusalRecord>,
+    log: LogShares,
 }
 
 impl Refusals {
-    /// Notes refusals.
+    /// Notes refusals, and logs them as far as the shares of the log go.
     pub(crate) fn note(&mut self, records: Vec<RefusalRecord>) {
         for record in records {
-            tracing::warn!(
-                target: "sealbus::refusals",
-                who = %record.who, receiver = record.receiver.as_deref(), count = record.count,
-                "{}", record.reason
-            );
+            if let Some(left_out) = self.log.admit(source(&record)) {
+                tracing::warn!(
+                    target: "sealbus::refusals",
+                    who = %record.who, receiver = record.receiver.as_deref(), count = record.count, left_out,
+                    "{}", record.reason
+                );
+            }
             let word = record.reason.split(':').next();
             let known = RefusalReason::ALL.iter();
             let known = known.take_while(|reason| Some(reason.as_str()) != word);
@@ -48,5 +51,42 @@ impl Refusals {
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let words = RefusalReason::ALL.into_iter().map(RefusalReason::as_str);
         words.chain([OTHER]).zip(self.counts)
+    }
+}
+
+/// The source that a line about a refusal counts against: the program that reports it, which can invent all the rest.
+fn source(record: &RefusalRecord) -> String {
+    let known = record.by.as_ref().or(record.proved.as_ref());
+    known.unwrap_or(&record.who).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_reports_refusals_without_end_has_a_share_of_the_log() {
+        let mut refusals = Refusals::default();
+        let record = |by: Option<&str>, number: usize| RefusalRecord {
+            at: 1,
+            who: format!("somebody-{number}@factory"),
+            proved: None,
+            receiver: None,
+            reason: "forged-sender: no".to_owned(),
+            count: 1,
+            by: by.map(str::to_owned),
+        };
+        let flood = (0..10_000).map(|number| record(Some("mallory"), number));
+        refusals.note(flood.collect());
+        // All are counted, and the latest are shown. Others are heard in the log.
+        assert_eq!(refusals.total(), 10_000);
+        assert_eq!(refusals.latest.len(), REFUSALS);
+        assert_eq!(
+            refusals.log.admit(source(&record(Some("mallory"), 1))),
+            None
+        );
+        let left_out = refusals.log.admit(source(&record(Some("alice"), 1)));
+        assert!(left_out.is_some_and(|count| count > 9_900), "{left_out:?}");
+        assert!(refusals.log.admit(source(&record(None, 1))).is_some());
     }
 }

@@ -248,7 +248,7 @@ impl MasterState {
         else {
             return;
         };
-        let life_now = match report {
+        let life_now = match report.bounded() {
             AgentReport::State { state } => Life::State { state },
             AgentReport::Ended => Life::Ended,
             AgentReport::Failed { error } => Life::Failed { error },

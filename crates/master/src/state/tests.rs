@@ -137,6 +137,21 @@ fn live(master: &mut MasterState, agent: &str, now: UnixMillis) -> Process {
     process_of(master, agent)
 }
 
+#[test]
+fn an_agents_error_takes_a_bounded_part_of_its_row() {
+    let mut master = with_nodes(1);
+    master.start(&[entry("talker")], 1).unwrap();
+    let process = live(&mut master, "talker", 2);
+    let error = "\u{1b}[2J".repeat(1 << 20);
+    master.reported(&process.id, "talker", AgentReport::Failed { error }, 3);
+    let mut rows = BTreeMap::new();
+    keep(&mut master, &mut rows, 60_000);
+    let text = rows.values().map(|row| String::from_utf8_lossy(row));
+    assert!(text.clone().any(|row| row.contains("[2J")));
+    let longest = text.map(|row| row.len()).max().unwrap();
+    assert!(longest < 20_000, "{longest} bytes");
+}
+
 fn revoked(master: &mut MasterState) -> Vec<String> {
     let effects = master.take_effects();
     effects

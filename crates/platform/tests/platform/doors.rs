@@ -5,14 +5,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use crate::support::{HERE, LONG, Operator, alive, config, joined, node_config, platform};
-use sealbus_control::admin::ask;
-use sealbus_control::attachment::AttachmentRequest;
+use sealbus_control::admin::{AgentStatus, ask};
+use sealbus_control::attachment::{AgentReport, AttachmentRequest, ask as attachment};
 use sealbus_control::authority::AuthorityRequest;
 use sealbus_control::clock::now;
 use sealbus_control::node::ONTOLOGY;
 use sealbus_control::operators::{self, socket_in};
-use sealbus_control::rpc::{self, Frame, MAX_FRAME, codec};
-use sealbus_control::{Blob, FaultCode};
+use sealbus_control::rpc::{self, Caller, Frame, Incoming, MAX_FRAME, codec};
+use sealbus_control::{AgentState, Blob, FaultCode};
 use sealbus_enrolment::{ATTACHMENT, ENROLMENT, accept, bind, connect};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_master::Master;
@@ -24,6 +24,7 @@ use sealbus_seal::{CertificateChain, Credential, Identity, KeyPair, SecurityLeve
 use serde_json::value::to_raw_value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::mpsc;
 
 async fn silent_connections(address: &str, count: usize) -> Vec<TcpStream> {
     let mut silent = Vec::new();
@@ -56,10 +57,9 @@ async fn strangers_keep_no_newcomer_out() {
     drop(silent);
 }
 
-/// Attaches with a ticket by hand. Returns the connection after the node's answer began.
-async fn attached(ticket: &str) -> tokio_rustls::client::TlsStream<TcpStream> {
-    let token = Token::parse(Purpose::Ticket, ticket).unwrap();
-    let mut stream = connect(
+/// Connects to the node of a ticket.
+async fn connected(token: &Token) -> tokio_rustls::client::TlsStream<TcpStream> {
+    connect(
         token.addresses(),
         token.platform(),
         token.root(),
@@ -67,7 +67,22 @@ async fn attached(ticket: &str) -> tokio_rustls::client::TlsStream<TcpStream> {
         ATTACHMENT,
     )
     .await
-    .unwrap();
+    .unwrap()
+}
+
+/// A process that attaches and asks what it likes, and the secret with which it attaches again.
+async fn attached_as(token: &Token, secret: String) -> (Caller, mpsc::Receiver<Incoming>, String) {
+    let (caller, incoming, drive) = rpc::open(connected(token).await, MAX_FRAME);
+    tokio::spawn(drive);
+    let (ticket, now) = (secret, now());
+    let welcome = caller.ask(attachment::Attach { ticket, now }, LONG).await;
+    (caller, incoming, welcome.unwrap().reattach)
+}
+
+/// Attaches with a ticket by hand. Returns the connection after the node's answer began.
+async fn attached(ticket: &str) -> tokio_rustls::client::TlsStream<TcpStream> {
+    let token = Token::parse(Purpose::Ticket, ticket).unwrap();
+    let mut stream = connected(&token).await;
     let attach = AttachmentRequest::Attach {
         ticket: secret_text(token.secret()),
         now: now(),
@@ -128,20 +143,86 @@ async fn a_process_that_reads_nothing_is_killed_and_its_node_lives_on() {
 }
 
 #[tokio::test]
+async fn the_reports_of_a_hostile_process_hold_no_other_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(folder.path(), SecurityLevel::Auth).await;
+    let ticket = operator.ticket("mallory", Some("node-1")).await;
+    let token = Token::parse(Purpose::Ticket, &ticket).unwrap();
+    let (mallory, _incoming, _) = attached_as(&token, secret_text(token.secret())).await;
+    // It reports about nobody else.
+    for agent in ["alice".to_owned(), "x".repeat(1 << 20)] {
+        let report = AgentReport::State {
+            state: AgentState::Active,
+        };
+        let fault = mallory
+            .ask(attachment::Report { agent, report }, LONG)
+            .await;
+        let fault = fault.unwrap_err();
+        assert_eq!(fault.code, FaultCode::NotPlaced);
+        assert!(
+            fault.to_string().len() < 2000,
+            "{} bytes",
+            fault.to_string().len()
+        );
+    }
+    // A message to the Master has at most 16 MiB.
+    let report = AgentReport::Failed {
+        error: "x".repeat(20 << 20),
+    };
+    let agent = "mallory".to_owned();
+    mallory
+        .ask(attachment::Report { agent, report }, LONG)
+        .await
+        .unwrap();
+    // Its node's later reports reach the Master.
+    let (process, _guest) = joined(&operator, "guest", "node-1").await;
+    operator
+        .until("the guest is active, and mallory has failed", |agents| {
+            let is_active = |agent: &AgentStatus| {
+                agent.name == "guest@factory" && agent.state == Some(AgentState::Active)
+            };
+            let has_failed = |agent: &AgentStatus| {
+                let note = agent.note.as_deref().unwrap_or_default();
+                agent.name == "mallory@factory"
+                    && note.starts_with("failed: xxx")
+                    && note.len() < 2000
+            };
+            agents.iter().any(is_active) && agents.iter().any(has_failed)
+        })
+        .await;
+    process.close().await;
+}
+
+#[tokio::test]
+async fn a_process_has_one_connection_to_its_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(folder.path(), SecurityLevel::Auth).await;
+    let ticket = operator.ticket("mallory", Some("node-1")).await;
+    let token = Token::parse(Purpose::Ticket, &ticket).unwrap();
+    let mut secret = secret_text(token.secret());
+    let mut former = Vec::new();
+    for _ in 0..5 {
+        let (caller, incoming, next) = attached_as(&token, secret).await;
+        secret = next;
+        former.push((caller, incoming));
+    }
+    let (present, _) = former.pop().unwrap();
+    for (caller, mut incoming) in former {
+        let ended = async { while incoming.recv().await.is_some() {} };
+        tokio::time::timeout(LONG, ended).await.unwrap();
+        let fault = caller.ask(attachment::DenyList, LONG).await.unwrap_err();
+        assert_eq!(fault.code, FaultCode::Unavailable);
+    }
+    present.ask(attachment::DenyList, LONG).await.unwrap();
+}
+
+#[tokio::test]
 async fn before_a_ticket_is_shown_frames_are_short() {
     let folder = tempfile::tempdir().unwrap();
     let (_master, operator, _one, _two) = platform(folder.path(), SecurityLevel::Auth).await;
     let ticket = operator.ticket("guest", Some("node-1")).await;
     let token = Token::parse(Purpose::Ticket, &ticket).unwrap();
-    let mut stream = connect(
-        token.addresses(),
-        token.platform(),
-        token.root(),
-        ExpectedPeer::NODE,
-        ATTACHMENT,
-    )
-    .await
-    .unwrap();
+    let mut stream = connected(&token).await;
     stream
         .write_all(&(1_u32 << 20).to_be_bytes())
         .await

@@ -46,11 +46,10 @@ impl Shared {
                     .is_none_or(|shared| shared.ended.borrow().is_some())
             };
             while let Err(fault) = sealing.publish(&agent, &certified).await {
-                let may_pass = matches!(
-                    fault.code,
-                    FaultCode::Unavailable | FaultCode::Storage | FaultCode::Full
-                );
-                if !may_pass || is_over(&shared) || certified.certificate.not_after() < now() {
+                if !fault.may_pass()
+                    || is_over(&shared)
+                    || certified.certificate.not_after() < now()
+                {
                     tracing::warn!(agent, %fault, "the agent's key for sealed messages is not known to others");
                     return;
                 }

@@ -205,6 +205,25 @@ async fn a_revoked_agent_is_cut_off_and_the_others_go_on() {
 }
 
 #[tokio::test]
+async fn a_report_is_brought_again_while_the_platform_cannot_take_it() {
+    let (process, host, _tell) = open(HOUR).await;
+    let codes = [FaultCode::Storage, FaultCode::Full, FaultCode::Unavailable];
+    let faults = codes.map(|code| Fault::new(code, "not now"));
+    host.not_reported.lock().extend(faults);
+    let _alice = process.agent("alice").await.unwrap();
+    let is_told = || {
+        host.reports
+            .lock()
+            .iter()
+            .any(|(agent, _)| agent == "alice")
+    };
+    while !is_told() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(host.not_reported.lock().is_empty());
+}
+
+#[tokio::test]
 async fn when_the_platform_is_gone_the_agents_are_told() {
     let (process, host, tell) = open(HOUR).await;
     let alice = process.agent("alice").await.unwrap();

@@ -154,6 +154,8 @@ struct TestHost {
     certified: AtomicUsize,
     inheritance: Vec<FrozenAgent>,
     reports: Mutex<Vec<(String, AgentReport)>>,
+    /// The faults that the next reports get, the last one first.
+    not_reported: Mutex<Vec<Fault>>,
     /// The outcomes of letters.
     settled: Mutex<Vec<(u64, LetterOutcome)>>,
     commands: Mutex<Option<mpsc::Receiver<Command>>>,
@@ -215,6 +217,7 @@ impl TestHost {
             certified: AtomicUsize::new(0),
             inheritance,
             reports: Mutex::default(),
+            not_reported: Mutex::default(),
             settled: Mutex::default(),
             commands: Mutex::new(Some(commands)),
         };
@@ -287,6 +290,9 @@ impl Host for TestHost {
                     return Ok(Blob(signed.whole()).into());
                 }
                 AttachmentRequest::Report { agent, report } => {
+                    if let Some(fault) = self.not_reported.lock().pop() {
+                        return Err(fault);
+                    }
                     self.reports.lock().push((agent, report));
                 }
                 AttachmentRequest::Post { letters } => {
