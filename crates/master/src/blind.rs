@@ -12,8 +12,8 @@ use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::word::{Reply, Word};
 use sealbus_control::{Blob, Fault, FaultCode, Subject};
 use sealbus_seal::{CertificateChain, Identity, PlatformName, SecurityLevel, Trust};
-use sealbus_store::Store;
 use sealbus_store::etcd::EtcdStore;
+use sealbus_store::{Store, StoreError};
 use tokio::sync::{Mutex, watch};
 
 use super::authorities::Authorities;
@@ -167,6 +167,21 @@ impl BlindCa {
         self.ledger.keep(act).await
     }
 
+    /// Learns all that was denied. A CA that was started anew renews nothing before.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub(super) async fn learn(&self, store: &dyn Store) -> Result<(), StoreError> {
+        self.learn_denials(store, &mut None).await?;
+        let mut last = None;
+        loop {
+            self.learn_acts(store, &mut last).await?;
+            if last.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Brings to the store what it did, and learns what others denied.
     pub(super) async fn follow(&self, store: &EtcdStore) {
         let (mut last, mut unstored) = (None, None);
@@ -189,7 +204,7 @@ impl BlindCa {
         &self,
         store: &dyn Store,
         last: &mut Option<String>,
-    ) -> Result<(), sealbus_store::StoreError> {
+    ) -> Result<(), StoreError> {
         loop {
             let rows = store.scan(CaService::DENY_LIST_ROW, last.as_deref(), PAGE);
             let rows = rows.await?;
@@ -217,7 +232,7 @@ impl BlindCa {
         &self,
         store: &dyn Store,
         last: &mut Option<String>,
-    ) -> Result<(), sealbus_store::StoreError> {
+    ) -> Result<(), StoreError> {
         for _ in 0..PAGES {
             let rows = store.scan(UNSTORED_ROW, last.as_deref(), PAGE).await?;
             *last = match rows.len() < PAGE {
@@ -256,18 +271,45 @@ mod tests {
 
     use super::*;
 
-    /// However many acts of other CAs wait there, the revocations among them are found.
-    #[tokio::test]
-    async fn what_no_master_has_taken_in_is_denied() {
-        let folder = tempfile::tempdir().unwrap();
+    /// A CA with state in this folder, and the trust in which its denials are in force.
+    fn started(folder: &Path) -> (BlindCa, Arc<Trust>) {
         let settings = PlatformSettings::new(PlatformName::new("factory").unwrap());
         let time = timestamp(now());
-        let authorities = Authorities::keep(folder.path(), &settings.name, None, time).unwrap();
+        let authorities = Authorities::keep(folder, &settings.name, None, time).unwrap();
         let roots = [authorities.root.into()];
         let trust = Arc::new(Trust::new(settings.name.clone(), &roots, CLOCK_SKEW).unwrap());
         let (_tell, away) = watch::channel(false);
         let alarms = Arc::new(Alarms::new(None));
-        let ca = BlindCa::open(folder.path(), &settings, trust.clone(), away, alarms).unwrap();
+        let ca = BlindCa::open(folder, &settings, trust.clone(), away, alarms).unwrap();
+        (ca, trust)
+    }
+
+    fn is_denied(trust: &Trust, name: &str) -> bool {
+        let agent = Identity::agent(trust.platform(), name).unwrap();
+        trust.denied_before(&agent).is_some()
+    }
+
+    #[tokio::test]
+    async fn a_ca_that_is_started_anew_denies_what_it_handed_in_and_nobody_has_taken_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = MemoryStore::new();
+        let (ca, _) = started(folder.path());
+        ca.revoke("thief", "stolen").await.unwrap();
+        ca.ledger.hand_in(&store, &ca.name).await.unwrap();
+        assert!(ca.ledger.acts().is_empty());
+        drop(ca);
+        let (ca, trust) = started(folder.path());
+        ca.learn(&store).await.unwrap();
+        assert!(is_denied(&trust, "thief"));
+        assert!(ca.ca.lock().await.deny_list_after(0).is_some());
+    }
+
+    /// However many acts of other CAs wait there, the revocations among them are found.
+    #[tokio::test]
+    async fn what_no_master_has_taken_in_is_denied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ca, trust) = started(folder.path());
+        let time = timestamp(now());
 
         let store = MemoryStore::new();
         let mut batch = Batch::new();
@@ -291,14 +333,10 @@ mod tests {
         };
         put("ca-3", 1, &revoked("thief"));
         store.commit(batch).await.unwrap();
-        let is_denied = |name: &str| {
-            let agent = Identity::agent(&settings.name, name).unwrap();
-            trust.denied_before(&agent).is_some()
-        };
         let mut last = None;
         for is_found in [false, true] {
             ca.learn_acts(&store, &mut last).await.unwrap();
-            assert_eq!(is_denied("thief"), is_found);
+            assert_eq!(is_denied(&trust, "thief"), is_found);
         }
         // A later act of an earlier CA is found, too.
         let mut batch = Batch::new();
@@ -306,7 +344,7 @@ mod tests {
         batch.put(format!("{UNSTORED_ROW}ca-1/1"), row);
         store.commit(batch).await.unwrap();
         for is_found in [false, true] {
-            assert_eq!(is_denied("other"), is_found);
+            assert_eq!(is_denied(&trust, "other"), is_found);
             ca.learn_acts(&store, &mut last).await.unwrap();
         }
     }

@@ -57,6 +57,11 @@ impl MasterState {
         self.restored.is_some()
     }
 
+    /// Whether the state was once restored, and may lack nodes that joined after its backup.
+    pub fn was_restored(&self) -> bool {
+        self.was_restored
+    }
+
     /// Notes the processes of a node. Returns false if the state was not restored, or if the listening is over.
     pub(super) fn note_running(&mut self, node: &str, running: &[RunningProcess]) -> bool {
         let mut asked = Vec::new();
