@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sealbus_bus::{Outbox, Provenance, ReceivedMessage};
-use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -20,6 +20,8 @@ use crate::{Fault, FaultCode, Term};
 const TERM: &str = "X-term";
 /// How long the asker may take to make room for the answer.
 const ANSWERING: Duration = Duration::from_secs(30);
+/// Room for what is added to a message when it is sent.
+const ADDED: usize = 1024;
 
 /// The asking end of one of the platform's agents. It also sorts the agent's messages.
 #[derive(Clone)]
@@ -112,6 +114,7 @@ impl Correspondent {
             message = message.with_user_defined(TERM, term.to_string());
         }
         let sending = async {
+            check_size(&self.outbox, &message)?;
             let sent = self.outbox.send(message).await;
             sent.map(drop)
                 .map_err(|error| Fault::new(FaultCode::Unavailable, error.to_string()))
@@ -261,14 +264,14 @@ impl Enquiry {
 impl Reply {
     /// Sends the answer.
     pub async fn send(mut self, result: Result<impl Serialize, Fault>) {
-        let content = match result.and_then(|answer| content_of(&answer)) {
-            Ok(content) => content,
-            Err(fault) => {
-                self.message.performative = Performative::Failure;
-                content_of(&fault).unwrap_or_default()
-            }
-        };
-        self.message.content = Some(content.into());
+        let answered = result.and_then(|answer| {
+            self.message.content = Some(content_of(&answer)?.into());
+            check_size(&self.outbox, &self.message)
+        });
+        if let Err(fault) = answered {
+            self.message.performative = Performative::Failure;
+            self.message.content = Some(content_of(&fault).unwrap_or_default().into());
+        }
         let name = self.outbox.name().clone();
         match tokio::time::timeout(ANSWERING, self.outbox.send(*self.message)).await {
             Ok(Ok(_)) => {}
@@ -278,6 +281,33 @@ impl Reply {
             Err(_) => {
                 tracing::warn!(agent = %name, "an answer is given up: its receiver takes none")
             }
+        }
+    }
+}
+
+/// Refuses a message that is too large for other processes. The bus may find that when nobody is left whom it could tell.
+fn check_size(outbox: &Outbox, message: &AclMessage) -> Result<(), Fault> {
+    let Some(transport) = outbox.bus().transport() else {
+        return Ok(());
+    };
+    let limit = transport.capabilities().largest_message;
+    let content = message.content_bytes().map_or(0, <[u8]>::len);
+    if content <= limit / 2 {
+        return Ok(());
+    }
+    let mut encoded = Vec::new();
+    bitefficient::encode(message, &mut encoded)
+        .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+    match encoded.len() + ADDED <= limit {
+        true => Ok(()),
+        false => {
+            let message = format!(
+                "the {} of {content} bytes is too large",
+                message.performative
+            );
+            Err(Fault::new(FaultCode::TooLarge, message).advise(format!(
+                "`max-message` in the manifest allows {limit} bytes"
+            )))
         }
     }
 }
