@@ -104,19 +104,22 @@ async fn serve(
 }
 
 fn stands_by(ca: &BlindCa, leader_at: Option<SocketAddr>) -> Fault {
-    let (message, advice) = match (ca.is_away(), leader_at) {
+    let (code, message, advice) = match (ca.is_away(), leader_at) {
         (true, _) => (
+            FaultCode::Unavailable,
             "it stands by, and etcd does not answer: no command but `ca revoke` is taken until it is back".to_owned(),
             "bring etcd back: `sealbus store check` says which members are away",
         ),
         (false, Some(leader)) => (
+            FaultCode::NotLeading,
             format!("it stands by for the Master that leads, at {}", leader.ip()),
             "run the command there",
         ),
         (false, None) => (
+            FaultCode::Unavailable,
             "it stands by for the Master that leads".to_owned(),
             "run the command on its machine, or repeat it in a few seconds",
         ),
     };
-    Fault::new(FaultCode::Unavailable, message).advise(advice)
+    Fault::new(code, message).advise(advice)
 }
