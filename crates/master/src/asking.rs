@@ -77,11 +77,12 @@ async fn ask_in_order(
 
 async fn ask(
     node: String,
-    mut request: Box<NodeRequest>,
+    request: Box<NodeRequest>,
     about: About,
     master: Correspondent,
     desk: DeskHandle,
 ) {
+    let mut request = *request;
     loop {
         let Some(result) = answer(&node, &request, &about, &master, &desk).await else {
             return;
@@ -89,7 +90,7 @@ async fn ask(
         let about = about.clone();
         let noting = desk.run(move |desk, now| Ok(note(desk, about, &request, result, now)));
         match noting.await {
-            Ok(Some(next)) => request = Box::new(next),
+            Ok(Some(next)) => request = next,
             Ok(None) => return,
             Err(fault) => {
                 tracing::error!(%node, %fault, "the answer could not be noted");
