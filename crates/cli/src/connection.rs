@@ -131,7 +131,9 @@ impl Connection {
                     false => "whether it was done is not known: look at the Master that leads, and ask again if it was not",
                 });
             }
-            let is_undone = fault.code == FaultCode::NotLeading || is_lost && request.only_reads();
+            // To revoke twice does no harm.
+            let is_safe = request.only_reads() || matches!(request, AdminRequest::Revoke { .. });
+            let is_undone = fault.code == FaultCode::NotLeading || is_lost && is_safe;
             if is_undone && !self.is_narrowed {
                 let until = *until.get_or_insert_with(|| Instant::now() + CHANGE);
                 self.find_again(&request, fault, until).await?;

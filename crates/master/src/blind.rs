@@ -14,16 +14,20 @@ use sealbus_control::{Blob, Fault, FaultCode, Subject};
 use sealbus_seal::{CertificateChain, Identity, PlatformName, SecurityLevel, Trust};
 use sealbus_store::etcd::EtcdStore;
 use sealbus_store::{Store, StoreError};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Notify, watch};
 
 use super::authorities::Authorities;
 use super::cut_off::Alarms;
 use super::foundation::PlatformSettings;
 use super::master_error::MasterError;
-use super::unstored::{Ledger, UNSTORED_ROW};
+use super::unstored::{Ledger, UNSTORED_ROW, row_of};
 
 /// How often it brings to the store what it did, and learns what was denied.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long a revocation may take until a Master that leads has taken it in. After that all nodes that hear none have asked for it.
+const IN_FORCE: Duration = Duration::from_secs(4);
+/// How often the store is asked whether it was taken in.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Rows that are read at a time.
 const PAGE: usize = 64;
 /// The most pages of acts that are read each time.
@@ -37,6 +41,8 @@ pub(super) struct BlindCa {
     trust: Arc<Trust>,
     ca: Mutex<Blind>,
     ledger: Arc<Ledger>,
+    /// There is something to bring to the store at once.
+    has_revoked: Notify,
     /// Whether the store does not answer.
     away: watch::Receiver<bool>,
     alarms: Arc<Alarms>,
@@ -77,6 +83,7 @@ impl BlindCa {
             trust,
             ca: Mutex::new(ca),
             ledger,
+            has_revoked: Notify::new(),
             away,
             alarms,
         })
@@ -155,16 +162,32 @@ impl BlindCa {
         Ok(IssuedChain::from(&chain))
     }
 
-    /// Revokes by an operator's order. It is in force at the nodes as soon as they hear of it, and in the store when that
-    /// answers.
+    /// Revokes by an operator's order. Returns when that is in force, and whether a Master that leads has taken it in: if not, at
+    /// all nodes that do not hear one.
     ///
     /// # Errors
     /// As [`Blind::revoke`].
-    pub(super) async fn revoke(&self, what: &str, said: &str) -> Result<(), Fault> {
-        let mut ca = self.ca.lock().await;
-        let act = ca.revoke(what, said, timestamp(now()))?;
-        tracing::warn!(%what, reason = said, "revoked by an operator");
-        self.ledger.keep(act).await
+    pub(super) async fn revoke(
+        &self,
+        what: &str,
+        said: &str,
+        store: &dyn Store,
+    ) -> Result<bool, Fault> {
+        let number = {
+            let mut ca = self.ca.lock().await;
+            let act = ca.revoke(what, said, timestamp(now()))?;
+            tracing::warn!(%what, reason = said, "revoked by an operator");
+            self.ledger.keep(act).await?
+        };
+        self.has_revoked.notify_one();
+        let row = row_of(&self.name, number);
+        let taking_in = async {
+            while self.ledger.has(number) || !matches!(store.get(&row).await, Ok(None)) {
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        let taken_in = tokio::time::timeout(IN_FORCE, taking_in).await;
+        Ok(taken_in.is_ok())
     }
 
     /// Learns all that was denied. A CA that was started anew renews nothing before.
@@ -195,7 +218,8 @@ impl BlindCa {
             if let Err(error) = self.learn_acts(store, &mut unstored).await {
                 tracing::debug!(%error, "what other CAs revoked is not known");
             }
-            tokio::time::sleep(LOOK).await;
+            // An error means that the time is over.
+            let _ = tokio::time::timeout(LOOK, self.has_revoked.notified()).await;
         }
     }
 
@@ -290,13 +314,35 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_revocation_is_answered_once_the_leader_has_taken_it_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = MemoryStore::new();
+        let (ca, _) = started(folder.path());
+        let (is_stored, ()) = tokio::join!(ca.revoke("thief", "stolen", &store), async {
+            ca.has_revoked.notified().await;
+            ca.ledger.hand_in(&store, &ca.name).await.unwrap();
+            let mut taken_in = Batch::new();
+            for (row, _) in store.scan(UNSTORED_ROW, None, PAGE).await.unwrap() {
+                taken_in.delete(row);
+            }
+            store.commit(taken_in).await.unwrap();
+        });
+        assert!(is_stored.unwrap());
+    }
+
+    #[tokio::test]
     async fn a_ca_that_is_started_anew_denies_what_it_handed_in_and_nobody_has_taken_in() {
         let folder = tempfile::tempdir().unwrap();
         let store = MemoryStore::new();
         let (ca, _) = started(folder.path());
-        ca.revoke("thief", "stolen").await.unwrap();
-        ca.ledger.hand_in(&store, &ca.name).await.unwrap();
-        assert!(ca.ledger.acts().is_empty());
+        let handing_in = async {
+            ca.has_revoked.notified().await;
+            ca.ledger.hand_in(&store, &ca.name).await.unwrap();
+        };
+        tokio::select! {
+            answered = ca.revoke("thief", "stolen", &store) => panic!("{answered:?}"),
+            () = handing_in => assert!(ca.ledger.acts().is_empty()),
+        }
         drop(ca);
         let (ca, trust) = started(folder.path());
         ca.learn(&store).await.unwrap();

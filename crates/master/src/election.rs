@@ -150,7 +150,7 @@ async fn act_blindly(
     };
     tokio::select! {
         () = ca.follow(etcd) => std::future::pending().await,
-        error = serve_operators(&ca, directory, leader_at) => error,
+        error = serve_operators(&ca, etcd, directory, leader_at) => error,
     }
 }
 
