@@ -275,7 +275,7 @@ test-pkcs11: binary package softhsm ## The keys of the root and of CAs are in a 
 	$(call say,PKCS#11: platforms)
 	$(BIN)/pytest -n $(WORKERS) tests/pkcs11
 
-walk-masters: binary package etcd-server iproute2 ## Random walks through kills and stops of Masters and etcd: RUNS=20 walks of STEPS=12, from SEED=1 on
+walk-masters: binary package etcd-server iproute2 ## Random walks through kills and stops of Masters and etcd, and as root through one-way cuts and full disks: RUNS=20 walks of STEPS=12, from SEED=1 on
 	$(call say,Masters: $(RUNS) walks of $(STEPS) steps)
 	$(BIN)/pytest tests/masters/test_walks.py --runs $(RUNS) --steps $(STEPS) --seed $(SEED)
 

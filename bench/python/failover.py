@@ -1,14 +1,17 @@
 """How soon a platform goes on after its leading Master is lost: real binaries, three members of etcd, two Masters, two nodes.
 
 ``python failover.py --sealbus PATH [--runs N] [--seed N] [--only FAILURE…] [--json FILE]``: the leading Master is killed (SIGKILL),
-stopped (SIGSTOP), cut off (its network namespace loses its wire; needs root) and asked to hand over, at moments that the seed
-chooses. Each line is one run, and each figure counts the seconds from the failure:
+killed in the same moment as the member of etcd that leads, stopped (SIGSTOP), cut off (its network namespace loses its wire; needs
+root) and asked to hand over, at moments that the seed chooses. Each line is one run, and each figure counts the seconds from the
+failure:
 
 - ``free``: the role is free in etcd (``lease lost``); ``taken``: another Master has taken it.
 - ``leads``: that Master has its term; ``there``: its agents and doors are there.
 - ``nodes``: the last node is registered with it.
 - ``ams``, ``df``: an agent's own changes are made again. It makes one after the other all the while; the figure is the end of the
   longest pause. ``place``: an agent that the operator starts is placed, ``runs``: it runs.
+
+``--revoke N`` measures something else: how soon revocations take effect through a failure of each kind (`failover_revoke.py`).
 
 ``python failover.py clerk NOTES`` and ``python failover.py spare`` are the programs of the agents.
 """
@@ -28,6 +31,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -36,12 +40,12 @@ import revocations
 from sealbus import AclMessage, Agent, Performative, SealbusError, ServiceDescription, run
 
 ROOT = Path(__file__).resolve().parents[2]
-FAILURES = ("kill", "stop", "cut", "hand-over")
+FAILURES = ("kill", "kill-both", "stop", "cut", "hand-over")
 PHASES = ("free", "taken", "leads", "there", "nodes", "ams", "df", "place", "runs")
 #: How long everything may take.
 PATIENCE = 60.0
 #: The goals of docs/operations.md, in seconds.
-GOALS = {"kill": 5.0, "stop": 5.0, "cut": 5.0, "hand-over": 0.5}
+GOALS = {"kill": 5.0, "kill-both": 10.0, "stop": 5.0, "cut": 5.0, "hand-over": 0.5}
 #: How long an agent waits for the AMS or DF before it asks again.
 ANSWER = 1.0
 
@@ -140,7 +144,7 @@ class Bench:
             by, own = self.wires.machine() if self.wires else ((), host)
             directory = folder / f"m{number}"
             directory.mkdir()
-            master = Platform(directory, manifest(self.etcd.manifest(), self.notes))
+            master = Platform(directory, self.manifest())
             ends.callback(master.down)
             self.masters.append(master)
             words = (*by, SEALBUS, "up", master.manifest, "--address", own, "--state", master.state)
@@ -154,6 +158,10 @@ class Bench:
         first = self.masters[0]
         self.nodes = [first.node(f"node-{number}", "--address", host) for number in (1, 2)]
         self.settle()
+
+    def manifest(self) -> str:
+        """The agents."""
+        return manifest(self.etcd.manifest(), self.notes)
 
     # ---- the state of things
 
@@ -207,28 +215,55 @@ class Bench:
 
     # ---- one run
 
+    def failing(self, failure: str, place: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+        """The failure of the Master at this place, and its end."""
+        failed, wires = self.masters[place], self.wires
+        assert failed.master is not None
+        process = failed.master.process
+
+        def restart() -> None:
+            failed.master = failed.program(*self.words[place], name="up")
+
+        match failure:
+            case "kill":
+                return failed.master.kill, restart
+            case "kill-both":
+                member = self.wait_for(self.etcd.leader, "a member of etcd to lead")
+
+                def kill() -> None:
+                    self.etcd.running[member].kill()
+                    process.kill()
+                    self.etcd.running[member].wait()
+                    process.wait()
+
+                def start() -> None:
+                    self.etcd.start(member)
+                    self.etcd.await_healthy()
+                    restart()
+
+                return kill, start
+            case "stop":
+                return lambda: process.send_signal(signal.SIGSTOP), lambda: process.send_signal(signal.SIGCONT)
+            case "cut":
+                assert wires is not None
+                return lambda: wires.cut(place + 1), lambda: wires.mend(place + 1)
+            case _:
+                operator = self.operator(failed)
+                assert operator is not None
+                return lambda: operator.call(ask="hand-over"), lambda: None
+
     def run(self, failure: str) -> dict[str, float]:
         """Lets the leader fail, and returns the seconds until each phase."""
         place = self.wait_for(lambda: [self.leader()], "one Master to lead", also=self.why)[0]
         assert place is not None
-        failed, other = self.masters[place], self.masters[1 - place]
-        assert failed.master is not None and other.master is not None
+        other = self.masters[1 - place]
+        assert other.master is not None
         roles: list[tuple[str, float]] = []
         watching = self.watch(roles)
         logs = {log: log.stat().st_size for log in [other.master.log, *(node.log for node in self.nodes)]}
-        operator = self.operator(failed)
-        assert operator is not None
+        fail, mend = self.failing(failure, place)
         wall, began = time.time(), time.monotonic()
-        match failure:
-            case "kill":
-                failed.master.kill()
-            case "stop":
-                failed.master.process.send_signal(signal.SIGSTOP)
-            case "cut":
-                assert self.wires is not None
-                self.wires.cut(place + 1)
-            case _:
-                operator.call(ask="hand-over")
+        fail()
         found: dict[str, float] = {}
         try:
             placed, ran = self.place(other)
@@ -245,14 +280,7 @@ class Bench:
 
             self.wait_for(is_told, "the platform to go on", PATIENCE, also=self.why)
         finally:
-            match failure:
-                case "kill":
-                    failed.master = failed.program(*self.words[place], name="up")
-                case "stop":
-                    failed.master.process.send_signal(signal.SIGCONT)
-                case "cut":
-                    assert self.wires is not None
-                    self.wires.mend(place + 1)
+            mend()
             watching.kill()
             watching.wait()
         for kind, phase in (("DELETE", "free"), ("PUT", "taken")):
@@ -293,8 +321,10 @@ class Bench:
 
     def watch(self, roles: list[tuple[str, float]]) -> subprocess.Popen[str]:
         """Notes when the role is taken and given back, as etcdctl tells it."""
+        # The member that leads may be killed.
+        member = next(name for name in self.etcd.clients if name != self.etcd.leader())
         watching = subprocess.Popen(
-            self.etcd.words("watch", "/sealbus/bench/role"),
+            self.etcd.words("watch", "/sealbus/bench/role", name=member),
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | {"ETCDCTL_API": "3"},
@@ -359,6 +389,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="runs of each failure")
     parser.add_argument("--seed", type=int, default=1, help="it chooses the moments")
     parser.add_argument("--only", nargs="+", choices=FAILURES, default=list(FAILURES), help="these failures alone")
+    parser.add_argument("--revoke", type=int, metavar="N", help="revoke so many agents through a failure of each kind instead")
     parser.add_argument("--json", type=Path, help="write the figures as JSON to this file too")
     parser.add_argument("--keep", type=Path, help="a folder for logs, which stays")
     arguments = parser.parse_args()
@@ -367,20 +398,24 @@ def main() -> None:
     from wires import ARE_POSSIBLE
 
     chance = random.Random(arguments.seed)
+    failures = [failure for failure in arguments.only if failure != "cut" or ARE_POSSIBLE]
     rows: list[dict[str, Any]] = []
     with ExitStack() as ends:
         folder = arguments.keep or Path(ends.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        bench = Bench(folder, ends)
-        for number in range(1, arguments.runs + 1):
-            for failure in arguments.only:
-                if failure == "cut" and not ARE_POSSIBLE:
-                    continue
-                time.sleep(chance.random() * 2)
-                rows.append({"failure": failure, "run": number} | bench.run(failure))
-                print(table(rows[-1:]).splitlines()[1], flush=True)
-                bench.settle()
-    print(table(rows))
+        if arguments.revoke:
+            from failover_revoke import measure
+
+            rows = measure(folder, failures, arguments.revoke)
+        else:
+            bench = Bench(folder, ends)
+            for number in range(1, arguments.runs + 1):
+                for failure in failures:
+                    time.sleep(chance.random() * 2)
+                    rows.append({"failure": failure, "run": number} | bench.run(failure))
+                    print(table(rows[-1:]).splitlines()[1], flush=True)
+                    bench.settle()
+            print(table(rows))
     if arguments.json is not None:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(rows, indent=2) + "\n")

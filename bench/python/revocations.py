@@ -75,10 +75,10 @@ class Listener(Agent):
 class Operator:
     """A connection to the Master that carries many orders at once."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, name: str = "admin.sock", patience: float = PATIENCE) -> None:
         self.stream = socket.socket(socket.AF_UNIX)
-        self.stream.settimeout(PATIENCE)
-        self.stream.connect(str(state / "admin.sock"))
+        self.stream.settimeout(patience)
+        self.stream.connect(str(state / name))
         self.calls = 0
         challenge = decoded(self.call(ask="challenge")["challenge"])
         key = decoded((state / "admin.key").read_text().strip())

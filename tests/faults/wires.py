@@ -71,6 +71,10 @@ class Wires:
         """The one machine sends nothing more to the other, and so hears no answer of it."""
         run("ip", "-n", self.machines[number - 1], "route", "add", "blackhole", f"{self.net}.{other + 1}/32")
 
+    def join(self, number: int, other: int) -> None:
+        """The one machine sends to the other again."""
+        run("ip", "-n", self.machines[number - 1], "route", "delete", "blackhole", f"{self.net}.{other + 1}/32")
+
     def deafen(self, number: int) -> None:
         """The machine hears nothing more, and is heard."""
         run("tc", "qdisc", "add", "dev", self.wire(number), "root", *NOTHING_PASSES)

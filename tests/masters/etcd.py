@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness import DEADLINE, sealbus, wait_for
@@ -19,23 +21,38 @@ def free_port(host: str) -> int:
 
 
 class Etcd:
-    """Members `etcd-1`, `etcd-2`, …, which run until `end`."""
+    """Members `etcd-1`, `etcd-2`, …, which run until `end`: on this machine, or each on one of `machines` (the words that run a
+    program there, and its address). Their data lie in `data`, if not in the folder."""
 
-    def __init__(self, folder: Path, count: int, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        count: int,
+        host: str = "127.0.0.1",
+        machines: Sequence[tuple[tuple[str, ...], str]] = (),
+        data: Path | None = None,
+    ) -> None:
         self.folder = folder
-        self.host = host
+        self.data = data or folder
         names = [f"etcd-{number}" for number in range(1, count + 1)]
-        members = [part for name in names for part in ("--member", f"{name}={host},localhost")]
+        where = dict(zip(names, machines or [((), host)] * count, strict=True))
+        self.run_by = {name: by for name, (by, _) in where.items()}
+        self.hosts = {name: host for name, (_, host) in where.items()}
+        members = [part for name in names for part in ("--member", f"{name}={self.hosts[name]},localhost")]
         sealbus("store", "certify", folder, *members, "--client", "master-1")
-        self.clients = {name: free_port(host) for name in names}
-        self.peers = {name: free_port(host) for name in names}
+        # On a machine of its own a member has all ports.
+        self.clients = {name: 2379 if machines else free_port(host) for name in names}
+        self.peers = {name: 2380 if machines else free_port(host) for name in names}
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         for name in names:
             self.start(name)
 
     @property
     def addresses(self) -> list[str]:
-        return [f"https://{self.host}:{port}" for port in self.clients.values()]
+        return [self.address(name) for name in self.clients]
+
+    def address(self, name: str) -> str:
+        return f"https://{self.hosts[name]}:{self.clients[name]}"
 
     def manifest(self) -> str:
         """The section of the manifest."""
@@ -48,9 +65,10 @@ class Etcd:
 
     def start(self, name: str) -> None:
         files = self.folder / name
-        client = f"https://{self.host}:{self.clients[name]}"
-        peer = f"https://{self.host}:{self.peers[name]}"
-        cluster = ",".join(f"{each}=https://{self.host}:{port}" for each, port in self.peers.items())
+        client = self.address(name)
+        peers = {each: f"https://{self.hosts[each]}:{port}" for each, port in self.peers.items()}
+        peer = peers[name]
+        cluster = ",".join(f"{each}={address}" for each, address in peers.items())
         tls = [
             option
             for side in ("", "peer-")
@@ -64,9 +82,10 @@ class Etcd:
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 [
+                    *self.run_by[name],
                     "etcd",
                     f"--name={name}",
-                    f"--data-dir={self.folder}/data-{name}",
+                    f"--data-dir={self.data}/data-{name}",
                     f"--listen-client-urls={client}",
                     f"--advertise-client-urls={client}",
                     f"--listen-peer-urls={peer}",
@@ -92,7 +111,7 @@ class Etcd:
         files = self.folder / "master-1"
         return [
             "etcdctl",
-            f"--endpoints=https://{self.host}:{self.clients[name]}",
+            f"--endpoints={self.address(name)}",
             f"--cacert={files}/ca.pem",
             f"--cert={files}/client.pem",
             f"--key={files}/client.key",
@@ -110,6 +129,17 @@ class Etcd:
             check=True,
         )
         return done.stdout.decode()
+
+    def leader(self) -> str | None:
+        """The member that leads, if there is one."""
+        for name in self.clients:
+            try:
+                (found,) = json.loads(self.ctl("endpoint", "status", "-w", "json", name=name))
+            except subprocess.CalledProcessError:
+                continue
+            if found["Status"]["leader"] == found["Status"]["header"]["member_id"]:
+                return name
+        return None
 
     def await_healthy(self) -> None:
         def healthy() -> bool:

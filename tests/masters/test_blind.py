@@ -161,6 +161,51 @@ def test_with_etcd_and_the_leader_gone_a_standby_renews_and_revokes(platform: Ma
     wait_for(lambda: len(talk.heard(sender="thief")) > last, "the agent to be believed again", also=shown)
 
 
+def test_with_one_ca_lost_after_the_other_nothing_expires_and_no_message_is_lost(platform: Make, cluster: Start) -> None:
+    etcd = cluster(1)
+    first = platform(manifest(etcd)).up()
+    node = first.node("node-1")
+    talk = Talk(first.directory / "node-1" / "logs")
+    before = Masters(first).place("seller", "buyer", "thief")
+    places = [first, *(beside(first, platform(manifest(etcd))) for _ in range(2))]
+    Masters(*places).listed(3)
+    known_to(node, 3)
+
+    def shown() -> str:
+        return "".join(place.logs() for place in places)
+
+    leader = Masters(*places).leading(lambda master: master)
+    left = [place for place in places if place is not leader]
+    etcd.kill("etcd-1")
+    assert leader.master is not None
+    leader.master.kill()
+    begun = int(talk.heard()[-1])
+
+    def are_renewed(by: list[Platform]) -> bool:
+        names = ("agent/buyer", "agent/seller", "node/node-1/process/")
+        return all(sum(renewed(place, name) for place in by) >= RENEWALS for name in names)
+
+    wait_for(lambda: are_renewed(left), "all to be renewed", 240, also=shown)
+    # The CA that renewed last is lost, with what it has not handed in.
+    lost = max(left, key=lambda place: renewed(place, "agent/"))
+    (last,) = (place for place in left if place is not lost)
+    assert lost.master is not None
+    lost.master.kill()
+    done = {name: renewed(last, name) + RENEWALS for name in ("agent/buyer", "agent/seller", "node/node-1/process/")}
+    for name, count in done.items():
+        wait_for(lambda name=name, count=count: renewed(last, name) >= count, f"{name} to be renewed", 240, also=shown)
+    talk.goes_on(shown)
+
+    etcd.start("etcd-1")
+    etcd.await_healthy()
+    masters = Masters(last)
+    masters.alive_again()
+    assert masters.place("seller", "buyer", "thief") == before
+    wait_for(lambda: kept(last) == 0, "what was done to be stored", also=shown)
+    talk.goes_on(shown)
+    talk.is_whole(begun)
+
+
 def test_a_leader_without_etcd_renews_and_forgets_no_revocation(platform: Make, cluster: Start) -> None:
     etcd = cluster(1)
     factory = platform(manifest(etcd)).up()
@@ -177,6 +222,8 @@ def test_a_leader_without_etcd_renews_and_forgets_no_revocation(platform: Make, 
     wait_for(lambda: kept(factory) >= RENEWALS * 6, "certificates to be renewed", 240, also=factory.logs)
     revoked = factory.tell("ca", "revoke", "thief", "--reason", "stolen")
     assert b"in force, and not yet stored" in revoked.stdout, revoked.stdout
+    refused = factory.tell("df", "register", "seller", "--type", "tea", "--name", "shop", expect=1).stderr
+    assert b"nothing was done" in refused, refused
     wait_for(lambda: not alive(before["thief"]), "the revoked agent to be cut off", also=factory.logs)
     talk.goes_on(factory.logs)
     assert factory.nodes()["node-1"]["state"] == "alive"

@@ -264,3 +264,33 @@ def test_a_node_that_knows_the_lost_leader_alone_hears_from_the_next_one(platfor
     assert masters.place("seller") == before
     assert masters.asked("seller", '["where"]')
     first.master.kill()
+
+
+def test_operators_of_a_leader_that_was_deposed_hear_which_master_leads_now(platform: Make, cluster: Start) -> None:
+    etcd = cluster(1)
+    first = platform(manifest(etcd, "seller")).up("--json")
+    node = first.node("node-1")
+    Masters(first).place("seller")
+    second = beside(first, platform(manifest(etcd, "seller")))
+    masters = Masters(first, second)
+    masters.listed(2)
+    known_to(node, 2)
+    leader, other = masters.now()
+    assert leader.master is not None
+    # One command only reads, again and again. The other one waits for an answer that never comes.
+    reading = leader.program(SEALBUS, "ca", "log", "--follow", "--state", leader.state, name="reading")
+    unanswered = ("send", "seller", "7", "--performative", "inform", "--timeout", "100s")
+    waiting = leader.program(SEALBUS, *unanswered, "--state", leader.state, name="waiting")
+    wait_for(lambda: "step 6" in reading.output(), "the log to be shown")
+    wait_for(lambda: masters.asked("seller", '["heard"]') == {"operator": [7]}, "the message to arrive", also=leader.logs)
+    leader.master.process.send_signal(signal.SIGSTOP)
+    Masters(other).tell("df", "register", "seller", "--type", "tea", "--name", "shop")
+    leader.master.process.send_signal(signal.SIGCONT)
+    assert waiting.wait() == 1
+    said = waiting.output()
+    assert "leads no longer" in said and "is not known" in said, said
+    # Both are on this machine.
+    assert "(127.0.0.1) leads now: run the command there" in said, said
+    assert reading.wait() == 3
+    said = reading.output()
+    assert "stands by for the Master that leads, at 127.0.0.1" in said, said

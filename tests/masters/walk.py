@@ -1,4 +1,5 @@
-"""A random walk: Masters and members of etcd are killed and stopped by a seed, while operators work and agents talk."""
+"""A random walk: Masters and members of etcd are killed and stopped by a seed, while operators work and agents talk. Where machines can
+be made, they and the nodes are also cut off, one way or both, and the disks of etcd are full."""
 
 from __future__ import annotations
 
@@ -7,21 +8,29 @@ import os
 import random
 import re
 import signal
+import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import wires
 from etcd import Etcd
 from harness import SEALBUS, Platform, alive, wait_for
 from test_etcd import manifest
 from test_standby import Masters, leads
 
-MASTERS = 3
+MASTERS = MEMBERS = 3
 NODES = ("node-1", "node-2")
 #: How long something stays stopped: below and beyond the life of a lease.
 SECONDS = (0.5, 1.0, 3.0, 5.0)
+#: How long a node is cut off. It is not given up for that.
+SHORT = (0.5, 1.0, 2.0, 3.0)
+#: The disk of a member of etcd: room for the two files that it begins with, and little more.
+MEGABYTES = 160
+#: Junk that goes through etcd while a disk is full, so that its database must grow.
+JUNK, JUNK_ROWS = "x" * 60_000, 40
 #: Messages of the agents, and the microseconds between two.
 MESSAGES, PAUSE = 8000, 4000
 
@@ -29,12 +38,21 @@ MESSAGES, PAUSE = 8000, 4000
 class Walk:
     """A platform of three Masters, three members of etcd and two nodes."""
 
-    def __init__(self, seed: int, folder: Path, ends: ExitStack) -> None:
+    def __init__(self, seed: int, folder: Path, ends: ExitStack, *, with_machines: bool = False) -> None:
         self.chance = random.Random(f"masters {seed}")
+        self.wires = ends.enter_context(wires.Wires()) if with_machines else None
+        self.disks: dict[str, wires.Disk] = {}
+        #: The numbers of the machines, by what runs there.
+        self.places: dict[str, int] = {}
         self.steps: list[str] = []
         self.acknowledged: list[str] = []
         self.spare_runs = True
-        self.etcd = Etcd(folder / "etcd", 3)
+        members = [f"etcd-{number}" for number in range(1, MEMBERS + 1)]
+        for name in members if self.wires else ():
+            self.disks[name] = wires.Disk(folder / "disks" / f"data-{name}", MEGABYTES)
+            ends.callback(self.disks[name].remove)
+        machines = [self.machine(name) for name in members] if self.wires else []
+        self.etcd = Etcd(folder / "etcd", MEMBERS, machines=machines, data=folder / "disks" if self.disks else None)
         ends.callback(self.etcd.end)
         self.etcd.await_healthy()
         self.all: list[Platform] = []
@@ -45,14 +63,26 @@ class Walk:
             master = Platform(directory, manifest(self.etcd, "seller", "buyer", "spare"))
             ends.callback(master.down)
             join = ("--join", self.masters.leading(lambda it: it.ask("token", "--master"))["token"]) if self.all else ()
-            self.words.append((SEALBUS, "up", master.manifest, *join, "--state", master.state))
+            by, own = self.machine(f"master-{number}")
+            at = ("--address", own) if own else ()
+            self.words.append((*by, SEALBUS, "up", master.manifest, *join, *at, "--state", master.state))
             self.all.append(master)
             self.start(number)
             self.masters.listed(number + 1)
         first = self.all[0]
-        self.nodes = [first.node(name) for name in NODES]
+        self.nodes = []
+        for name in NODES:
+            by, own = self.machine(name)
+            self.nodes.append(first.node(name, *(("--address", own) if own else ()), run_by=by))
         self.pids = self.masters.place("seller", "buyer", "spare")
         self.masters.asked("buyer", json.dumps(["send", "seller", MESSAGES, PAUSE]))
+
+    def machine(self, what: str) -> tuple[tuple[str, ...], str]:
+        """The words that run a program on a machine of its own, and the machine's address; nothing where there is one machine."""
+        if self.wires is None:
+            return (), ""
+        self.places[what] = len(self.places) + 1
+        return self.wires.machine()
 
     # ---- the Masters
 
@@ -82,11 +112,14 @@ class Walk:
 
     # ---- operators, and the state of things
 
-    def work(self) -> None:
+    def register(self) -> None:
         """Only what is acknowledged counts."""
         name = f"shop-{len(self.acknowledged)}"
         self.masters.tell("df", "register", "seller", "--type", "tea", "--name", name)
         self.acknowledged.append(name)
+
+    def work(self) -> None:
+        self.register()
         if self.chance.random() < 0.5:
             # A change whose answer was lost may have been made.
             words = ("kill", "spare") if self.spare_runs else ("start", "spare")
@@ -140,7 +173,7 @@ class Walk:
     # ---- steps
 
     def moves(self) -> dict[str, Callable[[], None]]:
-        return {
+        found = {
             "kill the leader": lambda: self.kill(self.leader()),
             "kill a standby": lambda: self.kill(self.standby()),
             "stop the leader": lambda: self.stop(self.leader()),
@@ -150,6 +183,27 @@ class Walk:
             "kill a member of etcd and the leader": lambda: self.without_member(lambda: self.kill(self.leader())),
             "stop a member of etcd": self.stop_member,
             "stop most members of etcd": self.stop_most_members,
+        }
+        if self.wires is None:
+            return found
+        chosen = {
+            "the leader": lambda: f"master-{self.leader()}",
+            "a standby": lambda: f"master-{self.standby()}",
+            "a node": lambda: self.chance.choice(NODES),
+            "a member of etcd": lambda: self.chance.choice(sorted(self.etcd.clients)),
+        }
+        for what, choose in chosen.items():
+            for verb in ("cut off", "deafen", "silence"):
+                found[f"{verb} {what}"] = lambda verb=verb, choose=choose: self.cut(verb, choose())  # type: ignore[misc]
+        return found | {
+            "part the leader from the nodes": lambda: self.part([f"master-{self.leader()}"], NODES),
+            "part the nodes from the leader": lambda: self.part(NODES, [f"master-{self.leader()}"]),
+            "part two members of etcd": lambda: self.part(*([name] for name in self.chance.sample(sorted(self.etcd.clients), 2))),
+            "part the leader from a member of etcd": lambda: self.part(
+                [f"master-{self.leader()}"], [self.chance.choice(sorted(self.etcd.clients))]
+            ),
+            "fill the disk of a member of etcd": lambda: self.fill(1),
+            "fill the disks of most members of etcd": lambda: self.fill(2),
         }
 
     def walk(self, length: int) -> None:
@@ -209,6 +263,62 @@ class Walk:
         with self.stopped(self.etcd.running[one].pid), self.stopped(self.etcd.running[other].pid):
             time.sleep(self.chance.choice(SECONDS))
         self.etcd.await_healthy()
+
+    def cut(self, verb: str, what: str) -> None:
+        """Cuts a machine off: both ways, or so that it hears nothing, or so that nobody hears it."""
+        assert self.wires is not None
+        number = self.places[what]
+        cut, mend = {
+            "cut off": (self.wires.cut, self.wires.mend),
+            "deafen": (self.wires.deafen, self.wires.open_both_ways),
+            "silence": (self.wires.silence, self.wires.open_both_ways),
+        }[verb]
+        cut(number)
+        try:
+            self.meanwhile(what)
+        finally:
+            mend(number)
+        self.etcd.await_healthy()
+
+    def part(self, senders: Sequence[str], receivers: Sequence[str]) -> None:
+        """For a while nothing comes from the ones to the others."""
+        assert self.wires is not None
+        pairs = [(self.places[sender], self.places[receiver]) for sender in senders for receiver in receivers]
+        with ExitStack() as ends:
+            for pair in pairs:
+                self.wires.part(*pair)
+                ends.callback(self.wires.join, *pair)
+            self.meanwhile(*senders, *receivers)
+        self.etcd.await_healthy()
+
+    def meanwhile(self, *cut: str) -> None:
+        """Time passes, and perhaps an operator works. A leader that is cut off may believe that it leads, and acknowledges nothing."""
+        time.sleep(self.chance.choice(SHORT if any(what in NODES for what in cut) else SECONDS))
+        if not any(what in NODES for what in cut) and self.chance.random() < 0.5:
+            self.register()
+
+    def fill(self, count: int) -> None:
+        """Members of etcd cannot write any more. One that ends because of that is started when there is room."""
+        full = self.chance.sample(sorted(self.etcd.clients), count)
+        living = next(name for name in self.etcd.clients if name not in full)
+        for name in full:
+            self.disks[name].fill()
+        try:
+            for row in range(JUNK_ROWS):
+                try:
+                    self.etcd.ctl("put", f"junk/{row}", JUNK, "--command-timeout=1s", name=living)
+                except subprocess.CalledProcessError:
+                    break
+            if count == 1:
+                self.register()
+        finally:
+            for name in full:
+                self.disks[name].make_room()
+        for name in full:
+            if self.etcd.running[name].poll() is not None:
+                self.etcd.start(name)
+        self.etcd.await_healthy()
+        self.etcd.ctl("del", "--prefix", "junk/")
 
     # ---- the end
 

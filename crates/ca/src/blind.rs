@@ -287,10 +287,9 @@ impl Blind {
         }
         self.deny_list.prune(now);
         if let Ok(serial) = what.parse::<Serial>() {
-            if self.deny_list.denied_serial(serial).is_some() {
-                return Ok(());
+            if self.deny_list.denied_serial(serial).is_none() {
+                self.check_denials()?;
             }
-            self.check_denials()?;
             return self
                 .deny_list
                 .deny_serial(serial, last, denial)

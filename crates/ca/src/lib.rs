@@ -58,6 +58,8 @@ const WORKLOAD_KEY_ROW: &str = "workload-key/";
 const SHOWN_AFTER_EXPIRY: Duration = Duration::from_secs(600);
 /// How much longer than a grant a revocation is remembered, for clocks that are slow.
 const SLACK: Duration = Duration::from_secs(3600);
+/// Lifetime of a node's own certificate. A node that is away longer needs a new token.
+pub const NODE_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 
 /// A certificate that was issued and has not expired long ago.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

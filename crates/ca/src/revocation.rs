@@ -9,8 +9,8 @@ use sealbus_seal::{Certificate, CertificateChain, GRANT, Identity, Serial, Times
 use sealbus_transparency::IssuanceRecord;
 
 use super::{
-    CaService, DENY_LIST_ROW, IssuedCertificate, SHOWN_AFTER_EXPIRY, SLACK, certificate_row,
-    internal, not_denied, subject, why,
+    CaService, DENY_LIST_ROW, IssuedCertificate, NODE_CERTIFICATE, SHOWN_AFTER_EXPIRY, SLACK,
+    certificate_row, internal, not_denied, subject, why,
 };
 
 /// How long the CA remembers that a sender of waiting messages was revoked. This is longer than messages without an
@@ -163,7 +163,7 @@ impl CaService {
         now: Timestamp,
     ) -> Result<bool, Fault> {
         let denial = Denial { at: now, reason };
-        let denied = self.deny_list.len();
+        let version = self.deny_list.version();
         // Another CA may have renewed the same certificate once more.
         for serial in serials {
             let renewed = self.issued.get(serial).and_then(|found| found.renews);
@@ -173,7 +173,7 @@ impl CaService {
                     .map_err(|error| not_denied(&error))?;
             }
         }
-        let mut changed = self.deny_list.len() > denied;
+        let mut changed = self.deny_list.version() > version;
         for serial in serials {
             let Some(certificate) = self.issued.get_mut(serial) else {
                 continue;
@@ -211,40 +211,41 @@ impl CaService {
         revoked.or_else(|| self.deny_list.denied_serial(serial))
     }
 
-    /// Denies an agent until the time at which another CA revoked it. Certificates that begin later are not denied.
+    /// Denies an agent or a node until the time at which another CA revoked it. Certificates that begin later are not denied.
     ///
     /// # Errors
     /// [`FaultCode::Full`] if the deny list is full.
     pub fn take_in_denial(
         &mut self,
-        agent: Identity,
+        revoked: Identity,
         said: &str,
         at: Timestamp,
         now: Timestamp,
     ) -> Result<(), Fault> {
         let why = why(Reason::ByOperator, self::said(said).as_deref());
         let what = format!("revoked at {at} while the store was away: {why}");
-        self.deny_agent(agent, what, at, now)
+        self.deny_identity(revoked, what, at, now)
     }
 
-    /// Denies an agent until now, although no certificate of it that lives is known here: another CA may have renewed one.
+    /// Denies an agent or a node until now, with the certificates that are not known here: another CA may have renewed one, or
+    /// the store is an older copy.
     ///
     /// # Errors
     /// [`FaultCode::Full`] if the deny list is full.
     pub fn revoke_unknown(
         &mut self,
-        agent: Identity,
+        revoked: Identity,
         said: &str,
         now: Timestamp,
     ) -> Result<(), Fault> {
         let why = why(Reason::ByOperator, self::said(said).as_deref());
         let what = format!("revoked, with what other CAs certified: {why}");
-        self.deny_agent(agent, what, now, now)
+        self.deny_identity(revoked, what, now, now)
     }
 
-    fn deny_agent(
+    fn deny_identity(
         &mut self,
-        agent: Identity,
+        identity: Identity,
         what: String,
         at: Timestamp,
         now: Timestamp,
@@ -254,12 +255,16 @@ impl CaService {
             reason: Reason::ByOperator,
         };
         let before = at.plus(Duration::from_secs(1));
+        let last = match identity {
+            Identity::Node { .. } => at.plus(NODE_CERTIFICATE),
+            _ => at.plus(GRANT + SLACK),
+        };
         self.deny_list
-            .deny_identity_before(agent.clone(), before, at.plus(GRANT + SLACK), denial)
+            .deny_identity_before(identity.clone(), before, last, denial)
             .map_err(|error| not_denied(&error))?;
         self.is_unpublished = true;
         self.events
-            .enter(0, &subject(&agent), None, None, what, now);
+            .enter(0, &subject(&identity), None, None, what, now);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Finds the platform that runs here, and asks its Master.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealbus_bus::Lifetime;
 use sealbus_control::admin::{AdminAnswer, AdminRequest, ask};
@@ -17,10 +17,19 @@ use crate::error::CliError;
 /// How long the Master may take to answer, beyond the time that a request itself asks for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a command looks for the Master that leads, when that has changed, and the pauses in between.
+const CHANGE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a Master may be gone before it is not looked for any more.
+const GONE: Duration = Duration::from_secs(1);
+
 /// A connection to a running Master.
 pub(crate) struct Connection {
     caller: Caller,
     patience: Duration,
+    directory: PathBuf,
+    /// Whether it may only read. Another connection might do more.
+    is_narrowed: bool,
 }
 
 impl Connection {
@@ -58,10 +67,7 @@ impl Connection {
             return Err(CliError::needs_unix());
         }
         match operators::connect(directory).await {
-            Ok(caller) => Ok(Self {
-                caller,
-                patience: PATIENCE,
-            }),
+            Ok(caller) => Ok(Self::with(caller, directory)),
             Err(fault) if fault.code == FaultCode::Unavailable => {
                 let directory = directory.to_owned();
                 Err(match sealbus_master::is_held(&directory) {
@@ -82,12 +88,18 @@ impl Connection {
         if let CliError::StandsBy { directory, .. } = &error
             && let Ok(caller) = operators::connect_to_standby(directory).await
         {
-            return Ok(Self {
-                caller,
-                patience: PATIENCE,
-            });
+            return Ok(Self::with(caller, directory));
         }
         Err(error)
+    }
+
+    fn with(caller: Caller, directory: &Path) -> Self {
+        Self {
+            caller,
+            patience: PATIENCE,
+            directory: directory.to_owned(),
+            is_narrowed: false,
+        }
     }
 
     /// Asks the Master, and turns the platform's fault into an error of the command line.
@@ -105,17 +117,86 @@ impl Connection {
             _ => 0,
         };
         let patience = self.patience + Duration::from_millis(asked);
-        Ok(A::take(self.caller.ask(&request, patience).await?)?)
+        self.is_narrowed |= matches!(request, AdminRequest::Narrow { .. });
+        let mut until = None;
+        loop {
+            let mut fault = match self.caller.ask(&request, patience).await {
+                Ok(answer) => return Ok(A::take(answer)?),
+                Err(fault) => fault,
+            };
+            let is_lost = fault.code == FaultCode::Unavailable && self.caller.is_closed();
+            if is_lost && fault.advice.is_none() {
+                fault = fault.advise(match request.only_reads() {
+                    true => "run the command again, on the machine of the Master that leads",
+                    false => "whether it was done is not known: look at the Master that leads, and ask again if it was not",
+                });
+            }
+            // To revoke twice does no harm.
+            let is_safe = request.only_reads() || matches!(request, AdminRequest::Revoke { .. });
+            let is_undone = fault.code == FaultCode::NotLeading || is_lost && is_safe;
+            if is_undone && !self.is_narrowed {
+                let until = *until.get_or_insert_with(|| Instant::now() + CHANGE);
+                self.find_again(&request, fault, until).await?;
+                continue;
+            }
+            return Err(fault.into());
+        }
     }
+
+    /// Connects again after the leadership has ended: to this Master if it leads again, or to the CA of one that stands by,
+    /// which takes revocations.
+    ///
+    /// # Errors
+    /// That another Master leads, and where, or the fault that the leadership left behind.
+    async fn find_again(
+        &mut self,
+        request: &AdminRequest,
+        fault: Fault,
+        until: Instant,
+    ) -> Result<(), CliError> {
+        let mut seen = Instant::now();
+        while Instant::now() < until && seen.elapsed() < GONE {
+            tokio::time::sleep(PAUSE).await;
+            if sealbus_master::is_held(&self.directory) {
+                seen = Instant::now();
+            }
+            if let Ok(caller) = operators::connect(&self.directory).await {
+                self.caller = caller;
+                return Ok(());
+            }
+            let Ok(caller) = operators::connect_to_standby(&self.directory).await else {
+                continue;
+            };
+            if matches!(request, AdminRequest::Revoke { .. }) {
+                self.caller = caller;
+                return Ok(());
+            }
+            if let Some(word) = word_of(&caller).await
+                && word.code == FaultCode::NotLeading
+            {
+                return Err(standing_by(self.directory.clone(), Some(word)));
+            }
+        }
+        Err(fault.into())
+    }
+}
+
+/// The words in which a Master that stands by refuses commands.
+async fn word_of(standby: &Caller) -> Option<Fault> {
+    standby.ask(ask::Status, PATIENCE).await.err()
 }
 
 /// The error of a command that the Master in this state directory does not take, in its own words if it says why.
 async fn stands_by(directory: PathBuf) -> CliError {
-    let asking = async {
-        let caller = operators::connect_to_standby(&directory).await.ok()?;
-        caller.ask(ask::Status, PATIENCE).await.err()
+    let word = match operators::connect_to_standby(&directory).await {
+        Ok(caller) => word_of(&caller).await,
+        Err(_) => None,
     };
-    let (says, help) = match asking.await {
+    standing_by(directory, word)
+}
+
+fn standing_by(directory: PathBuf, word: Option<Fault>) -> CliError {
+    let (says, help) = match word {
         Some(Fault {
             message,
             advice: Some(advice),

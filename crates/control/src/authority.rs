@@ -46,6 +46,16 @@ pub struct IssuedChain {
     pub inclusion: Option<Blob>,
 }
 
+/// A part of the certificate chains that a node keeps of one of its processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificatePage {
+    /// The chains, in their wire form. The process's own is the first in the first part.
+    pub chains: Vec<Blob>,
+    /// The agent after which the next part begins; none in the last part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
 impl From<&CertificateChain> for IssuedChain {
     fn from(chain: &CertificateChain) -> Self {
         let certificates = chain.to_certificates().into_iter();

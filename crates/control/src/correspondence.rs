@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sealbus_bus::{Outbox, Provenance, ReceivedMessage, SendError, UndeliverableReason};
-use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_bus::{Outbox, Provenance, ReceivedMessage};
+use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -20,6 +20,8 @@ use crate::{Fault, FaultCode, Term};
 const TERM: &str = "X-term";
 /// How long the asker may take to make room for the answer.
 const ANSWERING: Duration = Duration::from_secs(30);
+/// Room for what is added to a message when it is sent.
+const ADDED: usize = 1024;
 
 /// The asking end of one of the platform's agents. It also sorts the agent's messages.
 #[derive(Clone)]
@@ -91,7 +93,7 @@ impl Correspondent {
     /// Asks the agent with that local name, and waits for the answer for at most `patience`.
     ///
     /// # Errors
-    /// The agent's fault, [`FaultCode::BadRequest`] if the request can never be sent, or [`FaultCode::Unavailable`] if
+    /// The agent's fault, [`FaultCode::TooLarge`] if the request can never be sent, or [`FaultCode::Unavailable`] if
     /// the agent could not be reached in time.
     pub async fn ask<A: Ask>(
         &self,
@@ -113,9 +115,10 @@ impl Correspondent {
             message = message.with_user_defined(TERM, term.to_string());
         }
         let sending = async {
+            check_size(&self.outbox, &message)?;
             let sent = self.outbox.send(message).await;
             sent.map(drop)
-                .map_err(|error| Fault::new(code_of(&error), error.to_string()))
+                .map_err(|error| Fault::new(FaultCode::Unavailable, error.to_string()))
         };
         asked.answer::<A>(sending, patience).await
     }
@@ -187,17 +190,6 @@ impl Correspondent {
             let _ = self.outbox.try_send(reply);
         }
         None
-    }
-}
-
-/// Whether a request that was not sent may be sent later.
-fn code_of(error: &SendError) -> FaultCode {
-    match error {
-        SendError::Impossible {
-            reason: UndeliverableReason::TooLarge { .. } | UndeliverableReason::Encoding(_),
-            ..
-        } => FaultCode::BadRequest,
-        _ => FaultCode::Unavailable,
     }
 }
 
@@ -273,14 +265,14 @@ impl Enquiry {
 impl Reply {
     /// Sends the answer.
     pub async fn send(mut self, result: Result<impl Serialize, Fault>) {
-        let content = match result.and_then(|answer| content_of(&answer)) {
-            Ok(content) => content,
-            Err(fault) => {
-                self.message.performative = Performative::Failure;
-                content_of(&fault).unwrap_or_default()
-            }
-        };
-        self.message.content = Some(content.into());
+        let answered = result.and_then(|answer| {
+            self.message.content = Some(content_of(&answer)?.into());
+            check_size(&self.outbox, &self.message)
+        });
+        if let Err(fault) = answered {
+            self.message.performative = Performative::Failure;
+            self.message.content = Some(content_of(&fault).unwrap_or_default().into());
+        }
         let name = self.outbox.name().clone();
         match tokio::time::timeout(ANSWERING, self.outbox.send(*self.message)).await {
             Ok(Ok(_)) => {}
@@ -294,6 +286,33 @@ impl Reply {
     }
 }
 
+/// Refuses a message that is too large for other processes. The bus may find that when nobody is left whom it could tell.
+fn check_size(outbox: &Outbox, message: &AclMessage) -> Result<(), Fault> {
+    let Some(transport) = outbox.bus().transport() else {
+        return Ok(());
+    };
+    let limit = transport.capabilities().largest_message;
+    let content = message.content_bytes().map_or(0, <[u8]>::len);
+    if content <= limit / 2 {
+        return Ok(());
+    }
+    let mut encoded = Vec::new();
+    bitefficient::encode(message, &mut encoded)
+        .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+    match encoded.len() + ADDED <= limit {
+        true => Ok(()),
+        false => {
+            let message = format!(
+                "the {} of {content} bytes is too large",
+                message.performative
+            );
+            Err(Fault::new(FaultCode::TooLarge, message).advise(format!(
+                "`max-message` in the manifest allows {limit} bytes"
+            )))
+        }
+    }
+}
+
 /// A request, an answer or a fault as the content of a message.
 fn content_of<T: Serialize>(value: &T) -> Result<String, Fault> {
     Ok(Box::<str>::from(to_json(value)?).into_string())
@@ -302,20 +321,6 @@ fn content_of<T: Serialize>(value: &T) -> Result<String, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_request_that_is_too_long_is_never_sent_again() {
-        let impossible = |reason| SendError::Impossible {
-            sender: "master".into(),
-            receiver: "node-1@factory".to_owned(),
-            reason,
-        };
-        let (size, limit) = (2, 1);
-        let too_large = impossible(UndeliverableReason::TooLarge { size, limit });
-        assert_eq!(code_of(&too_large), FaultCode::BadRequest);
-        let gone = impossible(UndeliverableReason::ReceiverGone);
-        assert_eq!(code_of(&gone), FaultCode::Unavailable);
-    }
 
     #[test]
     fn only_the_asker_is_answered_whatever_its_reply_to_says() {

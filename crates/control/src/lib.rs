@@ -132,12 +132,16 @@ pub enum FaultCode {
     Unknown,
     /// No node can take the agent.
     NoNode,
+    /// The Master does not lead, and did nothing of what was asked: the one that leads takes it.
+    NotLeading,
     /// The other side could not be reached in time; asking again may help.
     Unavailable,
     /// The disk is full or the state store failed.
     Storage,
     /// There is no room for more now; asking again later may help.
     Full,
+    /// The request or its answer is larger than a message may be.
+    TooLarge,
     /// A program could not be started.
     StartFailed,
     /// Anything else that went wrong inside the platform.

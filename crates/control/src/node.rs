@@ -11,9 +11,11 @@ use sealbus_seal::token::SecretHash;
 use serde::{Deserialize, Serialize};
 
 use super::attachment::{AgentReport, FrozenPart};
+use super::authority::CertificatePage;
 use super::channel_log::{LogAnswer, LogRequest};
 pub use super::exit::Exit;
-use super::post::{LetterMark, PostedLetter, Trail, WaitingLetter};
+pub use super::post::WaitingLetters;
+use super::post::{LetterMark, PostedLetter, Trail};
 use super::traffic::{ProcessTraffic, Watch};
 use super::{
     AgentLocation, AgentState, Blob, Fault, NodeDescription, ProcessContact, PublishedKey,
@@ -251,12 +253,14 @@ conversation! {
             /// The reason.
             reason: String,
         } -> ();
-        /// The latest certificate chains, in their wire form, that the CA issued to a process and its agents through this
-        /// node.
+        /// A part of the latest certificate chains that the CA issued to a process and its agents through this node.
         Certificates {
             /// The process's name.
             process: String,
-        } -> Vec<Blob>;
+            /// The agent after which the part begins; none for the first part.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            after: Option<String>,
+        } -> CertificatePage;
         /// Freeze all agents of a process, for a move. The answer is the size of the frozen agents in bytes.
         Freeze {
             /// The process's name.
@@ -366,7 +370,7 @@ conversation! {
         ChannelLog { log: LogAnswer };
         Cosigned { cosigning: Cosigning };
         Observed { processes: Vec<ProcessTraffic> };
-        Certificates { chains: Vec<Blob> };
+        Certificates(CertificatePage);
         Done;
     }
 }
@@ -401,15 +405,6 @@ pub struct LogText {
     pub text: String,
     /// The offset at which the next piece begins.
     pub next: u64,
-}
-
-/// The messages that wait for an agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WaitingLetters {
-    /// The first waiting messages.
-    pub letters: Vec<WaitingLetter>,
-    /// The number of all waiting messages.
-    pub total: u64,
 }
 
 /// A position in a log.

@@ -190,6 +190,15 @@ pub enum LetterRefusal {
     NotOpened,
 }
 
+/// The messages that wait for an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingLetters {
+    /// The first waiting messages.
+    pub letters: Vec<WaitingLetter>,
+    /// The number of all waiting messages.
+    pub total: u64,
+}
+
 /// A waiting letter, as shown to people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingLetter {

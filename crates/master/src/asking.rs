@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::desk::{DeskHandle, Outward};
+use super::desk::{Desk, DeskHandle, Outward};
 use super::directories::LifeChange;
 use super::state::About;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::node::{NodeAnswer, NodeRequest};
-use sealbus_control::{Fault, FaultCode};
+use sealbus_control::{Fault, FaultCode, UnixMillis};
 
 /// How long a node may take to answer before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -82,44 +82,87 @@ async fn ask(
     master: Correspondent,
     desk: DeskHandle,
 ) {
+    let mut request = *request;
+    loop {
+        let Some(result) = answer(&node, &request, &about, &master, &desk).await else {
+            return;
+        };
+        let about = about.clone();
+        let noting = desk.run(move |desk, now| Ok(note(desk, about, &request, result, now)));
+        match noting.await {
+            Ok(Some(next)) => request = next,
+            Ok(None) => return,
+            Err(fault) => {
+                tracing::error!(%node, %fault, "the answer could not be noted");
+                return;
+            }
+        }
+    }
+}
+
+/// Notes the answer to a request. Returns the request for the rest of the answer, if it has several parts.
+fn note(
+    desk: &mut Desk,
+    about: About,
+    request: &NodeRequest,
+    result: Result<NodeAnswer, Fault>,
+    now: UnixMillis,
+) -> Option<NodeRequest> {
+    match (about, result, request) {
+        (
+            About::Certified { node, process },
+            Ok(NodeAnswer::Certificates(shown)),
+            NodeRequest::Certificates { after, .. },
+        ) => {
+            let next = desk.take_back_process(&node, &process, shown, after.is_none(), now);
+            // A node that repeats itself is not asked for ever.
+            let after = next.filter(|next| Some(next) > after.as_ref());
+            after.map(|after| NodeRequest::Certificates {
+                process,
+                after: Some(after),
+            })
+        }
+        (about, result, _) => {
+            desk.state.answered(about, result, now);
+            None
+        }
+    }
+}
+
+/// Asks a node until it answers. Returns none if it is dead: the Master handles its processes when it is found dead, and when
+/// it comes back.
+async fn answer(
+    node: &str,
+    request: &NodeRequest,
+    about: &About,
+    master: &Correspondent,
+    desk: &DeskHandle,
+) -> Option<Result<NodeAnswer, Fault>> {
     let patience = if matches!(about, About::Freeze { .. }) {
         FREEZING
     } else {
         PATIENCE
     };
-    let result = loop {
-        let result = match admit(&desk, &node, &request).await {
-            Ok(()) => master.ask(&node, &*request, patience).await,
+    loop {
+        let result = match admit(desk, node, request).await {
+            Ok(()) => master.ask(node, request, patience).await,
             Err(fault) => Err(fault),
         };
         match result {
             Err(fault) if fault.code == FaultCode::Unavailable => {
-                let name = node.clone();
+                let name = node.to_owned();
                 let dead = desk.run(move |desk, _| {
                     let node = desk.state.nodes().get(&name);
                     Ok(node.is_none_or(|node| node.state.is_gone()))
                 });
-                // The Master handles the node's processes when the node is found dead, and when it comes back.
                 if dead.await.unwrap_or(true) {
-                    return;
+                    return None;
                 }
                 tracing::debug!(%node, %fault, "is asked again");
                 tokio::time::sleep(PAUSE).await;
             }
-            result => break result,
+            result => return Some(result),
         }
-    };
-    let done = desk.run(move |desk, now| {
-        match (about, result) {
-            (About::Certified { node, process }, Ok(NodeAnswer::Certificates { chains })) => {
-                desk.take_back_process(&node, &process, &chains, now);
-            }
-            (about, result) => desk.state.answered(about, result, now),
-        }
-        Ok(())
-    });
-    if let Err(fault) = done.await {
-        tracing::error!(%node, %fault, "the answer could not be noted");
     }
 }
 

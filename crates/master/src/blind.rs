@@ -12,18 +12,22 @@ use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::word::{Reply, Word};
 use sealbus_control::{Blob, Fault, FaultCode, Subject};
 use sealbus_seal::{CertificateChain, Identity, PlatformName, SecurityLevel, Trust};
-use sealbus_store::Store;
 use sealbus_store::etcd::EtcdStore;
-use tokio::sync::{Mutex, watch};
+use sealbus_store::{Store, StoreError};
+use tokio::sync::{Mutex, Notify, watch};
 
 use super::authorities::Authorities;
 use super::cut_off::Alarms;
 use super::foundation::PlatformSettings;
 use super::master_error::MasterError;
-use super::unstored::{Ledger, UNSTORED_ROW};
+use super::unstored::{Ledger, UNSTORED_ROW, row_of};
 
 /// How often it brings to the store what it did, and learns what was denied.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long a revocation may take until a Master that leads has taken it in. After that all nodes that hear none have asked for it.
+const IN_FORCE: Duration = Duration::from_secs(4);
+/// How often the store is asked whether it was taken in.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Rows that are read at a time.
 const PAGE: usize = 64;
 /// The most pages of acts that are read each time.
@@ -37,6 +41,8 @@ pub(super) struct BlindCa {
     trust: Arc<Trust>,
     ca: Mutex<Blind>,
     ledger: Arc<Ledger>,
+    /// There is something to bring to the store at once.
+    has_revoked: Notify,
     /// Whether the store does not answer.
     away: watch::Receiver<bool>,
     alarms: Arc<Alarms>,
@@ -77,6 +83,7 @@ impl BlindCa {
             trust,
             ca: Mutex::new(ca),
             ledger,
+            has_revoked: Notify::new(),
             away,
             alarms,
         })
@@ -155,16 +162,47 @@ impl BlindCa {
         Ok(IssuedChain::from(&chain))
     }
 
-    /// Revokes by an operator's order. It is in force at the nodes as soon as they hear of it, and in the store when that
-    /// answers.
+    /// Revokes by an operator's order. Returns when that is in force, and whether a Master that leads has taken it in: if not, at
+    /// all nodes that do not hear one.
     ///
     /// # Errors
     /// As [`Blind::revoke`].
-    pub(super) async fn revoke(&self, what: &str, said: &str) -> Result<(), Fault> {
-        let mut ca = self.ca.lock().await;
-        let act = ca.revoke(what, said, timestamp(now()))?;
-        tracing::warn!(%what, reason = said, "revoked by an operator");
-        self.ledger.keep(act).await
+    pub(super) async fn revoke(
+        &self,
+        what: &str,
+        said: &str,
+        store: &dyn Store,
+    ) -> Result<bool, Fault> {
+        let number = {
+            let mut ca = self.ca.lock().await;
+            let act = ca.revoke(what, said, timestamp(now()))?;
+            tracing::warn!(%what, reason = said, "revoked by an operator");
+            self.ledger.keep(act).await?
+        };
+        self.has_revoked.notify_one();
+        let row = row_of(&self.name, number);
+        let taking_in = async {
+            while self.ledger.has(number) || !matches!(store.get(&row).await, Ok(None)) {
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        let taken_in = tokio::time::timeout(IN_FORCE, taking_in).await;
+        Ok(taken_in.is_ok())
+    }
+
+    /// Learns all that was denied. A CA that was started anew renews nothing before.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub(super) async fn learn(&self, store: &dyn Store) -> Result<(), StoreError> {
+        self.learn_denials(store, &mut None).await?;
+        let mut last = None;
+        loop {
+            self.learn_acts(store, &mut last).await?;
+            if last.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Brings to the store what it did, and learns what others denied.
@@ -180,7 +218,8 @@ impl BlindCa {
             if let Err(error) = self.learn_acts(store, &mut unstored).await {
                 tracing::debug!(%error, "what other CAs revoked is not known");
             }
-            tokio::time::sleep(LOOK).await;
+            // An error means that the time is over.
+            let _ = tokio::time::timeout(LOOK, self.has_revoked.notified()).await;
         }
     }
 
@@ -189,7 +228,7 @@ impl BlindCa {
         &self,
         store: &dyn Store,
         last: &mut Option<String>,
-    ) -> Result<(), sealbus_store::StoreError> {
+    ) -> Result<(), StoreError> {
         loop {
             let rows = store.scan(CaService::DENY_LIST_ROW, last.as_deref(), PAGE);
             let rows = rows.await?;
@@ -217,7 +256,7 @@ impl BlindCa {
         &self,
         store: &dyn Store,
         last: &mut Option<String>,
-    ) -> Result<(), sealbus_store::StoreError> {
+    ) -> Result<(), StoreError> {
         for _ in 0..PAGES {
             let rows = store.scan(UNSTORED_ROW, last.as_deref(), PAGE).await?;
             *last = match rows.len() < PAGE {
@@ -256,18 +295,67 @@ mod tests {
 
     use super::*;
 
-    /// However many acts of other CAs wait there, the revocations among them are found.
-    #[tokio::test]
-    async fn what_no_master_has_taken_in_is_denied() {
-        let folder = tempfile::tempdir().unwrap();
+    /// A CA with state in this folder, and the trust in which its denials are in force.
+    fn started(folder: &Path) -> (BlindCa, Arc<Trust>) {
         let settings = PlatformSettings::new(PlatformName::new("factory").unwrap());
         let time = timestamp(now());
-        let authorities = Authorities::keep(folder.path(), &settings.name, None, time).unwrap();
+        let authorities = Authorities::keep(folder, &settings.name, None, time).unwrap();
         let roots = [authorities.root.into()];
         let trust = Arc::new(Trust::new(settings.name.clone(), &roots, CLOCK_SKEW).unwrap());
         let (_tell, away) = watch::channel(false);
         let alarms = Arc::new(Alarms::new(None));
-        let ca = BlindCa::open(folder.path(), &settings, trust.clone(), away, alarms).unwrap();
+        let ca = BlindCa::open(folder, &settings, trust.clone(), away, alarms).unwrap();
+        (ca, trust)
+    }
+
+    fn is_denied(trust: &Trust, name: &str) -> bool {
+        let agent = Identity::agent(trust.platform(), name).unwrap();
+        trust.denied_before(&agent).is_some()
+    }
+
+    #[tokio::test]
+    async fn a_revocation_is_answered_once_the_leader_has_taken_it_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = MemoryStore::new();
+        let (ca, _) = started(folder.path());
+        let (is_stored, ()) = tokio::join!(ca.revoke("thief", "stolen", &store), async {
+            ca.has_revoked.notified().await;
+            ca.ledger.hand_in(&store, &ca.name).await.unwrap();
+            let mut taken_in = Batch::new();
+            for (row, _) in store.scan(UNSTORED_ROW, None, PAGE).await.unwrap() {
+                taken_in.delete(row);
+            }
+            store.commit(taken_in).await.unwrap();
+        });
+        assert!(is_stored.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_ca_that_is_started_anew_denies_what_it_handed_in_and_nobody_has_taken_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = MemoryStore::new();
+        let (ca, _) = started(folder.path());
+        let handing_in = async {
+            ca.has_revoked.notified().await;
+            ca.ledger.hand_in(&store, &ca.name).await.unwrap();
+        };
+        tokio::select! {
+            answered = ca.revoke("thief", "stolen", &store) => panic!("{answered:?}"),
+            () = handing_in => assert!(ca.ledger.acts().is_empty()),
+        }
+        drop(ca);
+        let (ca, trust) = started(folder.path());
+        ca.learn(&store).await.unwrap();
+        assert!(is_denied(&trust, "thief"));
+        assert!(ca.ca.lock().await.deny_list_after(0).is_some());
+    }
+
+    /// However many acts of other CAs wait there, the revocations among them are found.
+    #[tokio::test]
+    async fn what_no_master_has_taken_in_is_denied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ca, trust) = started(folder.path());
+        let time = timestamp(now());
 
         let store = MemoryStore::new();
         let mut batch = Batch::new();
@@ -291,14 +379,10 @@ mod tests {
         };
         put("ca-3", 1, &revoked("thief"));
         store.commit(batch).await.unwrap();
-        let is_denied = |name: &str| {
-            let agent = Identity::agent(&settings.name, name).unwrap();
-            trust.denied_before(&agent).is_some()
-        };
         let mut last = None;
         for is_found in [false, true] {
             ca.learn_acts(&store, &mut last).await.unwrap();
-            assert_eq!(is_denied("thief"), is_found);
+            assert_eq!(is_denied(&trust, "thief"), is_found);
         }
         // A later act of an earlier CA is found, too.
         let mut batch = Batch::new();
@@ -306,7 +390,7 @@ mod tests {
         batch.put(format!("{UNSTORED_ROW}ca-1/1"), row);
         store.commit(batch).await.unwrap();
         for is_found in [false, true] {
-            assert_eq!(is_denied("other"), is_found);
+            assert_eq!(is_denied(&trust, "other"), is_found);
             ca.learn_acts(&store, &mut last).await.unwrap();
         }
     }

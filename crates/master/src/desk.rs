@@ -484,10 +484,16 @@ impl Desk {
 }
 
 fn storage(error: &StoreError) -> Fault {
-    if let StoreError::Superseded { .. } = error {
-        return Fault::new(FaultCode::Unavailable, error.to_string())
-            .advise("ask the Master that leads now");
-    }
-    Fault::new(FaultCode::Storage, error.to_string())
-        .advise("it is noted in memory, and done once there is room: do not ask for it again")
+    let (code, advice) = match error {
+        StoreError::Superseded { .. } => (FaultCode::Unavailable, "ask the Master that leads now"),
+        StoreError::Away { .. } => (
+            FaultCode::Storage,
+            "it is noted in memory, and done when the store answers if no other Master leads by then: look before you ask again",
+        ),
+        _ => (
+            FaultCode::Storage,
+            "it is noted in memory, and done once there is room: do not ask for it again",
+        ),
+    };
+    Fault::new(code, error.to_string()).advise(advice)
 }

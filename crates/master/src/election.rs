@@ -97,6 +97,9 @@ pub(super) async fn elect(
     let away = candidate.away.subscribe();
     let blind = trust.map(|trust| BlindCa::open(directory, settings, trust, away, alarms));
     let blind = blind.transpose()?.map(Arc::new);
+    if let Some(blind) = &blind {
+        blind.learn(&*etcd).await?;
+    }
     let ledger = blind.as_ref().map(|blind| blind.ledger().clone());
     let waiting = candidate.wait(&mut waits, config.settings.rabbitmq.is_none());
     let election = tokio::select! {
@@ -147,7 +150,7 @@ async fn act_blindly(
     };
     tokio::select! {
         () = ca.follow(etcd) => std::future::pending().await,
-        error = serve_operators(&ca, directory, leader_at) => error,
+        error = serve_operators(&ca, etcd, directory, leader_at) => error,
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_ca::Unstored;
+use sealbus_ca::{NODE_CERTIFICATE, Unstored};
 use sealbus_seal::token::{Purpose, Secret, TokenError};
 use sealbus_seal::{Identity, Name, SigningRequest, Timestamp};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -26,8 +26,6 @@ use tokio_rustls::server::TlsStream;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection may be that reads the issuance log. Readers are strangers for the whole time.
 const READING: Duration = Duration::from_secs(25);
-/// Lifetime of a node's own certificate. A node that is away longer needs a new token.
-const NODE_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 /// How far clocks may differ, in milliseconds. Certificates start a minute before they are made.
 const CLOCKS_APART: UnixMillis = 60_000;
 

@@ -9,6 +9,8 @@ use sealbus_store::{Batch, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
+use super::master_error::MasterError;
+
 /// How often another port is drawn.
 const DRAWS: usize = 10;
 
@@ -122,6 +124,34 @@ pub(super) async fn open_at<T, E, F: Future<Output = Result<T, E>>>(
         }
     }
     open(at).await
+}
+
+/// An address to listen on.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) address: SocketAddr,
+    /// Whether another port will do.
+    pub(super) may_change: bool,
+}
+
+/// The address to listen on. It is checked, so that an error names it.
+pub(super) async fn free_port(
+    address: IpAddr,
+    port: u16,
+    may_change: bool,
+) -> Result<Place, MasterError> {
+    let at = SocketAddr::new(address, port);
+    let probe = bind_again(address, port, may_change).await;
+    let failed = |error| MasterError::Listen {
+        what: "its agents",
+        address: at,
+        error,
+    };
+    let found = probe.and_then(|probe| probe.local_addr()).map_err(failed)?;
+    Ok(Place {
+        address: found,
+        may_change: may_change || port == 0,
+    })
 }
 
 #[cfg(test)]

@@ -299,6 +299,16 @@ impl Masters {
             .any(|known| known.name != self.name)
     }
 
+    /// The Master that has taken over, as advice to operators, if it is known.
+    pub(super) async fn leader(&self) -> Option<String> {
+        let looking = async { self.candidate.lock().await.other_leader().await };
+        let about = timeout(LOOK, looking).await.ok()??;
+        let (host, address) = (about.host, about.enrolment.ip());
+        Some(format!(
+            "the Master on {host} ({address}) leads now: run the command there"
+        ))
+    }
+
     /// Begins to hand over.
     ///
     /// # Errors

@@ -11,14 +11,14 @@ use sealbus_seal::{Certificate, Credential, Fingerprint, Identity, KeyPair};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::admin::Admin;
+use super::admin::{Admin, ELSEWHERE, Parting};
 use super::backup::{Backups, files_of};
 use super::config::MasterConfig;
 use super::desk::{DeskHandle, News};
 use super::election::{Elected, elect};
 use super::foundation::Foundation;
 use super::issuance_log::{self, Publisher};
-use super::kept_ports::{Ports, bind_again, keep_ports, open_at};
+use super::kept_ports::{Place, Ports, free_port, keep_ports, open_at};
 use super::master_error::MasterError;
 use super::state_store::{Led, keep_root};
 use super::taking_in::{look, take_in};
@@ -42,11 +42,15 @@ use sealbus_store::{Leadership, Store};
 /// Life of the certificate that newcomers see.
 const SERVER_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 
+/// How long operators may take to hear that this Master leads no longer.
+const PARTING: Duration = Duration::from_secs(1);
+
 /// A running Master.
 pub struct Master {
     admin: Arc<Admin>,
     directory: PathBuf,
     tasks: JoinSet<()>,
+    operators: JoinSet<()>,
     ended: watch::Receiver<bool>,
     broker: Option<Arc<Broker>>,
     leadership: Leadership,
@@ -282,9 +286,11 @@ impl Master {
             enrolment,
             address,
             is_embedded: false,
+            parting: Parting::new(Some(leadership.clone())),
             ended: end,
         });
-        tasks.spawn(admin.clone().accept(listener));
+        let mut operators = JoinSet::new();
+        operators.spawn(admin.clone().accept(listener));
         if let Some(listener) = metrics {
             tasks.spawn(admin.clone().serve_metrics(listener));
         }
@@ -293,6 +299,7 @@ impl Master {
             admin,
             directory,
             tasks,
+            operators,
             ended,
             broker,
             leadership,
@@ -360,6 +367,7 @@ impl Master {
 
     /// Ends this Master alone, and lets another one lead at once.
     pub async fn hand_over(mut self) {
+        self.part("another Master leads in a moment: run the command on its machine");
         self.tasks.shutdown().await;
         self.admin.system.stop("this Master hands over");
         // All that was acknowledged is written. The rest of the end need not be waited for: nodes obey the next Master as soon
@@ -373,10 +381,23 @@ impl Master {
 
     /// Ends the Master alone. Nodes and agents go on, and find it again after a restart.
     pub async fn abandon(mut self) {
+        let leader = match &self.admin.masters {
+            Some(masters) if self.leadership.has_ended() => masters.leader().await,
+            _ => None,
+        };
+        self.part(leader.as_deref().unwrap_or(ELSEWHERE));
         self.tasks.shutdown().await;
         let _ = std::fs::remove_file(socket_in(&self.directory));
+        // Operators hear that before the Master stands by.
+        let _ = tokio::time::timeout(PARTING, self.operators.join_next()).await;
+        self.operators.shutdown().await;
         self.admin.system.end().await;
         self.admin.desk.close().await;
+    }
+
+    /// Tells operators that this Master leads no longer.
+    fn part(&self, advice: &str) {
+        self.admin.parting.begin(advice.to_owned());
     }
 }
 
@@ -436,30 +457,6 @@ async fn open_process(
 ) -> Result<Process, MasterError> {
     let (host, _) = OwnHost::adopt(desk, hosted, news).await?;
     Ok(Process::open(host, None).await?)
-}
-
-/// An address to listen on.
-#[derive(Clone, Copy)]
-struct Place {
-    address: SocketAddr,
-    /// Whether another port will do.
-    may_change: bool,
-}
-
-/// The address to listen on. It is checked, so that an error names it.
-async fn free_port(address: IpAddr, port: u16, may_change: bool) -> Result<Place, MasterError> {
-    let at = SocketAddr::new(address, port);
-    let probe = bind_again(address, port, may_change).await;
-    let failed = |error| MasterError::Listen {
-        what: "its agents",
-        address: at,
-        error,
-    };
-    let found = probe.and_then(|probe| probe.local_addr()).map_err(failed)?;
-    Ok(Place {
-        address: found,
-        may_change: may_change || port == 0,
-    })
 }
 
 async fn server_credential(desk: &DeskHandle, address: IpAddr) -> Result<Credential, MasterError> {

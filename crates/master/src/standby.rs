@@ -205,6 +205,15 @@ impl Candidate {
         self.heard(self.store.announce(&as_row(&self.about), lease).await);
     }
 
+    /// The facts about another one that holds the role now.
+    pub(super) async fn other_leader(&self) -> Option<About> {
+        let role = self.heard(self.store.role().await)??;
+        let instances = self.heard(self.instances().await)?;
+        let is_its = |name: &String| *name == role.instance && name != self.name();
+        let found = instances.into_iter().find(|(name, ..)| is_its(name));
+        found.map(|(.., about)| about)
+    }
+
     /// Learns where the one that leads is, while this one stands by.
     async fn find_leader(&mut self) {
         let (false, Some(leader)) = (self.leads, &self.leader) else {

@@ -9,6 +9,7 @@ use sealbus_control::local::{Listener, Stream, is_of_this_user, listen};
 use sealbus_control::operators::{OperatorKey, standby_socket_in};
 use sealbus_control::rpc::{self, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
 use sealbus_control::{Fault, FaultCode};
+use sealbus_store::Store;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -31,6 +32,7 @@ impl Drop for Door {
 /// Serves operators as long as the Master stands by. Returns only an error.
 pub(super) async fn serve_operators(
     ca: &BlindCa,
+    store: &dyn Store,
     directory: &Path,
     leader_at: watch::Receiver<Option<SocketAddr>>,
 ) -> MasterError {
@@ -44,7 +46,7 @@ pub(super) async fn serve_operators(
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) if is_of_this_user(&stream) => {
-                    connections.push(serve(stream, ca, &key, leader_at.clone()));
+                    connections.push(serve(stream, ca, store, &key, leader_at.clone()));
                 }
                 Ok(_) => tracing::warn!("an operator of another user was not let in"),
                 Err(error) => {
@@ -74,6 +76,7 @@ fn open(directory: &Path) -> Result<(Listener, OperatorKey, Door), MasterError> 
 async fn serve(
     stream: Stream,
     ca: &BlindCa,
+    store: &dyn Store,
     key: &OperatorKey,
     leader_at: watch::Receiver<Option<SocketAddr>>,
 ) {
@@ -85,10 +88,10 @@ async fn serve(
         while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
             let result = match Incoming::parse::<AdminRequest>(&body) {
                 Ok(AdminRequest::Revoke { what, reason }) => {
-                    let revoked = ca.revoke(&what, &reason).await;
-                    revoked.map(|()| Revoked {
+                    let revoked = ca.revoke(&what, &reason, store).await;
+                    revoked.map(|is_stored| Revoked {
                         certificates: Vec::new(),
-                        is_stored: false,
+                        is_stored,
                     })
                 }
                 Ok(_) => Err(stands_by(ca, *leader_at.borrow())),
@@ -104,19 +107,22 @@ async fn serve(
 }
 
 fn stands_by(ca: &BlindCa, leader_at: Option<SocketAddr>) -> Fault {
-    let (message, advice) = match (ca.is_away(), leader_at) {
+    let (code, message, advice) = match (ca.is_away(), leader_at) {
         (true, _) => (
+            FaultCode::Unavailable,
             "it stands by, and etcd does not answer: no command but `ca revoke` is taken until it is back".to_owned(),
             "bring etcd back: `sealbus store check` says which members are away",
         ),
         (false, Some(leader)) => (
+            FaultCode::NotLeading,
             format!("it stands by for the Master that leads, at {}", leader.ip()),
             "run the command there",
         ),
         (false, None) => (
+            FaultCode::Unavailable,
             "it stands by for the Master that leads".to_owned(),
             "run the command on its machine, or repeat it in a few seconds",
         ),
     };
-    Fault::new(FaultCode::Unavailable, message).advise(advice)
+    Fault::new(code, message).advise(advice)
 }

@@ -12,8 +12,10 @@ use tokio::sync::watch;
 use super::desk::DeskHandle;
 use super::unstored::{Ledger, UNSTORED_ROW};
 
-/// How often it looks.
+/// How often it looks whether it still leads.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often it looks what other CAs did. Operators wait for what they revoked there.
+const TAKING_IN: Duration = Duration::from_millis(250);
 /// Acts that are taken in at a time.
 const PAGE: usize = 64;
 
@@ -61,7 +63,7 @@ pub(super) async fn take_in(
             }
             Err(error) => tracing::debug!(%error, "what other CAs did is not known"),
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(TAKING_IN).await;
     }
 }
 

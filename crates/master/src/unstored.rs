@@ -80,11 +80,11 @@ impl Ledger {
         }))
     }
 
-    /// Keeps an act. It is on disk when this returns.
+    /// Keeps an act. It is on disk when this returns. Returns its number.
     ///
     /// # Errors
     /// [`FaultCode::Storage`].
-    pub(crate) async fn keep(self: &Arc<Self>, act: Unstored) -> Result<(), Fault> {
+    pub(crate) async fn keep(self: &Arc<Self>, act: Unstored) -> Result<u64, Fault> {
         let ledger = self.clone();
         let keeping = tokio::task::spawn_blocking(move || ledger.append(act));
         let kept = keeping.await.map_err(io::Error::other).flatten();
@@ -94,7 +94,7 @@ impl Ledger {
         })
     }
 
-    fn append(&self, act: Unstored) -> io::Result<()> {
+    fn append(&self, act: Unstored) -> io::Result<u64> {
         let mut kept = self.kept.lock();
         let number = kept.next;
         let line = serde_json::to_string(&(number, &act))?;
@@ -108,7 +108,12 @@ impl Ledger {
         kept.file = Some(file);
         kept.next += 1;
         kept.acts.insert(number, act);
-        Ok(())
+        Ok(number)
+    }
+
+    /// Whether an act is in the file, because it is not in the store yet.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.kept.lock().acts.contains_key(&number)
     }
 
     /// The acts that the store lacks, in their order.
@@ -132,8 +137,10 @@ impl Ledger {
                 let kept = self.kept.lock();
                 let some = kept.acts.range(handed..).take(AT_ONCE);
                 some.fold(None, |_, (number, act)| {
-                    let key = format!("{UNSTORED_ROW}{authority}/{number:016x}");
-                    batch.put(key, serde_json::to_vec(act).unwrap_or_default());
+                    batch.put(
+                        row_of(authority, *number),
+                        serde_json::to_vec(act).unwrap_or_default(),
+                    );
                     Some(*number)
                 })
             };
@@ -182,6 +189,11 @@ impl Ledger {
         }
         Ok(acts)
     }
+}
+
+/// The row of an act.
+pub(crate) fn row_of(authority: &str, number: u64) -> String {
+    format!("{UNSTORED_ROW}{authority}/{number:016x}")
 }
 
 fn appended(path: &Path) -> io::Result<File> {

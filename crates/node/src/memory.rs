@@ -271,7 +271,7 @@ fn remove(path: &Path) -> Result<(), MemoryError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn remembered(process: &str) -> Remembered {

@@ -105,8 +105,9 @@ async fn carry_out(
             process,
             destination,
         } => return Ok(shared.freeze_process(&process, &destination).await?.into()),
-        NodeRequest::Certificates { process } => {
-            return Ok(shared.processes.certificates(&process)?.into());
+        NodeRequest::Certificates { process, after } => {
+            let part = shared.processes.certificates(&process, after.as_deref());
+            return Ok(part?.into());
         }
         NodeRequest::Observe { watch } => return Ok(shared.observe(watch).await.into()),
         NodeRequest::Mailbox { agent } => {

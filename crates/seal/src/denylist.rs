@@ -204,20 +204,25 @@ impl DenyList {
         self.len() == 0
     }
 
-    /// Denies one certificate, which expires at `not_after`.
+    /// Denies one certificate, which expires at `not_after`. A denial that is there is kept, and remembered until then.
     pub fn deny_serial(
         &mut self,
         serial: Serial,
         not_after: Timestamp,
         denial: Denial,
     ) -> Result<(), DenyListError> {
-        if self.serials.get(&serial).is_some() {
-            return Ok(());
-        }
-        self.make_room(denial.at)?;
+        let forget_after = not_after.plus(AFTERLIFE).max(self.forgotten);
+        let denial = match self.serials.get(&serial) {
+            Some(held) if held.forget_after >= forget_after => return Ok(()),
+            Some(held) => held.denial,
+            None => {
+                self.make_room(denial.at)?;
+                denial
+            }
+        };
         let entry = Entry {
             denial,
-            forget_after: not_after.plus(AFTERLIFE).max(self.forgotten),
+            forget_after,
         };
         self.serials.insert(serial, entry);
         self.changed(Changed::Serial(serial));
@@ -315,11 +320,13 @@ impl DenyList {
         let lives = |entry: &Entry| entry.forget_after >= newer.forgotten;
         let mut serials = self.serials.iter();
         let mut identities = self.identities.iter();
-        serials.any(|(serial, entry)| lives(entry) && newer.serials.get(serial).is_none())
-            || identities.any(|(identity, denied)| {
-                let known = newer.identities.get(identity);
-                lives(&denied.entry) && known.is_none_or(|known| known.before < denied.before)
-            })
+        serials.any(|(serial, entry)| {
+            let known = newer.serials.get(serial);
+            lives(entry) && known.is_none_or(|known| known.forget_after < entry.forget_after)
+        }) || identities.any(|(identity, denied)| {
+            let known = newer.identities.get(identity);
+            lives(&denied.entry) && known.is_none_or(|known| known.before < denied.before)
+        })
     }
 
     /// Takes over the denials that only another copy of this list has. The version then is above that of both. Returns
@@ -335,11 +342,17 @@ impl DenyList {
         // A list with other entries needs a version that nobody has seen.
         self.raise_version(other.version.saturating_add(1));
         for (serial, entry) in other.serials.iter() {
-            if self.serials.get(serial).is_none() && entry.forget_after >= self.forgotten {
-                self.make_room(now)?;
-                self.serials.insert(*serial, *entry);
-                self.changed(Changed::Serial(*serial));
+            let held = self.serials.get(serial);
+            if entry.forget_after < self.forgotten
+                || held.is_some_and(|held| held.forget_after >= entry.forget_after)
+            {
+                continue;
             }
+            if held.is_none() {
+                self.make_room(now)?;
+            }
+            self.serials.insert(*serial, *entry);
+            self.changed(Changed::Serial(*serial));
         }
         let mut denied_anew = Vec::new();
         for (identity, denied) in other.identities.iter() {

@@ -453,3 +453,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_denial_that_is_repeated_is_remembered_until_the_later_end() {
+    let platform = TestPlatform::new("factory");
+    let (now, authority) = (platform.now, &platform.authority);
+    let mut list = DenyList::new(authority.identity().clone());
+    list.deny_serial(serial(1), now.plus(HOUR), denial(now))
+        .unwrap();
+    let early = list.clone();
+    let again = Denial {
+        at: now.plus(HOUR),
+        reason: Reason::ByOperator,
+    };
+    list.deny_serial(serial(1), now.plus(HOUR * 5), again)
+        .unwrap();
+    assert!(list.version() > early.version() && list.len() == 1);
+    let version = list.version();
+    list.deny_serial(serial(1), now.plus(HOUR * 2), again)
+        .unwrap();
+    assert_eq!(list.version(), version);
+
+    // An authority that went on from an older copy takes the later end over.
+    let mut older = early.clone();
+    assert!(list.outlasts(&older) && !early.outlasts(&list));
+    older.take_over(&list, now).unwrap();
+    assert!(!list.outlasts(&older));
+    for mut list in [list, older] {
+        list.prune(now.plus(HOUR * 4));
+        assert_eq!(list.denied_serial(serial(1)), Some(denial(now)));
+        list.prune(now.plus(HOUR * 7));
+        assert!(list.is_empty());
+    }
+}

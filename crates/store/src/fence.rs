@@ -160,6 +160,11 @@ pub struct Leadership {
 }
 
 impl Leadership {
+    /// Whether a commit has found that a later term has begun.
+    pub fn has_ended(&self) -> bool {
+        self.over.borrow().is_some()
+    }
+
     /// Waits until a commit finds that a later term has begun. Returns [`StoreError::Superseded`].
     pub async fn ended(&self) -> StoreError {
         let mut over = self.over.clone();

@@ -150,7 +150,7 @@ pub(crate) async fn revoke(
     let revoked = connection.ask(request).await?;
     match revoked.is_stored {
         true => output.show(&revoked.certificates, || match revoked.certificates.len() {
-            0 => format!("revoked {what}, which has no valid certificate"),
+            0 => format!("revoked {what}, with all that CAs certified of it until now"),
             count => format!("revoked {count} of {what}"),
         }),
         false => output.show(&revoked, || {

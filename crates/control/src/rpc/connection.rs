@@ -224,7 +224,7 @@ fn answer_instead(
     bytes: &mut Vec<u8>,
     asker: &Asker,
 ) {
-    let body = Fault::new(FaultCode::BadRequest, error.to_string());
+    let body = Fault::new(FaultCode::TooLarge, error.to_string());
     match frame {
         Frame::Call { id, .. } => resolve(asker, id, Err(body)),
         Frame::Answer { id, .. } | Frame::Fault { id, .. } => {
@@ -270,6 +270,11 @@ impl Caller {
     /// Takes frames of up to `limit` bytes from now on, because the other side is known.
     pub fn allow_frames(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Whether the connection is closed.
+    pub fn is_closed(&self) -> bool {
+        self.outgoing.frames.is_closed()
     }
 
     /// Waits until the connection is closed.
@@ -376,7 +381,7 @@ mod tests {
         let (left, _incoming, drive) = open(left, 1000);
         tokio::spawn(drive);
         let fault = left.ask("x".repeat(MAX_FRAME), PATIENCE).await.unwrap_err();
-        assert_eq!(fault.code, FaultCode::BadRequest);
+        assert_eq!(fault.code, FaultCode::TooLarge);
     }
 
     #[tokio::test]

@@ -79,13 +79,17 @@ impl Drop for BodyReader {
 }
 
 impl Admin {
-    /// Accepts operators for ever.
+    /// Accepts operators. Ends when all have left, after the Master has led.
     pub(crate) async fn accept(self: Arc<Self>, listener: Listener) {
         // The connections end with this set.
         let mut connections = JoinSet::new();
         loop {
             while connections.try_join_next().is_some() {}
-            match listener.accept().await {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = self.parting.advice() => break,
+            };
+            match accepted {
                 Ok((stream, _)) => {
                     if is_of_this_user(&stream) {
                         connections.spawn(self.clone().serve(stream));
@@ -99,24 +103,36 @@ impl Admin {
                 }
             }
         }
+        while connections.join_next().await.is_some() {}
     }
 
     async fn serve(self: Arc<Self>, stream: Stream) {
         let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
         let mut driving = JoinSet::new();
         driving.spawn(drive);
-        if !is_operator(&self.key, &mut incoming).await {
-            drop((caller, incoming));
-            let _ = tokio::time::timeout(ENTRY, driving.join_next()).await;
-            return;
+        if is_operator(&self.key, &mut incoming).await {
+            caller.allow_frames(MAX_FRAME);
+            self.take_orders(&mut incoming).await;
         }
-        caller.allow_frames(MAX_FRAME);
+        // The last answer is to be read before the connection ends.
+        drop((caller, incoming));
+        let _ = tokio::time::timeout(ENTRY, driving.join_next()).await;
+    }
+
+    async fn take_orders(self: Arc<Self>, incoming: &mut mpsc::Receiver<Incoming>) {
         let mut right = match self.is_embedded {
             true => Right::Read,
             false => Right::All,
         };
         let mut reader = BodyReader::default();
-        while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
+        loop {
+            let ordered = tokio::select! {
+                ordered = incoming.recv() => ordered,
+                advice = self.parting.advice() => return self.refuse_last(incoming, &advice).await,
+            };
+            let Some(Incoming::Call { body, answer }) = ordered else {
+                return;
+            };
             let admin = self.clone();
             let asked = Incoming::parse::<AdminRequest>(&body).and_then(|request| {
                 if let AdminRequest::Narrow { bodies } = &request {
@@ -136,7 +152,7 @@ impl Admin {
             });
             tokio::spawn(async move {
                 let result = match asked {
-                    Ok(request) => admin.answer(request).await,
+                    Ok(request) => admin.answer_or_part(request).await,
                     Err(fault) => Err(fault),
                 };
                 answer.send(result).await;

@@ -4,12 +4,14 @@ mod apply;
 mod door;
 mod kept;
 mod metrics;
+mod parting;
 mod programs;
 mod secrets;
 mod services;
 mod traffic;
 
 pub(crate) use door::is_operator;
+pub(crate) use parting::{ELSEWHERE, Parting};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +58,8 @@ pub(crate) struct Admin {
     pub(crate) masters: Option<Arc<Masters>>,
     /// Whether the platform lives in a program of its agents. All connections then only read.
     pub(crate) is_embedded: bool,
+    /// Begins when the Master leads no longer.
+    pub(crate) parting: Parting,
     /// Set when the platform must end.
     pub(crate) ended: watch::Sender<bool>,
 }

@@ -153,6 +153,7 @@ impl Admin {
 
     /// Has the DF change an entry in the agent's name.
     async fn change(&self, aid: Aid, df: &Aid, function: &DfFunction) -> Result<(), Fault> {
+        self.desk.check_store()?;
         let name = aid.name.to_string();
         let message = ask_df(df, function).with_sender(aid);
         let reply = self.system.directories.on_behalf(&name, message).await?;

@@ -42,6 +42,18 @@ impl DeskHandle {
         };
     }
 
+    /// Checks that the store is not known to be away. Operators need not wait for it then.
+    ///
+    /// # Errors
+    /// [`FaultCode::Storage`]. Nothing was done.
+    pub(crate) fn check_store(&self) -> Result<(), Fault> {
+        match self.keeping.away() {
+            None => Ok(()),
+            Some(error) => Err(Fault::new(FaultCode::Storage, error.to_string())
+                .advise("nothing was done: ask again when it answers")),
+        }
+    }
+
     /// As [`run`](Self::run). If the store does not take the changes, the act that `work` returns is kept in the file, and
     /// counts. Returns whether the changes are in the store.
     ///

@@ -6,24 +6,25 @@ use sealbus_seal::denylist::Reason;
 use sealbus_seal::{CertificateChain, Identity};
 
 use super::Desk;
+use sealbus_control::authority::CertificatePage;
 use sealbus_control::clock::timestamp;
-use sealbus_control::{Blob, Fault, UnixMillis};
+use sealbus_control::{Fault, UnixMillis};
 
 impl Desk {
-    /// Takes back the certificates of a process that a restored store does not know. Its node shows them. The process is
-    /// believed if the CA certified it on this node, and each of its agents that has a valid certificate.
+    /// Takes back certificates of a process that a restored store does not know. Its node shows them, the `first` time the
+    /// process's own. The process is believed if the CA certified it on this node, and each of its agents that has a valid
+    /// certificate. Returns the agent after which the node is to go on.
     pub(crate) fn take_back_process(
         &mut self,
         node: &str,
         process: &str,
-        chains: &[Blob],
+        shown: CertificatePage,
+        is_first: bool,
         now: UnixMillis,
-    ) {
+    ) -> Option<String> {
         let mut agents = BTreeSet::new();
-        let mut is_certified = false;
-        let decoded = chains
-            .iter()
-            .filter_map(|chain| CertificateChain::decode(&chain.0).ok());
+        let decoded = shown.chains.iter();
+        let decoded = decoded.filter_map(|chain| CertificateChain::decode(&chain.0).ok());
         let verified: Vec<_> = decoded
             .filter_map(|chain| {
                 let verified = self.ca.trust().verify(&chain, timestamp(now)).ok()?;
@@ -36,17 +37,23 @@ impl Desk {
                     process: its,
                     node: on,
                     ..
-                } => is_certified |= its.to_string() == process && on.as_str() == node,
+                } if is_first && its.to_string() == process && on.as_str() == node => {
+                    self.state.is_certified(process);
+                }
                 Identity::Agent { name, .. } => {
                     agents.insert(name.to_string());
                 }
-                Identity::Node { .. } | Identity::Authority { .. } => {}
+                Identity::Process { .. } | Identity::Node { .. } | Identity::Authority { .. } => {}
             }
         }
-        if !is_certified {
-            agents.clear();
+        if !self.state.certified(process, agents) {
+            // If it was certified and then doubted, it is shown anew.
+            if is_first {
+                self.state.has_shown_all(process);
+            }
+            return None;
         }
-        for (chain, _) in verified.iter().filter(|_| is_certified) {
+        for (chain, _) in &verified {
             let taken = self
                 .ca
                 .take_back_certificate(chain, process, timestamp(now));
@@ -54,7 +61,10 @@ impl Desk {
                 tracing::error!(%process, %fault, "a certificate could not be taken back");
             }
         }
-        self.state.certified(process, agents);
+        if shown.next.is_none() {
+            self.state.has_shown_all(process);
+        }
+        shown.next
     }
 
     /// Takes back a deny list that a node holds, because the store is an older copy.

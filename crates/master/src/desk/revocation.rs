@@ -11,9 +11,14 @@ use super::Desk;
 use crate::vouching::check_process;
 
 impl Desk {
+    fn node(&self, name: &str) -> Result<Identity, Fault> {
+        Identity::node(&self.name, name)
+            .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))
+    }
+
     /// Revokes an agent's certificates, or one certificate by its serial number, by an operator's order. The process
     /// that held a revoked certificate gets no other for the same agent. A placed agent without a living certificate here
-    /// may have one of another CA, which is denied.
+    /// may have one of another CA, which is denied. So may a node.
     ///
     /// # Errors
     /// As [`CaService::revoke_by_hand`].
@@ -25,14 +30,20 @@ impl Desk {
     ) -> Result<Vec<CertificateStatus>, Fault> {
         let local = what.split('@').next().unwrap_or(what);
         let placed = self.state.processes_of(local);
+        let is_node = self.state.nodes().contains_key(local);
         let revoked = match self.ca.revoke_by_hand(what, said, timestamp(now)) {
             Err(fault) if fault.code == FaultCode::Unknown && !placed.is_empty() => {
                 let agent = self.agent(local)?;
                 self.ca.revoke_unknown(agent, said, timestamp(now))?;
                 Vec::new()
             }
+            Err(fault) if fault.code == FaultCode::Unknown && is_node => Vec::new(),
             revoked => revoked?,
         };
+        if is_node {
+            let node = self.node(local)?;
+            self.ca.revoke_unknown(node, said, timestamp(now))?;
+        }
         tracing::warn!(%what, reason = said, "revoked by an operator");
         for certificate in &revoked {
             let process = certificate.process.as_deref().unwrap_or_default();
@@ -108,8 +119,14 @@ impl Desk {
                 for process in self.state.processes_of(local) {
                     self.state.bar(&process, Some(local));
                 }
-                let agent = self.agent(local)?;
-                self.ca.take_in_denial(agent, &said, at, timestamp(now))
+                // A node that a restored state does not know may come back, too.
+                let is_node = self.state.nodes().contains_key(local) || self.state.was_restored();
+                let node = is_node.then(|| self.node(local)).transpose()?;
+                for identity in std::iter::once(self.agent(local)?).chain(node) {
+                    self.ca
+                        .take_in_denial(identity, &said, at, timestamp(now))?;
+                }
+                Ok(())
             }
         }
     }

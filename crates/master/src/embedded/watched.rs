@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::EmbeddedPlatform;
-use crate::admin::Admin;
+use crate::admin::{Admin, Parting};
 use crate::backup::Backups;
 use sealbus_control::local::listen;
 use sealbus_control::operators::{OperatorKey, socket_in};
@@ -73,6 +73,7 @@ impl EmbeddedPlatform {
             masters: None,
             store_trouble: watch::channel(None).1,
             is_embedded: true,
+            parting: Parting::new(None),
             ended,
         };
         watched._serving.spawn(Arc::new(admin).accept(listener));

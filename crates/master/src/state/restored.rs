@@ -29,6 +29,8 @@ pub(super) struct Restored {
     strangers: BTreeMap<String, (String, RunningProcess)>,
     /// The agents of each of these that the CA had certified, and that are not denied.
     proven: BTreeMap<String, BTreeSet<String>>,
+    /// The same, as far as it is known, while a node has not shown all certificates of a process yet.
+    proving: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Restored {
@@ -38,6 +40,7 @@ impl Restored {
             running: BTreeMap::new(),
             strangers: BTreeMap::new(),
             proven: BTreeMap::new(),
+            proving: BTreeMap::new(),
         }
     }
 
@@ -55,6 +58,11 @@ impl MasterState {
     /// Whether the Master still collects the facts that nodes know better than its restored state.
     pub fn is_restoring(&self) -> bool {
         self.restored.is_some()
+    }
+
+    /// Whether the state was once restored, and may lack nodes that joined after its backup.
+    pub fn was_restored(&self) -> bool {
+        self.was_restored
     }
 
     /// Notes the processes of a node. Returns false if the state was not restored, or if the listening is over.
@@ -91,7 +99,8 @@ impl MasterState {
             node: node.to_owned(),
             process: process.clone(),
         };
-        self.ask(node, NodeRequest::Certificates { process }, about);
+        let after = None;
+        self.ask(node, NodeRequest::Certificates { process, after }, about);
     }
 
     /// Has all certificates shown again, because more is denied now than when they were shown.
@@ -100,6 +109,7 @@ impl MasterState {
             return;
         };
         restored.proven.clear();
+        restored.proving.clear();
         let strangers = restored.strangers.iter();
         let strangers: Vec<_> = strangers
             .map(|(process, (node, _))| (node.clone(), process.clone()))
@@ -109,11 +119,28 @@ impl MasterState {
         }
     }
 
-    /// Notes which agents of a process that the backup does not know were certified, as its node has shown.
-    pub fn certified(&mut self, process: &str, agents: BTreeSet<String>) {
+    /// Notes that a process that the backup does not know was certified, as its node begins to show.
+    pub fn is_certified(&mut self, process: &str) {
         if let Some(restored) = &mut self.restored
             && restored.strangers.contains_key(process)
         {
+            restored.proving.insert(process.to_owned(), BTreeSet::new());
+        }
+    }
+
+    /// Notes further agents of such a process that were certified, too. Returns whether the node need go on.
+    pub fn certified(&mut self, process: &str, agents: BTreeSet<String>) -> bool {
+        let restored = self.restored.as_mut();
+        let proving = restored.and_then(|restored| restored.proving.get_mut(process));
+        proving.map(|proving| proving.extend(agents)).is_some()
+    }
+
+    /// Notes that the node has shown all certificates of a process.
+    pub fn has_shown_all(&mut self, process: &str) {
+        if let Some(restored) = &mut self.restored
+            && restored.strangers.contains_key(process)
+        {
+            let agents = restored.proving.remove(process).unwrap_or_default();
             restored.proven.insert(process.to_owned(), agents);
         }
     }

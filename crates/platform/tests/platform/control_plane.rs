@@ -26,7 +26,7 @@ use sealbus_seal::{
 use serde::Serialize;
 
 /// Resolves every name to one process.
-struct Only(ProcessEndpoint);
+pub(crate) struct Only(pub(crate) ProcessEndpoint);
 
 impl Resolver for Only {
     fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Location, ResolveError>> {

@@ -55,9 +55,14 @@ fn what_runs_on_after_a_restore_is_adopted_and_nothing_is_placed_twice() {
     register(&mut master, other(&node), &[running("f", "c")], 2000);
     register(&mut master, "node-9", &[running("e", "b")], 2000);
     assert!(master.group_of("b").unwrap().1.process.is_none());
-    master.certified("e", BTreeSet::from(["b".to_owned()]));
+    // The node shows the certificates in two parts.
+    master.is_certified("e");
+    assert!(master.certified("e", BTreeSet::new()));
+    assert!(master.certified("e", BTreeSet::from(["b".to_owned()])));
+    master.has_shown_all("e");
     // The certificate of `c` is denied.
-    master.certified("f", BTreeSet::new());
+    assert!(!master.certified("f", BTreeSet::from(["c".to_owned()])));
+    master.has_shown_all("f");
     let nodes = ["node-1", "node-2", "node-9"];
     pass(&mut master, 2000..=19_000, &nodes);
     assert!(master.is_restoring() && stopped(&mut master).is_empty());

@@ -1,0 +1,117 @@
+//! The end of the operators' connections when their Master leads no longer. Each operator reads whether the request was carried
+//! out, and where to ask.
+
+use std::time::Duration;
+
+use sealbus_control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::rpc::Incoming;
+use sealbus_control::{Fault, FaultCode};
+use sealbus_store::Leadership;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::Admin;
+
+/// The advice if it is not known which Master leads.
+pub(crate) const ELSEWHERE: &str = "run the command on the machine of the Master that leads now";
+/// How long operators that are connected may still ask, to hear that another Master leads.
+const LAST_CALLS: Duration = Duration::from_millis(200);
+/// How long a request waits to hear which Master leads now.
+const HEARING: Duration = Duration::from_secs(2);
+
+/// The end of the leadership, as operators hear of it.
+pub(crate) struct Parting {
+    advice: watch::Sender<Option<String>>,
+    leadership: Option<Leadership>,
+}
+
+impl Parting {
+    pub(crate) fn new(leadership: Option<Leadership>) -> Self {
+        Self {
+            advice: watch::Sender::new(None),
+            leadership,
+        }
+    }
+
+    /// Tells all operators where to ask, unless they have been told.
+    pub(crate) fn begin(&self, advice: String) {
+        self.advice.send_if_modified(|told| {
+            let is_first = told.is_none();
+            told.get_or_insert(advice);
+            is_first
+        });
+    }
+
+    /// Waits until the Master leads no longer. Returns the advice.
+    pub(super) async fn advice(&self) -> String {
+        let mut told = self.advice.subscribe();
+        // The sender is here.
+        let found = told.wait_for(Option::is_some).await;
+        found.ok().and_then(|told| told.clone()).unwrap_or_default()
+    }
+
+    fn is_over(&self) -> bool {
+        let leadership = self.leadership.as_ref();
+        self.advice.borrow().is_some() || leadership.is_some_and(Leadership::has_ended)
+    }
+}
+
+/// The fault of a request of which nothing was done.
+fn not_leading(advice: String) -> Fault {
+    let message = "this Master leads no longer, and did nothing of what was asked";
+    Fault::new(FaultCode::NotLeading, message).advise(advice)
+}
+
+/// The fault of a request that was begun.
+fn unfinished(advice: &str) -> Fault {
+    let message = "this Master leads no longer, and whether it did what was asked is not known";
+    let advice = format!("{advice}, and ask again only if it was not done");
+    Fault::new(FaultCode::Unavailable, message).advise(advice)
+}
+
+/// Whether the store takes all of the change at once, or nothing.
+fn is_one_change(request: &AdminRequest) -> bool {
+    matches!(
+        request,
+        AdminRequest::Token { .. }
+            | AdminRequest::Revoke { .. }
+            | AdminRequest::RevokeAuthority { .. }
+    )
+}
+
+impl Admin {
+    /// Answers a request, or says what became of it because the Master leads no longer.
+    pub(super) async fn answer_or_part(&self, request: AdminRequest) -> Result<AdminAnswer, Fault> {
+        let (only_reads, is_one_change) = (request.only_reads(), is_one_change(&request));
+        let answered = tokio::select! {
+            biased;
+            answered = self.answer(request) => Some(answered),
+            _ = self.parting.advice() => None,
+        };
+        let refused = match answered {
+            Some(Err(fault)) if self.parting.is_over() => Some(fault),
+            Some(answered) => return answered,
+            None => None,
+        };
+        // The store takes nothing of a former leader.
+        let is_refused = refused.is_some_and(|fault| fault.code == FaultCode::Unavailable);
+        let advice = timeout(HEARING, self.parting.advice()).await;
+        let advice = advice.unwrap_or_else(|_| ELSEWHERE.to_owned());
+        Err(match only_reads || is_one_change && is_refused {
+            true => not_leading(advice),
+            false => unfinished(&advice),
+        })
+    }
+
+    /// Refuses what operators ask that do not know yet that another Master leads.
+    pub(super) async fn refuse_last(&self, incoming: &mut mpsc::Receiver<Incoming>, advice: &str) {
+        let refusing = async {
+            while let Some(Incoming::Call { answer, .. }) = incoming.recv().await {
+                let refused = Err::<AdminAnswer, _>(not_leading(advice.to_owned()));
+                answer.send(refused).await;
+            }
+        };
+        // Those who ask nothing need no answer.
+        let _ = timeout(LAST_CALLS, refusing).await;
+    }
+}
