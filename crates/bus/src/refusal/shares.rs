@@ -60,7 +60,7 @@ impl Budget {
     }
 }
 
-/// What is left of the shares of a log.
+/// The shares of a log, as far as they are not used up.
 #[derive(Debug)]
 pub struct LogShares {
     start: Instant,
