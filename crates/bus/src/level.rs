@@ -4,6 +4,8 @@ use sealbus_fipa::{AclMessage, AclMessageRef, Expression};
 use sealbus_seal::{SecurityLevel, UnknownSecurityLevel};
 use thiserror::Error;
 
+use crate::sealed::SEALED;
+
 /// The parameter in which a message states the least security level at which it goes to other processes. The statement
 /// is a part of the message: its author's proof covers it, and it goes along wherever the message waits.
 pub const LEVEL_PARAMETER: &str = "X-Sealbus-Level";
@@ -33,24 +35,22 @@ impl Downgrade {
     }
 }
 
-/// The security level that a message asks for; `None`: the platform's.
+/// The security level that a message asks for; `None`: the platform's. A sealed message says so by its act.
 ///
 /// # Errors
 /// If it names a level that does not exist.
 pub fn level_of(
     message: &AclMessageRef<'_>,
 ) -> Result<Option<SecurityLevel>, UnknownSecurityLevel> {
+    if message.is_act(SEALED) {
+        return Ok(Some(SecurityLevel::Sealed));
+    }
     let mut parameters = message.user_defined();
     let found = parameters.find(|(name, _)| name.eq_ignore_ascii_case(LEVEL_PARAMETER));
     let Some((_, value)) = found else {
         return Ok(None);
     };
-    value
-        .to_owned()
-        .as_str()
-        .unwrap_or_default()
-        .parse()
-        .map(Some)
+    value.text().unwrap_or_default().parse().map(Some)
 }
 
 /// Whether a message asks for its author's proof.

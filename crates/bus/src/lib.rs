@@ -71,10 +71,13 @@ pub use permission::Permit;
 pub use refusal::{Refusal, RefusalLog, RefusalReason, Refused};
 pub use resolver::{BoxFuture, Location, ProcessEndpoint, ResolveError, Resolver};
 pub use sealed::{
-    Envelope, NotSealed, Opened, SEALED_OVERHEAD, SealedRow, Sealer, is_sealed, open as open_sealed,
+    Envelope, LONGEST_ROW, NotOpened, NotSealed, Opened, OpenedRow, OpenedRows, RowForm, RowId,
+    SHORT_OVERHEAD, SealedMessage, SealedRow, Sealer, SentRows, WHOLE_OVERHEAD, is_sealed,
 };
 pub use tap::{Arrival, Tap, Watcher};
-pub use transport::{Capabilities, Destination, LinkCounts, Outgoing, Transport, TransportError};
+pub use transport::{
+    Capabilities, Destination, LinkCounts, Outgoing, SessionNumber, Transport, TransportError,
+};
 pub use ways::Returned;
 
 /// An identifier that holds just a name. The name is legal because an agent was attached, or a message decoded, under

@@ -18,6 +18,7 @@ use crate::delegation::Delegation;
 use crate::error::{SendError, TrySendError, Unsent};
 use crate::permission::Permit;
 use crate::route::{Bottleneck, Parcel, ParcelMessage, Route, Sent};
+use crate::sealed::SealedMessage;
 use crate::transport::Outgoing;
 
 use level::check_level;
@@ -134,8 +135,8 @@ impl Outbox {
             let receiver = &receiver.name;
             if self.must_seal(&message, receiver) {
                 let sealed = self.sealed(&message, receiver, None).await?;
-                let outgoing = Outgoing::new(&sealed);
-                self.deliver(&self.parcel(&sealed, &outgoing), receiver)
+                let outgoing = Outgoing::sealed(sealed.bytes(), false);
+                self.deliver(&self.sealed_parcel(&sealed, &outgoing), receiver)
                     .await?;
             } else {
                 self.deliver(&parcel, receiver).await?;
@@ -193,9 +194,12 @@ impl Outbox {
 
     /// Checks that the agent may write this message to `receiver`.
     fn check_for(&self, message: &AclMessage, receiver: &str) -> Result<(), SendError> {
-        match chain_of(message) {
-            None => self.check_permission(&mut Permit::default(), receiver),
-            Some(chain) => self.check_chain(&chain, receiver),
+        match (chain_of(message), &mut *self.last.lock()) {
+            (Some(chain), _) => self.check_chain(&chain, receiver),
+            (None, Some(Last { route, permit })) if *route.name == *receiver => {
+                self.check_permission(permit, receiver)
+            }
+            (None, _) => self.check_permission(&mut Permit::default(), receiver),
         }
     }
 
@@ -325,6 +329,22 @@ impl Outbox {
             is_own: true,
             is_notice: false,
             chain: chain_of(message),
+        }
+    }
+
+    /// The sealed message does not show on whose behalf it asks.
+    fn sealed_parcel<'a>(
+        &'a self,
+        sealed: &'a SealedMessage,
+        outgoing: &'a Outgoing<'a>,
+    ) -> Parcel<'a> {
+        Parcel {
+            sender: &self.agent,
+            message: ParcelMessage::Sealed(sealed),
+            outgoing,
+            is_own: true,
+            is_notice: false,
+            chain: None,
         }
     }
 

@@ -1,8 +1,10 @@
 //! The contract of a messaging system that carries messages between processes.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -140,6 +142,24 @@ pub trait Transport: Send + Sync {
     }
 }
 
+/// A session of a carrier with one other process: all messages that it takes in the session arrive in that process, in the
+/// order in which they were taken, or come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionNumber(NonZeroU64);
+
+impl SessionNumber {
+    /// The number of a new session. No other one in this program has it.
+    pub fn next() -> Self {
+        static SESSIONS: AtomicU64 = AtomicU64::new(1);
+        let number = SESSIONS.fetch_add(1, Ordering::Relaxed);
+        Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MAX))
+    }
+
+    pub(crate) fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
 /// The way to one agent in another process. Calls do not wait and do not allocate in the usual case.
 pub trait Destination: Send + Sync {
     /// Accepts the message for delivery in order, or says why not.
@@ -157,6 +177,12 @@ pub trait Destination: Send + Sync {
     ) -> usize {
         row.take_while(|outgoing| self.try_send(sender, outgoing).is_ok())
             .count()
+    }
+
+    /// The session that the messages to this destination belong to; `None` where they may arrive in another order, or in
+    /// several processes. A message that the destination takes is one of this session.
+    fn session(&self) -> Option<SessionNumber> {
+        None
     }
 
     /// The gate at which senders wait after [`Rejected::Full`]. The gate opens wide when the destination closes.
@@ -202,6 +228,8 @@ pub enum TransportError {
 enum Source<'a> {
     Message(&'a AclMessage),
     Encoded(&'a Bytes),
+    /// The same, and known to be sealed.
+    Sealed(&'a Bytes),
 }
 
 /// A message on its way out. It is encoded when first needed, once for all its receivers.
@@ -242,12 +270,22 @@ impl<'a> Outgoing<'a> {
         }
     }
 
+    /// A message that is already sealed, and thus encoded.
+    pub(crate) fn sealed(payload: &'a Bytes, is_deferred: bool) -> Self {
+        Self {
+            source: Source::Sealed(payload),
+            encoded: None,
+            is_deferred,
+        }
+    }
+
     /// Whether the message asks for its author's proof.
     pub fn is_signed(&self) -> bool {
         match &self.source {
             Source::Message(message) => {
                 !message.user_defined.is_empty() && asks_for_proof(&message.view())
             }
+            Source::Sealed(_) => true,
             Source::Encoded(payload) => {
                 let message = bitefficient::decode_ref(payload, &Limits::default());
                 message.is_ok_and(|message| asks_for_proof(&message))
@@ -259,7 +297,7 @@ impl<'a> Outgoing<'a> {
     pub fn content_length(&self) -> usize {
         match &self.source {
             Source::Message(message) => message.content_bytes().map_or(0, <[u8]>::len),
-            Source::Encoded(payload) => payload.len(),
+            Source::Encoded(payload) | Source::Sealed(payload) => payload.len(),
         }
     }
 
@@ -269,7 +307,9 @@ impl<'a> Outgoing<'a> {
     /// If the message cannot be encoded; `out` may then hold a part of it.
     pub fn encode_into(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match (&self.source, &self.encoded) {
-            (Source::Encoded(payload), _) => out.extend_from_slice(payload),
+            (Source::Encoded(payload) | Source::Sealed(payload), _) => {
+                out.extend_from_slice(payload);
+            }
             (Source::Message(message), None) => bitefficient::encode(message, out)?,
             (Source::Message(message), Some(cell)) => {
                 if cell.get().is_none() {

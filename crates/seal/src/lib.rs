@@ -75,6 +75,10 @@ pub(crate) type Hash = [u8; 32];
 
 /// SHA-256 of the concatenation of `parts`.
 pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    sha256_of(parts.iter().copied())
+}
+
+fn sha256_of<'a>(parts: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     for part in parts {
         context.update(part);

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::encryption::{
     CertifiedEncryptionKey, Commitment, Encapsulation, EncryptionError, EncryptionKey,
-    EncryptionPublicKey, Opening, Salt, Sealing,
+    EncryptionPublicKey, Opening, Salt, Salts, Sealing, Secret,
 };
 use sealbus_seal::{Identity, Validity, VerifyError};
 use support::{HOUR, TestPlatform};
@@ -326,10 +326,17 @@ fn a_key_from_a_file_opens_what_was_sealed_to_it() {
     let first = sealed(&mut sealing, b"", b"one");
     assert_eq!(sealing.number(), 1);
     let second = sealed(&mut sealing, b"", b"two");
-    let mut opening = Opening::begin(&read, &encapsulation, INFO).unwrap();
-    for (number, message, said) in [(1, second, b"two"), (0, first, b"one")] {
-        opening.go_to(number);
-        assert_eq!(opening.open(b"", &mut message.clone()).unwrap(), said);
+    let opening = Opening::begin(&read, &encapsulation, INFO).unwrap();
+    let again = Opening::with_secret(opening.secret().clone(), INFO).unwrap();
+    assert_eq!(opening.export(b"salts"), sealing.export(b"salts"));
+    assert_ne!(opening.export(b"salts"), opening.export(b"another"));
+    for opening in [&opening, &again] {
+        for (number, message, said) in [(1, &second, b"two"), (0, &first, b"one")] {
+            let opened = opening
+                .open_at(number, b"", &mut message.clone())
+                .map(<[u8]>::to_vec);
+            assert_eq!(opened.unwrap(), said);
+        }
     }
     for length in [0, 32, 2400, bytes.len() - 1, bytes.len() + 1] {
         let mut cut = bytes.to_vec();
@@ -339,6 +346,22 @@ fn a_key_from_a_file_opens_what_was_sealed_to_it() {
             Err(EncryptionError::NotAKey)
         );
     }
+}
+
+#[test]
+fn the_salts_under_a_secret_follow_from_their_numbers() {
+    let salts = Salts::new(&Secret::new([7; 32]));
+    let [first, second] = [0, 1].map(|number| salts.of(number));
+    assert_ne!(first, second);
+    assert_eq!(first, Salts::new(&Secret::new([7; 32])).of(0));
+    assert_ne!(first, Salts::new(&Secret::new([8; 32])).of(0));
+    // As Python's `hmac` makes it.
+    let known = [
+        0xc9, 0x5f, 0x56, 0x38, 0x1a, 0xc7, 0xd2, 0xae, 0x0a, 0x57, 0xa8, 0x88, 0xa0, 0xb4, 0xc7,
+        0xc8, 0x3c, 0xb8, 0x8d, 0x77, 0x74, 0x4e, 0xae, 0x6a, 0x07, 0x57, 0x9a, 0x3e, 0x00, 0xb8,
+        0x4e, 0x2f,
+    ];
+    assert_eq!(second.as_bytes(), &known);
 }
 
 #[test]

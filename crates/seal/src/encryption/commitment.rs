@@ -1,6 +1,10 @@
 //! An author's commitment to a message: it shows nothing of the message, and fits no other one.
 
-use super::EncryptionError;
+use std::fmt;
+
+use aws_lc_rs::hmac;
+
+use super::{EncryptionError, Secret};
 use crate::key::random;
 
 /// The first bytes of what is hashed. They set it apart from every other kind of statement.
@@ -43,7 +47,13 @@ impl Commitment {
 
     /// The commitment to `message` with this salt.
     pub fn new(salt: &Salt, message: &[u8]) -> Self {
-        Self(crate::sha256(&[CONTEXT, &salt.0, message]))
+        Self::to_pieces(salt, &[message])
+    }
+
+    /// The commitment to the message that these pieces are, one behind the other.
+    pub fn to_pieces(salt: &Salt, pieces: &[&[u8]]) -> Self {
+        let all = [CONTEXT, &salt.0].into_iter();
+        Self(crate::sha256_of(all.chain(pieces.iter().copied())))
     }
 
     /// A commitment from its bytes.
@@ -54,5 +64,30 @@ impl Commitment {
     /// The bytes.
     pub const fn as_bytes(&self) -> &[u8; Self::LENGTH] {
         &self.0
+    }
+}
+
+/// The salts of messages under one secret: HMAC-SHA256 of their numbers (8 bytes). Whoever has the secret knows them all. One salt
+/// shows nothing of another one.
+pub struct Salts(hmac::Key);
+
+impl Salts {
+    /// The salts under a secret that is used for nothing else.
+    pub fn new(secret: &Secret) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret.as_slice()))
+    }
+
+    /// The salt of the message with this number.
+    pub fn of(&self, number: u64) -> Salt {
+        let tag = hmac::sign(&self.0, &number.to_be_bytes());
+        let mut salt = [0; Salt::LENGTH];
+        salt.copy_from_slice(tag.as_ref());
+        Salt(salt)
+    }
+}
+
+impl fmt::Debug for Salts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Salts").finish_non_exhaustive()
     }
 }
