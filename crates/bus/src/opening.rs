@@ -110,11 +110,13 @@ impl Bus {
             Some(sealer) => sealer.open(message, receiver)?,
             None => return Err("this process has no keys".to_owned().into()),
         };
-        // The outer message does not show on whose behalf the one inside asks.
+        // The outer message, which was checked, does not show on whose behalf the one inside asks.
         let inside = opened.message.message();
-        let sender = inside.sender();
-        let sender = sender.as_ref().map_or("", |it| it.name());
-        self.permits_message(&mut Permit::default(), sender, receiver, &inside)?;
+        if inside.user_defined().next().is_some() {
+            let sender = inside.sender();
+            let sender = sender.as_ref().map_or("", |it| it.name());
+            self.permits_message(&mut Permit::default(), sender, receiver, &inside)?;
+        }
         Ok(Some(opened))
     }
 }

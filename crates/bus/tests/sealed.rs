@@ -173,6 +173,21 @@ fn only_what_leads_a_message_to_its_receiver_shows() {
     }
 }
 
+#[test]
+fn sealing_adds_few_bytes_to_a_message() {
+    let message = AclMessage::new(Performative::Inform)
+        .with_sender(aid(ANN))
+        .with_receiver(aid(BEN))
+        .with_content(&[b'7'; 64][..]);
+    let mut row = row();
+    let added = [(); 2].map(|()| {
+        let sealed = row.seal(&message).unwrap();
+        sealed.went_over(SessionNumber::next());
+        sealed.bytes().len() - encoded(&message).len()
+    });
+    assert_eq!(added, [1203, 74]);
+}
+
 /// The bytes of a message without parameters: the beginning, the act `sealed`, and the end.
 const OF_OUTER: usize = 2 + 9 + 1;
 

@@ -47,7 +47,7 @@ impl OpenedRow {
             key,
             sender: sender.to_owned(),
             receiver: receiver.to_owned(),
-            salts: Salts::new(&opening.export(SALTS)),
+            salts: Salts::new(opening.export(SALTS)),
             opening,
         }
     }

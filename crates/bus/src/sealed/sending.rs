@@ -70,7 +70,7 @@ impl SealedRow {
     ) -> Result<Self, EncryptionError> {
         let (encapsulation, sealing) = Sealing::begin(key, &context(sender, receiver))?;
         Ok(Self {
-            salts: Salts::new(&sealing.export(SALTS)),
+            salts: Salts::new(sealing.export(SALTS)),
             head: Arc::new(RowHead {
                 id: RowId::of(encapsulation.as_bytes()),
                 key: key.id(),

@@ -7,8 +7,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_bus::{
-    BoxFuture, LEVEL_PARAMETER, Mailbox, Moment, NotOpened, NotSealed, Opened, OpenedRows, Outbox,
-    RefusalReason, SealedMessage, SealedRow, Sealer, SentRows, SessionNumber,
+    BoxFuture, LEVEL_PARAMETER, Location, Mailbox, Moment, NotOpened, NotSealed, Opened,
+    OpenedRows, Outbox, RefusalReason, SealedMessage, SealedRow, Sealer, SentRows, SessionNumber,
 };
 use sealbus_fipa::{AclMessage, AclMessageRef, Content, Expression, Limits, bitefficient};
 use sealbus_mesh::frame::{Frame, Why};
@@ -286,6 +286,78 @@ async fn what_a_receiver_has_forgotten_comes_again_and_nothing_is_lost_doubled_o
     assert!(short > 0 && one.bus.counters().returned > 0);
     let refused: fn(&Process) -> u64 = |process| process.bus.refusals().total();
     assert_eq!((refused(&one), refused(&two)), (0, 0));
+}
+
+/// What the former process gives back gets its secret again, and opens in the next one.
+#[tokio::test]
+async fn sealed_messages_follow_an_agent_that_moves_once_and_in_order() {
+    const MESSAGES: usize = 3000;
+    let platform = Platform::new(SecurityLevel::Signed);
+    let here = platform.process("node-0").await;
+    let homes = [
+        platform.process("node-1").await,
+        platform.process("node-2").await,
+    ];
+    let key = Arc::new(EncryptionKey::generate().unwrap());
+    let processes = || homes.iter().chain([&here]);
+    for process in processes() {
+        let sealer = OneKey {
+            to: Some(key.public().clone()),
+            ..OneKey::new(key.clone(), true, "ams@factory")
+        };
+        process.bus.set_sealer(Arc::new(sealer));
+    }
+    let (alice, mut failures) = platform.agent(&here, "alice@factory");
+    let (local, mut local_failures) = platform.agent(&homes[0], "local@factory");
+    let name = "nomad@factory";
+    platform.directory.put(name, Location::InTransit);
+    let send_all = |outbox: Outbox| async move {
+        for number in 0..MESSAGES {
+            outbox.send(inform("nomad@factory", number)).await.unwrap();
+        }
+        outbox
+    };
+    let senders = [tokio::spawn(send_all(alice)), tokio::spawn(send_all(local))];
+    let mut next: HashMap<String, usize> = HashMap::new();
+    let (mut carried, mut taken, mut moves, mut short) = (Vec::new(), 0, 0, 0);
+    'life: loop {
+        let home = &homes[moves % 2];
+        let credential = Some(platform.authority.agent(name));
+        let unread = std::mem::take(&mut carried);
+        let attached = home.bus.attach_moved(name, credential, None, unread);
+        let (_nomad, mut mailbox) = attached.unwrap();
+        let place = Location::Process(home.endpoint.process());
+        platform.directory.put(name, place);
+        for process in processes() {
+            process.bus.location_changed(name);
+        }
+        for _ in 0..700 {
+            let received = soon(mailbox.recv()).await.unwrap();
+            assert!(received.is_sealed());
+            short += usize::from(received.row().is_some());
+            let message = received.message();
+            let sender = message.sender().unwrap().name().to_owned();
+            let next = next.entry(sender).or_default();
+            assert_eq!(message.content_text().unwrap(), next.to_string(), "{moves}");
+            *next += 1;
+            taken += 1;
+            if taken == 2 * MESSAGES {
+                break 'life;
+            }
+        }
+        platform.directory.put(name, Location::InTransit);
+        carried = mailbox.drain();
+        home.bus.detach(name);
+        moves += 1;
+    }
+    assert!(
+        moves > 5 && short > 0,
+        "{moves} moves, {short} without a secret"
+    );
+    for sender in senders {
+        soon(sender).await.unwrap();
+    }
+    assert!(failures.try_recv().is_none() && local_failures.try_recv().is_none());
 }
 
 /// Sends a message, with a proof behind it if the message is marked as signed.

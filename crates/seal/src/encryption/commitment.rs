@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use aws_lc_rs::hmac;
+use aws_lc_rs::digest::{SHA256, digest};
+use zeroize::Zeroizing;
 
 use super::{EncryptionError, Secret};
 use crate::key::random;
@@ -67,21 +68,25 @@ impl Commitment {
     }
 }
 
-/// The salts of messages under one secret: HMAC-SHA256 of their numbers (8 bytes). Whoever has the secret knows them all. One salt
-/// shows nothing of another one.
-pub struct Salts(hmac::Key);
+/// The salts of messages under one secret: SHA-256 of the secret and the number (8 bytes) of each. Both have one length, and the
+/// secret is used for nothing else, so the hash needs no key of its own. Whoever has the secret knows all salts; one salt shows
+/// nothing of another one.
+pub struct Salts(Secret);
 
 impl Salts {
     /// The salts under a secret that is used for nothing else.
-    pub fn new(secret: &Secret) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, secret.as_slice()))
+    pub fn new(secret: Secret) -> Self {
+        Self(secret)
     }
 
     /// The salt of the message with this number.
     pub fn of(&self, number: u64) -> Salt {
-        let tag = hmac::sign(&self.0, &number.to_be_bytes());
+        let mut bytes = Zeroizing::new([0; 40]);
+        bytes[..32].copy_from_slice(self.0.as_slice());
+        bytes[32..].copy_from_slice(&number.to_be_bytes());
+        let hash = digest(&SHA256, bytes.as_slice());
         let mut salt = [0; Salt::LENGTH];
-        salt.copy_from_slice(tag.as_ref());
+        salt.copy_from_slice(hash.as_ref());
         Salt(salt)
     }
 }
