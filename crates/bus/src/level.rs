@@ -4,11 +4,12 @@ use sealbus_fipa::{AclMessage, AclMessageRef, Expression};
 use sealbus_seal::{SecurityLevel, UnknownSecurityLevel};
 use thiserror::Error;
 
-use crate::sealed::SEALED;
-
 /// The parameter in which a message states the least security level at which it goes to other processes. The statement
 /// is a part of the message: its author's proof covers it, and it goes along wherever the message waits.
 pub const LEVEL_PARAMETER: &str = "X-Sealbus-Level";
+
+/// The act of a sealed message.
+pub(crate) const SEALED: &str = "sealed";
 
 /// Somebody asked for a weaker security level than holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

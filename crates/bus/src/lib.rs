@@ -36,6 +36,7 @@ mod resolver;
 mod route;
 mod sealed;
 mod search;
+mod session;
 mod tap;
 pub mod text;
 mod transport;
@@ -74,10 +75,9 @@ pub use sealed::{
     Envelope, LONGEST_ROW, NotOpened, NotSealed, Opened, OpenedRow, OpenedRows, RowForm, RowId,
     SHORT_OVERHEAD, SealedMessage, SealedRow, Sealer, SentRows, WHOLE_OVERHEAD, is_sealed,
 };
+pub use session::SessionNumber;
 pub use tap::{Arrival, Tap, Watcher};
-pub use transport::{
-    Capabilities, Destination, LinkCounts, Outgoing, SessionNumber, Transport, TransportError,
-};
+pub use transport::{Capabilities, Destination, LinkCounts, Outgoing, Transport, TransportError};
 pub use ways::Returned;
 
 /// An identifier that holds just a name. The name is legal because an agent was attached, or a message decoded, under

@@ -18,7 +18,6 @@ use crate::delegation::Delegation;
 use crate::error::{SendError, TrySendError, Unsent};
 use crate::permission::Permit;
 use crate::route::{Bottleneck, Parcel, ParcelMessage, Route, Sent};
-use crate::sealed::SealedMessage;
 use crate::transport::Outgoing;
 
 use level::check_level;
@@ -329,22 +328,6 @@ impl Outbox {
             is_own: true,
             is_notice: false,
             chain: chain_of(message),
-        }
-    }
-
-    /// The sealed message does not show on whose behalf it asks.
-    fn sealed_parcel<'a>(
-        &'a self,
-        sealed: &'a SealedMessage,
-        outgoing: &'a Outgoing<'a>,
-    ) -> Parcel<'a> {
-        Parcel {
-            sender: &self.agent,
-            message: ParcelMessage::Sealed(sealed),
-            outgoing,
-            is_own: true,
-            is_notice: false,
-            chain: None,
         }
     }
 

@@ -222,11 +222,26 @@ impl Parcel<'_> {
     #[inline]
     pub(crate) fn send(&self, destination: &dyn Destination) -> Result<(), Rejected> {
         match self.message {
-            ParcelMessage::Sealed(sealed) => {
-                sealed.send(destination, self.sender, self.outgoing.is_deferred())
-            }
+            ParcelMessage::Sealed(sealed) => self.send_sealed(sealed, destination),
             _ => destination.try_send(self.sender, self.outgoing),
         }
+    }
+
+    /// Gives a sealed message to a carrier, with its row's secret if that did not go the same way before.
+    fn send_sealed(
+        &self,
+        sealed: &SealedMessage,
+        destination: &dyn Destination,
+    ) -> Result<(), Rejected> {
+        let session = destination.session();
+        if sealed.is_short_for(session) {
+            return destination.try_send(self.sender, self.outgoing);
+        }
+        let whole = sealed.whole()?;
+        let outgoing = Outgoing::sealed(&whole, self.outgoing.is_deferred());
+        destination.try_send(self.sender, &outgoing)?;
+        sealed.went_over(session);
+        Ok(())
     }
 
     #[inline]

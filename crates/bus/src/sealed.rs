@@ -21,13 +21,11 @@ use sealbus_seal::SecurityLevel;
 use sealbus_seal::encryption::{EncryptionError, Salt};
 use thiserror::Error;
 
-pub(crate) use form::SEALED;
 pub use form::{Envelope, RowForm, RowId, SHORT_OVERHEAD, WHOLE_OVERHEAD};
 pub use opening::{OpenedRow, OpenedRows};
 pub use sending::{LONGEST_ROW, SealedMessage, SealedRow, SentRows};
 
-use crate::error::{Rejected, UndeliverableReason};
-use crate::level::level_of;
+use crate::level::{SEALED, level_of};
 use crate::moment::Moment;
 use crate::refusal::{RefusalReason, Refused};
 use crate::resolver::BoxFuture;
@@ -46,21 +44,6 @@ impl From<EncryptionError> for NotSealed {
 impl From<EncodeError> for NotSealed {
     fn from(error: EncodeError) -> Self {
         Self(format!("the message cannot be encoded: {error}"))
-    }
-}
-
-impl From<NotSealed> for UndeliverableReason {
-    fn from(NotSealed(explanation): NotSealed) -> Self {
-        Self::Refused {
-            reason: RefusalReason::NotOpened,
-            explanation,
-        }
-    }
-}
-
-impl From<NotSealed> for Rejected {
-    fn from(error: NotSealed) -> Self {
-        Self::Impossible(error.into())
     }
 }
 

@@ -1,10 +1,8 @@
 //! The contract of a messaging system that carries messages between processes.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +18,7 @@ use crate::gate::Gate;
 use crate::inlet::ProcessDestination;
 use crate::level::asks_for_proof;
 use crate::resolver::{BoxFuture, ProcessEndpoint};
+use crate::session::SessionNumber;
 
 /// The capabilities of a transport.
 #[derive(Clone, Debug)]
@@ -139,24 +138,6 @@ pub trait Transport: Send + Sync {
             transport: self.name(),
             what: "frames between the buses of two processes",
         })
-    }
-}
-
-/// A session of a carrier with one other process: all messages that it takes in the session arrive in that process, in the
-/// order in which they were taken, or come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SessionNumber(NonZeroU64);
-
-impl SessionNumber {
-    /// The number of a new session. No other one in this program has it.
-    pub fn next() -> Self {
-        static SESSIONS: AtomicU64 = AtomicU64::new(1);
-        let number = SESSIONS.fetch_add(1, Ordering::Relaxed);
-        Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MAX))
-    }
-
-    pub(crate) fn get(self) -> u64 {
-        self.0.get()
     }
 }
 

@@ -101,5 +101,5 @@ fn sealed_messages_of_a_row() {
 
 /// The two parts of the message, and its shared bytes.
 const SEALING: u64 = 3;
-/// What the message is bound to, the message inside, and its shared bytes.
+/// The bytes that the message is bound to, the message inside, and its shared bytes.
 const OPENING: u64 = 3;

@@ -63,7 +63,7 @@ fn opens(
     })
 }
 
-/// What a process without any row makes of a message.
+/// A process without any row opens a message.
 fn opened_by(key: &Arc<EncryptionKey>, outer: &[u8], receiver: &str) -> Result<Opened, NotOpened> {
     opens(&mut OpenedRows::default(), key, outer, receiver)
 }
@@ -72,7 +72,7 @@ fn opened(outer: &[u8]) -> Result<AclMessage, NotOpened> {
     Ok(opened_by(&KEY, outer, BEN)?.message.message().to_owned())
 }
 
-/// What Ben's process, which has these rows, makes of a message.
+/// Ben's process, which has these rows, opens a message.
 fn read(rows: &mut OpenedRows, outer: &[u8]) -> Result<AclMessage, NotOpened> {
     Ok(opens(rows, &KEY, outer, BEN)?.message.message().to_owned())
 }
@@ -162,7 +162,7 @@ fn only_what_leads_a_message_to_its_receiver_shows() {
             let found = seen.windows(hidden.len()).any(|at| at == hidden.as_bytes());
             assert!(!found, "{hidden}");
         }
-        // What shows is not repeated inside.
+        // Nothing that shows is repeated inside.
         let shown = AclMessage {
             content: None,
             ..outer.clone()
@@ -214,7 +214,7 @@ fn a_message_without_its_secret_waits_for_nothing_and_opens_where_the_secret_is(
     sent.note(&own);
     let whole = sent.whole(second).unwrap();
     assert_eq!(opened(&whole).unwrap(), said("1"));
-    // What brings its secret, or is not sealed, stays.
+    // A message that brings its secret, or is not sealed, stays.
     for other in [first, encoded(&said("plain")).into(), Bytes::new()] {
         assert_eq!(sent.whole(other.clone()).unwrap(), other);
     }

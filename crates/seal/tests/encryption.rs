@@ -370,6 +370,17 @@ fn a_commitment_fits_one_message_and_one_salt() {
     assert_eq!(commitment, Commitment::new(&salt, b"the price is 7"));
     assert_ne!(commitment, Commitment::new(&salt, b"the price is 8"));
     assert_ne!(commitment, Commitment::new(&other, b"the price is 7"));
+    // The pieces of a message are the message, however long it is.
+    for length in [0, 1, 400, 457, 458, 459, 3000] {
+        let message = vec![7; length];
+        let (first, rest) = message.split_at(length / 3);
+        let whole = Commitment::new(&salt, &message);
+        assert_eq!(whole, Commitment::to_pieces(&salt, &[first, b"", rest]));
+        assert_ne!(whole, Commitment::to_pieces(&salt, &[first, b"8", rest]));
+        let all = [&b"sealbus commitment v1\0"[..], salt.as_bytes(), &message].concat();
+        let known = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &all);
+        assert_eq!(whole.as_bytes(), known.as_ref());
+    }
 }
 
 /// Denies the certificates of `agent` for this reason.

@@ -5,6 +5,7 @@ use sealbus_fipa::AclMessage;
 use super::{Outbox, Stopped};
 use crate::error::SendError;
 use crate::moment::Moment;
+use crate::route::{Parcel, ParcelMessage};
 use crate::sealed::{NotSealed, SealedMessage, asks_for_sealing};
 use crate::transport::Outgoing;
 
@@ -52,6 +53,22 @@ impl Outbox {
         let parcel = self.sealed_parcel(&sealed, &outgoing);
         self.attempt(&parcel, receiver, false)?;
         Ok(true)
+    }
+
+    /// The sealed message does not show on whose behalf it asks.
+    pub(super) fn sealed_parcel<'a>(
+        &'a self,
+        sealed: &'a SealedMessage,
+        outgoing: &'a Outgoing<'a>,
+    ) -> Parcel<'a> {
+        Parcel {
+            sender: &self.agent,
+            message: ParcelMessage::Sealed(sealed),
+            outgoing,
+            is_own: true,
+            is_notice: false,
+            chain: None,
+        }
     }
 
     pub(super) fn not_sealed(&self, receiver: &str, reason: NotSealed) -> SendError {

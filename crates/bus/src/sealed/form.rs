@@ -7,8 +7,6 @@ use sealbus_seal::encryption::{Commitment, Encapsulation, EncryptionKeyId, Seali
 
 use super::NotSealed;
 
-/// The act of the outer message.
-pub(crate) const SEALED: &str = "sealed";
 /// The outer message up to its parameters.
 pub(super) const OUTER: &[u8] = b"\xfa\x10\0\x10sealed\0";
 /// The end of the outer message, behind the content.
@@ -238,7 +236,7 @@ pub(super) fn with_secret(
 
 /// The first bytes of what a secret is bound to.
 const CONTEXT: &[u8] = b"sealbus sealed message v2\0";
-/// What the salts of a row's commitments are made for.
+/// The purpose of the secret that the salts of a row's commitments are made of.
 pub(super) const SALTS: &[u8] = b"sealbus salts v1";
 
 /// The sender and the receiver: a secret is worthless for others.

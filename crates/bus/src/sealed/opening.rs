@@ -19,7 +19,7 @@ use super::{NotOpened, Opened};
 
 /// How long a row is known: a minute longer than its sender uses it.
 const KNOWN: Duration = Duration::from_secs(LONGEST_ROW.1.as_secs() + 60);
-/// Most rows of one sender, and of all. What is forgotten is taken anew from a message that brings it.
+/// Most rows of one sender, and of all. A forgotten one is taken anew from a message that brings it.
 const MOST_OF_ONE: usize = 4096;
 const MOST: usize = 32_768;
 /// The length of a sender's name.

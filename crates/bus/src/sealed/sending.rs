@@ -1,7 +1,7 @@
 //! The sender's side: rows of messages under one secret.
 //!
 //! The first message of a row brings the secret. Once a carrier that keeps the order has taken it, the messages behind it
-//! name the row only ([`Destination::session`]). A message that comes back gets the secret again, before it goes another way.
+//! name the row only ([`Destination::session`](crate::Destination::session)). A message that comes back gets the secret again, before it goes another way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,9 +19,7 @@ use super::NotSealed;
 use super::form::{
     Envelope, OUTER, RowForm, RowId, SALTS, associate, context, short_in, with_secret,
 };
-use crate::agent::LocalAgent;
-use crate::error::Rejected;
-use crate::transport::{Destination, Outgoing, SessionNumber};
+use crate::session::SessionNumber;
 
 /// Most messages under one secret, and how long it is used.
 pub const LONGEST_ROW: (u64, Duration) = (1 << 20, Duration::from_secs(600));
@@ -155,30 +153,17 @@ impl SealedMessage {
         }
     }
 
-    /// Notes that the row's secret went over this session: messages behind it, over the same one, name the row only.
-    pub fn went_over(&self, session: SessionNumber) {
-        self.row.session.store(session.get(), Ordering::Relaxed);
+    /// Whether the message has not got the row's secret, and needs none over this session: the secret went the same way before.
+    pub(crate) fn is_short_for(&self, session: Option<SessionNumber>) -> bool {
+        let known = self.row.session.load(Ordering::Relaxed);
+        self.is_short && session.is_some_and(|session| session.get() == known)
     }
 
-    /// Gives the message to a carrier, with the row's secret if that did not go the same way before.
-    pub(crate) fn send(
-        &self,
-        destination: &dyn Destination,
-        sender: &Arc<LocalAgent>,
-        is_deferred: bool,
-    ) -> Result<(), Rejected> {
-        let session = destination.session();
-        let known = self.row.session.load(Ordering::Relaxed);
-        let is_known = session.is_some_and(|session| session.get() == known);
-        if self.is_short && is_known {
-            return destination.try_send(sender, &Outgoing::sealed(&self.bytes, is_deferred));
-        }
-        let whole = self.whole().map_err(Rejected::from)?;
-        destination.try_send(sender, &Outgoing::sealed(&whole, is_deferred))?;
-        if let Some(session) = session {
-            self.went_over(session);
-        }
-        Ok(())
+    /// Notes that the row's secret went over this session: messages behind it, over the same one, name the row only. Where
+    /// nothing keeps the order, the next one brings the secret, too.
+    pub fn went_over(&self, session: impl Into<Option<SessionNumber>>) {
+        let session = session.into().map_or(0, SessionNumber::get);
+        self.row.session.store(session, Ordering::Relaxed);
     }
 }
 

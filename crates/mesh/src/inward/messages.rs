@@ -314,7 +314,7 @@ impl Inward {
     /// Gives a message back whose row is not known here, and with it all that come behind it to the same target, as if that
     /// moved. So they come again in their order, with the row's secret.
     fn ask_again(&mut self, link: &Arc<Link>, sender: u32, target: u32, payload: &[u8]) {
-        // What came before it stays.
+        // The messages before it stay.
         self.end_row(link);
         if let Some(Some(slot)) = self.targets.get_mut(target as usize) {
             if slot.open.is_some() {

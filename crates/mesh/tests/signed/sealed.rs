@@ -288,7 +288,7 @@ async fn what_a_receiver_has_forgotten_comes_again_and_nothing_is_lost_doubled_o
     assert_eq!((refused(&one), refused(&two)), (0, 0));
 }
 
-/// What the former process gives back gets its secret again, and opens in the next one.
+/// A message that the former process gives back gets its secret again, and opens in the next one.
 #[tokio::test]
 async fn sealed_messages_follow_an_agent_that_moves_once_and_in_order() {
     const MESSAGES: usize = 3000;

@@ -19,8 +19,8 @@ use crate::{Shared, now};
 use sealbus_control::attachment::ask;
 use sealbus_control::{Blob, Fault, FaultCode, SealedKeys};
 
-/// About the bytes of a row.
-const ROW: usize = 128;
+/// The bytes of a row besides its sender's name, at most; and the length and the end of what is sealed.
+const ROW: usize = 64;
 
 /// The keys of a moving process are bound to this: the agent that states the key that they are sealed to.
 fn context_of_keys(agent: &str) -> Vec<u8> {
@@ -41,11 +41,14 @@ impl Sealing {
         let info = context_of_keys(&agent.to_string());
         let (encapsulation, mut sealing) = Sealed::begin(key, &info).map_err(unusable)?;
         let keyring = self.keyring.lock().to_bytes().map_err(unusable)?;
-        let mut keys = Vec::with_capacity(keyring.len() + unread.len() * ROW);
+        let rows = rows_of(unread);
+        let of_rows: usize = rows.iter().map(|row| ROW + row.sender().len()).sum();
+        // Nothing is copied before it is sealed.
+        let mut keys = Vec::with_capacity(keyring.len() + of_rows + ROW);
         let length = u32::try_from(keyring.len()).map_err(unusable)?;
         keys.extend_from_slice(&length.to_be_bytes());
         keys.extend_from_slice(&keyring);
-        for row in rows_of(unread) {
+        for row in rows {
             row.encode(&mut keys);
         }
         sealing.seal(&[], &mut keys).map_err(unusable)?;
