@@ -5,10 +5,11 @@ use std::error::Error;
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use sealbus_bus::{SealedRow, aid_of, open_sealed};
-use sealbus_fipa::{AclMessage, Performative, bitefficient};
+use sealbus_bus::{OpenedRows, SealedMessage, SealedRow, SessionNumber, aid_of};
+use sealbus_fipa::bitefficient::{self, EncodedMessage};
+use sealbus_fipa::{AclMessage, Limits, Performative};
 use sealbus_mesh::frame::{Frame, SignedMessages};
 use sealbus_proof::{
     AuthorEntry, Batch, BatchKey, Hash, Proof, SignError, SignedBatch, Signer, Statement, Verifier,
@@ -151,22 +152,43 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
     let alone = signed(&classical.signers[..1], 1, &receiver, now)?;
     let of_many = signed(&classical.signers, 1, &receiver, now)?;
     let (one, quantum_one) = (classical.one(&receiver)?, quantum.one(&receiver)?);
-    let key = EncryptionKey::generate()?;
+    let key = Arc::new(EncryptionKey::generate()?);
     let message = AclMessage::new(Performative::Inform)
         .with_sender(aid_of(&format!("author@{platform}")))
         .with_receiver(aid_of(&receiver))
         .with_content(&[b'7'; 64][..]);
-    let begin = || SealedRow::begin(key.public(), &format!("author@{platform}"), &receiver);
-    let mut row = begin()?;
-    let sealed = row.seal(&message)?;
-    let mut secret = None;
-    let length = |message: &AclMessage| -> Result<f64, sealbus_fipa::EncodeError> {
-        let mut bytes = Vec::new();
-        bitefficient::encode(message, &mut bytes)?;
-        Ok(bytes.len() as f64)
+    let begin = || {
+        let begun = Instant::now();
+        SealedRow::begin(
+            key.public(),
+            &format!("author@{platform}"),
+            &receiver,
+            begun,
+        )
     };
-    let added = length(&sealed)? - length(&message)?;
+    let mut row = begin()?;
+    // The first message brings the secret, those behind it name the row.
+    let first = row.seal(&message)?;
+    first.went_over(SessionNumber::next());
+    let sealed = row.seal(&message)?;
+    let mut encoded = Vec::new();
+    bitefficient::encode(&message, &mut encoded)?;
+    let added = |sealed: &SealedMessage| sealed.bytes().len() as f64 - encoded.len() as f64;
+    let (added_first, added) = (added(&first), added(&sealed));
+    let outer =
+        |sealed: &SealedMessage| EncodedMessage::new(sealed.bytes().clone(), &Limits::default());
+    let (first, sealed) = (outer(&first)?, outer(&sealed)?);
+    let mut opened = OpenedRows::default();
+    let mut open = |outer: &EncodedMessage<_>| {
+        let key = |_| Ok(key.clone());
+        let opened = opened.open(&outer.message(), &receiver, Instant::now(), key);
+        if let Err(why) = black_box(opened) {
+            panic!("{why}");
+        }
+    };
+    open(&first);
     let bytes = |work: &str| match work {
+        "agree on a secret to seal with" => Some(added_first),
         "seal, with a known secret" => Some(added),
         "sign 1" | "verify 1" => Some(on_the_wire(&alone)),
         "sign 64" | "verify 64" => Some(on_the_wire(&classical.together) / 64.0),
@@ -270,21 +292,7 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
         Subject::new("seal, with a known secret", || {
             let _ = black_box(row.seal(black_box(&message)));
         }),
-        Subject::new("open, with a known secret", || {
-            let opened = open_sealed(&black_box(&sealed).view(), |envelope, sender| {
-                let known = secret.take();
-                let taken = || envelope.opening(&key, sender, &receiver);
-                let opening = known.map_or_else(taken, Ok);
-                opening.map_err(|error| error.to_string())
-            });
-            match opened {
-                Ok((opened, opening)) => {
-                    black_box(opened);
-                    secret = Some(opening);
-                }
-                Err(why) => panic!("{why}"),
-            }
-        }),
+        Subject::new("open, with a known secret", || open(black_box(&sealed))),
     ]);
     let rows: Vec<Row> = measured
         .into_iter()

@@ -118,11 +118,11 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
     missing = verdict.accepted - verdict.heard - verdict.told
     if kind == "persistent":
         missing -= in_hand
-    if kind in ("direct", "channel", "sealed"):
+    if kind in ("direct", "sealed-direct", "channel", "sealed"):
         for accepted in killed:
             arrived = accepted & verdict.heard
             missing -= {number for number in accepted if number > max(arrived, default=-1)}
-            if kind != "direct":
+            if kind not in ("direct", "sealed-direct"):
                 late = [(left, first) for left, first in moves if max(accepted, default=-1) < first + UNDER_WAY]
                 missing -= {number for number in accepted if any(left < number < first for left, first in late)}
     # Events that retention or a slow subscription left out are counted to the receiver.

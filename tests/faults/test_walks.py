@@ -6,7 +6,7 @@ import pytest
 from walk import Walk
 
 
-@pytest.mark.parametrize("kind", ["direct", "persistent", "channel", "sealed", "durable"])
+@pytest.mark.parametrize("kind", ["direct", "sealed-direct", "persistent", "channel", "sealed", "durable"])
 def test_nothing_is_lost_doubled_or_reordered(kind, seed, tmp_path, pytestconfig):
     with ExitStack() as ends:
         walk = Walk(kind, seed, tmp_path, ends)

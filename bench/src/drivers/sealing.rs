@@ -4,37 +4,35 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_bench_driver::Role;
-use sealbus_bus::{BoxFuture, Envelope, Moment, NotSealed, Opened, SealedRow, Sealer, open_sealed};
-use sealbus_fipa::{AclMessage, AclMessageRef};
-use sealbus_seal::encryption::{
-    CertifiedEncryptionKey, EncryptionKey, EncryptionPublicKey, Opening,
+use sealbus_bus::{
+    BoxFuture, Moment, NotOpened, NotSealed, Opened, OpenedRows, SealedMessage, SealedRow, Sealer,
+    SentRows,
 };
+use sealbus_fipa::{AclMessage, AclMessageRef};
+use sealbus_seal::encryption::{CertifiedEncryptionKey, EncryptionKey, EncryptionPublicKey};
 use sealbus_seal::{Credential, Identity, Timestamp, Trust};
 
 use crate::drivers::stage::{DriverError, failed};
 
-/// Most messages under one secret, as in a process of a platform.
-const ROW: u64 = 1024;
-
 /// A sender and a receiver.
 type Names = (String, String);
 
-/// A secret of a sender, with the encapsulation that it came from.
-type Secret = (Vec<u8>, Opening);
-
 /// The [`Sealer`] of one process.
 pub(crate) struct Keys {
-    own: EncryptionKey,
+    own: Arc<EncryptionKey>,
     trust: Arc<Trust>,
     /// Statements of the agents of the other process that were not needed yet.
     stated: Mutex<HashMap<String, CertifiedEncryptionKey>>,
     peers: Mutex<HashMap<String, EncryptionPublicKey>>,
-    /// The secrets of senders here, and those of senders there, by sender and receiver.
+    /// The rows of senders here, and those of senders there.
     rows: Mutex<HashMap<Names, SealedRow>>,
-    openings: Mutex<HashMap<Names, Secret>>,
+    sent: Mutex<SentRows>,
+    opened: Mutex<OpenedRows>,
 }
 
 fn file(folder: &str, role: Role) -> PathBuf {
@@ -48,12 +46,13 @@ fn file(folder: &str, role: Role) -> PathBuf {
 impl Keys {
     pub(crate) fn new(trust: Arc<Trust>) -> Result<Self, DriverError> {
         Ok(Self {
-            own: EncryptionKey::generate().map_err(failed)?,
+            own: Arc::new(EncryptionKey::generate().map_err(failed)?),
             trust,
             stated: Mutex::default(),
             peers: Mutex::default(),
             rows: Mutex::default(),
-            openings: Mutex::default(),
+            sent: Mutex::default(),
+            opened: Mutex::default(),
         })
     }
 
@@ -102,16 +101,18 @@ impl Keys {
         Ok(key)
     }
 
-    fn seal_now(&self, message: &AclMessage, receiver: &str) -> Result<AclMessage, NotSealed> {
+    fn seal_now(&self, message: &AclMessage, receiver: &str) -> Result<SealedMessage, NotSealed> {
+        let now = Instant::now();
         let sender = message.sender.as_ref().map_or("", |sender| &sender.name);
         let names = (sender.to_owned(), receiver.to_owned());
         let mut rows = self.rows.lock();
         if let Some(row) = rows.get_mut(&names)
-            && row.length() < ROW
+            && !row.is_over(now)
         {
             return row.seal(message);
         }
-        let mut row = SealedRow::begin(&self.key_of(receiver)?, sender, receiver)?;
+        let mut row = SealedRow::begin(&self.key_of(receiver)?, sender, receiver, now)?;
+        self.sent.lock().note(&row);
         let sealed = row.seal(message);
         rows.insert(names, row);
         sealed
@@ -132,7 +133,7 @@ impl Sealer for Keys {
         message: &'a AclMessage,
         receiver: &'a str,
         _kept: Option<Option<Moment>>,
-    ) -> BoxFuture<'a, Result<AclMessage, NotSealed>> {
+    ) -> BoxFuture<'a, Result<SealedMessage, NotSealed>> {
         Box::pin(async move { self.seal_now(message, receiver) })
     }
 
@@ -140,37 +141,29 @@ impl Sealer for Keys {
         &self,
         message: &AclMessage,
         receiver: &str,
-    ) -> Result<Option<AclMessage>, NotSealed> {
+    ) -> Result<Option<SealedMessage>, NotSealed> {
         self.seal_now(message, receiver).map(Some)
     }
 
-    fn open(&self, outer: &AclMessageRef<'_>, receiver: &str) -> Result<Opened, String> {
-        let mut openings = self.openings.lock();
-        let mut used = None;
-        let secret = |envelope: &Envelope<'_>, sender: &str| {
-            let names = (sender.to_owned(), receiver.to_owned());
-            let known = openings.remove(&names);
-            used = Some((names, envelope.encapsulation.to_vec()));
-            match known {
-                Some((encapsulation, opening)) if encapsulation == envelope.encapsulation => {
-                    Ok(opening)
-                }
-                _ => envelope
-                    .opening(&self.own, sender, receiver)
-                    .map_err(|error| error.to_string()),
-            }
+    fn came_back(&self, payload: Bytes) -> Result<Bytes, NotSealed> {
+        self.sent.lock().whole(payload)
+    }
+
+    fn open(&self, outer: &AclMessageRef<'_>, receiver: &str) -> Result<Opened, NotOpened> {
+        let key = |id| match id == self.own.public().id() {
+            true => Ok(self.own.clone()),
+            false => Err(format!("this process does not have the key {id}")),
         };
-        let (opened, opening) = open_sealed(outer, secret)?;
-        if let Some((names, encapsulation)) = used {
-            openings.insert(names, (encapsulation, opening));
-        }
-        Ok(opened)
+        self.opened
+            .lock()
+            .open(outer, receiver, Instant::now(), key)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use sealbus_fipa::{Aid, Content, Performative, bitefficient};
+    use sealbus_bus::SessionNumber;
+    use sealbus_fipa::{Aid, Performative, bitefficient};
 
     use super::*;
     use crate::mesh::credentials::Authority;
@@ -199,38 +192,33 @@ mod tests {
             .with_content(content)
     }
 
-    fn opened(keys: &Keys, sealed: &AclMessage) -> Result<Vec<u8>, String> {
-        let mut bytes = Vec::new();
-        bitefficient::encode(sealed, &mut bytes).unwrap();
+    fn opened(keys: &Keys, sealed: &[u8]) -> Result<Vec<u8>, String> {
         let limits = sealbus_fipa::Limits::default();
-        let outer = bitefficient::EncodedMessage::new(bytes, &limits).unwrap();
-        let opened = keys.open(&outer.message(), RECEIVER)?;
+        let outer = bitefficient::EncodedMessage::new(sealed, &limits);
+        let outer = outer.map_err(|error| error.to_string())?;
+        let opened = keys.open(&outer.message(), RECEIVER);
+        let opened = opened.map_err(|error| error.to_string())?;
         let content = opened.message.message().content_bytes().unwrap().to_vec();
         Ok(content)
-    }
-
-    fn content(message: &AclMessage) -> &[u8] {
-        match &message.content {
-            Some(Content::Bytes(bytes)) => bytes,
-            other => panic!("{other:?}"),
-        }
     }
 
     #[test]
     fn messages_share_a_secret_and_come_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let [senders, receivers] = pair(folder.path(), None);
-        let encapsulations: Vec<Vec<u8>> = (0..3)
+        let lengths: Vec<usize> = (0..3)
             .map(|number| {
                 let text = format!("the price is {number}");
                 let sealed = senders.seal_now(&message(&text), RECEIVER).unwrap();
-                assert_eq!(opened(&receivers, &sealed).unwrap(), text.as_bytes());
-                let bytes = content(&sealed);
+                let bytes = sealed.bytes();
+                assert_eq!(opened(&receivers, bytes).unwrap(), text.as_bytes());
                 assert!(!bytes.windows(text.len()).any(|it| it == text.as_bytes()));
-                Envelope::parse(bytes).unwrap().encapsulation.to_vec()
+                sealed.went_over(SessionNumber::next());
+                bytes.len()
             })
             .collect();
-        assert!(encapsulations.windows(2).all(|it| it[0] == it[1]));
+        assert!(lengths[0] > lengths[1] + 1000 && lengths[1] == lengths[2]);
+        assert_eq!(receivers.opened.lock().count(), 1);
     }
 
     #[test]
@@ -240,14 +228,12 @@ mod tests {
         let sealed = senders
             .seal_now(&message("the price is seven"), RECEIVER)
             .unwrap();
-        for at in 0..content(&sealed).len() {
-            let mut changed = sealed.clone();
-            if let Some(Content::Bytes(bytes)) = &mut changed.content {
-                bytes[at] ^= 1;
-            }
+        for at in 0..sealed.bytes().len() {
+            let mut changed = sealed.bytes().to_vec();
+            changed[at] ^= 1;
             assert!(opened(&receivers, &changed).is_err(), "byte {at}");
         }
-        assert!(opened(&receivers, &sealed).is_ok());
+        assert!(opened(&receivers, sealed.bytes()).is_ok());
     }
 
     #[test]

@@ -84,6 +84,21 @@ impl From<Refused> for UndeliverableReason {
     }
 }
 
+impl From<NotSealed> for UndeliverableReason {
+    fn from(NotSealed(explanation): NotSealed) -> Self {
+        Self::Refused {
+            reason: RefusalReason::NotOpened,
+            explanation,
+        }
+    }
+}
+
+impl From<NotSealed> for Rejected {
+    fn from(error: NotSealed) -> Self {
+        Self::Impossible(error.into())
+    }
+}
+
 /// Why a [`Destination`](crate::Destination) did not accept a message.
 #[derive(Debug)]
 pub enum Rejected {

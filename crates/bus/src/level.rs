@@ -8,6 +8,9 @@ use thiserror::Error;
 /// is a part of the message: its author's proof covers it, and it goes along wherever the message waits.
 pub const LEVEL_PARAMETER: &str = "X-Sealbus-Level";
 
+/// The act of a sealed message.
+pub(crate) const SEALED: &str = "sealed";
+
 /// Somebody asked for a weaker security level than holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
@@ -33,24 +36,22 @@ impl Downgrade {
     }
 }
 
-/// The security level that a message asks for; `None`: the platform's.
+/// The security level that a message asks for; `None`: the platform's. A sealed message says so by its act.
 ///
 /// # Errors
 /// If it names a level that does not exist.
 pub fn level_of(
     message: &AclMessageRef<'_>,
 ) -> Result<Option<SecurityLevel>, UnknownSecurityLevel> {
+    if message.is_act(SEALED) {
+        return Ok(Some(SecurityLevel::Sealed));
+    }
     let mut parameters = message.user_defined();
     let found = parameters.find(|(name, _)| name.eq_ignore_ascii_case(LEVEL_PARAMETER));
     let Some((_, value)) = found else {
         return Ok(None);
     };
-    value
-        .to_owned()
-        .as_str()
-        .unwrap_or_default()
-        .parse()
-        .map(Some)
+    value.text().unwrap_or_default().parse().map(Some)
 }
 
 /// Whether a message asks for its author's proof.

@@ -36,6 +36,7 @@ mod resolver;
 mod route;
 mod sealed;
 mod search;
+mod session;
 mod tap;
 pub mod text;
 mod transport;
@@ -71,8 +72,10 @@ pub use permission::Permit;
 pub use refusal::{Allowance, Budget, LogShares, Refusal, RefusalLog, RefusalReason, Refused};
 pub use resolver::{BoxFuture, Location, ProcessEndpoint, ResolveError, Resolver};
 pub use sealed::{
-    Envelope, NotSealed, Opened, SEALED_OVERHEAD, SealedRow, Sealer, is_sealed, open as open_sealed,
+    Envelope, LONGEST_ROW, NotOpened, NotSealed, Opened, OpenedRow, OpenedRows, RowForm, RowId,
+    SHORT_OVERHEAD, SealedMessage, SealedRow, Sealer, SentRows, WHOLE_OVERHEAD, is_sealed,
 };
+pub use session::SessionNumber;
 pub use tap::{Arrival, Tap, Watcher};
 pub use transport::{Capabilities, Destination, LinkCounts, Outgoing, Transport, TransportError};
 pub use ways::Returned;

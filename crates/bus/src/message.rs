@@ -12,7 +12,7 @@ use sealbus_seal::{Identity, VerifiedIdentity};
 
 use crate::letter::Kept;
 use crate::origin::{ForeignOrigin, ORIGIN_PARAMETER};
-use crate::sealed::Opened;
+use crate::sealed::{Opened, OpenedRow};
 
 /// The bus's knowledge of the sender of a received message.
 #[derive(Clone, Debug)]
@@ -129,6 +129,7 @@ impl fmt::Display for SealedWords {
 struct Sealed {
     outer: Body,
     salt: Salt,
+    row: Option<Arc<OpenedRow>>,
 }
 
 impl ReceivedMessage {
@@ -158,9 +159,9 @@ impl ReceivedMessage {
     #[must_use]
     #[inline]
     pub fn opened(mut self, opened: Option<Opened>) -> Self {
-        if let Some(Opened { message, salt }) = opened {
+        if let Some(Opened { message, salt, row }) = opened {
             let outer = std::mem::replace(&mut self.body, Body::Encoded(message));
-            self.sealed = Some(Box::new(Sealed { outer, salt }));
+            self.sealed = Some(Box::new(Sealed { outer, salt, row }));
         }
         self
     }
@@ -178,6 +179,11 @@ impl ReceivedMessage {
             (Some(sealed), Body::Encoded(inside)) => Some((&sealed.salt, inside.bytes())),
             _ => None,
         }
+    }
+
+    /// The secret that a sealed message needs where it is opened again; `None` if the message brings it.
+    pub fn row(&self) -> Option<&Arc<OpenedRow>> {
+        self.sealed.as_ref()?.row.as_ref()
     }
 
     /// The words of a sealed message, for others.

@@ -10,7 +10,7 @@ use crate::error::UndeliverableReason;
 use crate::message::ReceivedMessage;
 use crate::permission::Permit;
 use crate::refusal::{RefusalReason, Refused};
-use crate::sealed::{Opened, Sealer, asks_for_sealing, is_sealed};
+use crate::sealed::{NotOpened, Opened, Sealer, asks_for_sealing, is_sealed};
 
 impl Bus {
     /// Sets the service that seals and opens messages. Returns false if a service was set before.
@@ -47,16 +47,18 @@ impl Bus {
     /// [`ReceivedMessage::opened`](crate::ReceivedMessage::opened).
     ///
     /// # Errors
-    /// [`Refused`], if it does not open, or is not sealed although it says so. The caller, which knows the proved
-    /// identity, must [note](Bus::refused) it.
+    /// [`NotOpened::Refused`], if it does not open, or is not sealed although it says so. The caller, which knows the proved
+    /// identity, must [note](Bus::refused) it. After [`NotOpened::UnknownRow`] a carrier that can do so gives the message back,
+    /// as one to an agent that moves: it comes again with its secret.
     #[inline]
     pub fn open(
         &self,
         message: &AclMessageRef<'_>,
         receiver: &str,
-    ) -> Result<Option<Opened>, Refused> {
+    ) -> Result<Option<Opened>, NotOpened> {
+        let seals_all = self.inner.seals_all.load(Ordering::Relaxed);
         match message.user_defined().next() {
-            None if !self.inner.seals_all.load(Ordering::Relaxed) => Ok(None),
+            None if !seals_all && !is_sealed(message) => Ok(None),
             _ => self.open_sealed(message, receiver),
         }
     }
@@ -69,7 +71,8 @@ impl Bus {
     ) -> Result<ReceivedMessage, UndeliverableReason> {
         match self.open(&message.message(), receiver) {
             Ok(opened) => Ok(message.opened(opened)),
-            Err(refused) => {
+            Err(not_opened) => {
+                let refused = Refused::from(not_opened);
                 let sender = message.message().sender().map(|it| it.name().to_owned());
                 let sender = sender.unwrap_or_default();
                 let Refused {
@@ -86,36 +89,34 @@ impl Bus {
         &self,
         message: &AclMessageRef<'_>,
         receiver: &str,
-    ) -> Result<Option<Opened>, Refused> {
+    ) -> Result<Option<Opened>, NotOpened> {
         let not_sealed = |why: &str| {
-            Err(Refused {
+            Err(NotOpened::Refused(Refused {
                 reason: RefusalReason::NotSealed,
                 explanation: format!("{why}, and everybody could read it"),
-            })
+            }))
         };
-        if !asks_for_sealing(message) {
+        if !is_sealed(message) {
+            if asks_for_sealing(message) {
+                return not_sealed("it states level=sealed");
+            }
             let sender = message.sender();
             return match self.seals(sender.as_ref().map_or("", |it| it.name()), receiver) {
                 true => not_sealed("level=sealed holds on this platform"),
                 false => Ok(None),
             };
         }
-        if !is_sealed(message) {
-            return not_sealed("it states level=sealed");
-        }
         let opened = match self.sealer() {
-            Some(sealer) => sealer.open(message, receiver),
-            None => Err("this process has no keys".to_owned()),
+            Some(sealer) => sealer.open(message, receiver)?,
+            None => return Err("this process has no keys".to_owned().into()),
         };
-        let opened = opened.map_err(|why| Refused {
-            reason: RefusalReason::NotOpened,
-            explanation: format!("the sealed message does not open: {why}"),
-        })?;
-        // The outer message does not show on whose behalf the one inside asks.
+        // The outer message, which was checked, does not show on whose behalf the one inside asks.
         let inside = opened.message.message();
-        let sender = inside.sender().map(|it| it.name().to_owned());
-        let sender = sender.unwrap_or_default();
-        self.permits_message(&mut Permit::default(), &sender, receiver, &inside)?;
+        if inside.user_defined().next().is_some() {
+            let sender = inside.sender();
+            let sender = sender.as_ref().map_or("", |it| it.name());
+            self.permits_message(&mut Permit::default(), sender, receiver, &inside)?;
+        }
         Ok(Some(opened))
     }
 }

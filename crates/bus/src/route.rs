@@ -14,13 +14,14 @@ use tokio::sync::Notify;
 
 use crate::agent::LocalAgent;
 use crate::delegation::Delegation;
-use crate::error::UndeliverableReason;
+use crate::error::{Rejected, UndeliverableReason};
 use crate::foreign::spoken_for;
 use crate::gate::Gate;
 use crate::mailbox::MESSAGE_OVERHEAD;
 use crate::message::{Provenance, ReceivedMessage};
 use crate::outbox::Patience;
 use crate::refusal::RefusalReason;
+use crate::sealed::SealedMessage;
 use crate::transport::{Destination, Outgoing};
 
 /// A message that waits for its receiver to be found.
@@ -201,17 +202,46 @@ pub(crate) struct Parcel<'a> {
 pub(crate) enum ParcelMessage<'a> {
     Message(&'a Arc<AclMessage>),
     Encoded(&'a Bytes),
+    Sealed(&'a SealedMessage),
 }
 
 impl Parcel<'_> {
-    pub(crate) fn hold(&self) -> HeldMessage {
-        HeldMessage {
+    pub(crate) fn hold(&self) -> Result<HeldMessage, UndeliverableReason> {
+        Ok(HeldMessage {
             sender: self.sender.clone(),
             body: match self.message {
                 ParcelMessage::Message(message) => HeldBody::Message(message.clone()),
                 ParcelMessage::Encoded(payload) => HeldBody::Encoded(payload.clone()),
+                // Nobody knows yet which way it goes.
+                ParcelMessage::Sealed(sealed) => HeldBody::Encoded(sealed.whole()?),
             },
+        })
+    }
+
+    /// Gives the message to a carrier.
+    #[inline]
+    pub(crate) fn send(&self, destination: &dyn Destination) -> Result<(), Rejected> {
+        match self.message {
+            ParcelMessage::Sealed(sealed) => self.send_sealed(sealed, destination),
+            _ => destination.try_send(self.sender, self.outgoing),
         }
+    }
+
+    /// Gives a sealed message to a carrier, with its row's secret if that did not go the same way before.
+    fn send_sealed(
+        &self,
+        sealed: &SealedMessage,
+        destination: &dyn Destination,
+    ) -> Result<(), Rejected> {
+        let session = destination.session();
+        if sealed.is_short_for(session) {
+            return destination.try_send(self.sender, self.outgoing);
+        }
+        let whole = sealed.whole()?;
+        let outgoing = Outgoing::sealed(&whole, self.outgoing.is_deferred());
+        destination.try_send(self.sender, &outgoing)?;
+        sealed.went_over(session);
+        Ok(())
     }
 
     #[inline]
@@ -227,17 +257,24 @@ impl Parcel<'_> {
                 };
                 Ok(ReceivedMessage::shared(message.clone(), provenance))
             }
-            // The returned message has not been checked on this side.
-            ParcelMessage::Encoded(payload) => {
-                let message = EncodedMessage::new(payload.clone(), &Limits::default());
-                let message = message.map_err(|error| UndeliverableReason::Refused {
-                    reason: RefusalReason::Malformed,
-                    explanation: error.to_string(),
-                })?;
-                let provenance = self.provenance(platform, &message.message());
-                Ok(ReceivedMessage::encoded(message, provenance))
-            }
+            ParcelMessage::Encoded(payload) => self.received_encoded(payload.clone(), platform),
+            ParcelMessage::Sealed(sealed) => self.received_encoded(sealed.whole()?, platform),
         }
+    }
+
+    fn received_encoded(
+        &self,
+        payload: Bytes,
+        platform: &PlatformName,
+    ) -> Result<ReceivedMessage, UndeliverableReason> {
+        // A returned message has not been checked on this side.
+        let message = EncodedMessage::new(payload, &Limits::default());
+        let message = message.map_err(|error| UndeliverableReason::Refused {
+            reason: RefusalReason::Malformed,
+            explanation: error.to_string(),
+        })?;
+        let provenance = self.provenance(platform, &message.message());
+        Ok(ReceivedMessage::encoded(message, provenance))
     }
 
     /// The provenance of the message. An outbox lets through only messages of its own agent, and for the gateway those

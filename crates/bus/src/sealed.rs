@@ -1,36 +1,34 @@
-//! Level `sealed`: messages that only their receiver reads. A sealed message is an ACL message as well. Its parameters
-//! lead it to its receiver, and its content holds the sealed message, whole.
+//! Level `sealed`: messages that only their receiver reads. A sealed message is an ACL message as well, the *outer* one. Its
+//! parameters lead it to its receiver, and its content holds the rest of the sealed message.
 //!
-//! The performative is `sealed`. Sender, receivers, `:conversation-id`, `:reply-with` and [`LEVEL_PARAMETER`] are those of
-//! the message inside; nothing else of it shows. The author signs the outer message, as at level `signed`. It contains a
+//! The act is `sealed`. Sender, receivers, `:conversation-id` and `:reply-with` are those of the message inside, which does
+//! not repeat them; nothing else of it shows. The author signs the outer message, as at level `signed`. It contains a
 //! commitment to the inner one, so that the receiver can later show what the author wrote ([`Opened::salt`]), and no more.
+//!
+//! A sender and a receiver share a secret for a *row* of messages. A message brings the secret, or names the row
+//! ([`SealedMessage`]).
+
+mod form;
+mod opening;
+mod sending;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
-use sealbus_fipa::bitefficient::{self, EncodedMessage};
-use sealbus_fipa::{AclMessage, AclMessageRef, Content, EncodeError, Limits, Performative};
-use sealbus_proof::is_inside;
+use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_fipa::{AclMessage, AclMessageRef, EncodeError};
 use sealbus_seal::SecurityLevel;
-use sealbus_seal::encryption::{
-    Commitment, Encapsulation, EncryptionError, EncryptionKey, EncryptionKeyId,
-    EncryptionPublicKey, Opening, Salt, Sealing,
-};
+use sealbus_seal::encryption::{EncryptionError, Salt};
 use thiserror::Error;
 
-use crate::level::{level_of, set_level};
+pub use form::{Envelope, RowForm, RowId, SHORT_OVERHEAD, WHOLE_OVERHEAD};
+pub use opening::{OpenedRow, OpenedRows};
+pub use sending::{LONGEST_ROW, SealedMessage, SealedRow, SentRows};
+
+use crate::level::{SEALED, level_of};
 use crate::moment::Moment;
+use crate::refusal::{RefusalReason, Refused};
 use crate::resolver::BoxFuture;
-
-/// The performative of a sealed message.
-const SEALED: &str = "sealed";
-/// The version of the form.
-const VERSION: u8 = 1;
-/// The first bytes of what the secret is bound to.
-const CONTEXT: &[u8] = b"sealbus sealed message v1\0";
-/// The lengths of the parts before the sealed bytes: version, key, encapsulation, number, commitment.
-const HEAD: usize = 1 + EncryptionKeyId::LENGTH + Encapsulation::LENGTH + 8 + Commitment::LENGTH;
-
-/// The bytes that sealing adds to the encoding of a message, besides the parameters of the outer message.
-pub const SEALED_OVERHEAD: usize = HEAD + Salt::LENGTH + Sealing::ADDED;
 
 /// Why a message was not sealed. The text tells the sender what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -46,6 +44,47 @@ impl From<EncryptionError> for NotSealed {
 impl From<EncodeError> for NotSealed {
     fn from(error: EncodeError) -> Self {
         Self(format!("the message cannot be encoded: {error}"))
+    }
+}
+
+/// Why a message was not opened.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NotOpened {
+    /// It names a row that is not known here, or no longer. With the row's secret it may open.
+    #[error(
+        "the sealed message does not open: it names a secret that its receiver's process does not know, or has forgotten"
+    )]
+    UnknownRow,
+    /// It does not open, or must not be delivered.
+    #[error("{}", .0.explanation)]
+    Refused(Refused),
+}
+
+impl From<Refused> for NotOpened {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<String> for NotOpened {
+    fn from(why: String) -> Self {
+        Self::Refused(Refused {
+            reason: RefusalReason::NotOpened,
+            explanation: format!("the sealed message does not open: {why}"),
+        })
+    }
+}
+
+/// For those to whom nothing is sent with the row's secret.
+impl From<NotOpened> for Refused {
+    fn from(error: NotOpened) -> Self {
+        match error {
+            NotOpened::Refused(refused) => refused,
+            NotOpened::UnknownRow => Self {
+                reason: RefusalReason::NotOpened,
+                explanation: error.to_string(),
+            },
+        }
     }
 }
 
@@ -68,7 +107,7 @@ pub trait Sealer: Send + Sync {
         message: &'a AclMessage,
         receiver: &'a str,
         kept: Option<Option<Moment>>,
-    ) -> BoxFuture<'a, Result<AclMessage, NotSealed>>;
+    ) -> BoxFuture<'a, Result<SealedMessage, NotSealed>>;
 
     /// The same for a message that is delivered at once, without waiting. `None`: the receiver's key must be looked up.
     ///
@@ -78,20 +117,19 @@ pub trait Sealer: Send + Sync {
         &self,
         message: &AclMessage,
         receiver: &str,
-    ) -> Result<Option<AclMessage>, NotSealed>;
+    ) -> Result<Option<SealedMessage>, NotSealed>;
 
-    /// Opens a sealed message for an agent of this process.
+    /// A message of an agent of this process that came back, as it can go another way ([`SentRows::whole`]).
+    ///
+    /// # Errors
+    /// [`NotSealed`], if it cannot.
+    fn came_back(&self, payload: Bytes) -> Result<Bytes, NotSealed>;
+
+    /// Opens a sealed message for an agent of this process ([`OpenedRows::open`]).
     ///
     /// # Errors
     /// Why it does not open.
-    fn open(&self, outer: &AclMessageRef<'_>, receiver: &str) -> Result<Opened, String>;
-}
-
-/// A secret that a sender shares with a receiver, for a row of messages.
-pub struct SealedRow {
-    key: EncryptionKeyId,
-    encapsulation: Encapsulation,
-    sealing: Sealing,
+    fn open(&self, outer: &AclMessageRef<'_>, receiver: &str) -> Result<Opened, NotOpened>;
 }
 
 /// A message that was sealed.
@@ -99,85 +137,10 @@ pub struct SealedRow {
 pub struct Opened {
     /// The message inside.
     pub message: EncodedMessage<Bytes>,
-    /// With this salt, the author [committed](Commitment) to the message in the outer one.
+    /// With this salt, the author committed to the message in the outer one.
     pub salt: Salt,
-}
-
-/// The content of a sealed message.
-#[derive(Clone, Copy, Debug)]
-pub struct Envelope<'a> {
-    /// The receiver's key.
-    pub key: EncryptionKeyId,
-    /// The secret, for the holder of that key.
-    pub encapsulation: &'a [u8],
-    /// The message's number under the secret.
-    pub number: u64,
-    /// The author's commitment to the message.
-    pub commitment: Commitment,
-    sealed: &'a [u8],
-}
-
-impl<'a> Envelope<'a> {
-    /// Reads the content of a sealed message.
-    ///
-    /// # Errors
-    /// If it has another form.
-    pub fn parse(content: &'a [u8]) -> Result<Self, String> {
-        let malformed = || "its content has not the form of a sealed message".to_owned();
-        let (version, rest) = content.split_first().ok_or_else(malformed)?;
-        if *version != VERSION {
-            return Err(format!(
-                "it has version {version}, and this process knows {VERSION}"
-            ));
-        }
-        let (key, rest) = rest.split_first_chunk().ok_or_else(malformed)?;
-        let (encapsulation, rest) = rest
-            .split_at_checked(Encapsulation::LENGTH)
-            .ok_or_else(malformed)?;
-        let (number, rest) = rest.split_first_chunk().ok_or_else(malformed)?;
-        let (commitment, sealed) = rest.split_first_chunk().ok_or_else(malformed)?;
-        if sealed.len() < Salt::LENGTH + Sealing::ADDED {
-            return Err(malformed());
-        }
-        Ok(Self {
-            key: EncryptionKeyId::from_bytes(*key),
-            encapsulation,
-            number: u64::from_be_bytes(*number),
-            commitment: Commitment::from_bytes(*commitment),
-            sealed,
-        })
-    }
-
-    /// Takes the secret with the receiver's key. The secret is good for all messages with this encapsulation from this
-    /// sender to this receiver.
-    ///
-    /// # Errors
-    /// If the secret is not for this key.
-    pub fn opening(
-        &self,
-        key: &EncryptionKey,
-        sender: &str,
-        receiver: &str,
-    ) -> Result<Opening, EncryptionError> {
-        let encapsulation = Encapsulation::from_bytes(self.encapsulation)?;
-        Opening::begin(key, &encapsulation, &context(sender, receiver))
-    }
-}
-
-/// The sender and the receiver: a secret is worthless for others.
-fn context(sender: &str, receiver: &str) -> Vec<u8> {
-    let mut context = CONTEXT.to_vec();
-    for name in [sender, receiver] {
-        context.extend_from_slice(&(name.len() as u64).to_be_bytes());
-        context.extend_from_slice(name.as_bytes());
-    }
-    context
-}
-
-/// Whether this message is the outer one of a sealed message.
-pub fn is_sealed(message: &AclMessageRef<'_>) -> bool {
-    matches!(message.performative(), Performative::Other(name) if &*name == SEALED)
-        && asks_for_sealing(message)
+    /// The row of a message that does not bring its secret.
+    pub row: Option<Arc<OpenedRow>>,
 }
 
 /// Whether a message says that it is, or is to be, sealed.
@@ -185,98 +148,7 @@ pub(crate) fn asks_for_sealing(message: &AclMessageRef<'_>) -> bool {
     matches!(level_of(message), Ok(Some(SecurityLevel::Sealed)))
 }
 
-impl SealedRow {
-    /// Makes a secret that only the owner of `key` shares.
-    ///
-    /// # Errors
-    /// If nothing can be encrypted to the key.
-    pub fn begin(
-        key: &EncryptionPublicKey,
-        sender: &str,
-        receiver: &str,
-    ) -> Result<Self, EncryptionError> {
-        let (encapsulation, sealing) = Sealing::begin(key, &context(sender, receiver))?;
-        Ok(Self {
-            key: key.id(),
-            encapsulation,
-            sealing,
-        })
-    }
-
-    /// How many messages were sealed with the secret.
-    pub fn length(&self) -> u64 {
-        self.sealing.number()
-    }
-
-    /// Seals the next message of the row. The message names its sender.
-    ///
-    /// # Errors
-    /// [`NotSealed`].
-    pub fn seal(&mut self, message: &AclMessage) -> Result<AclMessage, NotSealed> {
-        let salt = Salt::random()?;
-        let mut inner = salt.as_bytes().to_vec();
-        bitefficient::encode(message, &mut inner)?;
-        let mut content = Vec::with_capacity(HEAD + inner.len() + Sealing::ADDED);
-        content.push(VERSION);
-        content.extend_from_slice(self.key.as_bytes());
-        content.extend_from_slice(self.encapsulation.as_bytes());
-        content.extend_from_slice(&self.sealing.number().to_be_bytes());
-        let commitment = Commitment::new(&salt, &inner[Salt::LENGTH..]);
-        content.extend_from_slice(commitment.as_bytes());
-        let mut outer = AclMessage::new(Performative::from(SEALED));
-        outer.sender.clone_from(&message.sender);
-        outer.receivers.clone_from(&message.receivers);
-        outer.conversation_id.clone_from(&message.conversation_id);
-        outer.reply_with.clone_from(&message.reply_with);
-        set_level(&mut outer, SecurityLevel::Sealed);
-        outer.content = Some(Content::Bytes(content));
-        let mut associated = Vec::new();
-        bitefficient::encode(&outer, &mut associated)?;
-        self.sealing.seal(&associated, &mut inner)?;
-        if let Some(Content::Bytes(content)) = &mut outer.content {
-            content.extend_from_slice(&inner);
-        }
-        Ok(outer)
-    }
-}
-
-/// Opens a sealed message. `opening` returns its secret.
-///
-/// # Errors
-/// Why the message does not open. It was changed, or is not what its outer message says.
-pub fn open(
-    outer: &AclMessageRef<'_>,
-    opening: impl FnOnce(&Envelope<'_>, &str) -> Result<Opening, String>,
-) -> Result<(Opened, Opening), String> {
-    let content = outer.content_bytes().unwrap_or_default();
-    let envelope = Envelope::parse(&content)?;
-    let sender = outer.sender().ok_or("it names no sender")?;
-    let mut opening = opening(&envelope, sender.name())?;
-    let mut header = outer.to_owned();
-    header.content = Some(Content::Bytes(content[..HEAD].to_vec()));
-    let mut associated = Vec::new();
-    bitefficient::encode(&header, &mut associated).map_err(|error| error.to_string())?;
-    let mut inner = envelope.sealed.to_vec();
-    opening.go_to(envelope.number);
-    let length = opening
-        .open(&associated, &mut inner)
-        .map_err(|error| error.to_string())?
-        .len();
-    inner.truncate(length);
-    let mut inner = Bytes::from(inner);
-    let salt = inner.split_to(Salt::LENGTH);
-    let salt = salt.first_chunk().copied().unwrap_or_default();
-    let opened = Opened {
-        message: EncodedMessage::new(inner, &Limits::default())
-            .map_err(|error| format!("what is sealed is no ACL message: {error}"))?,
-        salt: Salt::from_bytes(salt),
-    };
-    if envelope.commitment != Commitment::new(&opened.salt, opened.message.bytes()) {
-        return Err("its author committed to another message".to_owned());
-    }
-    let inside = opened.message.message().to_owned();
-    match is_inside(&inside, &header) {
-        true => Ok((opened, opening)),
-        false => Err("the message inside has another sender, receiver or conversation".to_owned()),
-    }
+/// Whether this message is the outer one of a sealed message.
+pub fn is_sealed(message: &AclMessageRef<'_>) -> bool {
+    message.is_act(SEALED)
 }

@@ -18,6 +18,7 @@ use crate::gate::Gate;
 use crate::inlet::ProcessDestination;
 use crate::level::asks_for_proof;
 use crate::resolver::{BoxFuture, ProcessEndpoint};
+use crate::session::SessionNumber;
 
 /// The capabilities of a transport.
 #[derive(Clone, Debug)]
@@ -159,6 +160,12 @@ pub trait Destination: Send + Sync {
             .count()
     }
 
+    /// The session that the messages to this destination belong to; `None` where they may arrive in another order, or in
+    /// several processes. A message that the destination takes is one of this session.
+    fn session(&self) -> Option<SessionNumber> {
+        None
+    }
+
     /// The gate at which senders wait after [`Rejected::Full`]. The gate opens wide when the destination closes.
     fn gate(&self) -> &Gate;
 
@@ -202,6 +209,8 @@ pub enum TransportError {
 enum Source<'a> {
     Message(&'a AclMessage),
     Encoded(&'a Bytes),
+    /// The same, and known to be sealed.
+    Sealed(&'a Bytes),
 }
 
 /// A message on its way out. It is encoded when first needed, once for all its receivers.
@@ -242,12 +251,22 @@ impl<'a> Outgoing<'a> {
         }
     }
 
+    /// A message that is already sealed, and thus encoded.
+    pub(crate) fn sealed(payload: &'a Bytes, is_deferred: bool) -> Self {
+        Self {
+            source: Source::Sealed(payload),
+            encoded: None,
+            is_deferred,
+        }
+    }
+
     /// Whether the message asks for its author's proof.
     pub fn is_signed(&self) -> bool {
         match &self.source {
             Source::Message(message) => {
                 !message.user_defined.is_empty() && asks_for_proof(&message.view())
             }
+            Source::Sealed(_) => true,
             Source::Encoded(payload) => {
                 let message = bitefficient::decode_ref(payload, &Limits::default());
                 message.is_ok_and(|message| asks_for_proof(&message))
@@ -259,7 +278,7 @@ impl<'a> Outgoing<'a> {
     pub fn content_length(&self) -> usize {
         match &self.source {
             Source::Message(message) => message.content_bytes().map_or(0, <[u8]>::len),
-            Source::Encoded(payload) => payload.len(),
+            Source::Encoded(payload) | Source::Sealed(payload) => payload.len(),
         }
     }
 
@@ -269,7 +288,9 @@ impl<'a> Outgoing<'a> {
     /// If the message cannot be encoded; `out` may then hold a part of it.
     pub fn encode_into(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match (&self.source, &self.encoded) {
-            (Source::Encoded(payload), _) => out.extend_from_slice(payload),
+            (Source::Encoded(payload) | Source::Sealed(payload), _) => {
+                out.extend_from_slice(payload);
+            }
             (Source::Message(message), None) => bitefficient::encode(message, out)?,
             (Source::Message(message), Some(cell)) => {
                 if cell.get().is_none() {

@@ -121,13 +121,23 @@ impl Bus {
             .returned
             .fetch_add(messages.len() as u64, Ordering::Relaxed);
         let mut held = Vec::with_capacity(messages.len());
-        for message in messages {
+        for Returned { sender, payload } in messages {
             // A sender that has left in the meantime needs no answer.
-            if let Some(sender) = self.agent(&message.sender) {
-                held.push(HeldMessage {
+            let Some(sender) = self.agent(&sender) else {
+                continue;
+            };
+            let whole = match self.sealer() {
+                Some(sealer) => sealer.came_back(payload.clone()),
+                None => Ok(payload.clone()),
+            };
+            match whole {
+                Ok(payload) => held.push(HeldMessage {
                     sender,
-                    body: HeldBody::Encoded(message.payload),
-                });
+                    body: HeldBody::Encoded(payload),
+                }),
+                Err(lost) => {
+                    self.undeliverable(sender.name(), receiver, &payload, &lost.into());
+                }
             }
         }
         loop {
@@ -218,7 +228,7 @@ impl Bus {
                 if !my_turn && parcel.sender.gate().is_crowded_for(number) {
                     return congested();
                 }
-                match destination.try_send(parcel.sender, parcel.outgoing) {
+                match parcel.send(&**destination) {
                     Ok(()) => return Sent::Accepted,
                     Err(Rejected::Full) => return full(destination),
                     Err(Rejected::Congested) => return congested(),
@@ -236,12 +246,20 @@ impl Bus {
                 {
                     return Sent::Full(Bottleneck::Route(route.clone()));
                 }
-                held.push_back(parcel.hold());
-                return Sent::Accepted;
+                return match parcel.hold() {
+                    Ok(message) => {
+                        held.push_back(message);
+                        Sent::Accepted
+                    }
+                    Err(reason) => Sent::Impossible(reason),
+                };
             }
             State::Ended => return Sent::Stale,
         };
-        held.push_back(parcel.hold());
+        match parcel.hold() {
+            Ok(message) => held.push_back(message),
+            Err(reason) => return Sent::Impossible(reason),
+        }
         search::start(self, route, &held);
         *state = State::Held(held);
         Sent::Accepted

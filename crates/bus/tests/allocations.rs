@@ -1,14 +1,19 @@
-//! The bus itself allocates nothing for a message between agents of one process.
+//! The bus itself allocates nothing for a message between agents of one process, and little for a sealed one.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use allocation_counter::measure;
-use sealbus_bus::{Bus, BusConfig, Mailbox, Outbox, ReceivedMessage};
-use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_bus::{
+    Bus, BusConfig, Mailbox, OpenedRows, Outbox, ReceivedMessage, SealedRow, SessionNumber,
+};
+use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_fipa::{AclMessage, Aid, Limits, Performative};
 use sealbus_seal::PlatformName;
+use sealbus_seal::encryption::EncryptionKey;
 
 /// As many as lie in the mailbox at a time.
 const ROW: usize = 100;
@@ -64,3 +69,37 @@ fn many_at_once() {
     });
     assert_eq!(count, 0);
 }
+
+#[test]
+fn sealed_messages_of_a_row() {
+    let (ann, ben) = ("ann@factory", "ben@factory");
+    let key = Arc::new(EncryptionKey::generate().unwrap());
+    let mut row = SealedRow::begin(key.public(), ann, ben, Instant::now()).unwrap();
+    let message = AclMessage::new(Performative::Inform)
+        .with_sender(Aid::new(ann).unwrap())
+        .with_receiver(Aid::new(ben).unwrap())
+        .with_content("x".repeat(64));
+    let mut rows = OpenedRows::default();
+    let mut open = |sealed: &[u8]| {
+        let outer = EncodedMessage::new(sealed, &Limits::default()).unwrap();
+        let key = |_| Ok(key.clone());
+        let opened = rows.open(&outer.message(), ben, Instant::now(), key);
+        assert_eq!(
+            opened.unwrap().message.message().sender().unwrap().name(),
+            ann
+        );
+    };
+    let first = row.seal(&message).unwrap();
+    first.went_over(SessionNumber::next());
+    open(first.bytes());
+    let mut sealed = None;
+    let sealing = measure(|| sealed = Some(row.seal(&message).unwrap()));
+    let opening = measure(|| open(sealed.as_ref().unwrap().bytes()));
+    let counts = (sealing.count_total, opening.count_total);
+    assert!(counts.0 <= SEALING && counts.1 <= OPENING, "{counts:?}");
+}
+
+/// The two parts of the message, and its shared bytes.
+const SEALING: u64 = 3;
+/// The bytes that the message is bound to, the message inside, and its shared bytes.
+const OPENING: u64 = 3;

@@ -207,6 +207,7 @@ impl Inside {
                 message: EncodedMessage::new(message, &Limits::default())
                     .map_err(|error| NotSealed(error.to_string()))?,
                 salt,
+                row: None,
             },
             bytes,
         })
@@ -302,7 +303,11 @@ impl<'a> SealedPart<'a> {
             .sender()
             .is_some_and(|sender| sender.name() == self.publisher);
         match is_its && message.length() == message.bytes().len() {
-            true => Ok(Opened { message, salt }),
+            true => Ok(Opened {
+                message,
+                salt,
+                row: None,
+            }),
             false => Err("the message inside is another agent's".to_owned()),
         }
     }

@@ -54,6 +54,37 @@ proptest! {
     }
 
     #[test]
+    fn the_two_parts_of_a_message_are_the_whole_of_it(message in wild_message()) {
+        let (mut leading, mut rest, mut whole) = (Vec::new(), Vec::new(), Vec::new());
+        let parts = bitefficient::encode_parts(&message, &mut leading, &mut rest);
+        let encoded = bitefficient::encode(&message, &mut whole);
+        prop_assert_eq!(parts.is_ok(), encoded.is_ok());
+        if encoded.is_ok() {
+            let joined = bitefficient::join_parts(&leading, &rest).unwrap().concat();
+            prop_assert_eq!(joined.len(), whole.len());
+            let mut in_place = vec![0; bitefficient::room_before_rest(&leading)];
+            in_place.extend_from_slice(&rest);
+            let in_place = bitefficient::join_in_place(&leading, in_place).unwrap();
+            prop_assert_eq!(&joined, &in_place);
+            let read = |bytes: &[u8]| bitefficient::decode(bytes, &Limits::DEFAULT).ok();
+            prop_assert_eq!(read(&joined), read(&whole));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_no_parts_at_worst(
+        leading in proptest::collection::vec(any::<u8>(), 0..40),
+        rest in proptest::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let pieces = bitefficient::join_parts(&leading, &rest);
+        let mut bytes = vec![0; bitefficient::room_before_rest(&leading)];
+        bytes.extend_from_slice(&rest);
+        let joined = bitefficient::join_in_place(&leading, bytes);
+        prop_assert_eq!(pieces.map(|pieces| pieces.concat()), joined.ok());
+        prop_assert!(bitefficient::join_in_place(&leading, leading.clone()).is_err());
+    }
+
+    #[test]
     fn around_its_content_a_message_is_the_same(message in wild_message()) {
         let (mut whole, mut around) = (b"before".to_vec(), b"before".to_vec());
         let encoded = bitefficient::encode(&message, &mut whole);

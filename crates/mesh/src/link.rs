@@ -11,7 +11,7 @@ use futures_util::task::AtomicWaker;
 use parking_lot::{Mutex, MutexGuard};
 use sealbus_bus::{
     Destination, FrameSender, Gate, LocalAgent, Outgoing, OutgoingFrame, ProcessDestination,
-    ReceivedMessage, RefusalReason, Rejected, UndeliverableReason, WeakBus,
+    ReceivedMessage, RefusalReason, Rejected, SessionNumber, UndeliverableReason, WeakBus,
 };
 use sealbus_seal::Identity;
 use tokio::sync::mpsc;
@@ -344,6 +344,10 @@ impl Destination for MeshDestination {
             }
             self.accepted(outward, false);
         }
+    }
+
+    fn session(&self) -> Option<SessionNumber> {
+        Some(self.target.session)
     }
 
     fn gate(&self) -> &Gate {

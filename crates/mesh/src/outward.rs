@@ -19,7 +19,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sealbus_bus::{
-    Gate, LocalAgent, LostFrame, RefusalReason, Refused, Returned, UndeliverableReason,
+    Gate, LocalAgent, LostFrame, RefusalReason, Refused, Returned, SessionNumber,
+    UndeliverableReason,
 };
 use sealbus_proof::{Author, Hash};
 use sealbus_seal::binding::{Binding, BindingError, Channel, Role};
@@ -179,6 +180,8 @@ pub(crate) struct OpenTarget {
     pub(crate) handle: u32,
     pub(crate) serial: u64,
     pub(crate) gate: Arc<Gate>,
+    /// The session that it was opened in. It ends with the session.
+    pub(crate) session: SessionNumber,
 }
 
 /// The sending half of a link.
@@ -190,6 +193,8 @@ pub(crate) struct Outward {
     pub(crate) session: Session,
     /// Counts the sessions, to distinguish the contents of former ones.
     pub(crate) epoch: u64,
+    /// The session's number for the bus.
+    session_number: SessionNumber,
     /// Frames for this connection only.
     control: Vec<u8>,
     /// The number of the present connection; 0: none.
@@ -245,6 +250,7 @@ impl Outward {
             agents,
             session: Session::default(),
             epoch: 0,
+            session_number: SessionNumber::next(),
             control: Vec::new(),
             connection: 0,
             proof: None,
@@ -282,6 +288,7 @@ impl Outward {
                 handle: *handle,
                 serial: target.serial,
                 gate: target.gate.clone(),
+                session: self.session_number,
             });
         }
         let handle = match self.free_targets.pop() {
@@ -324,6 +331,7 @@ impl Outward {
             handle,
             serial: self.serial,
             gate,
+            session: self.session_number,
         })
     }
 

@@ -43,6 +43,11 @@ impl Resting {
     pub(super) fn name(&self) -> &str {
         &self.entry.aid.name
     }
+
+    /// The messages that it has not read.
+    pub(super) fn unread(&self) -> &[ReceivedMessage] {
+        &self.messages
+    }
 }
 
 /// Brings all agents to rest and collects their state and messages.

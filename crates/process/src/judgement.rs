@@ -92,7 +92,7 @@ impl Shared {
         let opened = self.bus.open(&message.message(), receiver);
         let refused = match opened {
             Ok(opened) => return Ok(message.opened(opened)),
-            Err(refused) => refused,
+            Err(not_opened) => Refused::from(not_opened),
         };
         let sender = message.message().sender().map(|it| it.name().to_owned());
         let sender = sender.unwrap_or_default();

@@ -13,13 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
-use sealbus_bus::{BoxFuture, Envelope, Moment, NotSealed, Opened, SealedRow, Sealer, WeakBus};
+use sealbus_bus::{
+    BoxFuture, Moment, NotOpened, NotSealed, Opened, OpenedRows, SealedMessage, SealedRow, Sealer,
+    SentRows, WeakBus,
+};
 use sealbus_fipa::{AclMessage, AclMessageRef};
 use sealbus_proof::Inclusion;
 use sealbus_seal::encryption::{
-    CertifiedEncryptionKey, EncryptionError, EncryptionKey, EncryptionKeyId, EncryptionPublicKey,
-    Opening,
+    CertifiedEncryptionKey, EncryptionError, EncryptionKey, EncryptionPublicKey,
 };
 use sealbus_seal::{
     Certificate, Identity, PlatformName, SecurityLevel, Trust, VerifiedIdentity, VerifyError,
@@ -36,12 +39,8 @@ use sealbus_control::{AgentLocation, Fault, FaultCode};
 
 /// The file of the keys, in the program's own folder.
 const FILE: &str = "encryption-keys";
-/// Most messages under one secret, and how long it is used.
-const ROW: (u64, Duration) = (1024, Duration::from_secs(60));
-/// Most agents whose keys are known, and most secrets of others.
+/// Most agents whose keys are known, and most agents here that write to one of them.
 const MOST: usize = 4096;
-/// A secret of another sender that was not used for that long is taken anew when it is needed.
-const UNUSED: Duration = Duration::from_secs(300);
 /// How long a message waits for the key of an agent that is about to run.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause before a key is looked up, or stated, again.
@@ -58,19 +57,11 @@ pub(super) struct Sealing {
     /// Where the keys lie, if the program has a folder.
     file: Option<PathBuf>,
     peers: Mutex<HashMap<String, Peer>>,
-    openings: Mutex<Openings>,
+    /// The rows of the agents here.
+    sent: Mutex<SentRows>,
+    /// The rows of others to them.
+    opened: Mutex<OpenedRows>,
     events: Mutex<Events>,
-}
-
-/// The latest secret of each sender for each receiver.
-type Openings = HashMap<(String, String), Secret>;
-
-/// A secret of a sender, with the key and the encapsulation that it came from, and when it was used last.
-struct Secret {
-    key: EncryptionKeyId,
-    encapsulation: Vec<u8>,
-    opening: Opening,
-    used: Instant,
 }
 
 /// An agent that messages are sealed to.
@@ -78,8 +69,8 @@ pub(super) struct Peer {
     key: EncryptionPublicKey,
     /// Under which certificate the key was stated; none for an agent of this process.
     stated: Option<VerifiedIdentity>,
-    /// The secret of each sender.
-    rows: HashMap<String, (SealedRow, Instant)>,
+    /// The row of each sender.
+    rows: HashMap<String, SealedRow>,
 }
 
 /// Why there is no key of an agent.
@@ -132,7 +123,8 @@ impl Sealing {
             keyring: Mutex::new(keyring),
             file,
             peers: Mutex::default(),
-            openings: Mutex::default(),
+            sent: Mutex::default(),
+            opened: Mutex::default(),
             events: Mutex::default(),
         })
     }
@@ -167,11 +159,12 @@ impl Sealing {
     /// Forgets the keys and secrets that are over.
     pub(super) fn forget(&self) {
         self.forget_groups();
+        let present = Instant::now();
         for peer in self.peers.lock().values_mut() {
-            peer.rows.retain(|_, row| !is_over(row));
+            peer.rows.retain(|_, row| !row.is_over(present));
         }
-        let is_in_use = |secret: &mut Secret| secret.used.elapsed() < UNUSED;
-        self.openings.lock().retain(|_, secret| is_in_use(secret));
+        self.sent.lock().forget(present);
+        self.opened.lock().forget(present);
         let mut keyring = self.keyring.lock();
         if keyring.forget(now()) {
             self.write(&keyring);
@@ -196,7 +189,7 @@ impl Sealing {
         &self,
         message: &AclMessage,
         receiver: &str,
-    ) -> Result<Option<AclMessage>, NotSealed> {
+    ) -> Result<Option<SealedMessage>, NotSealed> {
         let sender = message.sender.as_ref().map_or("", |sender| &sender.name);
         let mut peers = self.peers.lock();
         let is_here = self.is_here(receiver);
@@ -218,7 +211,7 @@ impl Sealing {
         if !is_good {
             return Ok(None);
         }
-        peer.seal(message, sender, receiver).map(Some)
+        peer.seal(message, sender, receiver, &self.sent).map(Some)
     }
 
     /// The latest statement of an agent: its key, and its key package for groups.
@@ -323,7 +316,7 @@ impl Sealing {
         message: &AclMessage,
         receiver: &str,
         kept: Option<Option<Moment>>,
-    ) -> Result<AclMessage, NotSealed> {
+    ) -> Result<SealedMessage, NotSealed> {
         if let Some(Some(from)) = kept {
             let latest = now().plus(KEPT).as_unix_seconds();
             if from.unix_ms() / 1000 > latest {
@@ -338,18 +331,13 @@ impl Sealing {
         }
         let mut peer = self.look_up_patiently(receiver, kept.is_some()).await?;
         let sender = message.sender.as_ref().map_or("", |sender| &sender.name);
-        let sealed = peer.seal(message, sender, receiver)?;
+        let sealed = peer.seal(message, sender, receiver, &self.sent)?;
         // The key of an absent agent is looked up for each message: the agent may come back.
         if peer.stated.is_some() {
             note(&mut self.peers.lock(), receiver, peer);
         }
         Ok(sealed)
     }
-}
-
-/// Whether a secret is used for no further messages.
-fn is_over((row, since): &(SealedRow, Instant)) -> bool {
-    row.length() >= ROW.0 || since.elapsed() > ROW.1
 }
 
 /// Enters a peer. If there are too many, all others are looked up again.
@@ -374,19 +362,23 @@ impl Peer {
         message: &AclMessage,
         sender: &str,
         receiver: &str,
-    ) -> Result<AclMessage, NotSealed> {
-        if self.rows.get(sender).is_none_or(is_over) {
-            self.rows.retain(|_, row| !is_over(row));
-            if self.rows.len() >= MOST {
-                self.rows.clear();
-            }
-            let row = SealedRow::begin(&self.key, sender, receiver)?;
-            self.rows.insert(sender.to_owned(), (row, Instant::now()));
+        sent: &Mutex<SentRows>,
+    ) -> Result<SealedMessage, NotSealed> {
+        let now = Instant::now();
+        if let Some(row) = self.rows.get_mut(sender)
+            && !row.is_over(now)
+        {
+            return row.seal(message);
         }
-        match self.rows.get_mut(sender) {
-            Some((row, _)) => row.seal(message),
-            None => Err(NotSealed("its secret is lost".to_owned())),
+        self.rows.retain(|_, row| !row.is_over(now));
+        if self.rows.len() >= MOST {
+            self.rows.clear();
         }
+        let mut row = SealedRow::begin(&self.key, sender, receiver, now)?;
+        sent.lock().note(&row);
+        let sealed = row.seal(message);
+        self.rows.insert(sender.to_owned(), row);
+        sealed
     }
 }
 
@@ -406,7 +398,7 @@ impl Sealer for Sealing {
         message: &'a AclMessage,
         receiver: &'a str,
         kept: Option<Option<Moment>>,
-    ) -> BoxFuture<'a, Result<AclMessage, NotSealed>> {
+    ) -> BoxFuture<'a, Result<SealedMessage, NotSealed>> {
         Box::pin(self.seal(message, receiver, kept))
     }
 
@@ -414,44 +406,22 @@ impl Sealer for Sealing {
         &self,
         message: &AclMessage,
         receiver: &str,
-    ) -> Result<Option<AclMessage>, NotSealed> {
+    ) -> Result<Option<SealedMessage>, NotSealed> {
         self.seal_now(message, receiver)
     }
 
-    fn open(&self, outer: &AclMessageRef<'_>, receiver: &str) -> Result<Opened, String> {
-        let mut openings = self.openings.lock();
-        let mut found = None;
-        let secret = |envelope: &Envelope<'_>, sender: &str| {
-            let names = (sender.to_owned(), receiver.to_owned());
-            let known = openings.remove(&names);
-            found = Some((names, envelope.key, envelope.encapsulation.to_vec()));
-            if let Some(known) = known
-                && known.key == envelope.key
-                && known.encapsulation == envelope.encapsulation
-            {
-                return Ok(known.opening);
-            }
-            let key = self.keyring.lock().find(envelope.key).ok_or_else(|| {
-                format!("{receiver} does not have the key {} any more", envelope.key)
-            })?;
-            envelope
-                .opening(&key, sender, receiver)
-                .map_err(|error| error.to_string())
+    fn came_back(&self, payload: Bytes) -> Result<Bytes, NotSealed> {
+        self.sent.lock().whole(payload)
+    }
+
+    fn open(&self, outer: &AclMessageRef<'_>, receiver: &str) -> Result<Opened, NotOpened> {
+        let key = |id| {
+            let key = self.keyring.lock().find(id);
+            key.ok_or_else(|| format!("{receiver} does not have the key {id} any more"))
         };
-        let (opened, opening) = sealbus_bus::open_sealed(outer, secret)?;
-        if let Some((names, key, encapsulation)) = found {
-            if openings.len() >= MOST {
-                openings.clear();
-            }
-            let secret = Secret {
-                key,
-                encapsulation,
-                opening,
-                used: Instant::now(),
-            };
-            openings.insert(names, secret);
-        }
-        Ok(opened)
+        self.opened
+            .lock()
+            .open(outer, receiver, Instant::now(), key)
     }
 }
 

@@ -13,10 +13,12 @@ use crate::file::{Base64, DisclosedLine, Line, MessageLine, at, hexadecimal, who
 
 /// The performative of the outer message.
 const SEALED: &str = "sealed";
-/// The version of the content of a sealed message. That of a sealed event has another one.
-const VERSION: u8 = 1;
-/// The bytes of the content before the commitment: version, key, encapsulation, number.
-const COMMITMENT_AT: usize = 1 + EncryptionKeyId::LENGTH + Encapsulation::LENGTH + 8;
+/// The versions of the content of a sealed message, and the bytes of each before the commitment. The first has the key and the
+/// encapsulated secret, the second the name of the secret, both then the number. A sealed event has another version.
+const FORMS: [(u8, usize); 2] = [
+    (3, 1 + EncryptionKeyId::LENGTH + Encapsulation::LENGTH + 4),
+    (4, 1 + 8 + 4),
+];
 
 /// The words inside a sealed message, with the salt of its author's commitment to them. Its text form is a line of JSON.
 ///
@@ -79,10 +81,12 @@ fn commitment_of(salt: &Base64, inside: &Base64) -> Option<Commitment> {
 /// The commitment in a sealed message; none if the message is no sealed one.
 fn commitment_in(outer: &AclMessageRef<'_>) -> Option<Commitment> {
     let content = outer.content_bytes()?;
-    if outer.performative().as_str() != SEALED || *content.first()? != VERSION {
+    if !outer.is_act(SEALED) {
         return None;
     }
-    let commitment = content.get(COMMITMENT_AT..)?.first_chunk()?;
+    let version = content.first()?;
+    let (_, at) = FORMS.iter().find(|(form, _)| form == version)?;
+    let commitment = content.get(*at..)?.first_chunk()?;
     Some(Commitment::from_bytes(*commitment))
 }
 

@@ -336,8 +336,16 @@ fn nothing_else_is_believed() {
     assert!(scene.judged(&write_file(&lines).unwrap()).is_err());
 }
 
+/// The bytes of a sealed message before the commitment, if it brings its secret, and if it names it.
+const WHOLE: (u8, usize) = (3, 16 + 1120 + 4);
+const SHORT: (u8, usize) = (4, 8 + 4);
+
 /// A message as its author seals it. Only the holder of the receiver's key can read the end.
 fn sealed(inside: &[u8], salt: &Salt) -> Vec<u8> {
+    sealed_as(WHOLE, inside, salt)
+}
+
+fn sealed_as((version, before): (u8, usize), inside: &[u8], salt: &Salt) -> Vec<u8> {
     let limits = sealbus_fipa::Limits::default();
     let inside_of = bitefficient::decode_ref(inside, &limits)
         .unwrap()
@@ -346,8 +354,8 @@ fn sealed(inside: &[u8], salt: &Salt) -> Vec<u8> {
     outer.sender.clone_from(&inside_of.sender);
     outer.receivers.clone_from(&inside_of.receivers);
     outer.conversation_id.clone_from(&inside_of.conversation_id);
-    let mut content = vec![1];
-    content.extend_from_slice(&[7; 16 + 1120 + 8]);
+    let mut content = vec![version];
+    content.resize(1 + before, 7);
     content.extend_from_slice(Commitment::new(salt, inside).as_bytes());
     content.extend_from_slice(&[9; 99]);
     outer.content = Some(sealbus_fipa::Content::Bytes(content));
@@ -363,9 +371,9 @@ fn the_words_of_a_sealed_message_are_shown_by_their_receiver() {
     let salts = [[1; 32], [2; 32]].map(Salt::from_bytes);
     let words = ["7 euros", "8 euros"].map(|words| Scene::message(sender, words));
     let messages = vec![
-        sealed(&words[0], &salts[0]),
+        sealed_as(WHOLE, &words[0], &salts[0]),
         Scene::message(sender, "said openly"),
-        sealed(&words[1], &salts[1]),
+        sealed_as(SHORT, &words[1], &salts[1]),
     ];
     let lines = scene.lines_of(3, messages);
     let file = write_file(&lines).unwrap();

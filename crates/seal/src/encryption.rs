@@ -8,7 +8,7 @@
 //!    sealed message, in order.
 //! 3. The receiver begins an [`Opening`] with the encapsulation. It opens each message once and in order, and nothing
 //!    that anybody changed. If a message states its number, the layers below may keep the order instead
-//!    ([`Opening::go_to`]).
+//!    ([`Opening::open_at`]).
 //!
 //! HPKE does not say who sealed a message: the sender proves that by other means. Everybody who gets a key later reads
 //! what was sealed to it, so a key that is forgotten early protects more.
@@ -19,7 +19,7 @@ mod context;
 
 use certified::LONGEST_ABSENCE;
 pub use certified::{CertifiedEncryptionKey, LONGEST_KEY_PACKAGE};
-pub use commitment::{Commitment, Salt};
+pub use commitment::{Commitment, Salt, Salts};
 pub use context::{Messages, Opening, Sealing, Suite};
 
 use std::fmt;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::encryption::{
     CertifiedEncryptionKey, Commitment, Encapsulation, EncryptionError, EncryptionKey,
-    EncryptionPublicKey, Opening, Salt, Sealing,
+    EncryptionPublicKey, Opening, Salt, Salts, Sealing, Secret,
 };
 use sealbus_seal::{Identity, Validity, VerifyError};
 use support::{HOUR, TestPlatform};
@@ -326,10 +326,17 @@ fn a_key_from_a_file_opens_what_was_sealed_to_it() {
     let first = sealed(&mut sealing, b"", b"one");
     assert_eq!(sealing.number(), 1);
     let second = sealed(&mut sealing, b"", b"two");
-    let mut opening = Opening::begin(&read, &encapsulation, INFO).unwrap();
-    for (number, message, said) in [(1, second, b"two"), (0, first, b"one")] {
-        opening.go_to(number);
-        assert_eq!(opening.open(b"", &mut message.clone()).unwrap(), said);
+    let opening = Opening::begin(&read, &encapsulation, INFO).unwrap();
+    let again = Opening::with_secret(opening.secret().clone(), INFO).unwrap();
+    assert_eq!(opening.export(b"salts"), sealing.export(b"salts"));
+    assert_ne!(opening.export(b"salts"), opening.export(b"another"));
+    for opening in [&opening, &again] {
+        for (number, message, said) in [(1, &second, b"two"), (0, &first, b"one")] {
+            let opened = opening
+                .open_at(number, b"", &mut message.clone())
+                .map(<[u8]>::to_vec);
+            assert_eq!(opened.unwrap(), said);
+        }
     }
     for length in [0, 32, 2400, bytes.len() - 1, bytes.len() + 1] {
         let mut cut = bytes.to_vec();
@@ -342,12 +349,38 @@ fn a_key_from_a_file_opens_what_was_sealed_to_it() {
 }
 
 #[test]
+fn the_salts_under_a_secret_follow_from_their_numbers() {
+    let salts = Salts::new(Secret::new([7; 32]));
+    let [first, second] = [0, 1].map(|number| salts.of(number));
+    assert_ne!(first, second);
+    assert_eq!(first, Salts::new(Secret::new([7; 32])).of(0));
+    assert_ne!(first, Salts::new(Secret::new([8; 32])).of(0));
+    let known = [
+        0xf2, 0x22, 0xa2, 0x0b, 0x21, 0x92, 0x7d, 0x88, 0xe7, 0x23, 0x77, 0x03, 0x1f, 0x01, 0xef,
+        0xe0, 0xde, 0x43, 0x96, 0xc6, 0x7e, 0xa9, 0x44, 0xd8, 0x2d, 0xbf, 0x80, 0x12, 0x6f, 0xe1,
+        0x1e, 0x6d,
+    ];
+    assert_eq!(second.as_bytes(), &known);
+}
+
+#[test]
 fn a_commitment_fits_one_message_and_one_salt() {
     let (salt, other) = (Salt::random().unwrap(), Salt::random().unwrap());
     let commitment = Commitment::new(&salt, b"the price is 7");
     assert_eq!(commitment, Commitment::new(&salt, b"the price is 7"));
     assert_ne!(commitment, Commitment::new(&salt, b"the price is 8"));
     assert_ne!(commitment, Commitment::new(&other, b"the price is 7"));
+    // The pieces of a message are the message, however long it is.
+    for length in [0, 1, 400, 457, 458, 459, 3000] {
+        let message = vec![7; length];
+        let (first, rest) = message.split_at(length / 3);
+        let whole = Commitment::new(&salt, &message);
+        assert_eq!(whole, Commitment::to_pieces(&salt, &[first, b"", rest]));
+        assert_ne!(whole, Commitment::to_pieces(&salt, &[first, b"8", rest]));
+        let all = [&b"sealbus commitment v1\0"[..], salt.as_bytes(), &message].concat();
+        let known = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &all);
+        assert_eq!(whole.as_bytes(), known.as_ref());
+    }
 }
 
 /// Denies the certificates of `agent` for this reason.

@@ -16,7 +16,7 @@ talker.py hear KIND: notes what arrives.
 ["silent"]                             sends nothing more, until `talk` is there again
 =====================================  ==================================================================
 
-KIND is `direct`, `persistent`, `channel`, `sealed` or `durable`.
+KIND is `direct`, `sealed-direct`, `persistent`, `channel`, `sealed` or `durable`.
 """
 
 import asyncio
@@ -52,6 +52,7 @@ class Talker(Agent):
             if number.isdigit():
                 self.note("told", int(number), (message.content_text or "")[:300])
         elif message.performative == Performative.INFORM and message.provenance != "platform":
+            assert message.is_sealed == (self.kind == "sealed-direct")
             sender, _, number = (message.content_text or "").partition(" ")
             self.note("heard", sender, int(number), message.may_be_again, 0)
 
@@ -103,7 +104,8 @@ class Sender(Talker):
                     reached = self.kind == "durable" or reach.here + reach.processes > 0
                 else:
                     message = AclMessage(Performative.INFORM, sys.argv[3], text, reply_with=f"n{number}")
-                    await self.send(message, persistent=self.kind == "persistent")
+                    level = "sealed" if self.kind == "sealed-direct" else None
+                    await self.send(message, persistent=self.kind == "persistent", level=level)
             except SealbusError as error:
                 self.note("refused", number, str(error)[:300])
             else:

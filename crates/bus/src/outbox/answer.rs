@@ -77,9 +77,14 @@ impl Outbox {
                 true => Some(self.sealed(&message, &receiver.name, None).await?),
                 false => None,
             };
-            let message = sealed.as_ref().unwrap_or(&message);
-            let outgoing = Outgoing::new(message);
-            let parcel = self.parcel(message, &outgoing);
+            let outgoing = match &sealed {
+                Some(sealed) => Outgoing::sealed(sealed.bytes(), false),
+                None => Outgoing::new(&message),
+            };
+            let parcel = match &sealed {
+                Some(sealed) => self.sealed_parcel(sealed, &outgoing),
+                None => self.parcel(&message, &outgoing),
+            };
             match self.attempt(&parcel, &receiver.name, false) {
                 Ok(()) => continue,
                 Err(Stopped::Failed(error)) => return Err(error),

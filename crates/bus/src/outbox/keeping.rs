@@ -45,7 +45,8 @@ impl Outbox {
                 (_, true) => {
                     let kept = Some(delivery.valid_from);
                     let sealed = self.sealed(&message, &receiver.name, kept).await?;
-                    self.encoded(&sealed, &receiver.name)?
+                    let whole = sealed.whole();
+                    whole.map_err(|reason| self.not_sealed(&receiver.name, reason))?
                 }
                 (Some(encoded), false) => Bytes::clone(encoded),
                 (None, false) => {

@@ -1,13 +1,12 @@
 //! Messages that their sender seals, for each receiver alone.
 
-use std::sync::Arc;
-
 use sealbus_fipa::AclMessage;
 
 use super::{Outbox, Stopped};
 use crate::error::SendError;
 use crate::moment::Moment;
-use crate::sealed::{NotSealed, asks_for_sealing};
+use crate::route::{Parcel, ParcelMessage};
+use crate::sealed::{NotSealed, SealedMessage, asks_for_sealing};
 use crate::transport::Outgoing;
 
 impl Outbox {
@@ -24,15 +23,13 @@ impl Outbox {
         message: &AclMessage,
         receiver: &str,
         kept: Option<Option<Moment>>,
-    ) -> Result<Arc<AclMessage>, SendError> {
+    ) -> Result<SealedMessage, SendError> {
         self.check_for(message, receiver)?;
         let sealed = match self.bus.sealer() {
             Some(sealer) => sealer.seal(message, receiver, kept).await,
             None => Err(no_keys()),
         };
-        sealed
-            .map(Arc::new)
-            .map_err(|reason| self.not_sealed(receiver, reason))
+        sealed.map_err(|reason| self.not_sealed(receiver, reason))
     }
 
     /// Sends a message to one receiver, sealed, without waiting. `false`: the receiver's key must be looked up.
@@ -49,16 +46,32 @@ impl Outbox {
             None => Err(no_keys()),
         };
         let sealed = sealed.map_err(|reason| Stopped::Failed(self.not_sealed(receiver, reason)))?;
-        let Some(sealed) = sealed.map(Arc::new) else {
+        let Some(sealed) = sealed else {
             return Ok(false);
         };
-        let outgoing = Outgoing::new(&sealed).deferred(is_deferred);
-        let parcel = self.parcel(&sealed, &outgoing);
+        let outgoing = Outgoing::sealed(sealed.bytes(), is_deferred);
+        let parcel = self.sealed_parcel(&sealed, &outgoing);
         self.attempt(&parcel, receiver, false)?;
         Ok(true)
     }
 
-    fn not_sealed(&self, receiver: &str, reason: NotSealed) -> SendError {
+    /// The sealed message does not show on whose behalf it asks.
+    pub(super) fn sealed_parcel<'a>(
+        &'a self,
+        sealed: &'a SealedMessage,
+        outgoing: &'a Outgoing<'a>,
+    ) -> Parcel<'a> {
+        Parcel {
+            sender: &self.agent,
+            message: ParcelMessage::Sealed(sealed),
+            outgoing,
+            is_own: true,
+            is_notice: false,
+            chain: None,
+        }
+    }
+
+    pub(super) fn not_sealed(&self, receiver: &str, reason: NotSealed) -> SendError {
         SendError::NotSealed {
             sender: self.agent.name().clone(),
             receiver: receiver.to_owned(),

@@ -99,7 +99,7 @@ fn write_around_content(
 }
 
 /// The result of the functions below. It is small, so that it is returned in a register.
-type Written = Result<(), Box<EncodeError>>;
+pub(super) type Written = Result<(), Box<EncodeError>>;
 
 #[cold]
 fn failure(field: &'static str, problem: EncodeProblem) -> Box<EncodeError> {
@@ -119,22 +119,38 @@ fn write_message(message: &AclMessage, text: TextForm, out: &mut Vec<u8>) -> Wri
 #[inline]
 fn write_parameters(message: &AclMessage, out: &mut Vec<u8>) -> Written {
     out.extend_from_slice(&[0xfa, 0x10]);
-    write_performative(&message.performative, out)?;
+    write_act(&message.performative, out)?;
+    write_agents(message, out)?;
+    write_others::<true>(message, out)
+}
+
+/// The sender and the receivers.
+#[inline]
+pub(super) fn write_agents(message: &AclMessage, out: &mut Vec<u8>) -> Written {
     if let Some(sender) = &message.sender {
         out.push(Parameter::Sender as u8);
         write_aid(sender, MAX_DEPTH, out).map_err(|error| error.inside("sender"))?;
     }
-    write_aids(Parameter::Receiver, &message.receivers, out)?;
+    write_aids(Parameter::Receiver, &message.receivers, out)
+}
+
+/// The parameters behind those. `ALL`: also `:conversation-id` and `:reply-with`.
+#[inline]
+pub(super) fn write_others<const ALL: bool>(message: &AclMessage, out: &mut Vec<u8>) -> Written {
     write_optional(Parameter::Ontology, &message.ontology, out)?;
     write_optional(Parameter::Encoding, &message.encoding, out)?;
-    write_optional(Parameter::ConversationId, &message.conversation_id, out)?;
+    if ALL {
+        write_optional(Parameter::ConversationId, &message.conversation_id, out)?;
+    }
     write_aids(Parameter::ReplyTo, &message.reply_to, out)?;
     if let Some(moment) = &message.reply_by {
         out.push(Parameter::ReplyBy as u8);
         write_date_time(moment, out);
     }
     write_optional(Parameter::InReplyTo, &message.in_reply_to, out)?;
-    write_optional(Parameter::ReplyWith, &message.reply_with, out)?;
+    if ALL {
+        write_optional(Parameter::ReplyWith, &message.reply_with, out)?;
+    }
     write_optional(Parameter::Language, &message.language, out)?;
     if let Some(protocol) = &message.protocol {
         write_standard_word([Parameter::Protocol as u8, 0x10], protocol, out)
@@ -147,11 +163,11 @@ fn write_parameters(message: &AclMessage, out: &mut Vec<u8>) -> Written {
 }
 
 #[inline]
-fn write_performative(performative: &Performative, out: &mut Vec<u8>) -> Written {
+pub(super) fn write_act(performative: &Performative, out: &mut Vec<u8>) -> Written {
     if let Performative::Other(name) = performative {
         // A standard act is the same act however it was spelled.
         if let Some(standard) = Performative::standard(name.as_bytes()) {
-            return write_performative(&standard, out);
+            return write_act(&standard, out);
         }
         return write_standard_word([0x00, 0x10], name, out)
             .map_err(|error| error.inside("performative"));
@@ -206,7 +222,11 @@ fn write_aid(aid: &Aid, depth: usize, out: &mut Vec<u8>) -> Written {
 }
 
 #[inline(always)]
-fn write_optional(parameter: Parameter, value: &Option<Expression>, out: &mut Vec<u8>) -> Written {
+pub(super) fn write_optional(
+    parameter: Parameter,
+    value: &Option<Expression>,
+    out: &mut Vec<u8>,
+) -> Written {
     match value {
         None => Ok(()),
         Some(value) => write_parameter(parameter, value, out),
@@ -238,7 +258,7 @@ fn write_user_defined(mark: u8, parameters: &[(String, Expression)], out: &mut V
     Ok(())
 }
 
-fn write_content(content: &Content, form: TextForm, out: &mut Vec<u8>) -> Written {
+pub(super) fn write_content(content: &Content, form: TextForm, out: &mut Vec<u8>) -> Written {
     const MARK: u8 = Parameter::Content as u8;
     match (content, form) {
         (Content::Text(text), TextForm::Plain) if !misleads(text) => {
@@ -456,7 +476,7 @@ fn write_bytes(bracket: Bracket, bytes: &[u8], out: &mut Vec<u8>) -> Written {
 }
 
 /// The text before this many bytes.
-fn write_length(bracket: Bracket, length: usize, out: &mut Vec<u8>) -> Written {
+pub(super) fn write_length(bracket: Bracket, length: usize, out: &mut Vec<u8>) -> Written {
     if let Ok(length) = u8::try_from(length) {
         out.extend_from_slice(&[tag(bracket, 6), length]);
     } else if let Ok(length) = u16::try_from(length) {

@@ -11,6 +11,7 @@ mod encoded;
 mod explain;
 mod nibbles;
 mod parse;
+mod parts;
 mod scan;
 mod token;
 mod view;
@@ -23,6 +24,7 @@ pub use nibbles::Nibbles;
 pub(crate) use nibbles::write_number;
 pub(crate) use parse::MAX_DEPTH;
 pub(crate) use parse::read_date_time;
+pub use parts::{begin_content, encode_parts, join_in_place, join_parts, room_before_rest};
 pub(crate) use scan::{byte_string, find_end};
 pub(crate) use view::{AidView, AidsView, ExpressionsView, UserDefinedView, View, WordsView};
 

@@ -78,6 +78,26 @@ impl<'a> View<'a> {
         })
     }
 
+    /// The bytes before the content's mark, those of the content, and those behind it up to the end of the message.
+    pub(crate) fn around_content(&self) -> Option<[&'a [u8]; 3]> {
+        let mut parser = self.at(Parameter::Content)?;
+        let before = self.bytes.get(..parser.at.checked_sub(1)?)?;
+        match parser.take_expression()? {
+            ExpressionRef::Bytes(content) => {
+                let after = self.bytes.get(parser.at..self.layout.end as usize)?;
+                Some([before, content, after])
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_act(&self, name: &str) -> bool {
+        match self.bytes.get(2) {
+            Some(0) => text(self.bytes, 4).is_some_and(|(found, _)| found == name),
+            _ => self.performative().as_str() == name,
+        }
+    }
+
     pub(crate) fn reply_by(&self) -> Option<DateTime> {
         self.at(Parameter::ReplyBy)?.date_time().ok()
     }

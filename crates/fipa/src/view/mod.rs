@@ -61,6 +61,24 @@ impl<'a> AclMessageRef<'a> {
         }
     }
 
+    /// Whether this is the communicative act, as it is written. Allocates nothing.
+    pub fn is_act(&self, name: &str) -> bool {
+        match self.0 {
+            Source::Owned(message) => message.performative.as_str() == name,
+            Source::BitEfficient(view) => view.is_act(name),
+            Source::String(view) => view.performative().as_str() == name,
+        }
+    }
+
+    /// Of a message in the bit-efficient encoding with content of bytes: the bytes before the parameter of the content, the
+    /// content, and the bytes behind it up to the end of the message.
+    pub fn around_content(&self) -> Option<[&'a [u8]; 3]> {
+        match self.0 {
+            Source::BitEfficient(view) => view.around_content(),
+            Source::Owned(_) | Source::String(_) => None,
+        }
+    }
+
     /// The sender.
     pub fn sender(&self) -> Option<AidRef<'a>> {
         match self.0 {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use sealbus_bus::{
-    Bus, GATEWAY, Permit, Provenance, ReceivedMessage, RefusalReason, Refused, check_sender,
+    Bus, Closed, GATEWAY, NotOpened, Permit, Provenance, ReceivedMessage, RefusalReason, Refused,
+    check_sender,
 };
 use sealbus_fipa::AclMessageRef;
 use sealbus_proof::Evidence;
@@ -252,13 +253,14 @@ impl Inward {
                 })
             }
         };
+        let judged = judged.map_err(NotOpened::Refused);
         let opened = judged.and_then(|provenance| {
             let opened = self.bus.open(&view, &target.name)?;
             match (&provenance, &opened) {
-                (Provenance::Proved(_), Some(_)) => Err(Refused {
+                (Provenance::Proved(_), Some(_)) => Err(NotOpened::Refused(Refused {
                     reason: RefusalReason::NotProved,
                     explanation: "it is sealed, and its author did not sign it".to_owned(),
-                }),
+                })),
                 _ => Ok((provenance, opened)),
             }
         });
@@ -269,7 +271,12 @@ impl Inward {
                 self.row.senders.push(sender_handle);
                 return;
             }
-            Err(refused) => refused,
+            Err(NotOpened::UnknownRow) => {
+                let payload = message.into_bytes();
+                self.ask_again(link, sender_handle, target_handle, &payload);
+                return;
+            }
+            Err(NotOpened::Refused(refused)) => refused,
         };
         let Refused {
             reason,
@@ -302,6 +309,19 @@ impl Inward {
             Why::Refused(reason),
             &payload,
         );
+    }
+
+    /// Gives a message back whose row is not known here, and with it all that come behind it to the same target, as if that
+    /// moved. So they come again in their order, with the row's secret.
+    fn ask_again(&mut self, link: &Arc<Link>, sender: u32, target: u32, payload: &[u8]) {
+        // The messages before it stay.
+        self.end_row(link);
+        if let Some(Some(slot)) = self.targets.get_mut(target as usize) {
+            if slot.open.is_some() {
+                slot.leave(link, target, Closed::Moving);
+            }
+            give_back(link, target, sender, slot.why_not, payload);
+        }
     }
 
     /// Sends back messages that agents of this process have left unread for good.

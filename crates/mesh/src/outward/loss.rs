@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sealbus_bus::{Returned, UndeliverableReason};
+use sealbus_bus::{Returned, SessionNumber, UndeliverableReason};
 
 use super::sent::Memory;
 use super::signing::Signatures;
@@ -114,6 +114,7 @@ impl Outward {
         }
         self.returning.extend(returning);
         self.epoch += 1;
+        self.session_number = SessionNumber::next();
         self.free_targets.clear();
         self.names.clear();
         self.line = Line::default();

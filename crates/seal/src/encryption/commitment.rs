@@ -1,6 +1,11 @@
 //! An author's commitment to a message: it shows nothing of the message, and fits no other one.
 
-use super::EncryptionError;
+use std::fmt;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use zeroize::Zeroizing;
+
+use super::{EncryptionError, Secret};
 use crate::key::random;
 
 /// The first bytes of what is hashed. They set it apart from every other kind of statement.
@@ -43,7 +48,13 @@ impl Commitment {
 
     /// The commitment to `message` with this salt.
     pub fn new(salt: &Salt, message: &[u8]) -> Self {
-        Self(crate::sha256(&[CONTEXT, &salt.0, message]))
+        Self::to_pieces(salt, &[message])
+    }
+
+    /// The commitment to the message that these pieces are, one behind the other.
+    pub fn to_pieces(salt: &Salt, pieces: &[&[u8]]) -> Self {
+        let all = [CONTEXT, &salt.0].into_iter();
+        Self(crate::sha256_of(all.chain(pieces.iter().copied())))
     }
 
     /// A commitment from its bytes.
@@ -54,5 +65,34 @@ impl Commitment {
     /// The bytes.
     pub const fn as_bytes(&self) -> &[u8; Self::LENGTH] {
         &self.0
+    }
+}
+
+/// The salts of messages under one secret: SHA-256 of the secret and the number (8 bytes) of each. Both have one length, and the
+/// secret is used for nothing else, so the hash needs no key of its own. Whoever has the secret knows all salts; one salt shows
+/// nothing of another one.
+pub struct Salts(Secret);
+
+impl Salts {
+    /// The salts under a secret that is used for nothing else.
+    pub fn new(secret: Secret) -> Self {
+        Self(secret)
+    }
+
+    /// The salt of the message with this number.
+    pub fn of(&self, number: u64) -> Salt {
+        let mut bytes = Zeroizing::new([0; 40]);
+        bytes[..32].copy_from_slice(self.0.as_slice());
+        bytes[32..].copy_from_slice(&number.to_be_bytes());
+        let hash = digest(&SHA256, bytes.as_slice());
+        let mut salt = [0; Salt::LENGTH];
+        salt.copy_from_slice(hash.as_ref());
+        Salt(salt)
+    }
+}
+
+impl fmt::Debug for Salts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Salts").finish_non_exhaustive()
     }
 }

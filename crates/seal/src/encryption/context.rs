@@ -10,6 +10,8 @@ use super::{Encapsulation, EncryptionError, EncryptionKey, EncryptionPublicKey, 
 
 /// A nonce's length, for every AEAD of HPKE.
 const NONCE: usize = 12;
+/// The length of the exporter's secret, and of every secret that is exported.
+const EXPORTED: u8 = 32;
 
 /// The algorithms that a context is bound to. The KDF is HKDF-SHA256.
 pub struct Suite {
@@ -64,6 +66,7 @@ fn bytes_of(tag: &hmac::Tag) -> Secret {
 pub struct Messages {
     key: LessSafeKey,
     first_nonce: Zeroizing<[u8; NONCE]>,
+    exporter: Secret,
     /// The number of the next message.
     number: u64,
 }
@@ -83,6 +86,7 @@ impl Messages {
         let expanded = |label, length| suite.expand(&secret, label, &context, length);
         let key = expanded(b"key", length as u8);
         let nonce = expanded(b"base_nonce", NONCE as u8);
+        let exporter = suite.expand(&secret, b"exp", &context, EXPORTED);
         let mut first_nonce = Zeroizing::new([0; NONCE]);
         first_nonce.copy_from_slice(&nonce[..NONCE]);
         Ok(Self {
@@ -90,13 +94,19 @@ impl Messages {
                 .map(LessSafeKey::new)
                 .map_err(|_| EncryptionError::NoKey)?,
             first_nonce,
+            exporter,
             number: 0,
         })
     }
 
-    fn nonce(&self) -> Nonce {
+    /// A further secret of both sides, for this purpose (RFC 9180 section 5.3).
+    pub fn export(&self, suite: &Suite, purpose: &[u8]) -> Secret {
+        suite.expand(&self.exporter, b"sec", purpose, EXPORTED)
+    }
+
+    fn nonce(&self, number: u64) -> Nonce {
         let mut nonce = *self.first_nonce;
-        for (byte, of_number) in nonce[4..].iter_mut().zip(self.number.to_be_bytes()) {
+        for (byte, of_number) in nonce[4..].iter_mut().zip(number.to_be_bytes()) {
             *byte ^= of_number;
         }
         Nonce::assume_unique_for_key(nonce)
@@ -107,6 +117,7 @@ impl Messages {
         self.number.checked_add(1).ok_or(EncryptionError::Exhausted)
     }
 
+    #[cfg(test)]
     pub(super) fn set_number(&mut self, number: u64) {
         self.number = number;
     }
@@ -122,7 +133,7 @@ impl Messages {
     ) -> Result<(), EncryptionError> {
         let next = self.next()?;
         self.key
-            .seal_in_place_append_tag(self.nonce(), Aad::from(associated), message)
+            .seal_in_place_append_tag(self.nonce(self.number), Aad::from(associated), message)
             .map_err(|_| EncryptionError::Exhausted)?;
         self.number = next;
         Ok(())
@@ -138,13 +149,21 @@ impl Messages {
         sealed: &'a mut [u8],
     ) -> Result<&'a [u8], EncryptionError> {
         let next = self.next()?;
-        let number = self.number;
-        let opened = self
-            .key
-            .open_in_place(self.nonce(), Aad::from(associated), sealed)
-            .map_err(|_| EncryptionError::NotOpened { number })?;
+        let opened = self.open_at(self.number, associated, sealed)?;
         self.number = next;
         Ok(opened)
+    }
+
+    fn open_at<'a>(
+        &self,
+        number: u64,
+        associated: &[u8],
+        sealed: &'a mut [u8],
+    ) -> Result<&'a [u8], EncryptionError> {
+        self.key
+            .open_in_place(self.nonce(number), Aad::from(associated), sealed)
+            .map(|opened| &*opened)
+            .map_err(|_| EncryptionError::NotOpened { number })
     }
 }
 
@@ -152,7 +171,10 @@ impl Messages {
 pub struct Sealing(Messages);
 
 /// The receiver's side: opens the messages of one [`Sealing`], each once and in order.
-pub struct Opening(Messages);
+pub struct Opening {
+    secret: Secret,
+    messages: Messages,
+}
 
 impl Sealing {
     /// The bytes that sealing adds to a message.
@@ -172,6 +194,11 @@ impl Sealing {
         self.0.number
     }
 
+    /// A further secret of both sides, for this purpose.
+    pub fn export(&self, purpose: &[u8]) -> Secret {
+        self.0.export(&SUITE, purpose)
+    }
+
     /// Seals the next message in place. `associated` is not encrypted, and the receiver must have the same.
     pub fn seal(
         &mut self,
@@ -189,14 +216,42 @@ impl Opening {
         encapsulation: &Encapsulation,
         info: &[u8],
     ) -> Result<Self, EncryptionError> {
-        let secret = key.decapsulate(encapsulation)?;
-        Ok(Self(Messages::new(&SUITE, &secret, info)?))
+        Self::with_secret(key.decapsulate(encapsulation)?, info)
     }
 
-    /// The message with this number is due. It may have been opened before: whoever calls this must know whether a message
-    /// was repeated.
-    pub fn go_to(&mut self, number: u64) {
-        self.0.set_number(number);
+    /// The same with the [secret](Self::secret) of another opening.
+    ///
+    /// # Errors
+    /// If the AEAD takes no key.
+    pub fn with_secret(secret: Secret, info: &[u8]) -> Result<Self, EncryptionError> {
+        Ok(Self {
+            messages: Messages::new(&SUITE, &secret, info)?,
+            secret,
+        })
+    }
+
+    /// The secret. Whoever has it opens all messages under it.
+    pub fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    /// A further secret of both sides, for this purpose.
+    pub fn export(&self, purpose: &[u8]) -> Secret {
+        self.messages.export(&SUITE, purpose)
+    }
+
+    /// Opens the message with this number in place. It may have been opened before: whoever calls this must know whether
+    /// a message was repeated.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_at<'a>(
+        &self,
+        number: u64,
+        associated: &[u8],
+        sealed: &'a mut [u8],
+    ) -> Result<&'a [u8], EncryptionError> {
+        self.messages.open_at(number, associated, sealed)
     }
 
     /// Opens the next message in place. After an error the same message is still due; `sealed` is then of no use.
@@ -205,7 +260,7 @@ impl Opening {
         associated: &[u8],
         sealed: &'a mut [u8],
     ) -> Result<&'a [u8], EncryptionError> {
-        self.0.open(associated, sealed)
+        self.messages.open(associated, sealed)
     }
 }
 
@@ -217,6 +272,6 @@ impl fmt::Debug for Sealing {
 
 impl fmt::Debug for Opening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Opening(message {})", self.0.number)
+        write!(f, "Opening(message {})", self.messages.number)
     }
 }

@@ -135,6 +135,31 @@ fn what_another_implementation_sealed_is_opened() {
     assert_eq!(opening.open(b"", &mut sealed).unwrap(), member("message"));
 }
 
+/// RFC 9180, appendix A.1.1.2.
+#[test]
+fn further_secrets_are_those_of_the_standard() {
+    let Known { suite, secret, .. } = &KNOWN[0];
+    let secret = Secret::new(crate::hexadecimal::decode(secret).unwrap());
+    let messages = Messages::new(suite, &secret, INFO).unwrap();
+    for (purpose, answer) in [
+        (
+            &b""[..],
+            "3853fe2b4035195a573ffc53856e77058e15d9ea064de3e59f4961d0095250ee",
+        ),
+        (
+            &[0],
+            "2e8f0b54673c7029649d4eb9d5e33bf1872cf76d623ff164ac185da9e88c21a5",
+        ),
+        (
+            b"TestContext",
+            "e9e43065102c3836401bed8c3c3c75ae46be1639869391d62c61f1ec7af54931",
+        ),
+    ] {
+        let exported = messages.export(suite, purpose);
+        assert_eq!(crate::hexadecimal::encode(exported.as_slice()), answer);
+    }
+}
+
 #[test]
 fn a_secret_is_used_for_a_bounded_number_of_messages() {
     let suite = &KNOWN[0].suite;
