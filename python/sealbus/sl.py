@@ -232,7 +232,7 @@ def write(content: Content | Expression) -> str | bytes:
 
 
 def _plain(value: Any) -> object:
-    """The term of a value that is none of SL's."""
+    """The term of a value that is not a value of SL."""
     term = getattr(value, "_sl_term", None)
     if term is None:
         raise TypeError(

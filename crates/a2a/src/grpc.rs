@@ -26,7 +26,7 @@ pub(crate) fn is_grpc(media_type: Option<&HeaderValue>) -> bool {
     })
 }
 
-/// The answer to a request that is none of gRPC.
+/// The answer to a request that is not a gRPC request.
 pub(crate) fn no_grpc() -> Answer {
     let why = "a request here is application/grpc";
     text_answer(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)

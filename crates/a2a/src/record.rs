@@ -75,7 +75,7 @@ pub(crate) enum Posting {
     End(String),
 }
 
-/// A line is none of a task.
+/// A line that does not belong to a task.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct BadRecord {

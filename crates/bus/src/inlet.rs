@@ -158,7 +158,7 @@ pub struct LostFrame {
     pub sender: Option<Arc<str>>,
     /// The frame.
     pub payload: Bytes,
-    /// Whether the other process may have taken the frame all the same.
+    /// Whether the other process may have taken the frame anyway.
     pub may_have_arrived: bool,
 }
 

@@ -32,7 +32,7 @@ pub struct Grant {
 /// Why a token grants nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It is none of the tokens that a resource server takes.
+    /// A resource server takes no tokens of this kind.
     #[error("it is not an access token: {0}")]
     NoToken(&'static str),
     /// Its key is not published, or not yet known here.

@@ -28,7 +28,7 @@ impl Limits {
         agents: 4_096,
     };
 
-    /// For bytes that have been checked within other limits. Nesting is limited all the same.
+    /// For bytes that have been checked within other limits. Nesting is still limited.
     pub(crate) const NONE: Self = Self {
         message_length: usize::MAX,
         depth: usize::MAX,

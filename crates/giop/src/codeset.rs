@@ -15,7 +15,7 @@ const MOST: usize = 64;
 /// The character set of strings on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CodeSet {
-    /// The client has not named one. CORBA's rule is ISO 8859-1; some ORBs send UTF-8 all the same.
+    /// The client has not named one. CORBA's rule is ISO 8859-1, but some ORBs send UTF-8.
     #[default]
     Unnamed,
     /// ISO 8859-1.

@@ -161,7 +161,7 @@ pub(crate) fn own_tools() -> Vec<Tool> {
     ]
 }
 
-/// Calls one of the platform's own tools. None if there is none of this name.
+/// Calls one of the platform's own tools. `None` if no tool has this name.
 pub(crate) async fn call_own(
     host: &Host,
     name: &str,

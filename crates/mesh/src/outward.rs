@@ -83,7 +83,7 @@ impl Proof {
     }
 
     /// Believes that an agent at the other end holds the key of the certificate that it shows. At `signed` and above all of its chain
-    /// must be right, also if the leaf is known here, and the issuance log must have it.
+    /// must be right, even if the leaf is known here, and the issuance log must have it.
     pub(crate) fn believe(
         &self,
         binding: &[u8],

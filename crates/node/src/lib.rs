@@ -10,6 +10,7 @@ mod freezing;
 mod held;
 mod host;
 mod isolation;
+mod issued;
 mod joining;
 mod leaders;
 mod left_behind;

@@ -2,32 +2,26 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sealbus_bus::{Allowance, Budget};
-use sealbus_seal::CertificateChain;
 use sealbus_seal::token::Secret;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::memory::Remembered;
 use super::peer::Peer;
 use sealbus_control::attachment::FrozenPart;
-use sealbus_control::authority::{CertificatePage, IssuedChain};
 use sealbus_control::clock::now;
 use sealbus_control::directory::{MOST_FOLLOWED, RecentNames};
 use sealbus_control::node::{Exit, Launch, RunningProcess};
 use sealbus_control::rpc::Caller;
-use sealbus_control::{AgentState, Blob, DirectoryChange, Fault, FaultCode, Subject};
+use sealbus_control::{AgentState, DirectoryChange, Fault, FaultCode};
 use sealbus_process::attachment::part_of;
 
 /// Most bytes of one process's frozen agents.
 const MOST_FROZEN: usize = 256 * 1024 * 1024;
-
-/// Most bytes of certificates in one answer, unless a single one is longer.
-const PART: usize = 32 * 1024;
 
 /// Most agents that a process asks for and gets news of. It hears of others when it writes to them.
 const MOST_ASKED: usize = MOST_FOLLOWED;
@@ -314,46 +308,6 @@ impl Processes {
         });
     }
 
-    /// Notes the certificate that the CA issued to a process.
-    pub(crate) fn certified(&self, process: &str, subject: &Subject, issued: IssuedChain) {
-        let Ok(chain) = CertificateChain::try_from(issued) else {
-            return;
-        };
-        let name = match subject {
-            Subject::Agent { name } => name.clone(),
-            Subject::Process => String::new(),
-        };
-        let mut encoded = Vec::new();
-        chain.encode(&mut encoded);
-        let _ = self.with(process, |entry| entry.certificates.insert(name, encoded));
-    }
-
-    /// A part of the last certificates that the CA issued to a process and to each of its living agents, in the order of
-    /// their names. It begins after the agent with this name.
-    pub(crate) fn certificates(
-        &self,
-        process: &str,
-        after: Option<&str>,
-    ) -> Result<CertificatePage, Fault> {
-        self.with(process, |entry| {
-            let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
-            let found = entry
-                .certificates
-                .range::<str, _>((begin, Bound::Unbounded));
-            let lives = |name: &String| name.is_empty() || entry.agents.contains_key(name);
-            let (mut chains, mut size, mut last) = (Vec::new(), 0, None);
-            for (name, chain) in found.filter(|(name, _)| lives(name)) {
-                size += chain.len();
-                if size > PART && last.is_some() {
-                    return CertificatePage { chains, next: last };
-                }
-                chains.push(Blob(chain.clone()));
-                last = Some(name.clone());
-            }
-            CertificatePage { chains, next: None }
-        })
-    }
-
     /// Lets in the process that shows this secret. Remembers the hash of its secret for the next time. Returns whether
     /// the secret was its ticket.
     pub(crate) fn admit(
@@ -523,43 +477,4 @@ pub(super) fn wanted(
         .filter(|change| is_asked(&change.agent))
         .cloned()
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::tests::remembered;
-
-    #[test]
-    fn the_certificates_of_many_agents_come_in_parts_that_fit_into_a_message() {
-        let processes = Processes::default();
-        let mut entry = Entry::new(remembered("p"));
-        let mut expected = Vec::new();
-        let names = (0..1000).map(|number| format!("agent-{number:04}"));
-        for name in std::iter::once(String::new()).chain(names) {
-            // A chain with ML-DSA-65 has about so many bytes.
-            let mut chain = name.clone().into_bytes();
-            chain.resize(15_000, 0);
-            entry.certificates.insert(name.clone(), chain.clone());
-            match name.as_str() {
-                // The agent has ended.
-                "agent-0500" => continue,
-                "" => {}
-                _ => drop(entry.agents.insert(name, AgentState::Active)),
-            }
-            expected.push(Blob(chain));
-        }
-        processes.entries.lock().insert("p".to_owned(), entry);
-        let (mut found, mut after) = (Vec::new(), None);
-        loop {
-            let part = processes.certificates("p", after.as_deref()).unwrap();
-            assert!(serde_json::to_vec(&part).unwrap().len() < 64 * 1024);
-            found.extend(part.chains);
-            after = part.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        assert_eq!(found, expected);
-    }
 }

@@ -190,7 +190,7 @@ fn goes_on(shared: &Shared, joined: &Joined, again: &Joined) -> bool {
         && (again.platform == joined.platform || shared.turns_at_once())
 }
 
-/// Turns to the Master that leads now. Its process is found anew, and nothing waits for the former one any more.
+/// Turns to the Master that leads now: finds its process again, and waits for the former one no longer.
 async fn turn_to(shared: &Arc<Shared>, presence: &Presence, former: &Joined, now: &Joined) {
     *shared.platform.write() = now.platform.clone();
     shared.leaders.heard();

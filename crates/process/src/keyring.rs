@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 /// How long a key is kept after the last certificate under which it was stated has ended. Messages that wait on a node
 /// for that long still open.
 pub(super) const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// How long the keys of a former life of the program are kept at least: the messages that waited for it come meanwhile.
+/// The minimum time for which the keys of a program's former run are kept, so that the messages that waited for it can arrive.
 const KEPT_AFTER_START: Duration = Duration::from_secs(3600);
 /// A key is stated for at least that long, so that there are few at a time.
 const SHORTEST_USE: Duration = Duration::from_secs(30 * 60);

@@ -138,7 +138,7 @@ impl Trust {
     /// Verifies a chain as it was at the time `then`, for what was signed at that time: signatures up to a trusted
     /// root, dates and platform. Deny lists are not asked: a certificate is denied also when its owner ends in order.
     ///
-    /// The whole chain is checked each time, also if its owner is known: it is kept, for others to check.
+    /// The whole chain is checked each time, even if its owner is known, because others may check the kept chain later.
     pub fn verify_as_of(
         &self,
         chain: &CertificateChain,

@@ -50,7 +50,7 @@ pub enum NotLogged {
         /// The number of entries that the proof states.
         size: u64,
     },
-    /// The certificate's CA is none of this platform's.
+    /// The certificate's CA is not one of this platform's CAs.
     #[error(transparent)]
     NotVerified(#[from] VerifyError),
     /// A certificate cannot be read.

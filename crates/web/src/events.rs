@@ -9,7 +9,7 @@ pub struct Event {
     pub id: Option<String>,
 }
 
-/// Why a stream is none of events.
+/// Why a stream is not a stream of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
     /// A line, or an event, is too long.

@@ -27,7 +27,7 @@ use super::card::{Card, Skill};
 use super::remote::{Remote, SetupError};
 use super::{tunnel, work};
 
-/// Pause before a card is read anew.
+/// Pause before a card is read again.
 const REFRESH: Duration = Duration::from_secs(300);
 /// The pause after a card that could not be read, at first and at most.
 const PAUSE: Duration = Duration::from_secs(1);

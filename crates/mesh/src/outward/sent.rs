@@ -12,7 +12,7 @@ const MOST: usize = 1 << 16;
 const MOST_ON_LINK: usize = 1 << 20;
 const FEW: usize = 64;
 
-/// What the link remembers of all its targets.
+/// The memory of a link, for all its targets.
 #[derive(Default)]
 pub(super) struct Memory {
     /// Nobody else knows the key, and no hash leaves the process. So nobody can look for messages with equal hashes.

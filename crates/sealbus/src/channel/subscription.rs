@@ -93,7 +93,7 @@ impl Subscribing {
 
     /// Shares the events with the other members of a queue group, such as `workers`: each event goes to one of them, the
     /// least busy. All subscriptions of the same name, pattern and filter are a group, even in different processes.
-    /// Other subscriptions to the channel get every event all the same.
+    /// Other subscriptions to the channel still get every event.
     ///
     /// An event counts as handled when the agent asks for the next one, or calls [`ChannelSubscription::settle`]. If
     /// the subscription or its process ends before, the event goes to another member. [`ChannelEvent::may_be_again`] is
