@@ -20,7 +20,9 @@ static KEY: LazyLock<Arc<EncryptionKey>> =
 
 fn opened(rows: &mut OpenedRows, outer: &[u8], receiver: &str) -> Result<Opened, NotOpened> {
     let outer = EncodedMessage::new(outer, &Limits::default()).expect("an encoded message");
-    rows.open(&outer.message(), receiver, Instant::now(), |_| Ok(KEY.clone()))
+    rows.open(&outer.message(), receiver, Instant::now(), |_| {
+        Ok(KEY.clone())
+    })
 }
 
 fuzz_target!(|bytes: &[u8]| {
@@ -45,7 +47,10 @@ fuzz_target!(|bytes: &[u8]| {
             return;
         };
         outer.went_over(SessionNumber::next());
-        for outer in [outer.bytes(), &sent.whole(outer.bytes().clone()).expect("its secret")] {
+        for outer in [
+            outer.bytes(),
+            &sent.whole(outer.bytes().clone()).expect("its secret"),
+        ] {
             let found = opened(&mut rows, outer, BEN).expect("its own message opens");
             let found = found.message.message().to_owned();
             encoded.clear();

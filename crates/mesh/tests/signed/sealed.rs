@@ -264,7 +264,7 @@ async fn what_a_receiver_has_forgotten_comes_again_and_nothing_is_lost_doubled_o
     let mut short = 0;
     for round in 0..40 {
         for number in 0..25 {
-            let message = inform("bob@factory", &format!("{}", round * 25 + number));
+            let message = inform("bob@factory", round * 25 + number);
             alice.send(message).await.unwrap();
         }
         // Some of them are on their way, or in the mailbox.
