@@ -365,6 +365,27 @@ pub struct RefusalRecord {
     pub by: Option<String>,
 }
 
+impl RefusalRecord {
+    /// Characters of a name in a record, at most.
+    const NAME: usize = 256;
+    /// The same of a reason.
+    const REASON: usize = 1024;
+
+    /// The record in texts that are bounded and cannot steer a terminal: others made them.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        let name = |name: String| text::excerpt(&name, Self::NAME);
+        Self {
+            who: name(self.who),
+            proved: self.proved.map(name),
+            receiver: self.receiver.map(name),
+            reason: text::excerpt(&self.reason, Self::REASON),
+            by: self.by.map(name),
+            ..self
+        }
+    }
+}
+
 /// The facts that every member of a platform needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlatformDescription {

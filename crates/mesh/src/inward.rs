@@ -327,12 +327,15 @@ impl Inward {
                 more,
                 piece,
             } => {
-                let action = link
-                    .outward
-                    .lock()
-                    .returned(*target, *sender, *why, *more, piece);
+                let mut outward = link.outward.lock();
+                let action = outward.returned(*target, *sender, *why, *more, piece);
+                let is_deceived = outward.is_deceived();
+                drop(outward);
                 link.act(action);
                 link.wake();
+                if is_deceived {
+                    return Err(Broken::Rule("it gives back what it was not given"));
+                }
             }
             Frame::TargetClosed { target } => {
                 let action = link.outward.lock().target_closed(*target);

@@ -261,12 +261,8 @@ fn reported_by(by: &str, records: Vec<RefusalRecord>) -> Result<Vec<RefusalRecor
     }
     let passed_on = |record: RefusalRecord| RefusalRecord {
         at: record.at.min(now()),
-        who: excerpt(&record.who, LONGEST_NAME),
-        proved: record.proved.map(|name| excerpt(&name, LONGEST_NAME)),
-        receiver: record.receiver.map(|name| excerpt(&name, LONGEST_NAME)),
-        reason: excerpt(&record.reason, LONGEST_REASON),
-        count: record.count,
         by: Some(by.to_owned()),
+        ..record.bounded()
     };
     Ok(records.into_iter().map(passed_on).collect())
 }

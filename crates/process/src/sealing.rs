@@ -211,7 +211,8 @@ impl Sealing {
         if !is_good {
             return Ok(None);
         }
-        peer.seal(message, sender, receiver, &self.sent).map(Some)
+        peer.seal(message, sender, receiver, Some(&self.sent))
+            .map(Some)
     }
 
     /// The latest statement of an agent: its key, and its key package for groups.
@@ -331,7 +332,9 @@ impl Sealing {
         }
         let mut peer = self.look_up_patiently(receiver, kept.is_some()).await?;
         let sender = message.sender.as_ref().map_or("", |sender| &sender.name);
-        let sealed = peer.seal(message, sender, receiver, &self.sent)?;
+        // What waits for an absent agent always brings its secret, and its row is used once.
+        let sent = (kept.is_none() || peer.stated.is_some()).then_some(&self.sent);
+        let sealed = peer.seal(message, sender, receiver, sent)?;
         // The key of an absent agent is looked up for each message: the agent may come back.
         if peer.stated.is_some() {
             note(&mut self.peers.lock(), receiver, peer);
@@ -362,7 +365,7 @@ impl Peer {
         message: &AclMessage,
         sender: &str,
         receiver: &str,
-        sent: &Mutex<SentRows>,
+        sent: Option<&Mutex<SentRows>>,
     ) -> Result<SealedMessage, NotSealed> {
         let now = Instant::now();
         if let Some(row) = self.rows.get_mut(sender)
@@ -375,7 +378,9 @@ impl Peer {
             self.rows.clear();
         }
         let mut row = SealedRow::begin(&self.key, sender, receiver, now)?;
-        sent.lock().note(&row);
+        if let Some(sent) = sent {
+            sent.lock().note(&row);
+        }
         let sealed = row.seal(message);
         self.rows.insert(sender.to_owned(), row);
         sealed

@@ -166,6 +166,7 @@ fn no_bit_of_a_proof_is_without_meaning() {
 /// No proof names more messages than a batch may have.
 #[test]
 fn impossible_batches_are_refused() {
+    const MOST: u16 = MAX_BATCH as u16;
     let bytes = encoded(&alone(&AUTHOR.signer, statements(1)[0], NOW));
     let at = |authors: [u16; 2], messages: [u16; 2]| {
         let mut bytes = bytes.clone();
@@ -178,8 +179,8 @@ fn impossible_batches_are_refused() {
         assert!(matches!(wrong, Malformed::Place { .. }), "{wrong:?}");
     }
     for wrong in [
-        at([2, 0], [256, 0]),
-        at([257, 0], [1, 0]),
+        at([2, 0], [MOST, 0]),
+        at([MOST + 1, 0], [1, 0]),
         at([u16::MAX, 0], [u16::MAX, 0]),
     ] {
         assert!(matches!(wrong, Malformed::TooLarge { .. }), "{wrong:?}");

@@ -17,8 +17,8 @@ use super::form::{Outer, RowForm, RowId, SALTS, context};
 use super::sending::LONGEST_ROW;
 use super::{NotOpened, Opened};
 
-/// How long a row is known: a minute longer than its sender uses it.
-const KNOWN: Duration = Duration::from_secs(LONGEST_ROW.1.as_secs() + 60);
+/// How long a row is known: ten minutes longer than its sender uses it, because messages wait for slow receivers.
+const KNOWN: Duration = Duration::from_secs(LONGEST_ROW.1.as_secs() + 600);
 /// Most rows of one sender, and of all. A forgotten one is taken anew from a message that brings it.
 const MOST_OF_ONE: usize = 4096;
 const MOST: usize = 32_768;
@@ -167,8 +167,9 @@ impl OpenedRows {
         let known = known.and_then(|rows| rows.get_mut(&id));
         match (outer.envelope.row, known) {
             (RowForm::Short(_), None) => Err(NotOpened::UnknownRow),
+            // The row of another receiver: with its own secret the message may open.
             (RowForm::Short(_), Some(known)) if known.row.receiver != receiver => {
-                Err(format!("its secret is one for another agent than {receiver}").into())
+                Err(NotOpened::UnknownRow)
             }
             (RowForm::Short(_), Some(known)) => {
                 known.used = self.messages;

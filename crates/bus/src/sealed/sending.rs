@@ -175,6 +175,10 @@ impl SentRows {
     /// Notes a new row.
     pub fn note(&mut self, row: &SealedRow) {
         if self.0.len() >= MOST {
+            // Rows that are no longer used go first, then the older half.
+            self.0.retain(|_, (head, _)| Arc::strong_count(head) > 1);
+        }
+        if self.0.len() >= MOST {
             let mut begun: Vec<Instant> = self.0.values().map(|(_, begun)| *begun).collect();
             let (_, middle, _) = begun.select_nth_unstable(MOST / 2);
             let middle = *middle;

@@ -21,7 +21,7 @@ pub(crate) struct Refusals {
 impl Refusals {
     /// Notes refusals, and logs them as far as the shares of the log go.
     pub(crate) fn note(&mut self, records: Vec<RefusalRecord>) {
-        for record in records {
+        for record in records.into_iter().map(RefusalRecord::bounded) {
             if let Some(left_out) = self.log.admit(source(&record)) {
                 tracing::warn!(
                     target: "sealbus::refusals",
@@ -63,6 +63,23 @@ fn source(record: &RefusalRecord) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dishonest_node_fills_no_memory_with_long_records() {
+        let mut refusals = Refusals::default();
+        let long = || "x".repeat(1 << 20);
+        refusals.note(vec![RefusalRecord {
+            at: 1,
+            who: long(),
+            proved: Some(long()),
+            receiver: Some(long()),
+            reason: long(),
+            count: 1,
+            by: Some(long()),
+        }]);
+        let kept = serde_json::to_vec(&refusals.latest).unwrap();
+        assert!(kept.len() < 4096, "{} bytes", kept.len());
+    }
 
     #[test]
     fn a_program_that_reports_refusals_without_end_has_a_share_of_the_log() {

@@ -35,6 +35,11 @@ impl Outward {
         }
     }
 
+    /// Whether the peer gave back too much that it was not given.
+    pub(crate) fn is_deceived(&self) -> bool {
+        self.memory.is_deceived()
+    }
+
     /// A message, or a piece of one, came back.
     pub(crate) fn returned(
         &mut self,

@@ -8,9 +8,11 @@ use foldhash::quality::RandomState;
 
 /// Most messages that are remembered for a target: as many as a mailbox holds.
 const MOST: usize = 1 << 16;
-/// Most messages that are remembered on a link, before each target has only [`FEW`].
+/// Above so many messages that are remembered on a link, targets forget more than they note, down to [`FEW`].
 const MOST_ON_LINK: usize = 1 << 20;
 const FEW: usize = 64;
+/// So often a peer may give back what it was not given. Then it is no honest one.
+const MOST_NEVER_SENT: u32 = 64;
 
 /// The memory of a link, for all its targets.
 #[derive(Default)]
@@ -18,6 +20,8 @@ pub(super) struct Memory {
     /// Nobody else knows the key, and no hash leaves the process. So nobody can look for messages with equal hashes.
     key: RandomState,
     count: usize,
+    /// How often something came back that was never sent.
+    never_sent: u32,
 }
 
 impl Memory {
@@ -27,6 +31,11 @@ impl Memory {
         hasher.write(sender.as_bytes());
         hasher.write(payload);
         hasher.finish().max(CAME_BACK + 1)
+    }
+
+    /// Whether the peer gave back too much that it was not given.
+    pub(super) fn is_deceived(&self) -> bool {
+        self.never_sent > MOST_NEVER_SENT
     }
 }
 
@@ -58,11 +67,12 @@ pub(super) enum Origin {
 impl Sent {
     /// A message was sent.
     pub(super) fn note(&mut self, hash: u64, memory: &mut Memory) {
-        let most = match memory.count < MOST_ON_LINK {
-            true => MOST,
-            false => FEW,
+        let excess = match memory.count < MOST_ON_LINK {
+            true => usize::from(self.hashes.len() >= MOST),
+            // One for this message, and one to come below the limit.
+            false => self.hashes.len().saturating_sub(FEW).min(2),
         };
-        while self.hashes.len() >= most {
+        for _ in 0..excess {
             if self.pop(memory) != Some(CAME_BACK) {
                 self.forgotten += 1;
             }
@@ -90,7 +100,10 @@ impl Sent {
                 self.forgotten = left;
                 Origin::Forgotten
             }
-            None => Origin::Never,
+            None => {
+                memory.never_sent += 1;
+                Origin::Never
+            }
         }
     }
 
@@ -142,6 +155,27 @@ mod tests {
         assert_eq!(sent.take_back(11, &mut memory), Origin::Sent);
         sent.forget(&mut memory);
         assert_eq!(memory.count, 0);
+    }
+
+    #[test]
+    fn at_the_limit_of_the_link_each_target_keeps_its_latest_messages() {
+        let mut memory = Memory::default();
+        let mut targets: Vec<Sent> = (0..20).map(|_| Sent::default()).collect();
+        for target in &mut targets {
+            for number in 0..MOST as u64 {
+                target.note(number + 1, &mut memory);
+            }
+        }
+        assert!(memory.count <= MOST_ON_LINK + 20 * FEW, "{}", memory.count);
+        // A target that writes a burst forgets what is old.
+        let first = &mut targets[0];
+        for number in 0..400 {
+            first.note(1_000_000 + number, &mut memory);
+        }
+        for number in 0..400 {
+            let origin = first.take_back(1_000_000 + number, &mut memory);
+            assert_eq!(origin, Origin::Sent);
+        }
     }
 
     proptest! {

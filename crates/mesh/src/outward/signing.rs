@@ -88,7 +88,7 @@ impl Outward {
         self.signatures.held_since.is_some()
     }
 
-    /// Everything was written.
+    /// Everything that was signed was written.
     pub(super) fn signatures_written(&mut self) {
         self.signatures.is_unwritten = false;
     }

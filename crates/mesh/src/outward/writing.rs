@@ -112,7 +112,9 @@ impl Outward {
             }
             wire.put_all(&slices, length);
             self.session.written(length);
-            self.signatures_written();
+            if self.session.unwritten() == 0 {
+                self.signatures_written();
+            }
             self.filled += length;
             left = left.saturating_sub(length);
             is_something = true;

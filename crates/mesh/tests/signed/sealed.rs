@@ -215,6 +215,8 @@ async fn messages_of_an_unknown_row_go_back_in_their_order_and_come_again_with_i
     delegate(&mut intruder, 0, &own).await;
     say(&mut intruder, &first, true, &proof(&own, &first)).await;
     assert!(soon(scene.mailbox.recv()).await.unwrap().is_sealed());
+    let close = Frame::CloseTarget { target: 0 };
+    intruder.send(&close).await.unwrap();
     for target in 1..50 {
         let mut row = begin(&public, "mallory@factory", VICTIM);
         let [whole, short] = [0; 2].map(|_| sealed(&mut row, &message));

@@ -5,9 +5,6 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.ArrayDeque;
 import java.util.Deque;
-import java.util.Iterator;
-import java.util.LinkedHashMap;
-import java.util.Map;
 
 /** The way to one agent of the platform, or to the bus of one process: its messages in order. The mesh guards it. */
 final class Route {
@@ -23,12 +20,12 @@ final class Route {
         CLOSING
     }
 
-    /** Most messages that are remembered. */
-    private static final int MOST_REMEMBERED = 65_536;
+    /** Most messages that are remembered: about as many as a receiver's credit allows to be unread. */
+    private static final int MOST_REMEMBERED = 4096;
 
     final String receiver;
-    /** How often each message was sent and has not come back, by its hash, the oldest first. */
-    private final Map<Long, Integer> remembered = new LinkedHashMap<>();
+    /** The hashes of the latest messages that have not come back, the oldest first. */
+    private final Deque<Long> remembered = new ArrayDeque<>();
     /** Messages that were sent before those, at most so many. */
     private long forgotten;
     /** Messages that have not gone yet, the oldest first. */
@@ -71,20 +68,16 @@ final class Route {
 
     /** Remembers a message that was sent: nothing else may come back. */
     void remember(Letter letter) {
-        remembered.merge(hash(letter), 1, Integer::sum);
+        remembered.add(hash(letter));
         if (remembered.size() > MOST_REMEMBERED) {
-            Iterator<Integer> oldest = remembered.values().iterator();
-            forgotten += oldest.next();
-            oldest.remove();
+            remembered.poll();
+            forgotten++;
         }
     }
 
     /** Whether a message that comes back was sent. It comes back as often as it was. */
     boolean wasSent(Letter letter) {
-        Long hash = hash(letter);
-        boolean wasSent = remembered.containsKey(hash);
-        remembered.computeIfPresent(hash, (same, count) -> count > 1 ? count - 1 : null);
-        return wasSent;
+        return remembered.removeFirstOccurrence(hash(letter));
     }
 
     /** Whether a message may have been sent so long ago that it is not remembered. */
