@@ -332,7 +332,7 @@ impl Sealing {
         }
         let mut peer = self.look_up_patiently(receiver, kept.is_some()).await?;
         let sender = message.sender.as_ref().map_or("", |sender| &sender.name);
-        // What waits for an absent agent always brings its secret, and its row is used once.
+        // A letter to an absent agent always brings its secret, and its row is used once.
         let sent = (kept.is_none() || peer.stated.is_some()).then_some(&self.sent);
         let sealed = peer.seal(message, sender, receiver, sent)?;
         // The key of an absent agent is looked up for each message: the agent may come back.
