@@ -18,7 +18,6 @@ failure:
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import datetime
 import json
@@ -36,6 +35,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import report
 import revocations
 from sealbus import AclMessage, Agent, Performative, SealbusError, ServiceDescription, run
 
@@ -384,13 +384,11 @@ def main() -> None:
         return run(Clerk(Path(sys.argv[2])))
     if sys.argv[1:2] == ["spare"]:
         return run(Agent("spare"))
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sealbus", type=Path, required=True, help="the sealbus binary")
+    parser = report.options()
     parser.add_argument("--runs", type=int, default=5, help="runs of each failure")
     parser.add_argument("--seed", type=int, default=1, help="it chooses the moments")
     parser.add_argument("--only", nargs="+", choices=FAILURES, default=list(FAILURES), help="these failures alone")
     parser.add_argument("--revoke", type=int, metavar="N", help="revoke so many agents through a failure of each kind instead")
-    parser.add_argument("--json", type=Path, help="write the figures as JSON to this file too")
     parser.add_argument("--keep", type=Path, help="a folder for logs, which stays")
     arguments = parser.parse_args()
     os.environ["SEALBUS_BINARY"] = str(arguments.sealbus.absolute())
@@ -416,9 +414,7 @@ def main() -> None:
                     print(table(rows[-1:]).splitlines()[1], flush=True)
                     bench.settle()
             print(table(rows))
-    if arguments.json is not None:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
+    report.write(arguments.json, rows)
 
 
 if __name__ == "__main__":

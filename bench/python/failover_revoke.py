@@ -13,7 +13,6 @@ asked: what it says reaches no process. The figures, in milliseconds:
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import threading
@@ -24,7 +23,7 @@ from typing import Any
 
 import failover
 import revocations
-from sealbus import AclMessage, Performative, SealbusError, run
+from sealbus import run
 
 PROCESSES = 4
 #: Seconds between two messages of an agent, and so the resolution of the figures.
@@ -40,18 +39,11 @@ GOAL = 1000.0
 class Member(revocations.Member):
     """Talks until it is revoked."""
 
+    pause = PAUSE
+
     async def setup(self) -> None:
         """All talk."""
         self.create_task(self.talk())
-
-    async def talk(self) -> None:
-        """One message after the other."""
-        while True:
-            try:
-                await self.send(AclMessage(Performative.INFORM, "listener"))
-            except SealbusError:
-                return
-            await asyncio.sleep(PAUSE)
 
 
 class Bench(failover.Bench):

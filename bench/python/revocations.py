@@ -9,7 +9,6 @@ Master's answer to the last message that the listener got from that agent: what 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import base64
 import hmac
@@ -25,6 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import report
 from sealbus import AclMessage, Agent, Message, Performative, SealbusError, run
 
 PATIENCE = 300
@@ -40,6 +40,9 @@ AFTER = 3.0
 class Member(Agent):
     """Talks until it is revoked."""
 
+    #: Seconds between two messages.
+    pause = PAUSE
+
     async def setup(self) -> None:
         """The first agents of each process talk."""
         if int(self.aid.local_name.rpartition("-")[2]) % TALKERS == 0:
@@ -52,21 +55,21 @@ class Member(Agent):
                 await self.send(AclMessage(Performative.INFORM, "listener"))
             except SealbusError:
                 return
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(self.pause)
 
 
 class Listener(Agent):
     """Notes when it heard each agent last."""
 
-    def __init__(self, report: Path) -> None:
+    def __init__(self, notes: Path) -> None:
         super().__init__("listener")
-        self.report = report
+        self.notes = notes
         self.heard: dict[str, float] = {}
 
     async def on_message(self, message: Message) -> None:
         """Notes the time, by the clock that all processes share; writes all times when it is asked to."""
         if message.performative == Performative.REQUEST:
-            self.report.write_text(json.dumps(self.heard))
+            self.notes.write_text(json.dumps(self.heard))
             await self.reply(message, Performative.INFORM, "written")
         elif message.sender is not None:
             self.heard[message.sender.local_name] = time.monotonic()
@@ -122,7 +125,7 @@ def decoded(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def manifest(agents: int, report: Path) -> str:
+def manifest(agents: int, notes: Path) -> str:
     program = [sys.executable, str(Path(__file__).absolute())]
     each = agents // PROCESSES
     lines = ['[platform]\nname = "bench"\nnodes = 2\n']
@@ -130,8 +133,8 @@ def manifest(agents: int, report: Path) -> str:
         names = json.dumps([f"{prefix}-{number}" for number in range(each)])
         command = json.dumps([*program, "member", prefix, str(each)])
         lines.append(f'[[agent]]\nname = "{prefix}"\nagents = {names}\ncommand = {command}\nrestart = "never"\nnode = "node-1"\n')
-    command = json.dumps([*program, "listener", str(report)])
-    folder = json.dumps([str(report.parent)])
+    command = json.dumps([*program, "listener", str(notes)])
+    folder = json.dumps([str(notes.parent)])
     lines.append(f'[[agent]]\nname = "listener"\ncommand = {command}\nwrite = {folder}\nnode = "node-2"\n')
     return "\n".join(lines)
 
@@ -145,9 +148,9 @@ def measure(sealbus: Path, agents: int, rate: float) -> dict[str, Any]:
     names = [f"{prefix}-{number}" for number in range(agents // PROCESSES) for prefix in prefixes()]
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        report = directory / "figures" / "heard.json"
-        report.parent.mkdir()
-        (directory / "platform.toml").write_text(manifest(agents, report))
+        notes = directory / "figures" / "heard.json"
+        notes.parent.mkdir()
+        (directory / "platform.toml").write_text(manifest(agents, notes))
         log = directory / "log"
         with log.open("w") as output:
             platform = subprocess.Popen(
@@ -180,7 +183,7 @@ def measure(sealbus: Path, agents: int, rate: float) -> dict[str, Any]:
             reading.join(PATIENCE)
             time.sleep(AFTER)
             tell("send", "listener", "write", "--performative", "request", "--timeout", "60s")
-            heard: dict[str, float] = json.loads(report.read_text())
+            heard: dict[str, float] = json.loads(notes.read_text())
         finally:
             platform.send_signal(signal.SIGTERM)
             platform.wait()
@@ -215,16 +218,12 @@ def main() -> None:
         return run(*[Member(f"{sys.argv[2]}-{number}") for number in range(int(sys.argv[3]))])
     if sys.argv[1:2] == ["listener"]:
         return run(Listener(Path(sys.argv[2])))
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sealbus", type=Path, required=True, help="the sealbus binary")
+    parser = report.options()
     parser.add_argument("--agents", type=int, default=2000, help="agents to revoke")
     parser.add_argument("--rate", type=float, default=1000, help="revocations a second")
-    parser.add_argument("--json", type=Path, help="write the figures as JSON to this file too")
     arguments = parser.parse_args()
     figures = measure(arguments.sealbus.absolute(), arguments.agents, arguments.rate)
-    if arguments.json is not None:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    report.write(arguments.json, figures)
     for figure, value in figures.items():
         print(f"{figure:20}{value:12,.1f}")
 

@@ -7,7 +7,7 @@ mod support;
 
 use intruder::scene::Scene;
 use intruder::{Intruder, Seen};
-use sealbus_bus::{Location, ProcessEndpoint, RefusalReason};
+use sealbus_bus::{Location, Mailbox, Outbox, ProcessEndpoint, RefusalReason};
 use sealbus_fipa::{Aid, Performative, bitefficient};
 use sealbus_mesh::frame::{Frame, Why};
 use sealbus_seal::SecurityLevel;
@@ -64,6 +64,22 @@ async fn take(scene: &Scene, intruder: &mut Intruder) -> Taken {
     .await
 }
 
+/// An honest agent, `writer`, has written to bob, whom the intruder's process runs.
+async fn written(scene: &Scene) -> (Intruder, Taken, Outbox, Mailbox) {
+    let mut intruder = scene.dial().await;
+    let (writer, answers) = scene.platform.agent(&scene.process, "writer@factory");
+    let identity = scene.credential.certificate().unwrap().identity().clone();
+    let address = "127.0.0.1:9".parse().unwrap();
+    let place = Location::Process(ProcessEndpoint { identity, address });
+    scene.platform.directory.put("bob@factory", place);
+    writer
+        .send(inform("bob@factory", "good day"))
+        .await
+        .unwrap();
+    let taken = take(scene, &mut intruder).await;
+    (intruder, taken, writer, answers)
+}
+
 async fn give_back(intruder: &mut Intruder, taken: &Taken, why: Why, payload: &[u8]) {
     let returned = Frame::Returned {
         target: taken.target,
@@ -85,17 +101,7 @@ fn forged() -> Vec<u8> {
 
 async fn only_what_was_sent_is_sent_on(level: SecurityLevel) {
     let scene = Scene::at(level).await;
-    let mut intruder = scene.dial().await;
-    let (writer, mut answers) = scene.platform.agent(&scene.process, "writer@factory");
-    let identity = scene.credential.certificate().unwrap().identity().clone();
-    let address = "127.0.0.1:9".parse().unwrap();
-    let place = Location::Process(ProcessEndpoint { identity, address });
-    scene.platform.directory.put("bob@factory", place);
-    writer
-        .send(inform("bob@factory", "good day"))
-        .await
-        .unwrap();
-    let taken = take(&scene, &mut intruder).await;
+    let (mut intruder, taken, writer, mut answers) = written(&scene).await;
 
     // A refusal of something else is none of the writer's business.
     give_back(
@@ -146,17 +152,7 @@ async fn at_signed_only_what_was_sent_is_signed_again() {
 #[tokio::test]
 async fn a_message_that_is_refused_is_reported_to_its_sender_once() {
     let scene = Scene::new().await;
-    let mut intruder = scene.dial().await;
-    let (writer, mut answers) = scene.platform.agent(&scene.process, "writer@factory");
-    let identity = scene.credential.certificate().unwrap().identity().clone();
-    let address = "127.0.0.1:9".parse().unwrap();
-    let place = Location::Process(ProcessEndpoint { identity, address });
-    scene.platform.directory.put("bob@factory", place);
-    writer
-        .send(inform("bob@factory", "good day"))
-        .await
-        .unwrap();
-    let taken = take(&scene, &mut intruder).await;
+    let (mut intruder, taken, _writer, mut answers) = written(&scene).await;
     let why = Why::Refused(RefusalReason::OverLimit);
     give_back(&mut intruder, &taken, why, &taken.payload).await;
     give_back(&mut intruder, &taken, why, &taken.payload).await;
