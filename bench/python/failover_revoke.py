@@ -87,6 +87,7 @@ class Bench(failover.Bench):
     def revoke(self, name: str, places: list[int]) -> bool:
         """Has a Master revoke an agent. Returns whether the one that answered leads."""
         deadline = time.monotonic() + failover.PATIENCE
+        refusals: dict[str, str] = {}
         while time.monotonic() < deadline:
             for place in places:
                 for socket, patience in ANSWER.items():
@@ -94,9 +95,9 @@ class Bench(failover.Bench):
                         operator = failover.Operator(self.masters[place].state, socket, patience)
                         operator.call(ask="revoke", what=name, reason="measured")
                         return socket == "admin.sock"
-                    except (OSError, KeyError):
-                        continue
-        raise AssertionError(f"nobody revoked {name}\n{self.why()}")
+                    except (OSError, KeyError) as error:
+                        refusals[f"m{place + 1}/{socket}"] = str(error)
+        raise AssertionError(f"nobody revoked {name}: {refusals}\n{self.why()}")
 
     def revoke_all(self, failure: str) -> dict[str, Any]:
         """Revokes the agents through a failure, and compares the answers with the messages that the listener heard."""
