@@ -96,14 +96,9 @@ impl CaService {
         said: &str,
         now: Timestamp,
     ) -> Result<Vec<IssuedCertificate>, Fault> {
-        let local = what.split('@').next().unwrap_or(what);
-        let serial: Option<Serial> = what.parse().ok();
-        let by_serial = serial.and_then(|serial| self.issued.get(&serial));
         let living: BTreeSet<Serial> = self
-            .issued
-            .of_subject(local)
-            .chain(by_serial)
-            .filter(|found| found.revoked.is_none() && found.end(self.remembers) >= now)
+            .named(what, now)
+            .filter(|found| found.revoked.is_none())
             .map(|found| found.record.serial)
             .collect();
         let living: Vec<Serial> = living.into_iter().collect();
@@ -117,6 +112,24 @@ impl CaService {
         self.deny_senders(&living, now)?;
         let revoked = living.iter().filter_map(|serial| self.issued.get(serial));
         Ok(revoked.cloned().collect())
+    }
+
+    /// The certificates of an agent, or the one with this serial number, that operators have revoked.
+    pub fn revoked_by_hand(&self, what: &str, now: Timestamp) -> Vec<IssuedCertificate> {
+        let by_operator = |denial: Denial| denial.reason == Reason::ByOperator;
+        self.named(what, now)
+            .filter(|found| found.revoked.is_some_and(by_operator))
+            .cloned()
+            .collect()
+    }
+
+    /// The certificates of an agent, or the one with this serial number, that have not ended.
+    fn named(&self, what: &str, now: Timestamp) -> impl Iterator<Item = &IssuedCertificate> {
+        let serial: Option<Serial> = what.parse().ok();
+        let by_serial = serial.and_then(|serial| self.issued.get(&serial));
+        let local = what.split('@').next().unwrap_or(what);
+        let all = self.issued.of_subject(local).chain(by_serial);
+        all.filter(move |found| found.end(self.remembers) >= now)
     }
 
     /// Denies delivery of waiting messages that the holders of these certificates sent before now. Their newer

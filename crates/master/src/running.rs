@@ -388,10 +388,14 @@ impl Master {
         self.part(leader.as_deref().unwrap_or(ELSEWHERE));
         self.tasks.shutdown().await;
         let _ = std::fs::remove_file(socket_in(&self.directory));
-        // Operators hear that before the Master stands by.
-        let _ = tokio::time::timeout(PARTING, self.operators.join_next()).await;
-        self.operators.shutdown().await;
-        self.admin.system.end().await;
+        let (operators, admin) = (&mut self.operators, &self.admin);
+        let parting = async {
+            // Operators hear that before the Master stands by.
+            let _ = tokio::time::timeout(PARTING, operators.join_next()).await;
+            operators.shutdown().await;
+        };
+        // Messages to the AMS and DF go to those of the next Master only when these have ended.
+        tokio::join!(parting, admin.system.end());
         self.admin.desk.close().await;
     }
 
