@@ -41,7 +41,7 @@ impl Author {
         then: Timestamp,
     ) -> Result<Self, NotAnAuthor> {
         let verified = trust.verify_as_of(&chain, then)?;
-        Inclusion::check_of(&chain, trust)?;
+        Inclusion::check_of_verified(&chain, trust)?;
         Ok(Self(Arc::new(Believed { verified, chain })))
     }
 
