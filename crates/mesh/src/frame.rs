@@ -334,8 +334,7 @@ pub enum GoodbyeReason {
     Replaced = 1,
     /// The sides are at different security levels.
     LevelMismatch = 2,
-    /// The sides speak different versions.
-    VersionMismatch = 3,
+    // 3 was for different versions, and nobody said it.
     /// The bytes of the peer do not follow the protocol.
     Violation = 4,
     /// The peer may not be here.
@@ -350,7 +349,6 @@ impl GoodbyeReason {
             0 => Self::ShutDown,
             1 => Self::Replaced,
             2 => Self::LevelMismatch,
-            3 => Self::VersionMismatch,
             4 => Self::Violation,
             5 => Self::NotPermitted,
             6 => Self::OverLimit,
