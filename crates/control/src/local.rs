@@ -110,13 +110,11 @@ mod missing {
     #[derive(Debug)]
     pub enum Stream {}
 
-    impl Listener {
-        /// Never called.
-        ///
-        /// # Errors
-        /// None.
-        #[expect(clippy::unused_async, reason = "as on Unix")]
-        pub async fn accept(&self) -> io::Result<(Stream, ())> {
+    impl sealbus_web::Listener for Listener {
+        type Connection = Stream;
+        type Origin = ();
+
+        async fn accept(&self) -> io::Result<(Stream, ())> {
             match *self {}
         }
     }

@@ -25,6 +25,7 @@ use sealbus_control::{AgentLocation, Blob, Fault, FaultCode, RefusalRecord, Subj
 use sealbus_enrolment::{WaitingStranger, most_strangers};
 use sealbus_mesh::{Stranger, Strangers};
 use sealbus_process::attachment::secret_text;
+use sealbus_web::accept_each;
 
 /// How long a newcomer may take to show its ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,20 +41,10 @@ const FETCHING: Duration = Duration::from_secs(10);
 /// Accepts processes of this machine for ever.
 pub(crate) async fn accept_local(listener: UnixListener, shared: Arc<Shared>) {
     let strangers = Strangers::new(most_strangers());
-    // The connections end with this set.
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                connections.spawn(serve_local(stream, strangers.clone(), shared.clone()));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a process could not be let in");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
+    accept_each(&listener, |stream, _, _| {
+        Some(serve_local(stream, strangers.clone(), shared.clone()))
+    })
+    .await;
 }
 
 async fn serve_local(stream: UnixStream, strangers: Strangers<Option<u32>>, shared: Arc<Shared>) {

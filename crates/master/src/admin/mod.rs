@@ -10,7 +10,7 @@ mod secrets;
 mod services;
 mod traffic;
 
-pub(crate) use door::is_operator;
+pub(crate) use door::{is_operator, may_enter};
 pub(crate) use parting::{ELSEWHERE, Parting};
 
 use std::sync::Arc;
