@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -394,7 +395,7 @@ impl<'de> Deserialize<'de> for Identity {
 
 impl fmt::Display for ProcessId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&crate::hexadecimal::encode(&self.0))
+        f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 
@@ -408,7 +409,9 @@ impl FromStr for ProcessId {
     type Err = IdentityError;
 
     fn from_str(text: &str) -> Result<Self, IdentityError> {
-        crate::hexadecimal::decode(text)
+        let bytes = HEXLOWER.decode(text.as_bytes()).ok();
+        bytes
+            .and_then(|bytes| bytes.try_into().ok())
             .map(Self)
             .ok_or_else(|| IdentityError::NotAProcess(excerpt(text)))
     }

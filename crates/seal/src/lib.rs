@@ -25,7 +25,6 @@ mod chain;
 mod denial;
 pub mod denylist;
 pub mod encryption;
-mod hexadecimal;
 mod holding;
 mod identity;
 pub mod issuance;

@@ -172,10 +172,9 @@ impl Admin {
             }
             AdminRequest::Checkpoint => {
                 let (checkpoint, note) = self.desk.run(|desk, _| desk.ca.checkpoint()).await?;
-                let root = checkpoint.root.iter();
                 Checkpoint {
                     size: checkpoint.size,
-                    root: root.map(|byte| format!("{byte:02x}")).collect(),
+                    root: data_encoding::HEXLOWER.encode(&checkpoint.root),
                     signed: Blob(note.to_string().into_bytes()),
                 }
                 .into()
