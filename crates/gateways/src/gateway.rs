@@ -83,7 +83,6 @@ impl Gateway {
             config.tls.as_ref(),
             config.trust.as_deref(),
             agent.credential(),
-            None,
         )?;
         let (listener, bound) = listen(config.listen).await?;
         let address = config.address(bound)?;

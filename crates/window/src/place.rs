@@ -3,10 +3,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use std::sync::Arc;
 
-use rustls::ServerConfig;
-use sealbus_web::trust::{FileError, certificates, private_key};
+use sealbus_web::tls::{self, TlsConfig, TlsSetupError};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -22,12 +20,9 @@ pub enum PlaceError {
     /// A browser cannot ask for every address.
     #[error("{0} stands for every address: by which name is the window reached?")]
     NeedsName(IpAddr),
-    /// A file cannot be used.
+    /// The certificate or its key cannot be used.
     #[error(transparent)]
-    File(#[from] FileError),
-    /// rustls refused it.
-    #[error("TLS cannot be set up: {0}")]
-    Tls(#[from] rustls::Error),
+    Tls(#[from] TlsSetupError),
 }
 
 /// The PEM files for TLS.
@@ -117,14 +112,12 @@ impl Place {
 }
 
 fn acceptor(proof: Proof<'_>) -> Result<TlsAcceptor, PlaceError> {
-    let (chain, key) = (certificates(proof.certificate)?, private_key(proof.key)?);
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    let config = TlsConfig {
+        certificate: Some(proof.certificate.to_owned()),
+        key: Some(proof.key.to_owned()),
+        clients: None,
+    };
+    Ok(tls::server(&config, None, &[b"http/1.1"])?.into())
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ fn place(window: &Window) -> Result<Place, CliError> {
                 "name a certificate that the browser trusts, and its key: --certificate FILE --key FILE; or use `ssh -L`"
             }
             PlaceError::NeedsName(_) => "name it with --name, as in the certificate",
-            PlaceError::File { .. } | PlaceError::Tls(_) => {
+            PlaceError::Tls(_) => {
                 return CliError::Failed { message, help: None };
             }
         };
