@@ -186,7 +186,7 @@ impl FrameInbox {
         let author = delivery.author;
         if author
             .as_ref()
-            .is_some_and(|author| author.len() > 2 * sealbus_seal::MAX_NAME_LENGTH + 1)
+            .is_some_and(|author| author.len() > 2 * sealbus_seal::LONGEST_NAME + 1)
         {
             let why = "the name of the agent that wrote it is too long";
             return Err(refused(RefusalReason::Malformed, why));

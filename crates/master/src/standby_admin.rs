@@ -8,7 +8,7 @@ use std::time::Duration;
 use sealbus_control::admin::{AdminRequest, Revoked};
 use sealbus_control::local::{Listener, Stream, listen};
 use sealbus_control::operators::{OperatorKey, standby_socket_in};
-use sealbus_control::rpc::{self, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
+use sealbus_control::rpc::{self, Incoming, LONGEST_FRAME, LONGEST_FRAME_UNKNOWN};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_store::Store;
 use sealbus_web::accept_each;
@@ -69,11 +69,11 @@ async fn serve(
     key: Arc<OperatorKey>,
     leader_at: watch::Receiver<Option<SocketAddr>>,
 ) {
-    let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
+    let (caller, mut incoming, drive) = rpc::open(stream, LONGEST_FRAME_UNKNOWN);
     let mut driving = JoinSet::new();
     driving.spawn(drive);
     if is_operator(&key, &mut incoming).await {
-        caller.allow_frames(MAX_FRAME);
+        caller.allow_frames(LONGEST_FRAME);
         while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
             let result = match Incoming::parse::<AdminRequest>(&body) {
                 Ok(AdminRequest::Revoke { what, reason }) => {

@@ -319,7 +319,7 @@ pub enum Frame<'a> {
         time: u64,
         /// The signature. Empty if the process could sign for none of the senders.
         signature: &'a [u8],
-        /// The messages of each sender, in the order of their handles: 1 to [`MAX_BATCH`](sealbus_proof::MAX_BATCH).
+        /// The messages of each sender, in the order of their handles: 1 to [`MOST_MESSAGES`](sealbus_proof::MOST_MESSAGES).
         authors: &'a [SignedMessages],
     },
 }

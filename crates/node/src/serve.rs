@@ -19,7 +19,7 @@ use sealbus_control::attachment::{
 };
 use sealbus_control::clock::now;
 use sealbus_control::node::{Inheritance, MasterRequest, ask_node};
-use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
+use sealbus_control::rpc::{self, Caller, Closed, Incoming, LONGEST_FRAME, LONGEST_FRAME_UNKNOWN};
 use sealbus_control::text::excerpt;
 use sealbus_control::{AgentLocation, Blob, Fault, FaultCode, RefusalRecord, Subject};
 use sealbus_enrolment::{WaitingStranger, most_strangers};
@@ -117,7 +117,7 @@ where
 {
     static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
     let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-    let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
+    let (caller, mut incoming, drive) = rpc::open(stream, LONGEST_FRAME_UNKNOWN);
     let mut driving = JoinSet::new();
     driving.spawn(drive);
     let first = tokio::select! {
@@ -136,7 +136,7 @@ where
     };
     let (process, turn) = match admitted {
         Ok((process, turn, welcome)) => {
-            caller.allow_frames(MAX_FRAME);
+            caller.allow_frames(LONGEST_FRAME);
             newcomer.let_in();
             let agents = welcome.agents.clone();
             answer

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The longest legal name of a platform, agent, node or authority, in bytes.
-pub const MAX_NAME_LENGTH: usize = 128;
+pub const LONGEST_NAME: usize = 128;
 
 const SCHEME: &str = "spiffe://";
 
@@ -84,8 +84,8 @@ pub enum IdentityError {
         /// The kind of thing that was named.
         what: &'static str,
     },
-    /// The name is longer than [`MAX_NAME_LENGTH`].
-    #[error("the {what} name {start:?}… has {length} bytes; at most {MAX_NAME_LENGTH} are allowed")]
+    /// The name is longer than [`LONGEST_NAME`].
+    #[error("the {what} name {start:?}… has {length} bytes; at most {LONGEST_NAME} are allowed")]
     TooLong {
         /// The kind of thing that was named.
         what: &'static str,
@@ -151,7 +151,7 @@ fn check(what: &'static str, name: &str, lower_case: bool) -> Result<(), Identit
     if name.is_empty() {
         return Err(IdentityError::Empty { what });
     }
-    if name.len() > MAX_NAME_LENGTH {
+    if name.len() > LONGEST_NAME {
         return Err(IdentityError::TooLong {
             what,
             start: excerpt(name),

@@ -11,7 +11,7 @@ use super::Admin;
 use sealbus_control::admin::AdminRequest;
 use sealbus_control::local::{Listener, Stream, is_of_this_user};
 use sealbus_control::operators::{Entry, EntryAnswer, OperatorKey};
-use sealbus_control::rpc::{self, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
+use sealbus_control::rpc::{self, Incoming, LONGEST_FRAME, LONGEST_FRAME_UNKNOWN};
 use sealbus_control::traffic::Watch;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_web::accept_until;
@@ -93,11 +93,11 @@ impl Admin {
     }
 
     async fn serve(self: Arc<Self>, stream: Stream) {
-        let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
+        let (caller, mut incoming, drive) = rpc::open(stream, LONGEST_FRAME_UNKNOWN);
         let mut driving = JoinSet::new();
         driving.spawn(drive);
         if is_operator(&self.key, &mut incoming).await {
-            caller.allow_frames(MAX_FRAME);
+            caller.allow_frames(LONGEST_FRAME);
             self.take_orders(&mut incoming).await;
         }
         // The last answer is to be read before the connection ends.
