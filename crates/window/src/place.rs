@@ -35,13 +35,13 @@ pub struct Proof<'a> {
 }
 
 /// The place at which the window is reached.
-pub struct Place {
+pub struct WindowAddress {
     address: IpAddr,
     names: Vec<String>,
     tls: Option<TlsAcceptor>,
 }
 
-impl Place {
+impl WindowAddress {
     /// At an address of this machine; under this name too, if there is one.
     ///
     /// # Errors
@@ -127,12 +127,12 @@ mod tests {
     #[test]
     fn other_machines_are_spoken_to_over_tls_alone() {
         for address in ["192.0.2.7", "0.0.0.0", "::", "2001:db8::7"] {
-            let place = Place::at(address.parse().unwrap(), Some("watch.example"), None);
+            let place = WindowAddress::at(address.parse().unwrap(), Some("watch.example"), None);
             assert!(matches!(place, Err(PlaceError::NeedsTls(_))), "{address}");
         }
-        let place = Place::at("127.0.0.2".parse().unwrap(), None, None).unwrap();
+        let place = WindowAddress::at("127.0.0.2".parse().unwrap(), None, None).unwrap();
         assert_eq!(place.hosts(7000), ["127.0.0.2:7000", "localhost:7000"]);
-        let place = Place::at("::1".parse().unwrap(), None, None).unwrap();
+        let place = WindowAddress::at("::1".parse().unwrap(), None, None).unwrap();
         assert_eq!(place.hosts(7000), ["[::1]:7000", "localhost:7000"]);
         assert_eq!(place.scheme(), "http");
     }
@@ -145,13 +145,13 @@ mod tests {
             certificate: &certificate,
             key: &key,
         };
-        let place = || Place::at("192.0.2.7".parse().unwrap(), None, Some(proof));
+        let place = || WindowAddress::at("192.0.2.7".parse().unwrap(), None, Some(proof));
         let told = place().err().unwrap().to_string();
         assert!(told.contains("c.pem"), "{told}");
         std::fs::write(&certificate, "no certificate").unwrap();
         let told = place().err().unwrap().to_string();
         assert!(told.contains("no certificate"), "{told}");
-        let every = Place::at("0.0.0.0".parse().unwrap(), None, Some(proof));
+        let every = WindowAddress::at("0.0.0.0".parse().unwrap(), None, Some(proof));
         assert!(matches!(every, Err(PlaceError::NeedsName(_))));
     }
 }
