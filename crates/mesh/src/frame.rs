@@ -27,11 +27,11 @@ pub const PREFACE: [u8; 8] = *b"SEALBUS\x01";
 /// Bytes of a header.
 pub const HEADER_LENGTH: usize = size_of::<Header>();
 /// The longest piece of a message in one frame. Longer messages are cut, so that others can go in between.
-pub const LONGEST_PIECE: usize = 64 << 10;
+pub(crate) const LONGEST_PIECE: usize = 64 << 10;
 /// The longest body. Besides messages, the longest body is a binding with its certificates.
 pub const LONGEST_BODY: usize = LONGEST_PIECE + 64;
 /// The longest body before the peer is known. It limits the memory that a stranger can occupy.
-pub const LONGEST_FIRST_BODY: usize = 1024;
+pub(crate) const LONGEST_FIRST_BODY: usize = 1024;
 
 /// The header of every frame.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -14,7 +14,7 @@ pub const MAGIC: &[u8] = b"sealbus backup 1\n";
 /// The longest name of a row or file, in bytes.
 pub const LONGEST_NAME: usize = 1024;
 /// The longest contents of a row or file, in bytes.
-pub const LONGEST_CONTENTS: usize = 64 << 20;
+pub(crate) const LONGEST_CONTENTS: usize = 64 << 20;
 
 const DESCRIPTION: u8 = 0;
 const ROW: u8 = 1;
