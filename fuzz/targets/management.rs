@@ -32,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let _ = results(&content, DfAgentDescription::from_term);
     let _ = results(&content, AmsAgentDescription::from_term);
-    let _ = ApDescription::from_answer(&content);
+    let _ = results(&content, ApDescription::from_term);
     let _ = subscription::entries(&content, DfAgentDescription::from_term);
     let _ = subscription::entries(&content, AmsAgentDescription::from_term);
     for expression in &content.expressions {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_proof::{Delegation, Evidence, MAX_PROOF_LENGTH, NotProved, Proof, Verifier};
+use sealbus_proof::{Delegation, Evidence, LONGEST_PROOF, NotProved, Proof, Verifier};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
     CertificateChain, Identity, KeyPair, PlatformName, RootAuthority, SecurityLevel, SigningRequest,
@@ -47,7 +47,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut again = Vec::new();
     proof.encode(&mut again);
     assert_eq!(again, bytes);
-    assert!(bytes.len() <= MAX_PROOF_LENGTH);
+    assert!(bytes.len() <= LONGEST_PROOF);
     assert_eq!(proof.length(), bytes.len());
     let mut verifier = Verifier::new(author.identity().platform().clone(), proof.level());
     let judged = verifier.verify(author, &proof, &[7; 32], now);

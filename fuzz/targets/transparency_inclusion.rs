@@ -9,7 +9,7 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    CertificateChain, Identity, KeyPair, MAX_INCLUSION_LENGTH, PlatformName, RootAuthority, SigningRequest, Timestamp,
+    CertificateChain, Identity, KeyPair, LONGEST_INCLUSION, PlatformName, RootAuthority, SigningRequest, Timestamp,
     Validity,
 };
 use sealbus_transparency::Inclusion;
@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(proof.check(&CHAIN).is_err());
     }
     let Ok(chain) = CHAIN.clone().with_inclusion(bytes.to_vec()) else {
-        assert!(bytes.len() > MAX_INCLUSION_LENGTH);
+        assert!(bytes.len() > LONGEST_INCLUSION);
         return;
     };
     let mut wire = Vec::new();

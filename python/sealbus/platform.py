@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import sysconfig
@@ -21,6 +22,8 @@ from sealbus.life import HOOK_GRACE, TEARDOWN_LIMIT, Life
 from sealbus.pump import Pump
 
 __all__ = ["Platform", "run"]
+
+log = logging.getLogger("sealbus")
 
 _A = TypeVar("_A", bound=Agent)
 
@@ -331,3 +334,14 @@ async def _run(platform: Platform, agents: tuple[Agent, ...]) -> None:
         if cut_off:
             raise KeyboardInterrupt from None
         raise
+    finally:
+        if log.isEnabledFor(logging.ERROR):
+            for failure in platform._failures:
+                _forget_tracebacks(failure.__cause__)
+
+
+def _forget_tracebacks(raised: BaseException | None) -> None:
+    """Forgets where this and what is behind it was raised: the log has shown it, and the program ends by showing the rest."""
+    while raised is not None and raised.__traceback__ is not None:
+        raised.__traceback__ = None
+        raised = raised.__cause__ or raised.__context__

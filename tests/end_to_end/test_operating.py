@@ -30,6 +30,15 @@ def test_a_detached_platform_outlives_the_command_and_is_ended_by_down(platform)
     factory.tell("down", expect=3)
 
 
+def test_a_platform_in_the_background_is_not_up_without_its_nodes(platform):
+    factory = platform(WORKER)
+    factory.state.mkdir(parents=True, exist_ok=True)
+    (factory.state / "node-1").write_text("no folder")
+    told = factory.tell("up", factory.manifest, "--detach", expect=1).stderr.decode()
+    assert "0 of 1 local nodes are there" in told, told
+    factory.tell("status", expect=3)
+
+
 def test_a_manifest_with_a_mistake_starts_nothing_in_the_background(platform):
     factory = platform("[platform]\nname = 7\n")
     assert b"name" in factory.tell("up", factory.manifest, "--detach", expect=1).stderr

@@ -186,7 +186,9 @@ def test_logs_of_all_agents_include_those_that_have_ended(pair):
     assert {"ann | ann is set up", "ann | ann leaves", "ben | ben is set up"} <= set(shown)
     # The steps of certification are shown to those who look for them.
     assert not [line for line in shown if "step=" in line]
-    assert b"step=" in pair.tell("logs", "--grep", "certification").stdout
+    assert b"step=" not in pair.tell("logs", "ann").stdout
+    for agents in ([], ["ann"]):
+        assert b"step=" in pair.tell("logs", *agents, "--grep", "certification").stdout
 
 
 def test_up_on_a_terminal_shows_what_agents_print_and_what_happens(platform):

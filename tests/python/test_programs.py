@@ -150,6 +150,7 @@ sealbus.run(Faulty("faulty"))
         expect=1,
     )
     assert "ValueError: out of order" in output
+    assert output.count('raise ValueError("out of order")') == 1, output
     assert re.search(r"AgentFailed: faulty@\S+: setup raised ValueError", output)
 
 

@@ -1,6 +1,7 @@
 //! An agent's card (specification, section 4.4).
 
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use hyper::http::Uri;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sealbus_callers::schema::Language;
@@ -147,7 +148,5 @@ fn skill(skill: &Skill) -> Value {
 /// The tag by which a caller recognises a card.
 pub(crate) fn tag(card: &[u8]) -> String {
     let hash = digest(&SHA256, card);
-    let hash = hash.as_ref()[..16].iter();
-    let digits: String = hash.map(|byte| format!("{byte:02x}")).collect();
-    format!("\"{digits}\"")
+    format!("\"{}\"", HEXLOWER.encode(&hash.as_ref()[..16]))
 }

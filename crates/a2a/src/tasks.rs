@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use sealbus_callers::Caller;
 use serde_json::value::RawValue;
@@ -93,7 +94,7 @@ pub(crate) fn now() -> String {
 pub(crate) fn new_id() -> Result<String, Fault> {
     let mut random = [0; 16];
     aws_lc_rs::rand::fill(&mut random).map_err(|_| Fault::Internal)?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(HEXLOWER.encode(&random))
 }
 
 impl Tasks {

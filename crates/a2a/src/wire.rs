@@ -232,7 +232,7 @@ impl SendMessage {
     }
 
     /// Most messages of the history that are told.
-    pub fn history_length(&self) -> Option<i64> {
+    pub(crate) fn history_length(&self) -> Option<i64> {
         self.configuration.as_ref()?.history_length
     }
 }
@@ -292,7 +292,7 @@ impl ListTasks {
     ///
     /// # Errors
     /// [`Fault::BadMember`].
-    pub fn from_query(query: &str) -> Result<Self, Fault> {
+    pub(crate) fn from_query(query: &str) -> Result<Self, Fault> {
         let mut list = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let value = value.into_owned();

@@ -3,13 +3,40 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use thiserror::Error;
+
 use crate::acks::Acks;
+use crate::client::BrokerFailure;
 use crate::incoming::{Incoming, Sorted};
-use crate::reconnecting::Broken;
 use crate::stamp::OrderStamp;
 
 /// A delivery: the number of its connection and its own number there, because numbers begin again on each connection.
 pub(crate) type Tag = (u64, u64);
+
+/// The factor by which unacknowledged deliveries may exceed the usual number, while all of them wait for an earlier
+/// message.
+const MOST: u16 = 64;
+
+/// Why nothing more is received on a connection.
+#[derive(Debug, Error)]
+pub(crate) enum Broken {
+    #[error(transparent)]
+    Failed(#[from] BrokerFailure),
+    /// If a dead connection holds the missing message, the message comes first on another connection. It comes later if
+    /// the broker refused it at first.
+    #[error("all that was delivered waits for something earlier")]
+    Stuck,
+}
+
+impl Broken {
+    /// The number of unacknowledged deliveries allowed on the next connection.
+    pub(crate) fn next_prefetch(&self, last: u16, usual: u16) -> u16 {
+        match self {
+            Self::Failed(_) => usual,
+            Self::Stuck => last.saturating_mul(2).min(usual.saturating_mul(MOST)),
+        }
+    }
+}
 
 /// The content of one delivery.
 #[derive(Debug)]

@@ -3,24 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use sealbus_bus::{
-    ArrivedFrame, FrameCredit, FrameOrigin, LostFrame, Provenance, RefusalReason, Refused,
+    ArrivedFrame, Bus, FrameCredit, FrameOrigin, LostFrame, Provenance, RefusalReason, Refused,
     UndeliverableReason,
 };
 use sealbus_seal::{Identity, Timestamp};
 
-use crate::client::Receiving;
 use crate::config::BrokerSecurity;
 use crate::deliveries::{Delivered, Deliveries};
 use crate::envelope::{Delivery, Kind};
-use crate::incoming::Sorted;
-use crate::pause::sleep_until;
 use crate::process_link::{FRAME_HEAD, LONGEST_TEXT, ProcessLink};
 use crate::proofs;
-use crate::reconnecting::{Broken, Inbox, receive};
+use crate::reconnecting::{Inbox, RefusedDelivery, receive};
 use crate::stamp::OrderStamp;
 
 /// The number of processes remembered, so that the name of each is read once.
@@ -64,103 +61,103 @@ pub(crate) async fn run(link: Arc<ProcessLink>) {
 
 impl Inbox for FrameInbox {
     type Link = ProcessLink;
+    type Content = Checked;
 
     fn link(&self) -> &Arc<ProcessLink> {
         &self.link
     }
 
-    async fn serve(
-        &mut self,
-        mut receiving: Box<dyn Receiving>,
-        prefetch: u16,
-    ) -> Result<(), Broken> {
-        let link = self.link.clone();
-        link.wire.is_receiving.send_replace(true);
-        self.deliveries.connected(prefetch, Instant::now());
-        let mut ending = link.wire.ending.subscribe();
-        let mut leaving = link.wire.leaving.subscribe();
-        loop {
-            let now = Instant::now();
-            let is_over = *ending.borrow() || *leaving.borrow();
-            if is_over || self.deliveries.acks.is_due(0, now) {
-                self.deliveries.acks.send(&mut *receiving, now)?;
-            }
-            if is_over {
-                receiving.close("the process has left").await;
-                return Ok(());
-            }
-            let acknowledge_at = self
-                .deliveries
-                .acks
-                .due()
-                .filter(|_| self.deliveries.acks.is_waiting());
-            let deadline = self.deliveries.deadline();
-            tokio::select! {
-                together = receiving.next() => for delivery in together? {
-                    self.delivered(delivery, &mut *receiving)?;
-                },
-                () = sleep_until(acknowledge_at) => {}
-                () = sleep_until(deadline) => {
-                    for delivered in self.deliveries.overdue(Instant::now()) {
-                        self.hand_over(delivered);
-                    }
-                }
-                _ = ending.changed() => {}
-                _ = leaving.changed() => {}
-            }
-        }
+    fn receiver(&self) -> String {
+        self.link.identity.to_string()
     }
 
-    fn disconnected(&mut self) {
-        self.deliveries.disconnected();
+    fn deliveries(&mut self) -> &mut Deliveries<Checked> {
+        &mut self.deliveries
+    }
+
+    fn check(
+        &mut self,
+        _: &Bus,
+        delivery: Delivery,
+    ) -> Result<(Arc<str>, OrderStamp, Checked), RefusedDelivery> {
+        let proved = delivery.from.clone();
+        let tried_by = delivery.author.as_deref().or(proved.as_deref());
+        let tried_by = tried_by.unwrap_or("a frame of nobody");
+        let tried_by = tried_by.chars().take(LONGEST_NAME).collect();
+        let checked = self.check_frame(delivery);
+        checked.map_err(|refused| RefusedDelivery {
+            tried_by,
+            proved,
+            refused,
+        })
+    }
+
+    fn hand_over(&mut self, delivered: Delivered<Checked>) {
+        self.deliveries.may_acknowledge(delivered.tag);
+        self.link.wire.received.fetch_add(1, Ordering::Relaxed);
+        let Some(bus) = self.link.wire.bus().upgrade() else {
+            return;
+        };
+        let Checked {
+            process,
+            author,
+            proof,
+            refused,
+            payload,
+        } = delivered.content;
+        if let Some(Refused {
+            reason,
+            explanation,
+        }) = refused
+        {
+            let frame = LostFrame {
+                sender: author,
+                payload,
+                may_have_arrived: false,
+            };
+            if reason == RefusalReason::NotProved {
+                self.link.prove_again(&process);
+            }
+            let reason = UndeliverableReason::Refused {
+                reason,
+                explanation,
+            };
+            return bus.frames_lost(&process, vec![frame], &reason);
+        }
+        let taken = match self.origin(&process, author.as_ref(), proof.as_deref()) {
+            Ok((origin, provenance)) => {
+                let frame = ArrivedFrame {
+                    process: process.clone(),
+                    origin,
+                    provenance,
+                    payload: payload.clone(),
+                    // Subscriptions hold back publishers by their own credit.
+                    credit: FrameCredit::free(),
+                };
+                let refused = bus.take_frames(&mut vec![frame]).pop();
+                refused.map(|it| it.refused)
+            }
+            Err(refused) => {
+                let tried_by = author.as_deref().unwrap_or_default();
+                let (proved, receiver) = (Some(process.to_string()), self.receiver());
+                let (reason, why) = (refused.reason, refused.explanation.clone());
+                bus.refused(tried_by, proved, Some(&receiver), reason, why);
+                Some(refused)
+            }
+        };
+        if let Some(refused) = taken {
+            let (reason, text) = (refused.reason, &refused.explanation);
+            self.link.send_back(&process, payload, author, reason, text);
+        }
     }
 }
 
 impl FrameInbox {
-    fn delivered(
+    /// Identifies the sender of a delivery, and its place in that sender's order.
+    fn check_frame(
         &mut self,
         delivery: Delivery,
-        receiving: &mut dyn Receiving,
-    ) -> Result<(), Broken> {
-        let tag = delivery.tag;
-        let tried_by = delivery.author.as_deref().or(delivery.from.as_deref());
-        let tried_by = tried_by.unwrap_or("a frame of nobody");
-        let tried_by: String = tried_by.chars().take(LONGEST_NAME).collect();
-        let proved = delivery.from.clone();
-        let (sender, stamp, checked) = match self.check(delivery) {
-            Ok(checked) => checked,
-            Err(refused) => {
-                self.note(&tried_by, proved, &refused);
-                return Ok(receiving.reject(tag)?);
-            }
-        };
-        let Sorted { next, spare } =
-            self.deliveries
-                .arrived(&sender, stamp, tag, checked, Instant::now())?;
-        if let Some(spare) = spare {
-            self.deliveries.may_acknowledge(spare.tag);
-        }
-        for delivered in next {
-            self.hand_over(delivered);
-        }
-        Ok(())
-    }
-
-    fn note(&self, tried_by: &str, proved: Option<String>, refused: &Refused) {
-        if let Some(bus) = self.link.wire.bus().upgrade() {
-            let receiver = self.link.identity.to_string();
-            bus.refused(
-                tried_by,
-                proved,
-                Some(&receiver),
-                refused.reason,
-                refused.explanation.clone(),
-            );
-        }
-    }
-
-    /// Identifies the sender of a delivery, and its place in that sender's order.
-    fn check(&mut self, delivery: Delivery) -> Result<(Arc<str>, OrderStamp, Checked), Refused> {
+    ) -> Result<(Arc<str>, OrderStamp, Checked), Refused> {
         let config = self.link.wire.config();
         let (size, limit) = (delivery.payload.len(), config.largest_message + FRAME_HEAD);
         if size > limit {
@@ -189,7 +186,7 @@ impl FrameInbox {
         let author = delivery.author;
         if author
             .as_ref()
-            .is_some_and(|author| author.len() > 2 * sealbus_seal::MAX_NAME_LENGTH + 1)
+            .is_some_and(|author| author.len() > 2 * sealbus_seal::LONGEST_NAME + 1)
         {
             let why = "the name of the agent that wrote it is too long";
             return Err(refused(RefusalReason::Malformed, why));
@@ -244,64 +241,6 @@ impl FrameInbox {
         let known: (Arc<str>, _) = (identity.to_string().into(), Arc::new(identity));
         self.processes.insert(named.to_owned(), known.clone());
         Ok(known)
-    }
-
-    /// Hands over a frame whose turn has come.
-    fn hand_over(&mut self, delivered: Delivered<Checked>) {
-        self.deliveries.may_acknowledge(delivered.tag);
-        self.link.wire.received.fetch_add(1, Ordering::Relaxed);
-        let Some(bus) = self.link.wire.bus().upgrade() else {
-            return;
-        };
-        let Checked {
-            process,
-            author,
-            proof,
-            refused,
-            payload,
-        } = delivered.content;
-        if let Some(Refused {
-            reason,
-            explanation,
-        }) = refused
-        {
-            let frame = LostFrame {
-                sender: author,
-                payload,
-                may_have_arrived: false,
-            };
-            if reason == RefusalReason::NotProved {
-                self.link.prove_again(&process);
-            }
-            let reason = UndeliverableReason::Refused {
-                reason,
-                explanation,
-            };
-            return bus.frames_lost(&process, vec![frame], &reason);
-        }
-        let taken = match self.origin(&process, author.as_ref(), proof.as_deref()) {
-            Ok((origin, provenance)) => {
-                let frame = ArrivedFrame {
-                    process: process.clone(),
-                    origin,
-                    provenance,
-                    payload: payload.clone(),
-                    // Subscriptions hold back publishers by their own credit.
-                    credit: FrameCredit::free(),
-                };
-                let refused = bus.take_frames(&mut vec![frame]).pop();
-                refused.map(|it| it.refused)
-            }
-            Err(refused) => {
-                let tried_by = author.as_deref().unwrap_or_default();
-                self.note(tried_by, Some(process.to_string()), &refused);
-                Some(refused)
-            }
-        };
-        if let Some(refused) = taken {
-            let (reason, text) = (refused.reason, &refused.explanation);
-            self.link.send_back(&process, payload, author, reason, text);
-        }
     }
 
     /// Identifies the writer of a frame, and the proof for that writer.

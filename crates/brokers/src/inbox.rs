@@ -6,20 +6,18 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use sealbus_bus::{
-    Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Window, WindowListener,
+    Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Refused, Window, WindowListener,
 };
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_seal::Identity;
 
 use crate::acks::MANY;
-use crate::client::Receiving;
 use crate::deliveries::{Delivered, Deliveries, Tag};
 use crate::envelope::Delivery;
-use crate::incoming::Sorted;
 use crate::link::Link;
 use crate::pause::sleep_until;
-use crate::reconnecting::{Broken, Inbox, receive};
+use crate::reconnecting::{Inbox, RefusedDelivery, receive};
 use crate::stamp::OrderStamp;
 
 /// The number of users remembered, so that the name of each is read once.
@@ -92,143 +90,28 @@ pub(crate) async fn run(link: Arc<Link>) {
 
 impl Inbox for AgentInbox {
     type Link = Link;
+    type Content = Checked;
 
     fn link(&self) -> &Arc<Link> {
         &self.link
     }
 
-    async fn serve(
+    fn receiver(&self) -> String {
+        self.link.agent.name().to_string()
+    }
+
+    fn deliveries(&mut self) -> &mut Deliveries<Checked> {
+        &mut self.deliveries
+    }
+
+    fn check(
         &mut self,
-        mut receiving: Box<dyn Receiving>,
-        prefetch: u16,
-    ) -> Result<(), Broken> {
-        let link = self.link.clone();
-        link.wire.is_receiving.send_replace(true);
-        self.deliveries.connected(prefetch, Instant::now());
-        let mut ending = link.wire.ending.subscribe();
-        let mut leaving = link.wire.leaving.subscribe();
-        loop {
-            // This check precedes the check of the mailbox: a leaving agent has closed its mailbox before, and all
-            // messages it took must be acknowledged.
-            let is_over = *ending.borrow() || *leaving.borrow();
-            // A moving agent has closed its mailbox. Later messages are for its next process.
-            let is_closed = link.agent.mailbox().closed().is_some();
-            if is_closed {
-                self.last_taken().await;
-            }
-            let now = Instant::now();
-            let taken = link.taken.lock().len();
-            if is_over || is_closed || self.deliveries.acks.is_due(taken, now) {
-                self.note_taken();
-                self.deliveries.acks.send(&mut *receiving, now)?;
-            }
-            if is_over || is_closed {
-                receiving.close("the agent has left").await;
-                return Ok(());
-            }
-            let is_waiting = self.deliveries.acks.is_waiting() || !link.taken.lock().is_empty();
-            let acknowledge_at = self.deliveries.acks.due().filter(|_| is_waiting);
-            let deadline = self.deliveries.deadline();
-            tokio::select! {
-                together = receiving.next() => for delivery in together? {
-                    self.delivered(delivery, &mut *receiving)?;
-                },
-                // The agent's own work on the messages goes first.
-                () = link.taken_news.notified() => tokio::task::yield_now().await,
-                () = sleep_until(acknowledge_at) => {}
-                () = sleep_until(deadline) => {
-                    for delivered in self.deliveries.overdue(Instant::now()) {
-                        self.hand_over(delivered);
-                    }
-                }
-                _ = ending.changed() => {}
-                _ = leaving.changed() => {}
-            }
-        }
-    }
-
-    fn disconnected(&mut self) {
-        self.deliveries.disconnected();
-        // Messages that the agent has taken meanwhile are acknowledged when they are delivered again.
-        self.note_taken();
-    }
-}
-
-impl AgentInbox {
-    fn note_taken(&mut self) {
-        let taken = std::mem::take(&mut *self.link.taken.lock());
-        for receipt in taken {
-            if let Some((key, tag)) = self.untaken.remove(&receipt) {
-                self.receipts.remove(&key);
-                self.deliveries.may_acknowledge(tag);
-            }
-        }
-    }
-
-    /// Waits until the mailbox is emptied, unless it is left unread.
-    async fn last_taken(&mut self) {
-        let deadline = Instant::now() + LEAVING;
-        loop {
-            self.note_taken();
-            if self.untaken.is_empty() || Instant::now() >= deadline {
-                return;
-            }
-            tokio::select! {
-                () = self.link.taken_news.notified() => {}
-                () = sleep_until(Some(deadline)) => {}
-            }
-        }
-    }
-
-    fn delivered(
-        &mut self,
+        bus: &Bus,
         delivery: Delivery,
-        receiving: &mut dyn Receiving,
-    ) -> Result<(), Broken> {
-        let tag = delivery.tag;
-        let Some(bus) = self.link.wire.bus().upgrade() else {
-            return Ok(());
-        };
-        let (sender, stamp, message) = match self.check(&bus, delivery) {
-            Ok(checked) => checked,
-            Err(refused) => {
-                bus.refused(
-                    &refused.tried_by,
-                    refused.proved,
-                    Some(self.link.agent.name()),
-                    refused.reason,
-                    refused.explanation,
-                );
-                return Ok(receiving.reject(tag)?);
-            }
-        };
-        let checked = Checked {
-            key: (sender.clone(), stamp.epoch, stamp.number),
-            message,
-        };
-        let Sorted { next, spare } =
-            self.deliveries
-                .arrived(&sender, stamp, tag, checked, Instant::now())?;
-        if let Some(spare) = spare {
-            self.not_needed(&spare);
-        }
-        for delivered in next {
-            self.hand_over(delivered);
-        }
-        Ok(())
-    }
-
-    /// Another copy of it was delivered, or is kept.
-    fn not_needed(&mut self, spare: &Delivered<Checked>) {
-        let mut tag = spare.tag;
-        if let Some(receipt) = self.receipts.get(&spare.content.key)
-            && let Some((_, of_mailbox)) = self.untaken.get_mut(receipt)
-        {
-            // The earlier copy lies in the mailbox, usually since a former connection. This copy is acknowledged in its
-            // place.
-            tag = std::mem::replace(of_mailbox, tag);
-        }
-        self.deliveries.may_acknowledge(tag);
+    ) -> Result<(Arc<str>, OrderStamp, Checked), RefusedDelivery> {
+        let (sender, stamp, message) = self.check_message(bus, delivery)?;
+        let key = (sender.clone(), stamp.epoch, stamp.number);
+        Ok((sender, stamp, Checked { key, message }))
     }
 
     fn hand_over(&mut self, delivered: Delivered<Checked>) {
@@ -246,6 +129,57 @@ impl AgentInbox {
         }
     }
 
+    fn not_needed(&mut self, spare: &Delivered<Checked>) {
+        let mut tag = spare.tag;
+        if let Some(receipt) = self.receipts.get(&spare.content.key)
+            && let Some((_, of_mailbox)) = self.untaken.get_mut(receipt)
+        {
+            // The earlier copy lies in the mailbox, usually since a former connection. This copy is acknowledged in its
+            // place.
+            tag = std::mem::replace(of_mailbox, tag);
+        }
+        self.deliveries.may_acknowledge(tag);
+    }
+
+    fn taken(&self) -> usize {
+        self.link.taken.lock().len()
+    }
+
+    fn note_taken(&mut self) {
+        let taken = std::mem::take(&mut *self.link.taken.lock());
+        for receipt in taken {
+            if let Some((key, tag)) = self.untaken.remove(&receipt) {
+                self.receipts.remove(&key);
+                self.deliveries.may_acknowledge(tag);
+            }
+        }
+    }
+
+    async fn changed(&self) {
+        self.link.taken_news.notified().await;
+    }
+
+    fn is_closed(&self) -> bool {
+        self.link.agent.mailbox().closed().is_some()
+    }
+
+    /// Waits until the mailbox is emptied, unless it is left unread.
+    async fn last_taken(&mut self) {
+        let deadline = Instant::now() + LEAVING;
+        loop {
+            self.note_taken();
+            if self.untaken.is_empty() || Instant::now() >= deadline {
+                return;
+            }
+            tokio::select! {
+                () = self.link.taken_news.notified() => {}
+                () = sleep_until(Some(deadline)) => {}
+            }
+        }
+    }
+}
+
+impl AgentInbox {
     /// The agent that a user stands for. Each user is read once.
     fn agent_of(&mut self, user: &str) -> Option<(Arc<str>, Arc<Identity>)> {
         if let Some(known) = self.users.get(user) {
@@ -261,7 +195,7 @@ impl AgentInbox {
     }
 
     /// Makes all checks of a message.
-    fn check(
+    fn check_message(
         &mut self,
         bus: &Bus,
         delivery: Delivery,
@@ -273,8 +207,10 @@ impl AgentInbox {
         let refused = |tried_by: &str, reason, explanation: String| RefusedDelivery {
             tried_by: tried_by.to_owned(),
             proved: proved.clone(),
-            reason,
-            explanation,
+            refused: Refused {
+                reason,
+                explanation,
+            },
         };
         let by = proved.as_deref().unwrap_or("a message of nobody");
         if delivery.payload.len() > config.largest_message {
@@ -328,11 +264,4 @@ impl AgentInbox {
         })?;
         Ok((sender, stamp, ReceivedMessage::encoded(message, provenance)))
     }
-}
-
-struct RefusedDelivery {
-    tried_by: String,
-    proved: Option<String>,
-    reason: RefusalReason,
-    explanation: String,
 }

@@ -1,35 +1,176 @@
 //! Receiving on one connection to the broker after another, until the owner of the queue leaves.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use thiserror::Error;
+use sealbus_bus::{Bus, Refused};
 use tokio::time::sleep;
 
-use crate::client::{BrokerFailure, Receiving};
+use crate::client::Receiving;
+use crate::deliveries::{Broken, Delivered, Deliveries};
+use crate::envelope::Delivery;
+use crate::incoming::Sorted;
+use crate::pause::sleep_until;
+use crate::stamp::OrderStamp;
 use crate::wire::Sends;
 
-/// The factor by which unacknowledged deliveries may exceed the usual number, while all of them wait for an earlier
-/// message.
-const MOST: u16 = 64;
+/// A delivery that is not taken.
+pub(crate) struct RefusedDelivery {
+    pub(crate) tried_by: String,
+    pub(crate) proved: Option<String>,
+    pub(crate) refused: Refused,
+}
 
 /// Takes the deliveries of one owner. It outlives connections.
-pub(crate) trait Inbox {
+pub(crate) trait Inbox: Send {
     /// The owner's link.
     type Link: Sends;
+    /// The content of a delivery that was checked.
+    type Content: Send;
 
     /// The owner's link.
     fn link(&self) -> &Arc<Self::Link>;
 
-    /// Receives on one connection, with at most `prefetch` deliveries unacknowledged, until the connection breaks.
-    /// `Ok`: the link has ended.
-    fn serve(
-        &mut self,
-        receiving: Box<dyn Receiving>,
-        prefetch: u16,
-    ) -> impl Future<Output = Result<(), Broken>> + Send;
+    /// The owner's name in the log of refusals.
+    fn receiver(&self) -> String;
 
-    /// The connection is gone.
-    fn disconnected(&mut self);
+    /// The deliveries to the owner.
+    fn deliveries(&mut self) -> &mut Deliveries<Self::Content>;
+
+    /// Finds the sender of a delivery, and its place in that sender's order.
+    ///
+    /// # Errors
+    /// If the delivery must not be taken.
+    fn check(
+        &mut self,
+        bus: &Bus,
+        delivery: Delivery,
+    ) -> Result<(Arc<str>, OrderStamp, Self::Content), RefusedDelivery>;
+
+    /// Hands over what is next.
+    fn hand_over(&mut self, delivered: Delivered<Self::Content>);
+
+    /// Another copy of it was delivered, or is kept.
+    fn not_needed(&mut self, spare: &Delivered<Self::Content>) {
+        self.deliveries().may_acknowledge(spare.tag);
+    }
+
+    /// How many deliveries may be acknowledged that [`note_taken`](Self::note_taken) has not noted yet.
+    fn taken(&self) -> usize {
+        0
+    }
+
+    /// Notes which deliveries may be acknowledged.
+    fn note_taken(&mut self) {}
+
+    /// Waits until [`taken`](Self::taken) or [`is_closed`](Self::is_closed) has changed.
+    fn changed(&self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+
+    /// Whether later deliveries are not for this process.
+    fn is_closed(&self) -> bool {
+        false
+    }
+
+    /// Waits for the last deliveries that may be acknowledged.
+    fn last_taken(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+}
+
+/// Receives on one connection, with at most `prefetch` deliveries unacknowledged, until the connection breaks. `Ok`: the link
+/// has ended.
+async fn serve(
+    inbox: &mut impl Inbox,
+    mut receiving: Box<dyn Receiving>,
+    prefetch: u16,
+) -> Result<(), Broken> {
+    let link = inbox.link().clone();
+    let wire = link.wire();
+    wire.is_receiving.send_replace(true);
+    inbox.deliveries().connected(prefetch, Instant::now());
+    let mut ending = wire.ending.subscribe();
+    let mut leaving = wire.leaving.subscribe();
+    loop {
+        // This check precedes the check of the mailbox: a leaving agent has closed its mailbox before, and all
+        // messages it took must be acknowledged.
+        let has_left = *ending.borrow() || *leaving.borrow();
+        // A moving agent has closed its mailbox. Later messages are for its next process.
+        let is_closed = inbox.is_closed();
+        if is_closed {
+            inbox.last_taken().await;
+        }
+        let is_over = has_left || is_closed;
+        let now = Instant::now();
+        let taken = inbox.taken();
+        if is_over || inbox.deliveries().acks.is_due(taken, now) {
+            inbox.note_taken();
+            inbox.deliveries().acks.send(&mut *receiving, now)?;
+        }
+        if is_over {
+            receiving.close("the owner of the queue has left").await;
+            return Ok(());
+        }
+        let is_waiting = inbox.deliveries().acks.is_waiting() || inbox.taken() > 0;
+        let acknowledge_at = inbox.deliveries().acks.due().filter(|_| is_waiting);
+        let deadline = inbox.deliveries().deadline();
+        tokio::select! {
+            together = receiving.next() => for delivery in together? {
+                delivered(inbox, delivery, &mut *receiving)?;
+            },
+            // The agent's own work on the messages goes first.
+            () = inbox.changed() => tokio::task::yield_now().await,
+            () = sleep_until(acknowledge_at) => {}
+            () = sleep_until(deadline) => {
+                for delivered in inbox.deliveries().overdue(Instant::now()) {
+                    inbox.hand_over(delivered);
+                }
+            }
+            _ = ending.changed() => {}
+            _ = leaving.changed() => {}
+        }
+    }
+}
+
+fn delivered(
+    inbox: &mut impl Inbox,
+    delivery: Delivery,
+    receiving: &mut dyn Receiving,
+) -> Result<(), Broken> {
+    let tag = delivery.tag;
+    // Without a bus the process ends, and the broker keeps the delivery.
+    let Some(bus) = inbox.link().wire().bus().upgrade() else {
+        return Ok(());
+    };
+    let (sender, stamp, content) = match inbox.check(&bus, delivery) {
+        Ok(checked) => checked,
+        Err(RefusedDelivery {
+            tried_by,
+            proved,
+            refused,
+        }) => {
+            let (
+                receiver,
+                Refused {
+                    reason,
+                    explanation,
+                },
+            ) = (inbox.receiver(), refused);
+            bus.refused(&tried_by, proved, Some(&receiver), reason, explanation);
+            return Ok(receiving.reject(tag)?);
+        }
+    };
+    let deliveries = inbox.deliveries();
+    let Sorted { next, spare } =
+        deliveries.arrived(&sender, stamp, tag, content, Instant::now())?;
+    if let Some(spare) = spare {
+        inbox.not_needed(&spare);
+    }
+    for delivered in next {
+        inbox.hand_over(delivered);
+    }
+    Ok(())
 }
 
 /// Receives until the owner leaves.
@@ -52,9 +193,11 @@ pub(crate) async fn receive(mut inbox: impl Inbox) {
         let Some(receiving) = receiving else {
             return;
         };
-        let result = inbox.serve(receiving, prefetch).await;
+        let result = serve(&mut inbox, receiving, prefetch).await;
         wire.is_receiving.send_replace(false);
-        inbox.disconnected();
+        inbox.deliveries().disconnected();
+        // Deliveries that the owner has taken meanwhile are acknowledged when they come again.
+        inbox.note_taken();
         match result {
             Ok(()) => return,
             Err(error) => {
@@ -62,27 +205,6 @@ pub(crate) async fn receive(mut inbox: impl Inbox) {
                 tracing::debug!(who = %link.owner().name, %error, "the connection to the broker for receiving broke");
                 sleep(wire.config().redial.0).await;
             }
-        }
-    }
-}
-
-/// Why nothing more is received on a connection.
-#[derive(Debug, Error)]
-pub(crate) enum Broken {
-    #[error(transparent)]
-    Failed(#[from] BrokerFailure),
-    /// If a dead connection holds the missing message, the message comes first on another connection. It comes later if
-    /// the broker refused it at first.
-    #[error("all that was delivered waits for something earlier")]
-    Stuck,
-}
-
-impl Broken {
-    /// The number of unacknowledged deliveries allowed on the next connection.
-    fn next_prefetch(&self, last: u16, usual: u16) -> u16 {
-        match self {
-            Self::Failed(_) => usual,
-            Self::Stuck => last.saturating_mul(2).min(usual.saturating_mul(MOST)),
         }
     }
 }

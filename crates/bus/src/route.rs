@@ -46,7 +46,7 @@ impl HeldMessage {
     }
 }
 
-pub(crate) struct Held {
+pub(crate) struct HeldMessages {
     pub(crate) queue: VecDeque<HeldMessage>,
     pub(crate) bytes: usize,
     /// The number of bytes that are held for all receivers together.
@@ -58,7 +58,7 @@ pub(crate) struct Held {
     pub(crate) awaiting_return: bool,
 }
 
-impl Held {
+impl HeldMessages {
     /// Nothing is held yet. `in_all` counts the bytes that are held for all receivers together.
     pub(crate) fn new(in_all: &Arc<AtomicUsize>, awaiting_return: bool) -> Self {
         static NEXT_SEARCH: AtomicU64 = AtomicU64::new(1);
@@ -103,7 +103,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldMessages {
     fn drop(&mut self) {
         self.in_all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -112,7 +112,7 @@ impl Drop for Held {
 pub(crate) enum State {
     Local(Arc<LocalAgent>),
     Remote(Arc<dyn Destination>),
-    Held(Held),
+    Held(HeldMessages),
     /// The route was given up and forgotten: look for the route again.
     Ended,
 }

@@ -11,7 +11,9 @@ use crate::foreign::is_foreign;
 use crate::mailbox::PushError;
 use crate::permission::Permit;
 use crate::resolver::{Location, ProcessEndpoint};
-use crate::route::{Bottleneck, Held, HeldBody, HeldMessage, Parcel, ParcelMessage, Route, State};
+use crate::route::{
+    Bottleneck, HeldBody, HeldMessage, HeldMessages, Parcel, ParcelMessage, Route, State,
+};
 use crate::transport::Outgoing;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
@@ -21,7 +23,7 @@ const DENIALS_BELIEVED: u32 = 6;
 
 /// Starts the search for the receiver at the end of `route`, whose state is [`State::Held`]. Each change to that state
 /// starts one search.
-pub(crate) fn start(bus: &Bus, route: &Arc<Route>, held: &Held) {
+pub(crate) fn start(bus: &Bus, route: &Arc<Route>, held: &HeldMessages) {
     let search = Search {
         bus: bus.downgrade(),
         route: Arc::downgrade(route),

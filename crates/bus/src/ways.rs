@@ -10,7 +10,7 @@ use crate::agent::LocalAgent;
 use crate::bus::Bus;
 use crate::error::Rejected;
 use crate::mailbox::PushError;
-use crate::route::{Bottleneck, Held, HeldBody, HeldMessage, Parcel, Route, Sent, State};
+use crate::route::{Bottleneck, HeldBody, HeldMessage, HeldMessages, Parcel, Route, Sent, State};
 use crate::search;
 use crate::transport::Destination;
 
@@ -43,14 +43,14 @@ impl Bus {
             match &*state {
                 State::Held(_) | State::Ended => None,
                 State::Local(_) => {
-                    let held = Held::new(&self.inner.held_bytes, false);
+                    let held = HeldMessages::new(&self.inner.held_bytes, false);
                     search::start(self, &route, &held);
                     *state = State::Held(held);
                     None
                 }
                 State::Remote(destination) => {
                     let destination = Arc::clone(destination);
-                    let held = Held::new(&self.inner.held_bytes, true);
+                    let held = HeldMessages::new(&self.inner.held_bytes, true);
                     search::start(self, &route, &held);
                     *state = State::Held(held);
                     Some(destination)
@@ -75,7 +75,7 @@ impl Bus {
         let name: Arc<str> = name.into();
         let local = self.receiver(&name);
         let state = local.map_or_else(
-            || State::Held(Held::new(&self.inner.held_bytes, false)),
+            || State::Held(HeldMessages::new(&self.inner.held_bytes, false)),
             State::Local,
         );
         let route = Arc::new(Route::new(name.clone(), state));
@@ -156,7 +156,7 @@ impl Bus {
                     waiting.awaiting_return = false;
                 }
                 State::Local(_) | State::Remote(_) => {
-                    let mut waiting = Held::new(&self.inner.held_bytes, false);
+                    let mut waiting = HeldMessages::new(&self.inner.held_bytes, false);
                     waiting.push_front_all(held);
                     search::start(self, &route, &waiting);
                     *state = State::Held(waiting);
@@ -214,7 +214,7 @@ impl Bus {
                 match agent.mailbox().try_push(received) {
                     Ok(()) => return Sent::Accepted,
                     Err(PushError::Full(_)) => return full(agent),
-                    Err(PushError::Closed(..)) => Held::new(&self.inner.held_bytes, false),
+                    Err(PushError::Closed(..)) => HeldMessages::new(&self.inner.held_bytes, false),
                 }
             }
             State::Remote(destination) => {
@@ -233,8 +233,8 @@ impl Bus {
                     Err(Rejected::Full) => return full(destination),
                     Err(Rejected::Congested) => return congested(),
                     Err(Rejected::Impossible(reason)) => return Sent::Impossible(reason),
-                    Err(Rejected::Moving) => Held::new(&self.inner.held_bytes, true),
-                    Err(Rejected::Closed) => Held::new(&self.inner.held_bytes, false),
+                    Err(Rejected::Moving) => HeldMessages::new(&self.inner.held_bytes, true),
+                    Err(Rejected::Closed) => HeldMessages::new(&self.inner.held_bytes, false),
                 }
             }
             State::Held(held) => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use sealbus_control::{Fault, FaultCode};
-use sealbus_seal::denylist::{Denial, DenyListError, MAX_ENTRIES, Reason};
+use sealbus_seal::denylist::{Denial, DenyListError, MOST_ENTRIES, Reason};
 use sealbus_seal::{Certificate, CertificateChain, GRANT, Identity, Serial, Timestamp};
 use sealbus_transparency::IssuanceRecord;
 
@@ -20,7 +20,7 @@ const SENDERS_REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
 /// certificates.
 const FOR_OPERATORS: usize = 4096;
 /// How many certificates may be alive or denied at a time, so that each has room on the deny list.
-pub(crate) const ROOM: usize = MAX_ENTRIES - FOR_OPERATORS;
+pub(crate) const ROOM: usize = MOST_ENTRIES - FOR_OPERATORS;
 /// Rows that the deny list is kept in before it is written whole again.
 pub(crate) const MOST_ROWS: usize = 256;
 /// Characters kept of an operator's reason.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use sealbus_manifest::callers::{CallerEntry, KeyHash};
 
 use crate::token::{Grant, LONGEST_TOKEN};
@@ -19,8 +20,7 @@ const LONGEST: usize = 512;
 pub fn new_key() -> Result<(String, KeyHash), NoRandomness> {
     let mut random = [0; 32];
     aws_lc_rs::rand::fill(&mut random).map_err(|_| NoRandomness)?;
-    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let key = format!("{PREFIX}{digits}");
+    let key = format!("{PREFIX}{}", HEXLOWER.encode(&random));
     let hash = hash(key.as_bytes());
     Ok((key, hash))
 }

@@ -19,10 +19,9 @@ use sealbus_manifest::callers::CallersEntry;
 use sealbus_seal::SecurityLevel;
 use sealbus_web::Client;
 use sealbus_web::reach::NoNetwork;
-use sealbus_web::tls::{Tls, TlsSetupError};
+use sealbus_web::tls::{self, TlsSetupError};
 use sealbus_web::trust::{self, FileError};
 use tokio::sync::oneshot;
-use tokio_rustls::TlsAcceptor;
 
 use crate::caller::{Caller, CallerAgent};
 use crate::connection::HTTP2;
@@ -194,7 +193,6 @@ fn entrance(
         true => Some(process.trust().clone()),
         false => None,
     };
-    let tls = Tls::new(entry.tls.as_ref(), None, None, trust.as_ref())?;
     let client = trust::client(entry.trust.as_deref()).map_err(ServeError::Trust)?;
     if let Some(oauth) = &entry.oauth
         && oauth.keys.starts_with("https:")
@@ -202,21 +200,20 @@ fn entrance(
     {
         return Err(ServeError::NoTrust(oauth.keys.clone()));
     }
-    let server = tls.server.map(|server| {
-        let mut server = (*server).clone();
-        server.alpn_protocols = vec![b"http/1.1".to_vec()];
-        if has_http2 {
-            server.alpn_protocols.insert(0, HTTP2.to_vec());
-        }
-        TlsAcceptor::from(Arc::new(server))
-    });
+    let protocols: &[&[u8]] = match has_http2 {
+        true => &[HTTP2, b"http/1.1"],
+        false => &[b"http/1.1"],
+    };
+    let tls = match &entry.tls {
+        Some(config) => Some(tls::server(config, trust.as_ref(), protocols)?.into()),
+        None => None,
+    };
     let oauth = entry.oauth.clone().map(|oauth| {
         let resource = Resource::new(entry, &oauth);
         // The operator named its address.
         let web = Client::new(client, Arc::new(|_| Ok(())));
         (Issuer::new(oauth, web), resource)
     });
-    let tls = server;
     Ok(Entrance { tls, trust, oauth })
 }
 

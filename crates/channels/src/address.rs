@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::path::{self, ChannelPath, MAX_LEVEL_LENGTH, PathProblem};
+use super::path::{self, ChannelPath, LONGEST_LEVEL, PathProblem};
 use super::qos::{QosOverride, QosProblem};
 
 /// The longest address, in bytes.
-pub const MAX_ADDRESS_LENGTH: usize = 2048;
+pub const LONGEST_ADDRESS: usize = 2048;
 
 /// The beginning of an address. Both schemes mean the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -78,8 +78,8 @@ pub struct AddressError {
 /// The fault in the text of an address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AddressProblem {
-    /// Longer than [`MAX_ADDRESS_LENGTH`].
-    #[error("longer than {MAX_ADDRESS_LENGTH} bytes")]
+    /// Longer than [`LONGEST_ADDRESS`].
+    #[error("longer than {LONGEST_ADDRESS} bytes")]
     TooLong,
     /// Another scheme.
     #[error("expected 'cia:' or 'sealbus:'")]
@@ -97,7 +97,7 @@ pub enum AddressProblem {
     #[error("the {0} is empty")]
     Empty(&'static str),
     /// User or country is too long.
-    #[error("the {0} is longer than {MAX_LEVEL_LENGTH} bytes")]
+    #[error("the {0} is longer than {LONGEST_LEVEL} bytes")]
     PartTooLong(&'static str),
     /// The process id is not a number.
     #[error("expected the pid, a number up to 4294967295")]
@@ -135,8 +135,8 @@ impl ChannelAddress {
 type At<T> = Result<T, (usize, AddressProblem)>;
 
 fn read(text: &str) -> At<ChannelAddress> {
-    if text.len() > MAX_ADDRESS_LENGTH {
-        return Err((MAX_ADDRESS_LENGTH, AddressProblem::TooLong));
+    if text.len() > LONGEST_ADDRESS {
+        return Err((LONGEST_ADDRESS, AddressProblem::TooLong));
     }
     let (scheme, start) = [AddressScheme::Cia, AddressScheme::Sealbus]
         .into_iter()
@@ -193,7 +193,7 @@ fn read_owner(text: &str) -> At<Option<ChannelOwner>> {
         let decoded = decode(text).map_err(|(offset, problem)| (at + offset, problem))?;
         match decoded.len() {
             0 => Err((at, AddressProblem::Empty(what))),
-            1..=MAX_LEVEL_LENGTH => Ok(decoded),
+            1..=LONGEST_LEVEL => Ok(decoded),
             _ => Err((at, AddressProblem::PartTooLong(what))),
         }
     };

@@ -119,19 +119,14 @@ impl ChannelHeader {
     }
 
     /// Whether it may no longer be handed out.
-    pub fn is_expired(&self, now: Moment) -> bool {
+    pub(crate) fn is_expired(&self, now: Moment) -> bool {
         self.expiry.is_some_and(|expiry| now >= expiry)
     }
 
     /// Whether it expires before it may be handed out.
-    pub fn is_never_valid(&self, now: Moment) -> bool {
+    pub(crate) fn is_never_valid(&self, now: Moment) -> bool {
         let is_too_late = |expiry| self.valid_from.is_some_and(|from| from >= expiry);
         self.is_expired(now) || self.expiry.is_some_and(is_too_late)
-    }
-
-    /// Whether it may be handed out already.
-    pub fn is_valid_from(&self, now: Moment) -> bool {
-        self.valid_from.is_none_or(|from| now >= from)
     }
 }
 

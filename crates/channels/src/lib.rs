@@ -31,7 +31,7 @@ mod queue;
 mod sealed;
 
 pub use address::{
-    AddressError, AddressProblem, AddressScheme, ChannelAddress, ChannelOwner, MAX_ADDRESS_LENGTH,
+    AddressError, AddressProblem, AddressScheme, ChannelAddress, ChannelOwner, LONGEST_ADDRESS,
 };
 pub use channels::{
     Answers, Channels, LastError, LastEvents, Replies, RequestOptions, Subscription,
@@ -43,22 +43,20 @@ pub use exchange::{
     SubscriptionReport, Undelivered,
 };
 pub use filter::{
-    ChannelFilter, EvaluationError, EventKey, FilterError, FilterProblem, MAX_FILTER_COST,
-    MAX_FILTER_DEPTH, MAX_FILTER_LENGTH, MAX_KEY_LENGTH, MAX_PATTERN_SIZE,
+    ChannelFilter, DEEPEST_FILTER, EvaluationError, EventKey, FilterError, FilterProblem,
+    HIGHEST_COST, LARGEST_PATTERN, LONGEST_FILTER, LONGEST_KEY,
 };
 pub use flow::{FlowPolicy, QueueLimits, UnknownFlowPolicy};
 pub use log::{
     ChannelLogs, DamagedLog, EventToKeep, LogCursor, LogPart, LogPlace, LogReading, LogRetention,
     LoggedEvent, NotRead, Replay,
 };
-pub use path::{
-    ChannelPath, MAX_LEVEL_LENGTH, MAX_LEVELS, MAX_PATH_LENGTH, PathError, PathProblem,
-};
+pub use path::{ChannelPath, LONGEST_LEVEL, LONGEST_PATH, MOST_LEVELS, PathError, PathProblem};
 pub use pattern::{ChannelPattern, PatternIndex};
-pub use permission::{ChannelPermissionError, ChannelPermissions, MAX_CHANNEL_RULES};
+pub use permission::{ChannelPermissionError, ChannelPermissions, MOST_CHANNEL_RULES};
 pub use qos::{
-    ChannelCapabilities, MAX_QOS_LENGTH, Persistence, Priority, Promise, Qos, QosError,
-    QosOverride, QosProblem, Reliability, Time, UnavailableQos,
+    ChannelCapabilities, LONGEST_QOS, Persistence, Priority, Promise, Qos, QosError, QosOverride,
+    QosProblem, Reliability, Time, UnavailableQos,
 };
 pub use queue::{FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue};
 pub use sealbus_bus::{Downgrade, Moment};

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use thiserror::Error;
 
 /// The longest path or pattern, in bytes.
-pub const MAX_PATH_LENGTH: usize = 512;
+pub const LONGEST_PATH: usize = 512;
 /// The most levels of a path or pattern.
-pub const MAX_LEVELS: usize = 16;
+pub const MOST_LEVELS: usize = 16;
 /// The longest level, in bytes.
-pub const MAX_LEVEL_LENGTH: usize = 128;
+pub const LONGEST_LEVEL: usize = 128;
 
 /// The place of a channel, level by level: `/dates/business`.
 ///
@@ -58,13 +58,13 @@ pub enum PathProblem {
     #[error("'**' stands for all the rest and must be the last level")]
     RestNotLast,
     /// The text is too long.
-    #[error("longer than {MAX_PATH_LENGTH} bytes")]
+    #[error("longer than {LONGEST_PATH} bytes")]
     TooLong,
     /// The level is too long.
-    #[error("a level longer than {MAX_LEVEL_LENGTH} bytes")]
+    #[error("a level longer than {LONGEST_LEVEL} bytes")]
     LevelTooLong,
     /// Too many levels.
-    #[error("more than {MAX_LEVELS} levels")]
+    #[error("more than {MOST_LEVELS} levels")]
     TooManyLevels,
 }
 
@@ -104,12 +104,12 @@ pub(super) fn check(text: &str, is_pattern: bool) -> Result<(), PathError> {
     if !text.starts_with('/') {
         return Err(error(0, PathProblem::NotFromRoot));
     }
-    if text.len() > MAX_PATH_LENGTH {
-        return Err(error(MAX_PATH_LENGTH, PathProblem::TooLong));
+    if text.len() > LONGEST_PATH {
+        return Err(error(LONGEST_PATH, PathProblem::TooLong));
     }
     let mut offset = 1;
     for (index, level) in levels(text).enumerate() {
-        if index == MAX_LEVELS {
+        if index == MOST_LEVELS {
             return Err(error(offset, PathProblem::TooManyLevels));
         }
         check_level(level, is_pattern).map_err(|(at, problem)| error(offset + at, problem))?;
@@ -130,7 +130,7 @@ pub(super) fn check_level(level: &str, is_pattern: bool) -> Result<(), (usize, P
         "*" | "**" if is_pattern => return Ok(()),
         _ => {}
     }
-    if level.len() > MAX_LEVEL_LENGTH {
+    if level.len() > LONGEST_LEVEL {
         return Err((0, PathProblem::LevelTooLong));
     }
     for (at, character) in level.char_indices() {

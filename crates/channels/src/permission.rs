@@ -10,7 +10,7 @@ use super::path::{ChannelPath, PathError};
 use super::pattern::{ChannelPattern, PatternIndex};
 
 /// The most rules about channels.
-pub const MAX_CHANNEL_RULES: usize = 1024;
+pub const MOST_CHANNEL_RULES: usize = 1024;
 
 /// The reason why the rules of a policy about channels cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -28,7 +28,7 @@ pub enum ChannelPermissionError {
     },
     /// Too many rules.
     #[error(
-        "the policy has {0} rules about channels, but at most {MAX_CHANNEL_RULES} may be given; use groups and patterns"
+        "the policy has {0} rules about channels, but at most {MOST_CHANNEL_RULES} may be given; use groups and patterns"
     )]
     TooManyRules(usize),
 }
@@ -62,7 +62,7 @@ impl ChannelPermissions {
         platform: &PlatformName,
     ) -> Result<Self, ChannelPermissionError> {
         let count = policy.channel_rules.len();
-        if count > MAX_CHANNEL_RULES {
+        if count > MOST_CHANNEL_RULES {
             return Err(ChannelPermissionError::TooManyRules(count));
         }
         let groups = policy.members(platform)?;

@@ -11,7 +11,7 @@ use sealbus_seal::SecurityLevel;
 use sealbus_bus::{Acknowledgement, Downgrade, Moment};
 
 pub use capabilities::{ChannelCapabilities, Promise, UnavailableQos};
-pub use text::{MAX_QOS_LENGTH, QosError, QosProblem};
+pub use text::{LONGEST_QOS, QosError, QosProblem};
 
 /// How hard the bus tries to deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

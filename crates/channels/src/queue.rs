@@ -354,11 +354,6 @@ impl<T> SubscriptionQueue<T> {
         self.limits
     }
 
-    /// Whether the policy has ended the subscription. Items taken before still come out.
-    pub fn is_disconnected(&self) -> bool {
-        self.is_disconnected
-    }
-
     /// The counters so far.
     pub fn counters(&self) -> QueueCounters {
         self.counters

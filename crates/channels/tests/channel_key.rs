@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use sealbus_channels::{
-    ChannelHeader, ChannelPath, EvaluationError, EventKey, MAX_KEY_LENGTH, Mechanism, Moment, Qos,
+    ChannelHeader, ChannelPath, EvaluationError, EventKey, LONGEST_KEY, Mechanism, Moment, Qos,
 };
 use sealbus_fipa::{AclMessage, Expression, Number, Performative};
 
@@ -53,9 +53,9 @@ fn a_key_is_a_name_and_equal_values_are_equal_texts() {
         Err(EvaluationError::NoProperty)
     );
     let long = |length| Expression::String("x".repeat(length));
-    assert!(key_of("properties.key", long(MAX_KEY_LENGTH)).is_ok());
+    assert!(key_of("properties.key", long(LONGEST_KEY)).is_ok());
     assert_eq!(
-        key_of("properties.key", long(MAX_KEY_LENGTH + 1)),
+        key_of("properties.key", long(LONGEST_KEY + 1)),
         Err(EvaluationError::LongKey)
     );
     let many = Expression::List(vec![long(500); 10]);

@@ -53,7 +53,7 @@ pub fn listen(path: &Path) -> io::Result<Listener> {
 }
 
 /// Whether a program listens on the socket at `path`.
-pub fn is_listening(path: &Path) -> bool {
+pub(crate) fn is_listening(path: &Path) -> bool {
     #[cfg(unix)]
     return std::os::unix::net::UnixStream::connect(path).is_ok();
     #[cfg(not(unix))]
@@ -110,13 +110,11 @@ mod missing {
     #[derive(Debug)]
     pub enum Stream {}
 
-    impl Listener {
-        /// Never called.
-        ///
-        /// # Errors
-        /// None.
-        #[expect(clippy::unused_async, reason = "as on Unix")]
-        pub async fn accept(&self) -> io::Result<(Stream, ())> {
+    impl sealbus_web::Listener for Listener {
+        type Connection = Stream;
+        type Origin = ();
+
+        async fn accept(&self) -> io::Result<(Stream, ())> {
             match *self {}
         }
     }

@@ -15,7 +15,7 @@ use sealbus_seal::token::Secret;
 
 use crate::ask::conversation;
 use crate::local::Stream;
-use crate::rpc::{self, Caller, MAX_FRAME};
+use crate::rpc::{self, Caller, LONGEST_FRAME};
 use crate::{Fault, FaultCode};
 
 /// File name of the socket in the Master's state folder.
@@ -135,7 +135,7 @@ async fn connect_at(directory: &Path, path: &Path) -> Result<Caller, Fault> {
         Fault::new(FaultCode::NotPermitted, message)
             .advise("run the command as the Master's user, where its state folder can be read")
     })?;
-    let (caller, _, drive) = rpc::open(stream, MAX_FRAME);
+    let (caller, _, drive) = rpc::open(stream, LONGEST_FRAME);
     tokio::spawn(drive);
     let challenge = caller.ask(ask::Challenge, PATIENCE).await?;
     let proof = key.prove(&challenge);

@@ -10,7 +10,7 @@ use super::{ENROLMENT, connect};
 use sealbus_control::Fault;
 use sealbus_control::ask::Ask;
 use sealbus_control::names::MASTER_NODE;
-use sealbus_control::rpc::{self, MAX_FRAME};
+use sealbus_control::rpc::{self, LONGEST_FRAME};
 
 /// How long the Master may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,7 +63,7 @@ impl Enrolment {
         )
         .await
         .map_err(unreachable)?;
-        let (caller, _incoming, drive) = rpc::open(stream, MAX_FRAME);
+        let (caller, _incoming, drive) = rpc::open(stream, LONGEST_FRAME);
         let driving = tokio::spawn(drive);
         let answer = caller.ask(ask, PATIENCE).await;
         driving.abort();

@@ -7,7 +7,7 @@ use hyper::{Request, StatusCode};
 use sealbus_control::names::MASTER_NODE;
 use sealbus_seal::Identity;
 use sealbus_seal::tls::ExpectedPeer;
-use sealbus_transparency::{LogFile, MAX_BUNDLE_LENGTH};
+use sealbus_transparency::{LONGEST_BUNDLE, LogFile};
 use sealbus_web::Client;
 
 use crate::log_server::{LOGS, MOST_LOGS, NAME_LENGTH};
@@ -66,7 +66,7 @@ impl LogReader {
     /// [`ReadError`].
     pub async fn read(&mut self, file: LogFile) -> Result<Vec<u8>, ReadError> {
         let path = format!("/log/{}/{file}", self.log);
-        match self.get(&path, MAX_BUNDLE_LENGTH).await? {
+        match self.get(&path, LONGEST_BUNDLE).await? {
             (StatusCode::OK, body) => Ok(body.into()),
             (StatusCode::NOT_FOUND, _) => Err(ReadError::Missing(file)),
             (status, _) => Err(ReadError::Refused(status)),

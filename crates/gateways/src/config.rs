@@ -199,13 +199,13 @@ pub enum ConfigError {
 
 /// A [`KnownPlatform`] that was read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct ReadPlatform {
     pub(crate) addresses: Vec<Address>,
     envelope: Option<usize>,
     message: Option<usize>,
 }
 
-impl Known {
+impl ReadPlatform {
     /// The encoding to use, if the platform itself last used `own`.
     pub(crate) fn encoding(&self, own: Option<Encoding>) -> Encoding {
         let own = own.unwrap_or_default();
@@ -219,7 +219,7 @@ impl Known {
 }
 
 impl KnownPlatform {
-    pub(crate) fn read(&self, platform: &str) -> Result<Known, ConfigError> {
+    pub(crate) fn read(&self, platform: &str) -> Result<ReadPlatform, ConfigError> {
         let addresses = self.addresses.iter().map(|text| Address::read(text));
         let addresses = addresses.collect::<Result<Vec<_>, _>>();
         let is = |name: &str, fipa: &str, short: &str| {
@@ -243,7 +243,7 @@ impl KnownPlatform {
                 .position(|it| is(name, it.name(), it.short_name()))
                 .ok_or_else(|| unknown("envelope", name, "xml or bitefficient"))
         });
-        Ok(Known {
+        Ok(ReadPlatform {
             addresses: addresses
                 .map_err(|error| ConfigError::Address {
                     platform: platform.to_owned(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, RwLock};
 use sealbus_bus::{Mailbox, MailboxLimits, Outbox, ReceivedMessage};
 use thiserror::Error;
@@ -82,7 +83,6 @@ impl Gateway {
             config.tls.as_ref(),
             config.trust.as_deref(),
             agent.credential(),
-            None,
         )?;
         let (listener, bound) = listen(config.listen).await?;
         let address = config.address(bound)?;
@@ -105,7 +105,7 @@ impl Gateway {
         let mut random = [0_u8; 16];
         // Boundaries need not be secret. The start time of the gateway also tells ids apart.
         let _ = aws_lc_rs::rand::fill(&mut random);
-        let run: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let run = HEXLOWER.encode(&random);
         let inner = Arc::new(Shared {
             platform,
             known,

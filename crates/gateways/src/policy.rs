@@ -183,14 +183,14 @@ impl GatewayPolicy {
     }
 
     /// Whether a rule places `platform` at `address`.
-    pub fn locates(&self, platform: &str, address: IpAddr) -> bool {
+    pub(crate) fn locates(&self, platform: &str, address: IpAddr) -> bool {
         self.rules
             .iter()
             .any(|rule| rule.is_for(platform) && rule.names(address))
     }
 
     /// Whether a rule for this platform, and not for all, says where the platform is.
-    pub fn is_located(&self, platform: &str) -> bool {
+    pub(crate) fn is_located(&self, platform: &str) -> bool {
         self.rules
             .iter()
             .any(|rule| rule.platform.eq_ignore_ascii_case(platform) && !rule.from.is_empty())

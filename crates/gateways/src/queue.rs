@@ -98,7 +98,7 @@ impl<T> OutgoingQueue<T> {
     }
 
     /// Whether there is something to send now.
-    pub fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         !self.items.is_empty()
     }
 
@@ -108,7 +108,7 @@ impl<T> OutgoingQueue<T> {
     }
 
     /// The next request to write.
-    pub fn next_to_write(&mut self) -> Option<Bytes> {
+    pub(crate) fn next_to_write(&mut self) -> Option<Bytes> {
         if self.written >= self.window {
             return None;
         }
@@ -134,7 +134,7 @@ impl<T> OutgoingQueue<T> {
 
     /// The connection has ended. `blamed`: only the oldest unanswered request can explain the end. Its ticket is
     /// returned if that has happened too often.
-    pub fn connection_ended(&mut self, blamed: bool) -> Option<T> {
+    pub(crate) fn connection_ended(&mut self, blamed: bool) -> Option<T> {
         let was_written = std::mem::take(&mut self.written) > 0;
         let first = self.items.front_mut()?;
         if !(blamed && was_written) {
@@ -183,7 +183,7 @@ impl<T> OutgoingQueue<T> {
     }
 
     /// When something that was set aside is to be tried.
-    pub fn next_try(&self) -> Option<Instant> {
+    pub(crate) fn next_try(&self) -> Option<Instant> {
         self.aside.values().filter_map(|aside| aside.at).min()
     }
 

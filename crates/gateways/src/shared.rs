@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::address::Address;
 use crate::book::{Book, Bounded};
-use crate::config::{GatewayConfig, Known};
+use crate::config::{GatewayConfig, ReadPlatform};
 use crate::counters::Counts;
 use crate::http::transmission::Writer;
 use crate::outside::Own;
@@ -25,7 +25,7 @@ use crate::waiting::{Lines, WaitingMessage};
 pub(crate) struct Shared {
     pub(crate) platform: PlatformName,
     pub(crate) config: GatewayConfig,
-    pub(crate) known: HashMap<String, Known>,
+    pub(crate) known: HashMap<String, ReadPlatform>,
     /// The addresses other platforms reach it by.
     pub(crate) own: Own,
     pub(crate) outbox: Arc<Outbox>,

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use data_encoding::HEXLOWER;
 use proptest::prelude::*;
 use sealbus_fipa::Limits;
 use sealbus_gateways::iiop::transmission::{self, TransmissionError};
@@ -14,9 +15,7 @@ use sealbus_giop::mts::FipaMessage;
 use sealbus_giop::{Assembler, AssemblyLimits, CodeSet, CodeSets, Message};
 
 fn unhex(text: &str) -> Vec<u8> {
-    let pairs = text.as_bytes().as_chunks::<2>().0;
-    let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
-    pairs.iter().map(byte).collect()
+    HEXLOWER.decode(text.as_bytes()).unwrap()
 }
 
 /// The messages of each connection, with the character set that holds there.

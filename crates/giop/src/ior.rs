@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+
 use crate::address_error::AddressError;
 use crate::cdr::{ByteOrder, Decoder, Encoder, MarshalError, MarshalProblem};
 use crate::codeset::CodeSetComponent;
@@ -80,8 +82,7 @@ impl Ior {
     pub fn to_text(&self, order: ByteOrder) -> String {
         let mut encoder = Encoder::encapsulated(order);
         self.encode(&mut encoder);
-        let digits = encoder.bytes().iter().map(|byte| format!("{byte:02x}"));
-        format!("IOR:{}", digits.collect::<String>())
+        format!("IOR:{}", HEXLOWER.encode(encoder.bytes()))
     }
 
     /// Reads a reference as text. Also returns the order in which it was written.
@@ -97,12 +98,8 @@ impl Ior {
             Some((scheme, digits)) if scheme.eq_ignore_ascii_case("IOR:") => digits,
             _ => return Err(wrong()),
         };
-        let value = |digit: &u8| char::from(*digit).to_digit(16);
-        let bytes = digits.as_bytes().chunks(2).map(|pair| match pair {
-            [high, low] => u8::try_from(value(high)? << 4 | value(low)?).ok(),
-            _ => None,
-        });
-        let bytes = bytes.collect::<Option<Vec<u8>>>().ok_or_else(wrong)?;
+        let bytes = HEXLOWER_PERMISSIVE.decode(digits.as_bytes());
+        let bytes = bytes.map_err(|_| wrong())?;
         let read = Decoder::encapsulated(&bytes)
             .and_then(|mut decoder| Ok((Self::decode(&mut decoder)?, decoder.order())));
         read.map_err(|_| AddressError::new(text, "its bytes are no reference to an object"))

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use data_encoding::HEXLOWER;
 use sealbus_giop::mts::{AgentId, DateTime, FipaMessage, Property};
 use sealbus_giop::{
     Any, Assembler, AssemblyLimits, Ior, LocateStatus, Message, ReplyStatus, SystemException,
@@ -23,13 +24,7 @@ fn lines(name: &str) -> Vec<Value> {
 }
 
 fn unhex(text: &str) -> Vec<u8> {
-    let pairs = text.as_bytes().as_chunks::<2>().0;
-    let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
-    pairs.iter().map(byte).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.decode(text.as_bytes()).unwrap()
 }
 
 fn assembler() -> Assembler {
@@ -178,7 +173,7 @@ fn compare(file: &str, whole: &Whole, expected: &Value) {
                 file,
                 expected,
                 "key",
-                json!(hex(&request.target.key().unwrap())),
+                json!(HEXLOWER.encode(&request.target.key().unwrap())),
             );
             let contexts = expected["contexts"].as_array().unwrap();
             assert_eq!(contexts.len(), request.contexts.len(), "{file}");
@@ -192,7 +187,9 @@ fn compare(file: &str, whole: &Whole, expected: &Value) {
                 without_value_ids(&mut named);
                 assert_eq!(named, envelopes(&message), "{file}");
                 match fipa["body"].get("hex") {
-                    Some(bytes) => assert_eq!(*bytes, json!(hex(&message.body)), "{file}"),
+                    Some(bytes) => {
+                        assert_eq!(*bytes, json!(HEXLOWER.encode(&message.body)), "{file}")
+                    }
                     None => assert_has(file, &fipa["body"], "bytes", json!(message.body.len())),
                 }
             }
@@ -205,12 +202,17 @@ fn compare(file: &str, whole: &Whole, expected: &Value) {
                 assert_has(file, expected, "exception", text(&found.id));
                 assert_has(file, expected, "completed", json!(found.completed as u32));
             } else if let Some(result) = expected.get("result") {
-                assert_eq!(*result, json!(hex(body.bytes())), "{file}");
+                assert_eq!(*result, json!(HEXLOWER.encode(body.bytes())), "{file}");
             }
         }
         Message::LocateRequest(it) => {
             assert_has(file, expected, "id", json!(it.id));
-            assert_has(file, expected, "key", json!(hex(&it.target.key().unwrap())));
+            assert_has(
+                file,
+                expected,
+                "key",
+                json!(HEXLOWER.encode(&it.target.key().unwrap())),
+            );
         }
         Message::LocateReply(it) => {
             assert_has(file, expected, "id", json!(it.id));
@@ -289,7 +291,7 @@ fn every_captured_message_is_read_as_indexed_and_written_byte_for_byte() {
                     *theirs = 0;
                 }
             }
-            assert_eq!(hex(&written), hex(&whole), "{file}: {expected}");
+            assert_eq!(written, whole, "{file}: {expected}");
         }
     }
     assert!(messages > 350, "{messages}");
@@ -313,7 +315,7 @@ fn references_of_every_orb_are_read_and_written() {
         for (found, indexed) in found.iter().zip(indexed) {
             assert_eq!(indexed["host"], json!(found.host));
             assert_eq!(indexed["port"], json!(found.port));
-            assert_eq!(indexed["key"], json!(hex(&found.key)));
+            assert_eq!(indexed["key"], json!(HEXLOWER.encode(&found.key)));
             assert_eq!(
                 indexed["version"],
                 json!(format!("1.{}", found.version.minor()))

@@ -33,7 +33,7 @@ impl Spans {
     }
 
     /// The first number from `number` on that is not in the set.
-    pub fn next_outside(&self, number: u64) -> u64 {
+    pub(crate) fn next_outside(&self, number: u64) -> u64 {
         match self.0.range(..=number).next_back() {
             Some((_, &end)) if end > number => end,
             _ => number,
@@ -41,7 +41,7 @@ impl Spans {
     }
 
     /// Forgets everything below `first`.
-    pub fn forget_below(&mut self, first: u64) {
+    pub(crate) fn forget_below(&mut self, first: u64) {
         while let Some((&start, &end)) = self.0.first_key_value() {
             if start >= first {
                 return;

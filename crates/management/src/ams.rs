@@ -241,7 +241,7 @@ impl Ams {
 
     /// Takes back an outcome that could not be committed. Returns the messages to send instead. Merged outcomes are
     /// taken back together; separate outcomes are taken back latest first.
-    pub fn revert(&mut self, mut outcome: Outcome, error: &StoreError) -> Vec<AclMessage> {
+    pub(crate) fn revert(&mut self, mut outcome: Outcome, error: &StoreError) -> Vec<AclMessage> {
         while let Some(Undo(change)) = outcome.undo.pop() {
             match change {
                 Change::Entry(former) => self.agents.restore(*former),

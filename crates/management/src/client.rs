@@ -12,13 +12,13 @@
 //! // … what comes back in this conversation …
 //! let found = AclMessage::new(Performative::Inform).with_sender(df)
 //!     .with_content("((result (action df (search)) (sequence)))");
-//! assert!(Answer::read(&found)?.entries()?.is_empty());
+//! assert!(Answer::read(&found)?.found(DfAgentDescription::from_term)?.is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use sealbus_fipa::management::{
-    AmsAgentDescription, AmsFunction, ApDescription, DfAgentDescription, DfFunction, Exception,
-    ONTOLOGY, SearchConstraints, results, subscription,
+    AmsAgentDescription, AmsFunction, DfAgentDescription, DfFunction, Exception, ONTOLOGY,
+    SearchConstraints, results, subscription,
 };
 use sealbus_fipa::sl::{
     ActionExpression, Arguments, Content, ContentExpression, Profile, Term, Wff,
@@ -50,7 +50,7 @@ pub fn ask_ams(ams: &Aid, function: &AmsFunction) -> AclMessage {
 
 /// Asks a DF to report all entries that match a template: now (as many as the constraints say), and whenever one comes,
 /// changes or goes. The caller adds a conversation-id. The DF answers `agree`, and then sends an `inform` each time,
-/// which [`Answer::changes`] reads.
+/// which [`Answer::news`] reads.
 pub fn subscribe(
     df: &Aid,
     template: DfAgentDescription,
@@ -62,7 +62,7 @@ pub fn subscribe(
 }
 
 /// Asks an AMS to report all agents that match a template: now, and whenever one comes, changes its state or goes. The
-/// caller adds a conversation-id. The AMS answers as a DF does; [`Answer::agent_changes`] reads its `inform`.
+/// caller adds a conversation-id. The AMS answers as a DF does; [`Answer::news`] reads its `inform`.
 pub fn subscribe_agents(
     ams: &Aid,
     template: AmsAgentDescription,
@@ -219,46 +219,27 @@ impl<'m> Answer<'m> {
         }
     }
 
-    /// The entries that a search in a DF found.
+    /// The entries that a search found, or the directory's description of its platform, read by `read`.
     ///
     /// # Errors
     /// This answer has no such result.
-    pub fn entries(&self) -> Result<Vec<DfAgentDescription>, Exception> {
-        results(self.content()?, DfAgentDescription::from_term)
+    pub fn found<T>(
+        &self,
+        read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
+    ) -> Result<Vec<T>, Exception> {
+        results(self.content()?, read)
     }
 
-    /// The entries that a search in an AMS found.
-    ///
-    /// # Errors
-    /// This answer has no such result.
-    pub fn agents(&self) -> Result<Vec<AmsAgentDescription>, Exception> {
-        results(self.content()?, AmsAgentDescription::from_term)
-    }
-
-    /// The result of `get-description`.
-    ///
-    /// # Errors
-    /// This answer has no such result.
-    pub fn platform(&self) -> Result<ApDescription, Exception> {
-        ApDescription::from_answer(self.content()?)
-    }
-
-    /// The entries in a notification to a subscriber. Entries with services or other slots have come or changed;
-    /// entries with a name alone have gone.
+    /// The entries in a notification to a subscriber, read by `read`. Entries with services, a state or other slots have come or
+    /// changed; entries with a name alone have gone.
     ///
     /// # Errors
     /// This is not a notification.
-    pub fn changes(&self) -> Result<Vec<DfAgentDescription>, Exception> {
-        subscription::entries(self.content()?, DfAgentDescription::from_term)
-    }
-
-    /// The agents in an AMS's notification to a subscriber. Agents with a state have come or changed; those with a name
-    /// alone have gone.
-    ///
-    /// # Errors
-    /// This is not a notification.
-    pub fn agent_changes(&self) -> Result<Vec<AmsAgentDescription>, Exception> {
-        subscription::entries(self.content()?, AmsAgentDescription::from_term)
+    pub fn news<T>(
+        &self,
+        read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
+    ) -> Result<Vec<T>, Exception> {
+        subscription::entries(self.content()?, read)
     }
 
     fn content(&self) -> Result<&Content<'m>, Exception> {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use http::uri::{Authority, Uri};
 use sealbus_web::reach::Reach;
 use sealbus_web::tls::TlsConfig;
@@ -87,7 +88,7 @@ pub struct WebhooksEntry {
 }
 
 /// The agent in whose name callers of [`CallersEntry::open_to_all`] act.
-pub const GUEST: &str = "guest";
+pub(crate) const GUEST: &str = "guest";
 
 /// The SHA-256 hash of a key, written `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -119,14 +120,9 @@ impl TryFrom<String> for KeyHash {
 
     fn try_from(text: String) -> Result<Self, NoKeyHash> {
         let digits = text.strip_prefix("sha256:").ok_or(NoKeyHash)?;
-        if digits.len() != 64 || !digits.is_ascii() {
-            return Err(NoKeyHash);
-        }
-        let mut hash = [0; 32];
-        for (byte, place) in hash.iter_mut().zip((0..64).step_by(2)) {
-            *byte = u8::from_str_radix(&digits[place..place + 2], 16).map_err(|_| NoKeyHash)?;
-        }
-        Ok(Self(hash))
+        let hash = HEXLOWER_PERMISSIVE.decode(digits.as_bytes());
+        let hash = hash.map_err(|_| NoKeyHash)?.try_into();
+        Ok(Self(hash.map_err(|_| NoKeyHash)?))
     }
 }
 
@@ -138,8 +134,7 @@ impl From<KeyHash> for String {
 
 impl std::fmt::Display for KeyHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "sha256:{}", HEXLOWER.encode(&self.0))
     }
 }
 

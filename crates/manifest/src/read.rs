@@ -17,7 +17,7 @@ use super::program::{Program, ProgramProblem, locate};
 use super::{AgentEntry, GatewayEntry, Manifest, PlatformEntry, ProcessAgents, RestartPolicy};
 
 /// Most processes of one `[[agent]]`, and most agents of one process.
-const MAX_COUNT: i64 = 1_000_000;
+const MOST: i64 = 1_000_000;
 
 const PLATFORM_KEYS: &[&str] = &[
     "name",
@@ -351,7 +351,7 @@ impl<'t> Reader<'t> {
             ],
         );
         let agents = self.process_agents(table);
-        let replicas = self.integer(table, "replicas", 0..=MAX_COUNT).unwrap_or(1) as u32;
+        let replicas = self.integer(table, "replicas", 0..=MOST).unwrap_or(1) as u32;
         let mut environment = self.environment(table);
         let mut confinement = self.confinement(table, floor);
         let who = (replicas, &agents);
@@ -402,9 +402,7 @@ impl<'t> Reader<'t> {
                 }
                 ProcessAgents::Named(named)
             }
-            _ => ProcessAgents::Count(
-                self.integer(table, "agents", 1..=MAX_COUNT).unwrap_or(1) as u32
-            ),
+            _ => ProcessAgents::Count(self.integer(table, "agents", 1..=MOST).unwrap_or(1) as u32),
         }
     }
 

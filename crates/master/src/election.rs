@@ -141,7 +141,7 @@ pub(super) async fn elect(
 /// Does a CA's work beside standing by, if there is a CA. Returns only an error.
 async fn act_blindly(
     ca: Option<Arc<BlindCa>>,
-    etcd: &EtcdStore,
+    etcd: &Arc<EtcdStore>,
     directory: &Path,
     leader_at: watch::Receiver<Option<SocketAddr>>,
 ) -> MasterError {
@@ -150,7 +150,7 @@ async fn act_blindly(
     };
     tokio::select! {
         () = ca.follow(etcd) => std::future::pending().await,
-        error = serve_operators(&ca, etcd, directory, leader_at) => error,
+        error = serve_operators(ca.clone(), etcd.clone(), directory, leader_at) => error,
     }
 }
 

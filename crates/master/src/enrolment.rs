@@ -16,7 +16,7 @@ use crate::{Desk, DeskHandle, certify_vouched};
 use sealbus_control::clock::timestamp;
 use sealbus_control::enrolment::{CertifiedAuthority, EnrolmentAnswer, EnrolmentRequest, Joined};
 use sealbus_control::names::node_name;
-use sealbus_control::rpc::{self, Incoming, MAX_FRAME_UNKNOWN};
+use sealbus_control::rpc::{self, Incoming, LONGEST_FRAME_UNKNOWN};
 use sealbus_control::statement::Returning;
 use sealbus_control::{Blob, Fault, FaultCode, NodeDescription, UnixMillis};
 use sealbus_enrolment::{HTTP, LogServer, WaitingStranger};
@@ -56,7 +56,7 @@ async fn serve<S>(stream: S, waiting: Arc<WaitingStranger>, desk: DeskHandle, di
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    let (_caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
+    let (_caller, mut incoming, drive) = rpc::open(stream, LONGEST_FRAME_UNKNOWN);
     let mut driving = JoinSet::new();
     driving.spawn(drive);
     while let Ok(Some(Incoming::Call { body, answer })) =

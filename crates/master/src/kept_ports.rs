@@ -128,7 +128,7 @@ pub(super) async fn open_at<T, E, F: Future<Output = Result<T, E>>>(
 
 /// An address to listen on.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ListenAddress {
     pub(super) address: SocketAddr,
     /// Whether another port will do.
     pub(super) may_change: bool,
@@ -139,7 +139,7 @@ pub(super) async fn free_port(
     address: IpAddr,
     port: u16,
     may_change: bool,
-) -> Result<Place, MasterError> {
+) -> Result<ListenAddress, MasterError> {
     let at = SocketAddr::new(address, port);
     let probe = bind_again(address, port, may_change).await;
     let failed = |error| MasterError::Listen {
@@ -148,7 +148,7 @@ pub(super) async fn free_port(
         error,
     };
     let found = probe.and_then(|probe| probe.local_addr()).map_err(failed)?;
-    Ok(Place {
+    Ok(ListenAddress {
         address: found,
         may_change: may_change || port == 0,
     })

@@ -12,7 +12,7 @@ use sealbus_control::correspondence::Correspondent;
 use sealbus_control::node::{MasterContact, ask_node};
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 use sealbus_seal::Fingerprint;
-use sealbus_seal::token::MAX_ADDRESSES;
+use sealbus_seal::token::MOST_ADDRESSES;
 use sealbus_store::{Batch, Revision, Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -406,7 +406,7 @@ async fn call(master: Correspondent, node: String, present: ask_node::Masters) {
 fn united(first: Vec<String>, others: Vec<String>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for address in first.into_iter().chain(others) {
-        if !all.contains(&address) && all.len() < MAX_ADDRESSES {
+        if !all.contains(&address) && all.len() < MOST_ADDRESSES {
             all.push(address);
         }
     }
@@ -461,7 +461,7 @@ mod tests {
     fn the_latest_addresses_stay_and_their_number_is_bounded() {
         let old = (1..20).map(|it| format!("10.0.0.{it}:1")).collect();
         let all = united(vec!["10.0.0.3:1".to_owned(), "10.0.1.1:1".to_owned()], old);
-        assert_eq!(all.len(), MAX_ADDRESSES);
+        assert_eq!(all.len(), MOST_ADDRESSES);
         assert_eq!(all[..3], ["10.0.0.3:1", "10.0.1.1:1", "10.0.0.1:1"]);
     }
 }

@@ -18,7 +18,7 @@ use super::desk::{DeskHandle, News};
 use super::election::{Elected, elect};
 use super::foundation::Foundation;
 use super::issuance_log::{self, Publisher};
-use super::kept_ports::{Place, Ports, free_port, keep_ports, open_at};
+use super::kept_ports::{ListenAddress, Ports, free_port, keep_ports, open_at};
 use super::master_error::MasterError;
 use super::state_store::{Led, keep_root};
 use super::taking_in::{look, take_in};
@@ -410,14 +410,14 @@ impl Master {
 async fn start_system(
     foundation: Foundation,
     store: Arc<dyn Store>,
-    agents: Place,
-    control: Place,
+    agents: ListenAddress,
+    control: ListenAddress,
 ) -> Result<(SystemAgents, SocketAddr), MasterError> {
     let desk = foundation.desk.clone();
     let (is_apart, term) = desk
         .run(|desk, _| Ok((desk.platform.is_control_apart(), desk.term)))
         .await?;
-    let open = |hosted: fn(SocketAddr) -> HostedProcess, at: Place| {
+    let open = |hosted: fn(SocketAddr) -> HostedProcess, at: ListenAddress| {
         let (desk, news) = (desk.clone(), foundation.news.clone());
         let open = move |at| open_process(desk.clone(), hosted(at), news.clone());
         let is_in_use = |error: &MasterError| match error {

@@ -2,23 +2,22 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_control::admin::{AdminRequest, Revoked};
-use sealbus_control::local::{Listener, Stream, is_of_this_user, listen};
+use sealbus_control::local::{Listener, Stream, listen};
 use sealbus_control::operators::{OperatorKey, standby_socket_in};
-use sealbus_control::rpc::{self, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
+use sealbus_control::rpc::{self, Incoming, LONGEST_FRAME, LONGEST_FRAME_UNKNOWN};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_store::Store;
+use sealbus_web::accept_each;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::admin::is_operator;
+use super::admin::{is_operator, may_enter};
 use super::blind::BlindCa;
 use super::master_error::MasterError;
-
-/// The pause after a failure.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Removes the socket when the Master stands by no longer.
 struct Door(PathBuf);
@@ -31,8 +30,8 @@ impl Drop for Door {
 
 /// Serves operators as long as the Master stands by. Returns only an error.
 pub(super) async fn serve_operators(
-    ca: &BlindCa,
-    store: &dyn Store,
+    ca: Arc<BlindCa>,
+    store: Arc<dyn Store>,
     directory: &Path,
     leader_at: watch::Receiver<Option<SocketAddr>>,
 ) -> MasterError {
@@ -40,23 +39,13 @@ pub(super) async fn serve_operators(
         Ok(open) => open,
         Err(error) => return error,
     };
-    // The connections end with this.
-    let mut connections = futures_util::stream::FuturesUnordered::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if is_of_this_user(&stream) => {
-                    connections.push(serve(stream, ca, store, &key, leader_at.clone()));
-                }
-                Ok(_) => tracing::warn!("an operator of another user was not let in"),
-                Err(error) => {
-                    tracing::warn!(%error, "an operator could not be let in");
-                    tokio::time::sleep(PAUSE).await;
-                }
-            },
-            Some(()) = futures_util::StreamExt::next(&mut connections) => {}
-        }
-    }
+    let key = Arc::new(key);
+    accept_each(&listener, |stream, _, _| {
+        let (ca, store, key) = (ca.clone(), store.clone(), key.clone());
+        may_enter(&stream).then(|| serve(stream, ca, store, key, leader_at.clone()))
+    })
+    .await;
+    std::future::pending().await
 }
 
 fn open(directory: &Path) -> Result<(Listener, OperatorKey, Door), MasterError> {
@@ -75,26 +64,26 @@ fn open(directory: &Path) -> Result<(Listener, OperatorKey, Door), MasterError> 
 
 async fn serve(
     stream: Stream,
-    ca: &BlindCa,
-    store: &dyn Store,
-    key: &OperatorKey,
+    ca: Arc<BlindCa>,
+    store: Arc<dyn Store>,
+    key: Arc<OperatorKey>,
     leader_at: watch::Receiver<Option<SocketAddr>>,
 ) {
-    let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
+    let (caller, mut incoming, drive) = rpc::open(stream, LONGEST_FRAME_UNKNOWN);
     let mut driving = JoinSet::new();
     driving.spawn(drive);
-    if is_operator(key, &mut incoming).await {
-        caller.allow_frames(MAX_FRAME);
+    if is_operator(&key, &mut incoming).await {
+        caller.allow_frames(LONGEST_FRAME);
         while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
             let result = match Incoming::parse::<AdminRequest>(&body) {
                 Ok(AdminRequest::Revoke { what, reason }) => {
-                    let revoked = ca.revoke(&what, &reason, store).await;
+                    let revoked = ca.revoke(&what, &reason, &*store).await;
                     revoked.map(|is_stored| Revoked {
                         certificates: Vec::new(),
                         is_stored,
                     })
                 }
-                Ok(_) => Err(stands_by(ca, *leader_at.borrow())),
+                Ok(_) => Err(stands_by(&ca, *leader_at.borrow())),
                 Err(fault) => Err(fault),
             };
             answer

@@ -35,12 +35,29 @@ struct Kept {
     next: u64,
 }
 
+/// A line of the file.
+enum Line {
+    /// The number of the next act.
+    Next(u64),
+    /// An act with its number.
+    Act(u64, Unstored),
+}
+
+impl Line {
+    fn read(line: &[u8]) -> serde_json::Result<Self> {
+        match line.first() {
+            Some(b'[') => serde_json::from_slice(line).map(|(number, act)| Self::Act(number, act)),
+            _ => serde_json::from_slice(line).map(Self::Next),
+        }
+    }
+}
+
 impl Ledger {
-    /// Opens the file in a state directory. A line that was cut off when the machine stopped is passed over: nobody has seen
-    /// what it was about.
+    /// Opens the file in a state directory. A line that was cut off when the machine stopped, or when the disk was full, is passed
+    /// over: nobody has seen what it was about.
     ///
     /// # Errors
-    /// If it cannot be read or made.
+    /// If it cannot be read or made, or [`io::ErrorKind::InvalidData`] if another line cannot be read: it may be a revocation.
     pub(crate) fn open(directory: &Path) -> io::Result<Arc<Self>> {
         let path = directory.join(FILE);
         let text = match std::fs::read(&path) {
@@ -48,23 +65,38 @@ impl Ledger {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };
-        let lines = text.split(|byte| *byte == b'\n');
-        let lines = lines.filter(|line| !line.is_empty());
+        let lines = (1..).zip(text.split(|byte| *byte == b'\n'));
         // No number comes twice, also after the file was emptied, or lost.
         let mut next = now();
         let mut acts = BTreeMap::new();
-        for line in lines {
-            if let Ok(number) = serde_json::from_slice::<u64>(line) {
-                next = next.max(number);
+        for (number, line) in lines {
+            // Where the file had grown and its bytes were not written, a disk may have zeros.
+            let line = line.trim_ascii();
+            let cut = line
+                .iter()
+                .rposition(|byte| *byte != 0)
+                .map_or(0, |last| last + 1);
+            let line = &line[..cut];
+            if line.is_empty() {
                 continue;
             }
-            match serde_json::from_slice::<(u64, Unstored)>(line) {
-                Ok((number, act)) => {
+            match Line::read(line) {
+                Ok(Line::Next(number)) => next = next.max(number),
+                Ok(Line::Act(number, act)) => {
                     next = next.max(number.saturating_add(1));
                     acts.insert(number, act);
                 }
+                Err(error) if error.is_eof() => {
+                    tracing::warn!(line = number, path = %path.display(), "an act of the CA was not finished");
+                }
                 Err(error) => {
-                    tracing::warn!(%error, path = %path.display(), "an act of the CA was not finished");
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        format!(
+                            "line {number} of {FILE} is damaged ({error}), and may be a revocation: \
+                             mend the line, or delete it and revoke again"
+                        ),
+                    ));
                 }
             }
         }
@@ -258,5 +290,50 @@ mod tests {
         ledger.hand_in(&store, "ca-1").await.unwrap();
         assert_eq!(rows(&store).await.last(), Some(&act(101)));
         assert_eq!(rows(&store).await.len(), 101);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_line_is_named_and_a_cut_one_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        let ledger = Ledger::open(folder.path()).unwrap();
+        for number in 0..3 {
+            ledger.keep(act(number)).await.unwrap();
+        }
+        let whole = std::fs::read(&file).unwrap();
+        let second = whole.windows(7).position(|it| it == b"agent-1").unwrap();
+        let line = whole[..second].split(|byte| *byte == b'\n').count();
+        for (at, with) in [(second - 1, b'x'), (second - 20, 0xff), (second, 7)] {
+            let mut damaged = whole.clone();
+            damaged[at] = with;
+            std::fs::write(&file, &damaged).unwrap();
+            let error = Ledger::open(folder.path()).err().unwrap();
+            assert!(
+                error.to_string().contains(&format!("line {line} ")),
+                "{error}"
+            );
+            assert_eq!(std::fs::read(&file).unwrap(), damaged);
+        }
+        // The disk was full, or has zeros where nothing was written.
+        let end = second
+            + whole[second..]
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .unwrap();
+        for cut in second - 10..end {
+            let mut torn = whole.clone();
+            torn[cut..end].fill(0);
+            std::fs::write(&file, &torn).unwrap();
+            assert_eq!(
+                Ledger::open(folder.path()).unwrap().acts(),
+                [act(0), act(2)]
+            );
+            torn.drain(cut..end);
+            std::fs::write(&file, &torn).unwrap();
+            assert_eq!(
+                Ledger::open(folder.path()).unwrap().acts(),
+                [act(0), act(2)]
+            );
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The names under which hosts see agents' tools.
 
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 
 /// Longest name of a tool that the language models' interfaces take.
 const LONGEST: usize = 64;
@@ -28,10 +29,7 @@ pub(crate) fn tool_name(agent: &str, tool: &str) -> String {
     }
     let whole = format!("{agent}\0{tool}");
     let hash = digest(&SHA256, whole.as_bytes());
-    let hash: String = hash.as_ref()[..DIGITS / 2]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hash = HEXLOWER.encode(&hash.as_ref()[..DIGITS / 2]);
     let room = LONGEST - SEPARATOR.len() - DIGITS;
     let mut readable: String = name
         .chars()

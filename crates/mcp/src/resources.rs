@@ -10,14 +10,14 @@ pub(crate) const CHANNEL_TEMPLATE: &str = "sealbus://channel/{+path}";
 
 /// The subject of a URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Subject {
     Agents,
     Agent(String),
     /// The path of a channel, such as `/prices/tea`.
     Channel(String),
 }
 
-impl Place {
+impl Subject {
     pub(crate) fn read(uri: &str) -> Option<Self> {
         if uri == AGENTS {
             return Some(Self::Agents);
@@ -41,11 +41,11 @@ mod tests {
 
     #[test]
     fn uris_name_agents_and_channels() {
-        let channel = Place::Channel("/prices/tea".to_owned());
-        assert_eq!(Place::read(&channel_uri("/prices/tea")), Some(channel));
-        assert_eq!(Place::read(AGENTS), Some(Place::Agents));
-        let agent = Place::Agent("seller@factory".to_owned());
-        assert_eq!(Place::read("sealbus://agent/seller@factory"), Some(agent));
+        let channel = Subject::Channel("/prices/tea".to_owned());
+        assert_eq!(Subject::read(&channel_uri("/prices/tea")), Some(channel));
+        assert_eq!(Subject::read(AGENTS), Some(Subject::Agents));
+        let agent = Subject::Agent("seller@factory".to_owned());
+        assert_eq!(Subject::read("sealbus://agent/seller@factory"), Some(agent));
         for wrong in [
             "sealbus://agent/",
             "sealbus://channel/",
@@ -54,7 +54,7 @@ mod tests {
             "file:///etc/passwd",
             "",
         ] {
-            assert_eq!(Place::read(wrong), None, "{wrong}");
+            assert_eq!(Subject::read(wrong), None, "{wrong}");
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::call::{call, failed};
 use crate::catalogue::{Catalogue, Offer};
 use crate::host::Host;
 use crate::own_tools::{call_own, own_tools};
-use crate::resources::{AGENT_TEMPLATE, AGENTS, CHANNEL_TEMPLATE, Place, channel_uri};
+use crate::resources::{AGENT_TEMPLATE, AGENTS, CHANNEL_TEMPLATE, Subject, channel_uri};
 
 /// Tools on one page of a list.
 const PAGE: usize = 500;
@@ -172,8 +172,8 @@ impl Server {
 
     /// The events of a channel as they come, as numbers.
     fn latest(&self, uri: &str) -> Result<watch::Receiver<u64>, ErrorData> {
-        match Place::read(uri) {
-            Some(Place::Channel(path)) => {
+        match Subject::read(uri) {
+            Some(Subject::Channel(path)) => {
                 let feed = self.host.feeds.open(&self.host.caller.voice, &path);
                 Ok(feed.map_err(unavailable)?.latest())
             }
@@ -306,10 +306,10 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let value = match Place::read(&request.uri) {
-            Some(Place::Agents) => Some(self.agents().await?),
-            Some(Place::Agent(name)) => self.agent(&name).await?,
-            Some(Place::Channel(path)) => {
+        let value = match Subject::read(&request.uri) {
+            Some(Subject::Agents) => Some(self.agents().await?),
+            Some(Subject::Agent(name)) => self.agent(&name).await?,
+            Some(Subject::Channel(path)) => {
                 let feed = self.host.feeds.open(&self.host.caller.voice, &path);
                 Some(feed.map_err(unavailable)?.after(0, EVENTS))
             }

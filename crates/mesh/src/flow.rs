@@ -22,7 +22,7 @@ const PROCESS_QUEUE: usize = 4 << 20;
 /// The number of bytes queued on one link for all targets that have not answered yet, before their senders wait.
 const UNANSWERED: usize = 16 << 20;
 /// The number of long messages that may be under way in pieces at the same time, on one link in one direction.
-pub const PARTIAL_MESSAGES: usize = 4;
+pub(crate) const PARTIAL_MESSAGES: usize = 4;
 
 /// The cost of a message in its target's credit.
 pub fn cost(payload_length: usize) -> u64 {
@@ -232,12 +232,12 @@ impl Line {
     }
 
     /// The next target for which to call [`take_piece`](Self::take_piece).
-    pub fn next_target(&mut self) -> Option<u32> {
+    pub(crate) fn next_target(&mut self) -> Option<u32> {
         self.waiting.pop_front()
     }
 
     /// The next piece for the target, whose turn it is.
-    pub fn take_piece(&mut self, handle: u32, credit: &mut Credit) -> Option<Piece> {
+    pub(crate) fn take_piece(&mut self, handle: u32, credit: &mut Credit) -> Option<Piece> {
         credit.in_line = false;
         if !credit.may_go_on() {
             return None;
@@ -287,7 +287,7 @@ impl Line {
 
     /// Takes out all messages that were not sent whole to the target. The receiver drops the pieces of a message that
     /// ends early.
-    pub fn take_queue(&mut self, credit: &mut Credit) -> Vec<Queued> {
+    pub(crate) fn take_queue(&mut self, credit: &mut Credit) -> Vec<Queued> {
         if credit.begun > 0 {
             self.partial -= 1;
         }

@@ -27,11 +27,11 @@ pub const PREFACE: [u8; 8] = *b"SEALBUS\x01";
 /// Bytes of a header.
 pub const HEADER_LENGTH: usize = size_of::<Header>();
 /// The longest piece of a message in one frame. Longer messages are cut, so that others can go in between.
-pub const LONGEST_PIECE: usize = 64 << 10;
+pub(crate) const LONGEST_PIECE: usize = 64 << 10;
 /// The longest body. Besides messages, the longest body is a binding with its certificates.
 pub const LONGEST_BODY: usize = LONGEST_PIECE + 64;
 /// The longest body before the peer is known. It limits the memory that a stranger can occupy.
-pub const LONGEST_FIRST_BODY: usize = 1024;
+pub(crate) const LONGEST_FIRST_BODY: usize = 1024;
 
 /// The header of every frame.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -319,7 +319,7 @@ pub enum Frame<'a> {
         time: u64,
         /// The signature. Empty if the process could sign for none of the senders.
         signature: &'a [u8],
-        /// The messages of each sender, in the order of their handles: 1 to [`MAX_BATCH`](sealbus_proof::MAX_BATCH).
+        /// The messages of each sender, in the order of their handles: 1 to [`MOST_MESSAGES`](sealbus_proof::MOST_MESSAGES).
         authors: &'a [SignedMessages],
     },
 }
@@ -334,8 +334,7 @@ pub enum GoodbyeReason {
     Replaced = 1,
     /// The sides are at different security levels.
     LevelMismatch = 2,
-    /// The sides speak different versions.
-    VersionMismatch = 3,
+    // 3 was for different versions, and nobody said it.
     /// The bytes of the peer do not follow the protocol.
     Violation = 4,
     /// The peer may not be here.
@@ -350,7 +349,6 @@ impl GoodbyeReason {
             0 => Self::ShutDown,
             1 => Self::Replaced,
             2 => Self::LevelMismatch,
-            3 => Self::VersionMismatch,
             4 => Self::Violation,
             5 => Self::NotPermitted,
             6 => Self::OverLimit,

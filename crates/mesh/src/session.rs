@@ -117,7 +117,7 @@ impl Session {
     ///
     /// # Errors
     /// The error of `write`; then nothing was appended.
-    pub fn append_with<E>(
+    pub(crate) fn append_with<E>(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>, u64) -> Result<(), E>,
     ) -> Result<(), E> {

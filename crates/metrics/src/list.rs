@@ -11,7 +11,7 @@ pub enum Kind {
 
 /// The place that serves a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ServedBy {
     /// The Master alone.
     Master,
     /// Each node.
@@ -30,7 +30,7 @@ pub struct Metric {
     /// Its labels.
     pub labels: &'static [&'static str],
     /// The place that serves it.
-    pub place: Place,
+    pub place: ServedBy,
     /// Its meaning.
     pub help: &'static str,
 }
@@ -53,7 +53,7 @@ macro_rules! metrics {
                 stem: $stem,
                 kind: Kind::$kind,
                 labels: &[$($label),*],
-                place: Place::$place,
+                place: ServedBy::$place,
                 help: $help,
             };
         )*

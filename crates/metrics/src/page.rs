@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::list::{ALL, Kind, Place};
+use crate::list::{ALL, Kind, ServedBy};
 use crate::traffic::{MOST_AGENTS, MOST_CHANNELS, MOST_PROCESSES};
 
 /// The reference page in Markdown. It is made by `cargo run -p sealbus-metrics --example page`.
@@ -19,11 +19,11 @@ pub fn page() -> String {
     );
     for (place, title) in [
         (
-            Place::Both,
+            ServedBy::Both,
             "Told by nodes, and by the Master for the platform's own agents",
         ),
-        (Place::Node, "Told by nodes"),
-        (Place::Master, "Told by the Master"),
+        (ServedBy::Node, "Told by nodes"),
+        (ServedBy::Master, "Told by the Master"),
     ] {
         // Writing to a text does not fail.
         let _ = write!(

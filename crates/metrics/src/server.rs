@@ -1,6 +1,7 @@
 //! Answers `GET /metrics` over HTTP/1.1.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sealbus_web::accept_until;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::sample::Sample;
 
@@ -31,8 +32,6 @@ const CONNECTION: Duration = Duration::from_secs(20);
 const HEAD_LENGTH: usize = 8 * 1024;
 /// Within this time everybody gets the same sample, however many ask.
 const FRESH: Duration = Duration::from_millis(500);
-/// The pause after a connection could not be accepted.
-const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
 /// Listens for Prometheus.
 ///
@@ -60,23 +59,10 @@ pub async fn serve(
             .local_addr()
             .is_ok_and(|address| address.ip().is_loopback()),
     });
-    // The connections end with this set.
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        if connections.len() >= CONNECTIONS {
-            connections.join_next().await;
-        }
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                connections.spawn(state.clone().connection(stream));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection for metrics could not be accepted");
-                sleep(AFTER_FAILURE).await;
-            }
-        }
-    }
+    accept_until(pending(), &listener, CONNECTIONS, |stream, _, _| {
+        Some(state.clone().connection(stream))
+    })
+    .await;
 }
 
 struct State {

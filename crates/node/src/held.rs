@@ -11,12 +11,12 @@ const FEW: usize = 256;
 /// The certificates that the node's processes hold, as far as they came by this node. A CA that does not know the platform's
 /// state renews nothing else.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldCertificates {
     chains: HashMap<(String, Subject), (Timestamp, CertificateChain)>,
     full: usize,
 }
 
-impl Held {
+impl HeldCertificates {
     /// Notes a certificate that a process gets.
     pub(crate) fn note(
         &mut self,

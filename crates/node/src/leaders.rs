@@ -9,7 +9,7 @@ use sealbus_control::node::MasterContact;
 use sealbus_control::{Fault, FaultCode, Term};
 use sealbus_enrolment::Enrolment;
 use sealbus_seal::Heard;
-use sealbus_seal::token::MAX_ADDRESSES;
+use sealbus_seal::token::MOST_ADDRESSES;
 use tokio::sync::Notify;
 
 use super::memory::{Memory, MemoryError};
@@ -61,7 +61,7 @@ impl Leaders {
     /// Notes the addresses of all Masters. Without any there is but the one that is known. Returns whether they are new.
     pub(crate) fn are_at(&self, addresses: &[String]) -> bool {
         let mut enrolment = self.enrolment.write();
-        let is_plausible = addresses.len() <= MAX_ADDRESSES
+        let is_plausible = addresses.len() <= MOST_ADDRESSES
             && addresses.iter().all(|it| it.len() <= ADDRESS_LENGTH);
         if addresses.is_empty() || !is_plausible || enrolment.addresses == addresses {
             return false;
@@ -220,7 +220,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let node = leaders(folder.path());
         let long = vec!["x".repeat(1000)];
-        let many = vec!["10.0.0.2:1".to_owned(); MAX_ADDRESSES + 1];
+        let many = vec!["10.0.0.2:1".to_owned(); MOST_ADDRESSES + 1];
         for addresses in [Vec::new(), long, many] {
             assert!(!node.are_at(&addresses));
         }

@@ -43,7 +43,7 @@ struct Identity {
 }
 
 /// A node that joined before.
-pub(crate) struct Known {
+pub(crate) struct FormerNode {
     pub(crate) name: String,
     pub(crate) enrolment: Enrolment,
     pub(crate) credential: Credential,
@@ -132,7 +132,7 @@ impl Memory {
     }
 
     /// The identity of this node, if it joined before.
-    pub(crate) fn known(&self) -> Result<Option<Known>, MemoryError> {
+    pub(crate) fn known(&self) -> Result<Option<FormerNode>, MemoryError> {
         let Some(identity) = self.load::<Identity>(IDENTITY)? else {
             return Ok(None);
         };
@@ -145,7 +145,7 @@ impl Memory {
         let chain = CertificateChain::decode(&identity.chain.0)
             .map_err(|error| damaged(error.to_string()))?;
         let credential = Credential::new(key, chain).map_err(|error| damaged(error.to_string()))?;
-        Ok(Some(Known {
+        Ok(Some(FormerNode {
             name: identity.name,
             enrolment: identity.enrolment,
             credential,

@@ -107,7 +107,7 @@ impl Shared {
         if letters.len() > MOST_POSTED {
             return Err(Fault::new(
                 FaultCode::BadRequest,
-                format!("at most {MOST_POSTED} letters are taken at once"),
+                format!("at most {MOST_POSTED} persistent messages are taken at once"),
             ));
         }
         let is_its_own = |letter: &PostedLetter| {
@@ -130,7 +130,7 @@ impl Shared {
                 "the process {process} posts for {:?}, who is not placed in it",
                 letter.cover.provenance
             );
-            tracing::warn!(process, message, "letters were refused");
+            tracing::warn!(process, message, "persistent messages were refused");
             return Err(Fault::new(FaultCode::NotPermitted, message));
         }
         let letters = letters.into_iter().map(|mut letter| {
@@ -195,7 +195,10 @@ impl Shared {
     ) -> Result<Vec<Option<Fault>>, Fault> {
         let turn = self.letters_in_order.lock().await;
         if !self.is_node(from).await? {
-            tracing::warn!(from, "carries letters to a node and is none itself");
+            tracing::warn!(
+                from,
+                "carries persistent messages to a node and is none itself"
+            );
             return Err(only_nodes());
         }
         let Some(first) = letters.first() else {
@@ -210,7 +213,7 @@ impl Shared {
             return Err(Fault::new(
                 FaultCode::BadRequest,
                 format!(
-                    "letters for several agents are carried one agent at a time, at most {MOST_POSTED}"
+                    "persistent messages for several agents are carried one agent at a time, at most {MOST_POSTED}"
                 ),
             ));
         }
@@ -220,7 +223,7 @@ impl Shared {
                 from,
                 receiver,
                 problem,
-                "letters that a node carries were refused"
+                "persistent messages that a node carries were refused"
             );
             return Err(Fault::new(FaultCode::NotPermitted, problem));
         }
@@ -246,11 +249,15 @@ impl Shared {
         // All letters that were carried here before have come in.
         let _turn = self.letters_in_order.lock().await;
         if !self.is_node(from).await? {
-            tracing::warn!(from, "asks a node for letters and is none itself");
+            tracing::warn!(
+                from,
+                "asks a node for persistent messages and is none itself"
+            );
             return Err(only_nodes());
         }
         if letters.len() > MOST_POSTED {
-            let problem = format!("at most {MOST_POSTED} letters are looked for at once");
+            let problem =
+                format!("at most {MOST_POSTED} persistent messages are looked for at once");
             return Err(Fault::new(FaultCode::BadRequest, problem));
         }
         Ok(self.post.trail(receiver, letters))
@@ -277,7 +284,8 @@ fn unproved(letter: &PostedLetter, ams: &str) -> Option<String> {
                 is_from_ams && matches!(performative, Performative::Failure | Performative::Inform)
             });
             let is_notice = is_notice && cover.about.is_some();
-            (!is_notice).then(|| "it is no notice of the platform about a letter".to_owned())
+            (!is_notice)
+                .then(|| "it is no notice of the platform about a persistent message".to_owned())
         }
         WaitingProvenance::Claimed | WaitingProvenance::Foreign => {
             Some("its sender is not proved".to_owned())
@@ -288,7 +296,7 @@ fn unproved(letter: &PostedLetter, ams: &str) -> Option<String> {
 fn only_nodes() -> Fault {
     Fault::new(
         FaultCode::NotPermitted,
-        "only nodes carry letters for others",
+        "only nodes carry persistent messages for others",
     )
 }
 

@@ -19,12 +19,13 @@ use sealbus_control::attachment::{
 };
 use sealbus_control::clock::now;
 use sealbus_control::node::{Inheritance, MasterRequest, ask_node};
-use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
+use sealbus_control::rpc::{self, Caller, Closed, Incoming, LONGEST_FRAME, LONGEST_FRAME_UNKNOWN};
 use sealbus_control::text::excerpt;
 use sealbus_control::{AgentLocation, Blob, Fault, FaultCode, RefusalRecord, Subject};
 use sealbus_enrolment::{WaitingStranger, most_strangers};
 use sealbus_mesh::{Stranger, Strangers};
 use sealbus_process::attachment::secret_text;
+use sealbus_web::accept_each;
 
 /// How long a newcomer may take to show its ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,20 +41,10 @@ const FETCHING: Duration = Duration::from_secs(10);
 /// Accepts processes of this machine for ever.
 pub(crate) async fn accept_local(listener: UnixListener, shared: Arc<Shared>) {
     let strangers = Strangers::new(most_strangers());
-    // The connections end with this set.
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                connections.spawn(serve_local(stream, strangers.clone(), shared.clone()));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a process could not be let in");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
+    accept_each(&listener, |stream, _, _| {
+        Some(serve_local(stream, strangers.clone(), shared.clone()))
+    })
+    .await;
 }
 
 async fn serve_local(stream: UnixStream, strangers: Strangers<Option<u32>>, shared: Arc<Shared>) {
@@ -126,7 +117,7 @@ where
 {
     static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
     let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-    let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
+    let (caller, mut incoming, drive) = rpc::open(stream, LONGEST_FRAME_UNKNOWN);
     let mut driving = JoinSet::new();
     driving.spawn(drive);
     let first = tokio::select! {
@@ -145,7 +136,7 @@ where
     };
     let (process, turn) = match admitted {
         Ok((process, turn, welcome)) => {
-            caller.allow_frames(MAX_FRAME);
+            caller.allow_frames(LONGEST_FRAME);
             newcomer.let_in();
             let agents = welcome.agents.clone();
             answer

@@ -14,7 +14,7 @@ use sealbus_seal::denylist::{DenyListUpdate, SignedDenyList};
 use sealbus_seal::{Credential, Fingerprint, Identity, Name, Timestamp, Trust};
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::held::Held;
+use super::held::HeldCertificates;
 use super::isolation::Sealing;
 use super::leaders::Leaders;
 use super::log::Logs;
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     pub(crate) leaders: Leaders,
     pub(crate) trust: Arc<Trust>,
     /// The certificates that its processes hold.
-    pub(crate) held: Mutex<Held>,
+    pub(crate) held: Mutex<HeldCertificates>,
     /// Held while a deny list is applied and passed on, so that changes are passed on in order.
     pub(crate) denying: tokio::sync::Mutex<()>,
     /// Whether changes of the deny list did not fit the list held here, so that the whole list is needed.

@@ -261,7 +261,7 @@ impl Inbox {
                         agent,
                         number,
                         problem,
-                        "a letter cannot be opened; it is given up"
+                        "a persistent message cannot be opened; it is given up"
                     );
                     self.settled(agent, number, LetterOutcome::Expired);
                     continue;
@@ -431,7 +431,7 @@ async fn report(
                     }
                     Err(fault) if fault.may_pass() => tokio::time::sleep(PAUSE).await,
                     Err(fault) => {
-                        tracing::warn!(agent, %fault, "the node did not take note of what became of letters");
+                        tracing::warn!(agent, %fault, "the node did not take note of what became of persistent messages");
                         break;
                     }
                 }

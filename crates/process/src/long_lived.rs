@@ -10,7 +10,7 @@ use sealbus_seal::{Fingerprint, KeyError, KeyPair};
 use zeroize::Zeroizing;
 
 /// A key takes about 120 bytes.
-const MAX_FILE: usize = 4096;
+const LONGEST_FILE: usize = 4096;
 
 /// The key of a long-lived identity. It signs in this process for each certificate of the agent, and goes nowhere.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ impl LongLivedKey {
     /// # Errors
     /// If the file is not there, is no Ed25519 key in PKCS#8 PEM, or can be read by other users.
     pub fn read(path: &Path) -> Result<Self, LongLivedKeyError> {
-        let bytes = Zeroizing::new(read_private(path, MAX_FILE).map_err(at(path))?);
+        let bytes = Zeroizing::new(read_private(path, LONGEST_FILE).map_err(at(path))?);
         let text = std::str::from_utf8(&bytes).unwrap_or_default();
         let key = KeyPair::from_pkcs8_pem(text).map_err(|error| LongLivedKeyError::Key {
             path: path.to_owned(),
@@ -107,7 +107,7 @@ mod tests {
         std::fs::write(&path, "no key").unwrap();
         let no_key = LongLivedKey::read(&path).unwrap_err();
         assert!(matches!(no_key, LongLivedKeyError::Key { .. }), "{no_key}");
-        std::fs::write(&path, "x".repeat(MAX_FILE + 1)).unwrap();
+        std::fs::write(&path, "x".repeat(LONGEST_FILE + 1)).unwrap();
         let long = LongLivedKey::read(&path).unwrap_err();
         assert!(matches!(long, LongLivedKeyError::File { .. }), "{long}");
     }

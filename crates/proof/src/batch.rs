@@ -9,7 +9,7 @@ use sealbus_transparency::{Hash, LogError, inclusion_proof, tree_root};
 use crate::delegation::Delegation;
 use crate::error::SignError;
 use crate::key::{BatchKey, BatchPublicKey};
-use crate::proof::{MAX_BATCH, Proof};
+use crate::proof::{MOST_MESSAGES, Proof};
 use crate::statement::{AuthorEntry, BatchStatement, Certified};
 
 /// Numbers the messages of one agent under one certificate, and holds the agent's delegation to the key that signs them.
@@ -135,15 +135,15 @@ impl Batch {
     /// numbers them.
     ///
     /// # Errors
-    /// [`SignError::Count`] if there are none, or if the batch would have more than [`MAX_BATCH`] messages.
+    /// [`SignError::Count`] if there are none, or if the batch would have more than [`MOST_MESSAGES`] messages.
     pub fn add(&mut self, signer: &Signer, statements: &[Hash]) -> Result<AuthorEntry, SignError> {
         let all = self.messages + statements.len();
         let count = u16::try_from(statements.len())
             .ok()
-            .filter(|count| *count > 0 && all <= MAX_BATCH)
+            .filter(|count| *count > 0 && all <= MOST_MESSAGES)
             .ok_or(SignError::Count {
                 count: all,
-                most: MAX_BATCH,
+                most: MOST_MESSAGES,
             })?;
         let first = signer.next.fetch_add(u64::from(count), Ordering::Relaxed);
         let entry = AuthorEntry {
@@ -166,7 +166,7 @@ impl Batch {
         if self.leaves.is_empty() {
             return Err(SignError::Count {
                 count: 0,
-                most: MAX_BATCH,
+                most: MOST_MESSAGES,
             });
         }
         let (level, leaves) = (self.key.level(), self.leaves);
@@ -257,7 +257,7 @@ impl SignedBatch {
             u16::try_from(number).map_err(|_| {
                 SignError::NotInBatch(LogError::Beyond {
                     wanted: number as u64,
-                    size: MAX_BATCH as u64,
+                    size: MOST_MESSAGES as u64,
                 })
             })
         };

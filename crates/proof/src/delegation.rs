@@ -9,7 +9,7 @@ use crate::key::{BatchKey, BatchPublicKey, LONGEST};
 use crate::statement::{Certified, delegation};
 
 /// Bytes of the longest delegation.
-pub const MAX_DELEGATION_LENGTH: usize = 1 + LONGEST.key_length() + LONGEST.signature_length();
+pub const LONGEST_DELEGATION: usize = 1 + LONGEST.key_length() + LONGEST.signature_length();
 
 /// An agent's word, signed with the key for proofs of one of its certificates, that a batch key signs for the holder of this
 /// certificate. It ends with the certificate. Both keys are of one algorithm. Clones share the signature.

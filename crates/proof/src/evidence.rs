@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use sealbus_seal::{
-    CertificateChain, MAX_CHAIN_BYTES, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
+    CertificateChain, LONGEST_CHAIN, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
 };
 use sealbus_transparency::{Hash, Inclusion, LogError};
 
 use crate::batch::SignedBatch;
 use crate::delegation::Delegation;
 use crate::error::{NotAnAuthor, NotEvident, SignError};
-use crate::proof::{MAX_PROOF_LENGTH, Proof};
+use crate::proof::{LONGEST_PROOF, Proof};
 use crate::statement::AuthorEntry;
 use crate::verifier::Verifier;
 
 /// Bytes of the longest evidence in its encoded form.
-pub const MAX_EVIDENCE_LENGTH: usize = MAX_CHAIN_BYTES + MAX_PROOF_LENGTH;
+pub const LONGEST_EVIDENCE: usize = LONGEST_CHAIN + LONGEST_PROOF;
 
 /// The author of messages, with the certificates that a verifier elsewhere needs. Clones share them.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl Author {
         then: Timestamp,
     ) -> Result<Self, NotAnAuthor> {
         let verified = trust.verify_as_of(&chain, then)?;
-        Inclusion::check_of(&chain, trust)?;
+        Inclusion::check_of_verified(&chain, trust)?;
         Ok(Self(Arc::new(Believed { verified, chain })))
     }
 

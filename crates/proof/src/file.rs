@@ -4,6 +4,7 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{FileError, NotTrue};
@@ -159,11 +160,7 @@ pub fn write_file(lines: &[Line]) -> Result<Vec<u8>, serde_json::Error> {
 
 /// SHA-256 in hexadecimal.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    let hash = digest(&SHA256, bytes);
-    hash.as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    HEXLOWER.encode(digest(&SHA256, bytes).as_ref())
 }
 
 /// The same result, with the number of the line.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::thread;
 
+use data_encoding::HEXLOWER;
 use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
 use sealbus_seal::denylist::{Denial, DenyList};
 use sealbus_seal::{
@@ -202,11 +203,10 @@ fn check_log(
             return Err(NotTrue::NotContinued(seen.size));
         }
     }
-    let root = checkpoint.root.iter();
     let report = LogReport {
         origin: checkpoint.origin.clone(),
         size: checkpoint.size,
-        root: root.map(|byte| format!("{byte:02x}")).collect(),
+        root: HEXLOWER.encode(&checkpoint.root),
         cosignatures,
         continues,
     };

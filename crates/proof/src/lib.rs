@@ -28,19 +28,19 @@ mod statement;
 mod verifier;
 
 pub use batch::{Batch, SignedBatch, Signer};
-pub use delegation::{Delegation, MAX_DELEGATION_LENGTH};
+pub use delegation::{Delegation, LONGEST_DELEGATION};
 pub use disclosure::{DisclosedReport, Disclosure, disclose, is_inside};
 pub use error::{
     FileError, Malformed, NotAnAuthor, NotDisclosed, NotEvident, NotProved, NotTrue, SignError,
 };
-pub use evidence::{Author, Evidence, MAX_EVIDENCE_LENGTH, ProvedAuthor, ProvedBatch};
+pub use evidence::{Author, Evidence, LONGEST_EVIDENCE, ProvedAuthor, ProvedBatch};
 pub use file::{
     Base64, CertificateLine, DisclosedLine, EarlierLine, FILE_VERSION, Head, Line, LogLine,
     MessageLine, write_file,
 };
 pub use inspection::{Demands, inspect};
 pub use key::{BatchKey, BatchPublicKey};
-pub use proof::{MAX_BATCH, MAX_PROOF_LENGTH, Proof};
+pub use proof::{LONGEST_PROOF, MOST_MESSAGES, Proof};
 pub use report::{CosignatureReport, LogReport, MessageReport, Report};
 pub use sealbus_transparency::{Hash, Inclusion, NotLogged};
 pub use statement::{AuthorEntry, Statement};

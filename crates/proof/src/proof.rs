@@ -3,23 +3,23 @@
 use sealbus_seal::{Fingerprint, PlatformName, SecurityLevel, Serial};
 use sealbus_transparency::{Hash, inclusion_length, inclusion_root};
 
-use crate::delegation::{Delegation, MAX_DELEGATION_LENGTH};
+use crate::delegation::{Delegation, LONGEST_DELEGATION};
 use crate::error::{Malformed, NotProved};
 use crate::key::LONGEST;
 use crate::statement::{AuthorEntry, BatchStatement};
 
 /// Most messages of a batch, of all its authors.
-pub const MAX_BATCH: usize = 1024;
+pub const MOST_MESSAGES: usize = 1024;
 
 const VERSION: u8 = 2;
 /// The fields besides delegation, hashes and signature.
 const FIXED: usize = 42;
-/// The hashes of the longest path in a tree of [`MAX_BATCH`] leaves.
-const LONGEST_PATH: usize = MAX_BATCH.ilog2() as usize;
+/// The hashes of the longest path in a tree of [`MOST_MESSAGES`] leaves.
+const LONGEST_PATH: usize = MOST_MESSAGES.ilog2() as usize;
 
 /// Bytes of the longest proof.
-pub const MAX_PROOF_LENGTH: usize =
-    FIXED + MAX_DELEGATION_LENGTH + 2 * 32 * LONGEST_PATH + LONGEST.signature_length();
+pub const LONGEST_PROOF: usize =
+    FIXED + LONGEST_DELEGATION + 2 * 32 * LONGEST_PATH + LONGEST.signature_length();
 
 /// The proof of one message of a batch.
 ///
@@ -132,7 +132,7 @@ impl Proof {
     /// Reads a wire form that fills `bytes` exactly.
     ///
     /// # Errors
-    /// [`Malformed`]. Each proof has one form only, and at most [`MAX_PROOF_LENGTH`] bytes.
+    /// [`Malformed`]. Each proof has one form only, and at most [`LONGEST_PROOF`] bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let length = |expected| Malformed::Length {
             expected,
@@ -160,7 +160,7 @@ impl Proof {
         let read = (|| Some((time?, authors?, author?, serial?, first?, count?, place?)))();
         let (time, authors, author, serial, first, count, place) = read.ok_or(length(fixed))?;
         // Each of the other authors has a message.
-        if usize::from(authors) + usize::from(count) > MAX_BATCH + 1 {
+        if usize::from(authors) + usize::from(count) > MOST_MESSAGES + 1 {
             return Err(Malformed::TooLarge { authors, count });
         }
         let path = |place: u16, of: u16| {
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn no_path_is_longer_than_the_limit() {
-        let lengths = (1..=MAX_BATCH as u64)
+        let lengths = (1..=MOST_MESSAGES as u64)
             .flat_map(|size| (0..size).map(move |place| inclusion_length(size, place).unwrap()));
         assert_eq!(lengths.max(), Some(LONGEST_PATH));
     }

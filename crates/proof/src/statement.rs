@@ -209,6 +209,8 @@ fn put(out: &mut Vec<u8>, field: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use data_encoding::HEXLOWER;
+
     use super::*;
 
     #[test]
@@ -234,10 +236,6 @@ mod tests {
     const AUTHOR: &str = "7f764a4e17cec9540d48e1285c644be961e6f8c836739a9e0be799b6ee609e39";
     const BATCH: &str = "62c6cf8828b985763d76cd014ede861476b86f7c23f4c39f369c52d20000f607";
 
-    fn hexadecimal(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
     /// The expected values were computed with Python's hashlib from docs/evidence.md.
     #[test]
     fn known_answers() {
@@ -247,14 +245,14 @@ mod tests {
             receivers: &[],
             message: b"hello",
         };
-        assert_eq!(hexadecimal(&event.hash()), EVENT);
+        assert_eq!(HEXLOWER.encode(&event.hash()), EVENT);
         let direct = Statement {
             channel: None,
             qos: "",
             receivers: &["seller-1@factory", "seller-2@factory"],
             message: &[],
         };
-        assert_eq!(hexadecimal(&direct.hash()), DIRECT);
+        assert_eq!(HEXLOWER.encode(&direct.hash()), DIRECT);
         let platform = PlatformName::new("factory").unwrap();
         let (key, _) = BatchPublicKey::decode_prefix(&[&[1], &[4; 32][..]].concat()).unwrap();
         let (serial, certificate) = (
@@ -268,14 +266,14 @@ mod tests {
             certificate,
         };
         let hash = digest(&SHA256, &delegation(&certified, &key));
-        assert_eq!(hexadecimal(hash.as_ref()), DELEGATION);
+        assert_eq!(HEXLOWER.encode(hash.as_ref()), DELEGATION);
         let entry = AuthorEntry {
             serial,
             certificate,
             first: 7,
             count: 64,
         };
-        assert_eq!(hexadecimal(&entry.leaf(&[[3; 32]])), AUTHOR);
+        assert_eq!(HEXLOWER.encode(&entry.leaf(&[[3; 32]])), AUTHOR);
         let batch = BatchStatement {
             platform: &platform,
             level: SecurityLevel::Signed,
@@ -285,6 +283,6 @@ mod tests {
             root: [3; 32],
         };
         let hash = digest(&SHA256, &batch.encode());
-        assert_eq!(hexadecimal(hash.as_ref()), BATCH);
+        assert_eq!(HEXLOWER.encode(hash.as_ref()), BATCH);
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use sealbus_proof::{
-    BatchKey, Delegation, Hash, MAX_BATCH, NotProved, Proof, SignError, SignedBatch, Signer,
+    BatchKey, Delegation, Hash, MOST_MESSAGES, NotProved, Proof, SignError, SignedBatch, Signer,
     Verifier, WRONG_SIGNATURES,
 };
 use sealbus_seal::{Identity, ProcessId, SecurityLevel};
@@ -416,12 +416,12 @@ fn ten_thousand_wrong_signatures_cost_few_checks_and_disturb_nobody_else() {
 fn a_remembered_batch_makes_no_other_signature_good() {
     let platform = TestPlatform::new("factory");
     let author = platform.author("buyer-1");
-    let these = statements(MAX_BATCH);
+    let these = statements(MOST_MESSAGES);
     let batch = Said::of(&[(&author.signer, these.clone())], NOW).unwrap();
     let mut verifier = verifier(&platform);
     let mut judge =
         |place: usize, proof: &Proof| verifier.verify(&author.verified, proof, &these[place], NOW);
-    for place in 0..MAX_BATCH {
+    for place in 0..MOST_MESSAGES {
         let proof = batch.proof(0, place).unwrap();
         assert_eq!(judge(place, &proof), Ok(()));
         let mut bytes = encoded(&proof);
@@ -457,11 +457,11 @@ fn only_agents_sign_and_only_where_signatures_are_asked_for() {
         let said = counts.iter().map(|it| (&author.signer, vec![[0; 32]; *it]));
         Said::of(&said.collect::<Vec<_>>(), NOW).map(|_| ())
     };
-    for counts in [&[0][..], &[MAX_BATCH + 1], &[MAX_BATCH, 1], &[1, 0]] {
+    for counts in [&[0][..], &[MOST_MESSAGES + 1], &[MOST_MESSAGES, 1], &[1, 0]] {
         assert!(matches!(said(counts), Err(SignError::Count { .. })));
     }
-    assert_eq!(said(&[MAX_BATCH - 1, 1]), Ok(()));
-    assert_eq!(said(&[1; MAX_BATCH]), Ok(()));
+    assert_eq!(said(&[MOST_MESSAGES - 1, 1]), Ok(()));
+    assert_eq!(said(&[1; MOST_MESSAGES]), Ok(()));
     let batch = sealbus_proof::Batch::new(platform.key.clone());
     assert!(matches!(batch.sign(NOW), Err(SignError::Count { .. })));
     let batch = Said::of(&[(&author.signer, statements(2))], NOW).unwrap();

@@ -171,12 +171,7 @@ fn sealed_again(file: &[u8]) -> Vec<u8> {
         .rposition(|byte| *byte == b'\n')
         .unwrap()
         + 1];
-    let hash = digest(&SHA256, body);
-    let hash: String = hash
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hash = data_encoding::HEXLOWER.encode(digest(&SHA256, body).as_ref());
     [body, format!("{{\"sha256\":\"{hash}\"}}\n").as_bytes()].concat()
 }
 

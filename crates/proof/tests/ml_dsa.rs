@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sealbus_proof::{
-    BatchKey, Evidence, MAX_PROOF_LENGTH, NotProved, Proof, SignError, Signer, Verifier,
+    BatchKey, Evidence, LONGEST_PROOF, NotProved, Proof, SignError, Signer, Verifier,
 };
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
@@ -45,7 +45,7 @@ fn messages_of_many_agents_are_proved() {
             let proof = said.proof(place, number).unwrap();
             let algorithm = proof.delegation().key().algorithm();
             assert_eq!(algorithm, SignatureAlgorithm::MlDsa65);
-            assert!(proof.length() <= MAX_PROOF_LENGTH);
+            assert!(proof.length() <= LONGEST_PROOF);
             let proof = Proof::decode(&encoded(&proof)).unwrap();
             let judged = verifier.verify(&author.verified, &proof, statement, NOW);
             assert_eq!(judged, Ok(()));

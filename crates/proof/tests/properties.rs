@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use sealbus_proof::{
-    AuthorEntry, Hash, MAX_BATCH, MAX_PROOF_LENGTH, Malformed, Proof, ProvedAuthor, ProvedBatch,
+    AuthorEntry, Hash, LONGEST_PROOF, MOST_MESSAGES, Malformed, Proof, ProvedAuthor, ProvedBatch,
     Statement, Verifier,
 };
 use sealbus_seal::{SecurityLevel, Timestamp};
@@ -33,8 +33,8 @@ fn part() -> impl Strategy<Value = (Vec<usize>, usize, usize)> {
     let authors = prop_oneof![
         prop::collection::vec(1usize..=3, 1..=80),
         prop::collection::vec(1usize..=80, 1..=3),
-        Just(vec![1; MAX_BATCH]),
-        Just(vec![MAX_BATCH]),
+        Just(vec![1; MOST_MESSAGES]),
+        Just(vec![MOST_MESSAGES]),
     ];
     let places = (any::<prop::sample::Index>(), any::<prop::sample::Index>());
     (authors, places).prop_map(|(authors, (author, place))| {
@@ -78,7 +78,7 @@ proptest! {
         prop_assert_eq!(verify(&these[place]), Ok(()));
         let bytes = encoded(&proof);
         prop_assert_eq!(bytes.len(), proof.length());
-        prop_assert!(bytes.len() <= MAX_PROOF_LENGTH);
+        prop_assert!(bytes.len() <= LONGEST_PROOF);
         prop_assert_eq!(Proof::decode(&bytes).unwrap(), proof.clone());
         prop_assert_eq!(proof.number(), batch.entries[author].first + place as u64);
         // Another statement is not proved, not even one of the same author.
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_read_back(bytes in prop::collection::vec(any::<u8>(), 0..MAX_PROOF_LENGTH + 40)) {
+    fn any_bytes_are_refused_or_read_back(bytes in prop::collection::vec(any::<u8>(), 0..LONGEST_PROOF + 40)) {
         if let Ok(proof) = Proof::decode(&bytes) {
             prop_assert_eq!(encoded(&proof), bytes);
         }
@@ -166,7 +166,7 @@ fn no_bit_of_a_proof_is_without_meaning() {
 /// No proof names more messages than a batch may have.
 #[test]
 fn impossible_batches_are_refused() {
-    const MOST: u16 = MAX_BATCH as u16;
+    const MOST: u16 = MOST_MESSAGES as u16;
     let bytes = encoded(&alone(&AUTHOR.signer, statements(1)[0], NOW));
     let at = |authors: [u16; 2], messages: [u16; 2]| {
         let mut bytes = bytes.clone();

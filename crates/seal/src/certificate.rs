@@ -20,13 +20,13 @@ use crate::timestamp::Timestamp;
 use crate::verifying_key::{SignatureAlgorithm, VerifyingKey, verifying_key};
 
 /// The largest certificate that is read, in bytes. Certificates of Sealbus take about 500; with ML-DSA-65, about 6000.
-pub const MAX_CERTIFICATE_LENGTH: usize = 8192;
+pub const LONGEST_CERTIFICATE: usize = 8192;
 
 /// The most certificates in a chain: a leaf, an issuing CA, and room for two more above it.
-pub const MAX_CHAIN_LENGTH: usize = 4;
+pub const MOST_CERTIFICATES: usize = 4;
 
 /// Bytes of the longest proof that a certificate is in the issuance log.
-pub const MAX_INCLUSION_LENGTH: usize = 8192;
+pub const LONGEST_INCLUSION: usize = 8192;
 
 /// The contents of a certificate. Parsing checks the form and the statement of the [long-lived
 /// identity](LongLivedIdentity), and not the signer. [`Trust::verify`](crate::Trust::verify) checks the signer.
@@ -48,8 +48,8 @@ pub struct Certificate {
 /// Why bytes are not a certificate, chain or credential of Sealbus.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CertificateError {
-    /// Longer than [`MAX_CERTIFICATE_LENGTH`].
-    #[error("the certificate has {0} bytes, and the limit is {MAX_CERTIFICATE_LENGTH}")]
+    /// Longer than [`LONGEST_CERTIFICATE`].
+    #[error("the certificate has {0} bytes, and the limit is {LONGEST_CERTIFICATE}")]
     TooLong(usize),
     /// The bytes are not X.509 in DER.
     #[error("not an X.509 certificate in DER: {0}")]
@@ -72,15 +72,15 @@ pub enum CertificateError {
         /// The fault.
         problem: &'static str,
     },
-    /// The chain has no certificate, or more than [`MAX_CHAIN_LENGTH`].
-    #[error("the chain has {0} certificates; it must have 1 to {MAX_CHAIN_LENGTH}")]
+    /// The chain has no certificate, or more than [`MOST_CERTIFICATES`].
+    #[error("the chain has {0} certificates; it must have 1 to {MOST_CERTIFICATES}")]
     ChainLength(usize),
     /// The bytes of a chain end too early or too late.
     #[error("the encoded certificate chain is cut short or followed by other bytes")]
     ChainEncoding,
-    /// The proof that the leaf is in the issuance log is longer than [`MAX_INCLUSION_LENGTH`].
+    /// The proof that the leaf is in the issuance log is longer than [`LONGEST_INCLUSION`].
     #[error(
-        "the proof that the certificate is in the issuance log has {0} bytes, and the limit is {MAX_INCLUSION_LENGTH}"
+        "the proof that the certificate is in the issuance log has {0} bytes, and the limit is {LONGEST_INCLUSION}"
     )]
     InclusionLength(usize),
     /// The long-lived identity did not sign for this agent and key.
@@ -96,7 +96,7 @@ pub enum CertificateError {
 impl Certificate {
     /// Reads a certificate.
     pub fn parse(der: &[u8]) -> Result<Self, CertificateError> {
-        if der.len() > MAX_CERTIFICATE_LENGTH {
+        if der.len() > LONGEST_CERTIFICATE {
             return Err(CertificateError::TooLong(der.len()));
         }
         let malformed = |error: &dyn fmt::Display| CertificateError::Malformed(error.to_string());

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use rustls_pki_types::CertificateDer;
 
 use crate::certificate::{
-    Certificate, CertificateError, MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH, MAX_INCLUSION_LENGTH,
+    Certificate, CertificateError, LONGEST_CERTIFICATE, LONGEST_INCLUSION, MOST_CERTIFICATES,
 };
 use crate::key::{KeyError, KeyPair};
 use crate::ml_dsa::MlDsaKeyPair;
 use crate::verifying_key::SignatureAlgorithm;
 
 /// Bytes of the longest chain in its wire form.
-pub const MAX_CHAIN_BYTES: usize =
-    1 + MAX_CHAIN_LENGTH * (2 + MAX_CERTIFICATE_LENGTH) + 2 + MAX_INCLUSION_LENGTH;
+pub const LONGEST_CHAIN: usize =
+    1 + MOST_CERTIFICATES * (2 + LONGEST_CERTIFICATE) + 2 + LONGEST_INCLUSION;
 
 /// In the first byte of the wire form: a proof of inclusion follows the certificates.
 const WITH_INCLUSION: u8 = 0x80;
@@ -46,7 +46,7 @@ impl CertificateChain {
         let count = certificates.len();
         let mut certificates = certificates.into_iter();
         match certificates.next() {
-            Some(leaf) if count <= MAX_CHAIN_LENGTH => Ok(Self {
+            Some(leaf) if count <= MOST_CERTIFICATES => Ok(Self {
                 leaf: leaf.to_vec().into(),
                 issuers: certificates.collect(),
                 inclusion: None,
@@ -68,7 +68,7 @@ impl CertificateChain {
     /// # Errors
     /// [`CertificateError::InclusionLength`].
     pub fn with_inclusion(self, inclusion: Vec<u8>) -> Result<Self, CertificateError> {
-        if inclusion.len() > MAX_INCLUSION_LENGTH {
+        if inclusion.len() > LONGEST_INCLUSION {
             return Err(CertificateError::InclusionLength(inclusion.len()));
         }
         Ok(Self {
@@ -146,23 +146,19 @@ impl CertificateChain {
     pub fn decode_prefix(bytes: &[u8]) -> Result<(Self, &[u8]), CertificateError> {
         let (&head, mut rest) = bytes.split_first().ok_or(CertificateError::ChainEncoding)?;
         let count = usize::from(head & !WITH_INCLUSION);
-        if !(1..=MAX_CHAIN_LENGTH).contains(&count) {
+        if !(1..=MOST_CERTIFICATES).contains(&count) {
             return Err(CertificateError::ChainLength(count));
         }
         let mut certificates = Vec::with_capacity(count);
         for _ in 0..count {
             let der;
-            (der, rest) = field(rest, MAX_CERTIFICATE_LENGTH, CertificateError::TooLong)?;
+            (der, rest) = field(rest, LONGEST_CERTIFICATE, CertificateError::TooLong)?;
             certificates.push(CertificateDer::from(der.to_vec()));
         }
         let mut chain = Self::new(certificates)?;
         if head & WITH_INCLUSION != 0 {
             let inclusion;
-            (inclusion, rest) = field(
-                rest,
-                MAX_INCLUSION_LENGTH,
-                CertificateError::InclusionLength,
-            )?;
+            (inclusion, rest) = field(rest, LONGEST_INCLUSION, CertificateError::InclusionLength)?;
             chain.inclusion = Some(inclusion.into());
         }
         Ok((chain, rest))

@@ -31,10 +31,10 @@ pub(crate) use signed::ReceivedDenyList;
 pub use signed::SignedDenyList;
 
 /// The most entries a list may hold.
-pub const MAX_ENTRIES: usize = 100_000;
+pub const MOST_ENTRIES: usize = 100_000;
 
 /// The longest signed list that is read, in bytes.
-pub const MAX_SIGNED_LENGTH: usize = 16 * 1024 * 1024;
+pub const LONGEST_SIGNED: usize = 16 * 1024 * 1024;
 
 /// Denials outlive the certificates that they deny by this much, for clocks that are slow.
 const AFTERLIFE: Duration = Duration::from_secs(600);
@@ -77,9 +77,9 @@ pub enum DenyListUpdate {
 /// The reason why a deny list was not changed or not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DenyListError {
-    /// The list holds [`MAX_ENTRIES`] already.
+    /// The list holds [`MOST_ENTRIES`] already.
     #[error(
-        "the deny list is full with {MAX_ENTRIES} entries: shorten certificate lifetimes, so that entries expire, or replace the issuing CA"
+        "the deny list is full with {MOST_ENTRIES} entries: shorten certificate lifetimes, so that entries expire, or replace the issuing CA"
     )]
     Full,
     /// Only the authority itself signs its list.
@@ -284,10 +284,10 @@ impl DenyList {
     }
 
     fn make_room(&mut self, now: Timestamp) -> Result<(), DenyListError> {
-        if self.len() >= MAX_ENTRIES {
+        if self.len() >= MOST_ENTRIES {
             self.prune(now);
         }
-        if self.len() >= MAX_ENTRIES {
+        if self.len() >= MOST_ENTRIES {
             Err(DenyListError::Full)
         } else {
             Ok(())

@@ -21,6 +21,7 @@ use certified::LONGEST_ABSENCE;
 pub use certified::{CertifiedEncryptionKey, LONGEST_KEY_PACKAGE};
 pub use commitment::{Commitment, Salt, Salts};
 pub use context::{Messages, Opening, Sealing, Suite};
+use data_encoding::HEXLOWER;
 
 use std::fmt;
 
@@ -283,7 +284,7 @@ impl EncryptionPublicKey {
 /// The end of the key, in hexadecimal.
 impl fmt::Debug for EncryptionPublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let end = crate::hexadecimal::encode(self.curve());
+        let end = HEXLOWER.encode(self.curve());
         write!(f, "EncryptionPublicKey(…{end})")
     }
 }
@@ -306,7 +307,7 @@ impl EncryptionKeyId {
 /// In hexadecimal.
 impl fmt::Display for EncryptionKeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&crate::hexadecimal::encode(&self.0))
+        f.pad(&HEXLOWER.encode(&self.0))
     }
 }
 

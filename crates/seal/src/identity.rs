@@ -4,11 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The longest legal name of a platform, agent, node or authority, in bytes.
-pub const MAX_NAME_LENGTH: usize = 128;
+pub const LONGEST_NAME: usize = 128;
 
 const SCHEME: &str = "spiffe://";
 
@@ -83,8 +84,8 @@ pub enum IdentityError {
         /// The kind of thing that was named.
         what: &'static str,
     },
-    /// The name is longer than [`MAX_NAME_LENGTH`].
-    #[error("the {what} name {start:?}… has {length} bytes; at most {MAX_NAME_LENGTH} are allowed")]
+    /// The name is longer than [`LONGEST_NAME`].
+    #[error("the {what} name {start:?}… has {length} bytes; at most {LONGEST_NAME} are allowed")]
     TooLong {
         /// The kind of thing that was named.
         what: &'static str,
@@ -150,7 +151,7 @@ fn check(what: &'static str, name: &str, lower_case: bool) -> Result<(), Identit
     if name.is_empty() {
         return Err(IdentityError::Empty { what });
     }
-    if name.len() > MAX_NAME_LENGTH {
+    if name.len() > LONGEST_NAME {
         return Err(IdentityError::TooLong {
             what,
             start: excerpt(name),
@@ -394,7 +395,7 @@ impl<'de> Deserialize<'de> for Identity {
 
 impl fmt::Display for ProcessId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&crate::hexadecimal::encode(&self.0))
+        f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 
@@ -408,7 +409,9 @@ impl FromStr for ProcessId {
     type Err = IdentityError;
 
     fn from_str(text: &str) -> Result<Self, IdentityError> {
-        crate::hexadecimal::decode(text)
+        let bytes = HEXLOWER.decode(text.as_bytes()).ok();
+        bytes
+            .and_then(|bytes| bytes.try_into().ok())
             .map(Self)
             .ok_or_else(|| IdentityError::NotAProcess(excerpt(text)))
     }

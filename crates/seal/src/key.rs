@@ -4,6 +4,7 @@ use std::fmt;
 
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use base64::Engine as _;
+use data_encoding::HEXLOWER;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -245,7 +246,7 @@ impl PublicKey {
 /// Hexadecimal.
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&crate::hexadecimal::encode(&self.0))
+        f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 
@@ -269,7 +270,7 @@ impl Signature {
 
 impl fmt::Debug for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Signature({})", crate::hexadecimal::encode(&self.0))
+        write!(f, "Signature({})", HEXLOWER.encode(&self.0))
     }
 }
 
@@ -360,6 +361,6 @@ mod tests {
     fn debug_shows_no_private_key() {
         let key = KeyPair::generate().unwrap();
         let shown = format!("{key:?}");
-        assert!(!shown.contains(&crate::hexadecimal::encode(key.seed.as_slice())));
+        assert!(!shown.contains(&HEXLOWER.encode(key.seed.as_slice())));
     }
 }

@@ -25,7 +25,6 @@ mod chain;
 mod denial;
 pub mod denylist;
 pub mod encryption;
-mod hexadecimal;
 mod holding;
 mod identity;
 pub mod issuance;
@@ -50,19 +49,19 @@ pub mod workload;
 pub use authority::{AuthorityError, Issued, IssuingAuthority, RootAuthority, Validity};
 pub use authority_key::{AuthorityKey, KeyHolder};
 pub use certificate::{
-    Certificate, CertificateError, Fingerprint, MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH,
-    MAX_INCLUSION_LENGTH, NotAFingerprint, NotASerial, Serial, certificate_pem, request_pem,
+    Certificate, CertificateError, Fingerprint, LONGEST_CERTIFICATE, LONGEST_INCLUSION,
+    MOST_CERTIFICATES, NotAFingerprint, NotASerial, Serial, certificate_pem, request_pem,
 };
-pub use chain::{CertificateChain, Credential, MAX_CHAIN_BYTES};
+pub use chain::{CertificateChain, Credential, LONGEST_CHAIN};
 pub use holding::{GRANT, Holding, Renewed};
 pub use identity::{
-    Identity, IdentityError, IdentityKind, MAX_NAME_LENGTH, Name, PlatformName, ProcessId,
+    Identity, IdentityError, IdentityKind, LONGEST_NAME, Name, PlatformName, ProcessId,
 };
 pub use key::{KeyError, KeyPair, PublicKey, Signature};
 pub use level::{SecurityLevel, UnknownSecurityLevel};
 pub use long_lived::LongLivedIdentity;
 pub use ml_dsa::MlDsaKeyPair;
-pub use request::{MAX_REQUEST_LENGTH, RequestError, SigningRequest};
+pub use request::{LONGEST_REQUEST, RequestError, SigningRequest};
 pub use term::{Heard, NotATerm, Term};
 pub use timestamp::Timestamp;
 pub use trust::{CLOCK_SKEW, Trust, TrustError};

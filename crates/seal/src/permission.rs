@@ -9,10 +9,10 @@ use thiserror::Error;
 use crate::identity::{Identity, IdentityError, PlatformName};
 
 /// The most classes of agents that a policy may tell apart.
-pub const MAX_CLASSES: usize = 512;
+pub const MOST_CLASSES: usize = 512;
 
 /// The most rules of a policy.
-pub const MAX_RULES: usize = 1024;
+pub const MOST_RULES: usize = 1024;
 
 /// A policy as written in the manifest. Rules are tried in order, and the first matching rule decides. If no rule
 /// matches, the message may be sent.
@@ -169,10 +169,10 @@ pub enum PolicyError {
     #[error("a group cannot be named {0:?}: use letters, digits, '-', '_' and '.'")]
     GroupName(String),
     /// The policy has too many rules.
-    #[error("the policy has {0} rules, but at most {MAX_RULES} may be given; use groups")]
+    #[error("the policy has {0} rules, but at most {MOST_RULES} may be given; use groups")]
     TooManyRules(usize),
     /// The policy distinguishes too many kinds of agents.
-    #[error("the policy distinguishes more than {MAX_CLASSES} kinds of agents; use groups")]
+    #[error("the policy distinguishes more than {MOST_CLASSES} kinds of agents; use groups")]
     TooManyClasses,
 }
 
@@ -225,7 +225,7 @@ impl Policy {
         platform: &PlatformName,
         services: &[&str],
     ) -> Result<Permissions, PolicyError> {
-        if self.rules.len() > MAX_RULES {
+        if self.rules.len() > MOST_RULES {
             return Err(PolicyError::TooManyRules(self.rules.len()));
         }
         let groups = self.members(platform)?;
@@ -265,7 +265,7 @@ impl Policy {
                 signatures.push(signature);
                 signatures.len() as u32 - 1
             });
-            if signatures.len() > MAX_CLASSES {
+            if signatures.len() > MOST_CLASSES {
                 return Err(PolicyError::TooManyClasses);
             }
             classes.insert(name.clone(), class);

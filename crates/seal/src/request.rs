@@ -17,7 +17,7 @@ use crate::verifying_key::{VerifyingKey, verifying_key};
 
 /// The largest signing request that is read, in bytes. Requests of Sealbus take about 130; those of CAs with ML-DSA-65, about
 /// 5400.
-pub const MAX_REQUEST_LENGTH: usize = 8192;
+pub const LONGEST_REQUEST: usize = 8192;
 
 /// Digits of a key's hash in the name of its authority.
 const AUTHORITY_DIGITS: usize = 12;
@@ -36,8 +36,8 @@ pub struct SigningRequest {
 /// Why a signing request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// Longer than [`MAX_REQUEST_LENGTH`].
-    #[error("the signing request has {0} bytes, and the limit is {MAX_REQUEST_LENGTH}")]
+    /// Longer than [`LONGEST_REQUEST`].
+    #[error("the signing request has {0} bytes, and the limit is {LONGEST_REQUEST}")]
     TooLong(usize),
     /// The bytes are not a PKCS#10 request in DER.
     #[error("the signing request is not PKCS#10 in DER: {0}")]
@@ -65,7 +65,7 @@ impl SigningRequest {
     pub fn from_pem(text: &[u8]) -> Result<Vec<u8>, RequestError> {
         let malformed = |what: &str| RequestError::Malformed(what.to_owned());
         // In text, every byte takes four thirds and a line its end.
-        if text.len() > 2 * MAX_REQUEST_LENGTH {
+        if text.len() > 2 * LONGEST_REQUEST {
             return Err(RequestError::TooLong(text.len()));
         }
         let text = std::str::from_utf8(text).map_err(|_| malformed("it is no text in PEM"))?;
@@ -82,7 +82,7 @@ impl SigningRequest {
 
     /// Reads a request and checks the proof of possession.
     pub fn parse(der: &[u8]) -> Result<Self, RequestError> {
-        if der.len() > MAX_REQUEST_LENGTH {
+        if der.len() > LONGEST_REQUEST {
             return Err(RequestError::TooLong(der.len()));
         }
         let (rest, request) = X509CertificationRequest::from_der(der)

@@ -72,7 +72,7 @@ macro_rules! hexadecimal_traits {
 
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&crate::hexadecimal::encode(&self.0))
+                f.pad(&data_encoding::HEXLOWER.encode(&self.0))
             }
         }
 
@@ -86,7 +86,9 @@ macro_rules! hexadecimal_traits {
             type Err = $error;
 
             fn from_str(text: &str) -> Result<Self, $error> {
-                crate::hexadecimal::decode(text)
+                let bytes = data_encoding::HEXLOWER.decode(text.as_bytes()).ok();
+                bytes
+                    .and_then(|bytes| bytes.try_into().ok())
                     .map(Self)
                     .ok_or_else(|| $error(text.chars().take(80).collect()))
             }

@@ -20,13 +20,13 @@ use crate::timestamp::Timestamp;
 pub use book::{TokenBook, TokenEntry};
 
 /// The longest token that is read, in characters.
-pub const MAX_TOKEN_LENGTH: usize = 4096;
+pub const LONGEST_TOKEN: usize = 4096;
 
 /// The most addresses in a token.
-pub const MAX_ADDRESSES: usize = 8;
+pub const MOST_ADDRESSES: usize = 8;
 
 /// The most tokens a book keeps.
-pub const MAX_TOKENS: usize = 10_000;
+pub const MOST_TOKENS: usize = 10_000;
 
 /// The purpose of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -113,7 +113,7 @@ pub enum TokenError {
         found: Name,
     },
     /// Too many tokens are open.
-    #[error("{MAX_TOKENS} tokens are open already; wait until some expire")]
+    #[error("{MOST_TOKENS} tokens are open already; wait until some expire")]
     Full,
     /// The key could not be made.
     #[error(transparent)]
@@ -299,7 +299,7 @@ fn check_addresses(addresses: &[String]) -> Result<(), TokenError> {
                 .rsplit_once(':')
                 .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
     };
-    if addresses.is_empty() || addresses.len() > MAX_ADDRESSES {
+    if addresses.is_empty() || addresses.len() > MOST_ADDRESSES {
         return Err(TokenError::Malformed(
             "it has no address or more than eight",
         ));
@@ -339,7 +339,7 @@ impl FromStr for Token {
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
         let text = text.trim();
-        if text.len() > MAX_TOKEN_LENGTH {
+        if text.len() > LONGEST_TOKEN {
             return Err(TokenError::Malformed("it is too long"));
         }
         let (purpose, body) = Purpose::ALL
@@ -360,7 +360,7 @@ impl FromStr for Token {
         let (platform, rest) = short_text(rest)?;
         let (name, mut rest) = short_text(rest)?;
         let mut addresses = Vec::new();
-        while !rest.is_empty() && addresses.len() <= MAX_ADDRESSES {
+        while !rest.is_empty() && addresses.len() <= MOST_ADDRESSES {
             let (address, after) = short_text(rest)?;
             addresses.push(address.to_owned());
             rest = after;

@@ -11,7 +11,7 @@ use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnch
 use thiserror::Error;
 use webpki::{EndEntityCert, KeyUsage};
 
-use crate::certificate::{Certificate, CertificateError, Fingerprint, MAX_CHAIN_LENGTH, Serial};
+use crate::certificate::{Certificate, CertificateError, Fingerprint, MOST_CERTIFICATES, Serial};
 use crate::chain::CertificateChain;
 use crate::denylist::SignedDenyList;
 use crate::identity::{Identity, IdentityKind, PlatformName};
@@ -173,7 +173,7 @@ impl Trust {
         issuers: &[CertificateDer<'_>],
         now: Timestamp,
     ) -> Result<VerifiedIdentity, VerifyError> {
-        if issuers.len() >= MAX_CHAIN_LENGTH {
+        if issuers.len() >= MOST_CERTIFICATES {
             return Err(CertificateError::ChainLength(issuers.len() + 1).into());
         }
         let fingerprint = Fingerprint::of(leaf);

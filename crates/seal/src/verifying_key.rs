@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use aws_lc_rs::signature::{ML_DSA_65, UnparsedPublicKey};
+use data_encoding::HEXLOWER;
 use rustls_pki_types::{
     AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm, alg_id,
 };
@@ -184,7 +185,7 @@ impl PartialEq<PublicKey> for VerifyingKey {
 /// Hexadecimal.
 impl fmt::Display for VerifyingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&crate::hexadecimal::encode(self.as_bytes()))
+        f.write_str(&HEXLOWER.encode(self.as_bytes()))
     }
 }
 

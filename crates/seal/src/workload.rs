@@ -15,7 +15,7 @@ use crate::sha256;
 use crate::timestamp::Timestamp;
 
 /// The longest audience that a token may have, in bytes.
-pub const MAX_AUDIENCE_LENGTH: usize = 1024;
+pub const LONGEST_AUDIENCE: usize = 1024;
 
 /// Checks the audience of a token.
 ///
@@ -24,7 +24,7 @@ pub const MAX_AUDIENCE_LENGTH: usize = 1024;
 pub fn check_audience(audience: &str) -> Result<(), &'static str> {
     if audience.is_empty() {
         Err("the audience of a workload token is empty")
-    } else if audience.len() > MAX_AUDIENCE_LENGTH {
+    } else if audience.len() > LONGEST_AUDIENCE {
         Err("the audience of a workload token is too long")
     } else if audience.chars().any(char::is_control) {
         Err("the audience of a workload token has control characters")

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 use sealbus_seal::denylist::{
-    Denial, DenyList, DenyListError, DenyListUpdate, MAX_ENTRIES, Reason,
+    Denial, DenyList, DenyListError, DenyListUpdate, MOST_ENTRIES, Reason,
 };
 use sealbus_seal::{Identity, Serial, Timestamp, Trust, Validity};
 use support::{HOUR, SKEW, TestPlatform, YEAR, seconds};
@@ -349,7 +349,7 @@ fn the_list_is_bounded() {
     let platform = TestPlatform::new("factory");
     let now = platform.now;
     let mut list = DenyList::new(platform.authority.identity().clone());
-    for number in 0..MAX_ENTRIES as u64 {
+    for number in 0..MOST_ENTRIES as u64 {
         list.deny_serial(serial(number), now.plus(HOUR), denial(now))
             .unwrap();
     }
@@ -362,7 +362,7 @@ fn the_list_is_bounded() {
         .unwrap();
     let signed = list.sign(&platform.authority).unwrap().whole();
     let opened = platform.trust.open_deny_list(&signed, None, now).unwrap();
-    assert_eq!(opened.len(), MAX_ENTRIES);
+    assert_eq!(opened.len(), MOST_ENTRIES);
     // Room comes back by itself.
     let later = denial(now.plus(2 * HOUR));
     list.deny_serial(serial(u64::MAX), now.plus(3 * HOUR), later)

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::context::Voice;
 use crate::filter::Filter;
-use crate::labour::{Labour, Place};
+use crate::labour::{Labour, LabourPermit};
 use crate::message::Message;
 use crate::supervision::{AgentResult, Fault, answer};
 use crate::trace::Handling;
@@ -81,7 +81,13 @@ impl Handlers {
     }
 }
 
-async fn run(work: Arc<Work>, message: Message, voice: Voice, labour: Labour, _place: Place) {
+async fn run(
+    work: Arc<Work>,
+    message: Message,
+    voice: Voice,
+    labour: Labour,
+    _place: LabourPermit,
+) {
     let _at_work = labour.work().await;
     voice.clock.note();
     let origin = message.shared();

@@ -38,9 +38,9 @@ struct Inner {
 }
 
 /// A place among the tasks of one kind that may run at a time.
-pub(crate) struct Place(Option<OwnedSemaphorePermit>, Labour);
+pub(crate) struct LabourPermit(Option<OwnedSemaphorePermit>, Labour);
 
-impl Drop for Place {
+impl Drop for LabourPermit {
     fn drop(&mut self) {
         self.0 = None;
         self.1.0.freed.notify_one();
@@ -59,9 +59,9 @@ impl Labour {
     }
 
     /// A place for a further task, if one is free.
-    pub(crate) fn place(&self, places: &Arc<Semaphore>) -> Option<Place> {
+    pub(crate) fn place(&self, places: &Arc<Semaphore>) -> Option<LabourPermit> {
         let place = places.clone().try_acquire_owned().ok()?;
-        Some(Place(Some(place), self.clone()))
+        Some(LabourPermit(Some(place), self.clone()))
     }
 
     /// Waits until a place is free again.

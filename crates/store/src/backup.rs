@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 /// The first bytes of a backup. The number is the version of the format.
 pub const MAGIC: &[u8] = b"sealbus backup 1\n";
 /// The longest name of a row or file, in bytes.
-pub const MAX_NAME: usize = 1024;
+pub const LONGEST_NAME: usize = 1024;
 /// The longest contents of a row or file, in bytes.
-pub const MAX_CONTENTS: usize = 64 << 20;
+pub(crate) const LONGEST_CONTENTS: usize = 64 << 20;
 
 const DESCRIPTION: u8 = 0;
 const ROW: u8 = 1;
@@ -103,7 +103,7 @@ impl<W: Write> BackupWriter<W> {
 
     fn part(&mut self, kind: u8, name: &str, contents: &[u8]) -> Result<(), BackupError> {
         let too_long = || BackupError::TooLong(name.chars().take(80).collect());
-        if name.len() > MAX_NAME || contents.len() > MAX_CONTENTS {
+        if name.len() > LONGEST_NAME || contents.len() > LONGEST_CONTENTS {
             return Err(too_long());
         }
         self.write(&[kind])?;
@@ -233,7 +233,7 @@ fn read_part(
     };
     let name = usize::from(u16::from_be_bytes([a, b]));
     let length = u32::from_be_bytes([c, d, e, f]) as usize;
-    if name > MAX_NAME || length > MAX_CONTENTS {
+    if name > LONGEST_NAME || length > LONGEST_CONTENTS {
         return Err(BackupError::Damaged("a part is too long"));
     }
     let name = String::from_utf8(read_bytes(input, name, digest)?)

@@ -4,9 +4,9 @@ use crate::error::LogError;
 use crate::file::{LogFile, TILE_WIDTH};
 
 /// Longest entry in bytes. Two bytes state its length.
-pub const MAX_ENTRY_LENGTH: usize = 0xffff;
+pub const LONGEST_ENTRY: usize = 0xffff;
 /// Longest bundle that a reader takes, in bytes. The entries of this log have about 400.
-pub const MAX_BUNDLE_LENGTH: usize = 2 << 20;
+pub const LONGEST_BUNDLE: usize = 2 << 20;
 
 /// Appends one entry to a bundle.
 pub(crate) fn push_entry(bundle: &mut Vec<u8>, entry: &[u8]) -> Result<(), LogError> {
@@ -28,7 +28,7 @@ pub fn read_bundle(file: LogFile, bytes: &[u8]) -> Result<Vec<&[u8]>, LogError> 
     let LogFile::Entries { width, .. } = file else {
         return Err(damaged("it is no bundle"));
     };
-    if bytes.len() > MAX_BUNDLE_LENGTH {
+    if bytes.len() > LONGEST_BUNDLE {
         return Err(damaged("it is too long"));
     }
     let mut entries = Vec::with_capacity(usize::from(TILE_WIDTH));

@@ -9,7 +9,7 @@ use crate::note::{KeyKind, Note, NoteKey, NoteSignature};
 use crate::tree::{Hash, MerkleLog, empty_root};
 
 /// Longest checkpoint with its signatures, in bytes.
-pub const MAX_CHECKPOINT_LENGTH: usize = 64 * 1024;
+pub const LONGEST_CHECKPOINT: usize = 64 * 1024;
 
 /// The size and the root of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::bundle::MAX_BUNDLE_LENGTH;
+use crate::bundle::LONGEST_BUNDLE;
 use crate::error::LogError;
 use crate::file::LogFile;
 
@@ -32,7 +32,7 @@ impl Folder {
     /// [`LogError::Unreadable`]; also for files that are longer than any of a log.
     pub fn read(&self, file: LogFile) -> Result<Vec<u8>, LogError> {
         let mut bytes = Vec::new();
-        let most = MAX_BUNDLE_LENGTH as u64;
+        let most = LONGEST_BUNDLE as u64;
         let read = File::open(self.path.join(file.to_string()))
             .and_then(|opened| opened.take(most + 1).read_to_end(&mut bytes));
         let why = match read {

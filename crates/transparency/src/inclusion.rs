@@ -184,11 +184,30 @@ impl Inclusion {
     /// # Errors
     /// [`NotLogged`].
     pub fn check_of(chain: &CertificateChain, trust: &Trust) -> Result<(), NotLogged> {
+        Self::check_once(chain, trust, |leaf| {
+            trust.verify_as_of(chain, leaf.not_before())?;
+            Ok(())
+        })
+    }
+
+    /// As [`check_of`](Self::check_of), for a chain that `trust` has just verified: its signatures are not checked again.
+    ///
+    /// # Errors
+    /// [`NotLogged`].
+    pub fn check_of_verified(chain: &CertificateChain, trust: &Trust) -> Result<(), NotLogged> {
+        Self::check_once(chain, trust, |_| Ok(()))
+    }
+
+    fn check_once(
+        chain: &CertificateChain,
+        trust: &Trust,
+        verify: impl FnOnce(&Certificate) -> Result<(), NotLogged>,
+    ) -> Result<(), NotLogged> {
         let mut bytes = Vec::new();
         chain.encode(&mut bytes);
         trust.once(Fingerprint::of(&bytes), || {
             let leaf = chain.certificate()?;
-            trust.verify_as_of(chain, leaf.not_before())?;
+            verify(&leaf)?;
             let identity = || leaf.identity().clone();
             match chain.inclusion() {
                 None => Err(NotLogged::NoProof(identity())),

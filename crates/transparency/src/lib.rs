@@ -27,13 +27,13 @@ mod writer;
 use aws_lc_rs::digest::{SHA256, digest};
 
 pub use audit::{Audit, Entry};
-pub use bundle::{MAX_BUNDLE_LENGTH, MAX_ENTRY_LENGTH, read_bundle};
-pub use checkpoint::{Checkpoint, MAX_CHECKPOINT_LENGTH};
+pub use bundle::{LONGEST_BUNDLE, LONGEST_ENTRY, read_bundle};
+pub use checkpoint::{Checkpoint, LONGEST_CHECKPOINT};
 pub use error::LogError;
 pub use file::{LogFile, NotALogFile, TILE_WIDTH};
 pub use folder::Folder;
 pub use inclusion::{Inclusion, NotLogged};
-pub use note::{KeyKind, MAX_SIGNATURES, Note, NoteKey, NoteSignature};
+pub use note::{KeyKind, MOST_SIGNATURES, Note, NoteKey, NoteSignature};
 pub use record::IssuanceRecord;
 pub use tiles::{TileReader, Tiles};
 pub use tree::{

@@ -10,11 +10,11 @@ use crate::base64;
 use crate::error::LogError;
 
 /// Most signatures of a note. A note with more is refused.
-pub const MAX_SIGNATURES: usize = 128;
+pub const MOST_SIGNATURES: usize = 128;
 /// Longest name of a key.
-const MAX_NAME: usize = 512;
+const LONGEST_NAME: usize = 512;
 /// Longest signature, after base64. Algorithms that are not known here may be longer than Ed25519.
-const MAX_SIGNATURE: usize = 8192;
+const LONGEST_SIGNATURE: usize = 8192;
 /// An em dash and a space begin each signature's line.
 const MARK: &str = "\u{2014} ";
 
@@ -100,7 +100,7 @@ impl NoteKey {
 fn is_name(name: &str) -> bool {
     let is_bad =
         |character: char| character == '+' || character.is_whitespace() || character.is_control();
-    (1..=MAX_NAME).contains(&name.len()) && !name.contains(is_bad)
+    (1..=LONGEST_NAME).contains(&name.len()) && !name.contains(is_bad)
 }
 
 impl fmt::Display for NoteKey {
@@ -183,7 +183,7 @@ impl NoteSignature {
         let (name, signature) = line
             .strip_prefix(MARK)
             .and_then(|line| line.split_once(' '))
-            .filter(|(name, signature)| is_name(name) && signature.len() <= MAX_SIGNATURE)
+            .filter(|(name, signature)| is_name(name) && signature.len() <= LONGEST_SIGNATURE)
             .ok_or(malformed.clone())?;
         let bytes = base64().decode(signature).map_err(|_| malformed.clone())?;
         let (hint, bytes) = bytes.split_first_chunk::<4>().ok_or(malformed.clone())?;
@@ -231,7 +231,7 @@ impl Note {
         let lines = signatures
             .strip_suffix('\n')
             .ok_or(malformed("its last line has no end"))?;
-        if lines.split('\n').count() > MAX_SIGNATURES {
+        if lines.split('\n').count() > MOST_SIGNATURES {
             return Err(malformed("it has too many signatures"));
         }
         let signatures = lines.split('\n').map(NoteSignature::parse);

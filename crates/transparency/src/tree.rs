@@ -74,7 +74,7 @@ impl MerkleLog {
     }
 
     /// Appends a leaf by its [hash](leaf_hash) and returns its index.
-    pub fn append_hash(&mut self, mut hash: Hash) -> u64 {
+    pub(crate) fn append_hash(&mut self, mut hash: Hash) -> u64 {
         let index = self.size;
         // The number of subtrees that close is the number of trailing ones in the size.
         for _ in 0..index.trailing_ones() {

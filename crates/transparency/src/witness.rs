@@ -6,13 +6,13 @@ use base64::Engine as _;
 use thiserror::Error;
 
 use crate::base64;
-use crate::checkpoint::{Checkpoint, MAX_CHECKPOINT_LENGTH};
+use crate::checkpoint::{Checkpoint, LONGEST_CHECKPOINT};
 use crate::error::LogError;
 use crate::note::{Note, NoteKey};
 use crate::tree::{Hash, verify_consistency};
 
 /// Most hashes of a consistency proof.
-const MAX_PROOF: usize = 63;
+const MOST_HASHES: usize = 63;
 
 /// The body of `add-checkpoint`: a checkpoint, and the proof that it continues an older one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl AddCheckpoint {
     /// [`LogError::Malformed`].
     pub fn parse(body: &str) -> Result<Self, LogError> {
         let malformed = LogError::Malformed;
-        if body.len() > MAX_CHECKPOINT_LENGTH {
+        if body.len() > LONGEST_CHECKPOINT {
             return Err(malformed("it is too long"));
         }
         let (head, note) = body
@@ -106,7 +106,7 @@ impl AddCheckpoint {
             .and_then(|old| old.parse().ok())
             .ok_or(malformed("it does not begin with an old size"))?;
         let proof: Vec<&str> = lines.collect();
-        if proof.len() > MAX_PROOF {
+        if proof.len() > MOST_HASHES {
             return Err(malformed("its proof is too long"));
         }
         let hash = |line: &&str| base64().decode(line).ok()?.try_into().ok();

@@ -7,9 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    AuthorityKey, CertificateChain, Identity, Issued, IssuingAuthority, KeyPair,
-    MAX_INCLUSION_LENGTH, PlatformName, RootAuthority, SignatureAlgorithm, SigningRequest,
-    Timestamp, Trust, Validity,
+    AuthorityKey, CertificateChain, Identity, Issued, IssuingAuthority, KeyPair, LONGEST_INCLUSION,
+    PlatformName, RootAuthority, SignatureAlgorithm, SigningRequest, Timestamp, Trust, Validity,
 };
 use sealbus_transparency::{
     Hash, Inclusion, IssuanceRecord, MerkleLog, NotLogged, inclusion_proof, leaf_hash,
@@ -174,7 +173,7 @@ fn a_proof_in_which_a_bit_was_changed_is_refused() {
     assert!(
         chain
             .clone()
-            .with_inclusion(vec![0; MAX_INCLUSION_LENGTH + 1])
+            .with_inclusion(vec![0; LONGEST_INCLUSION + 1])
             .is_err()
     );
 }

@@ -1,36 +1,140 @@
 //! Connections that others open: bounded, and ended with their server.
 
-use std::future::Future;
+use std::future::{Future, pending};
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+#[cfg(unix)]
+use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 /// Pause after a connection that could not be accepted: the process may have no file handle left.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// A socket at which others open connections.
+pub trait Listener {
+    /// A connection.
+    type Connection;
+    /// Where a connection comes from.
+    type Origin;
+
+    /// Waits for the next connection.
+    ///
+    /// # Errors
+    /// The system's. Later connections may be accepted all the same.
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Connection, Self::Origin)>> + Send;
+}
+
+impl Listener for TcpListener {
+    type Connection = TcpStream;
+    type Origin = SocketAddr;
+
+    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        self.accept().await
+    }
+}
+
+#[cfg(unix)]
+impl Listener for UnixListener {
+    type Connection = UnixStream;
+    type Origin = tokio::net::unix::SocketAddr;
+
+    async fn accept(&self) -> io::Result<(UnixStream, Self::Origin)> {
+        self.accept().await
+    }
+}
+
 /// Accepts connections for ever, each with its origin and the number of those that are open. `admit` returns what serves one,
 /// or none to close it. They end with the returned future.
-pub async fn accept_each<F>(
-    listener: &TcpListener,
-    mut admit: impl FnMut(TcpStream, SocketAddr, usize) -> Option<F>,
+pub async fn accept_each<L: Listener, F>(
+    listener: &L,
+    admit: impl FnMut(L::Connection, L::Origin, usize) -> Option<F>,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
+    accept_until(pending(), listener, usize::MAX, admit).await;
+}
+
+/// Like [`accept_each`], until `end`, and at most `most` connections at a time: further ones wait in the system's queue. Returns
+/// those that are open in the end. They end with the returned set.
+pub async fn accept_until<L: Listener, F>(
+    end: impl Future<Output = ()>,
+    listener: &L,
+    most: usize,
+    mut admit: impl FnMut(L::Connection, L::Origin, usize) -> Option<F>,
+) -> JoinSet<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    tokio::pin!(end);
     let mut connections = JoinSet::new();
     loop {
-        while connections.try_join_next().is_some() {}
-        match listener.accept().await {
-            Ok((stream, from)) => {
-                if let Some(serving) = admit(stream, from, connections.len()) {
-                    connections.spawn(serving);
+        let has_room = connections.len() < most;
+        tokio::select! {
+            biased;
+            () = &mut end => return connections,
+            // Those that have ended are not counted as open.
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if has_room => match accepted {
+                Ok((connection, origin)) => {
+                    if let Some(serving) = admit(connection, origin, connections.len()) {
+                        connections.spawn(serving);
+                    }
                 }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(PAUSE).await;
-            }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::sync::{Notify, mpsc};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_wait_for_room_and_outlive_the_end_of_accepting() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (served, mut serving) = mpsc::unbounded_channel();
+        let end = Arc::new(Notify::new());
+        let ending = end.clone();
+        let accepting = tokio::spawn(async move {
+            accept_until(ending.notified(), &listener, 2, |mut stream, from, open| {
+                assert!(open < 2);
+                served.send(from).unwrap();
+                Some(async move {
+                    let _ = stream.read(&mut [0]).await;
+                })
+            })
+            .await
+        });
+        let mut connections = Vec::new();
+        for _ in 0..3 {
+            connections.push(TcpStream::connect(address).await.unwrap());
+        }
+        for connection in &connections[..2] {
+            assert_eq!(serving.recv().await, connection.local_addr().ok());
+        }
+        // The third one is served when another one has ended.
+        assert!(serving.try_recv().is_err());
+        drop(connections.remove(0));
+        assert_eq!(serving.recv().await, connections[1].local_addr().ok());
+        end.notify_one();
+        let mut open = accepting.await.unwrap();
+        assert_eq!(open.len(), 2);
+        drop(connections);
+        while let Some(ended) = open.join_next().await {
+            ended.unwrap();
         }
     }
 }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use hyper::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
@@ -111,10 +112,8 @@ impl Others {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| WebError::Address)?;
         let stream = TlsConnector::from(tls).connect(name, stream).await?;
         let shown = stream.get_ref().1.peer_certificates();
-        let certificate = shown.and_then(|shown| shown.first()).map(|certificate| {
-            let hash = digest(&SHA256, certificate);
-            hash.as_ref().iter().map(|it| format!("{it:02x}")).collect()
-        });
+        let certificate = shown.and_then(|shown| shown.first());
+        let certificate = certificate.map(|it| HEXLOWER.encode(digest(&SHA256, it).as_ref()));
         let server = Server {
             address,
             name: Some(host.to_owned()),

@@ -11,7 +11,7 @@
 //! | How is it asked? | [`Client`] |
 //! | Which events does a stream bring? | [`events`], free of I/O |
 //! | How does a server show itself? | [`tls`] |
-//! | How many connections does it take? | [`accept_each`] |
+//! | How many connections does it take? | [`accept_until`] |
 
 mod accept;
 mod client;
@@ -23,7 +23,7 @@ pub mod reach;
 pub mod tls;
 pub mod trust;
 
-pub use accept::accept_each;
+pub use accept::{Listener, accept_each, accept_until};
 pub use client::{Client, whole};
 pub use connect::{MayReach, Server, Socket};
 pub use error::WebError;

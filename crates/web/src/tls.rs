@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustls::client::ClientConfig;
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sealbus_seal::Credential;
 use sealbus_seal::Trust;
 use sealbus_seal::tls::CertificateSource;
@@ -42,6 +43,79 @@ pub enum TlsSetupError {
     Setup(String),
 }
 
+fn setup(error: impl std::fmt::Display) -> TlsSetupError {
+    TlsSetupError::Setup(error.to_string())
+}
+
+/// The certificate that is shown.
+enum Shown {
+    Files(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
+    Own(Arc<CertificateSource>),
+}
+
+impl Shown {
+    fn of(config: &TlsConfig, credential: Option<Arc<Credential>>) -> Result<Self, TlsSetupError> {
+        let files = config.certificate.as_deref().zip(config.key.as_deref());
+        if let Some((certificate, key)) = files {
+            return Ok(Self::Files(certificates(certificate)?, private_key(key)?));
+        }
+        let credential = credential.ok_or(TlsSetupError::NoCertificate)?;
+        Ok(Self::Own(
+            CertificateSource::new(&credential).map_err(setup)?,
+        ))
+    }
+
+    /// The accepting end. Its clients are those of `config`, and `members`.
+    fn server(
+        &self,
+        config: &TlsConfig,
+        members: Option<&Arc<Trust>>,
+    ) -> Result<ServerConfig, TlsSetupError> {
+        let builder = ServerConfig::builder_with_provider(wide_provider())
+            .with_safe_default_protocol_versions()
+            .map_err(setup)?;
+        let others = match &config.clients {
+            None => None,
+            Some(path) => {
+                let roots = Arc::new(roots(path)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, wide_provider())
+                    .build()
+                    .map_err(|error| FileError::new(path, &error))?;
+                Some(verifier)
+            }
+        };
+        let builder = match (members, others) {
+            (None, None) => builder.with_no_client_auth(),
+            (None, Some(others)) => builder.with_client_cert_verifier(others),
+            (Some(trust), others) => {
+                let verifier = Clients::new(trust.clone(), others);
+                builder.with_client_cert_verifier(Arc::new(verifier))
+            }
+        };
+        match self {
+            Self::Files(chain, key) => builder
+                .with_single_cert(chain.clone(), key.clone_key())
+                .map_err(setup),
+            Self::Own(own) => Ok(builder.with_cert_resolver(own.clone())),
+        }
+    }
+}
+
+/// The accepting end with a certificate from files, for these protocols, the best one first (RFC 7301). With `members`, agents of
+/// that platform are clients, too; clients without a certificate are then admitted unless the configuration names authorities.
+///
+/// # Errors
+/// [`TlsSetupError`].
+pub fn server(
+    config: &TlsConfig,
+    members: Option<&Arc<Trust>>,
+    protocols: &[&[u8]],
+) -> Result<Arc<ServerConfig>, TlsSetupError> {
+    let mut server = Shown::of(config, None)?.server(config, members)?;
+    server.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    Ok(Arc::new(server))
+}
+
 /// Both directions, and the certificate that is shown.
 #[derive(Debug)]
 pub struct Tls {
@@ -55,8 +129,7 @@ pub struct Tls {
 
 impl Tls {
     /// As a gateway's configuration says. `trust` are the certificates against which others are checked; by default the
-    /// system's. `credential` is shown if the configuration names no certificate. With `members`, agents of that platform are
-    /// clients, too; clients without a certificate are then admitted unless the configuration names authorities.
+    /// system's. `credential` is shown if the configuration names no certificate.
     ///
     /// # Errors
     /// [`TlsSetupError`].
@@ -64,76 +137,34 @@ impl Tls {
         config: Option<&TlsConfig>,
         trust: Option<&Path>,
         credential: Option<Arc<Credential>>,
-        members: Option<&Arc<Trust>>,
     ) -> Result<Self, TlsSetupError> {
-        let setup = |error: &dyn std::fmt::Display| TlsSetupError::Setup(error.to_string());
-        let files =
-            config.and_then(|config| config.certificate.as_deref().zip(config.key.as_deref()));
-        let given = match files {
-            Some((certificate, key)) => {
-                let chain = certificates(certificate)?;
-                Some((chain, private_key(key)?))
-            }
-            None => None,
-        };
-        let own = match (config, &given) {
-            (Some(_), None) => {
-                let credential = credential.ok_or(TlsSetupError::NoCertificate)?;
-                Some(CertificateSource::new(&credential).map_err(|error| setup(&error))?)
-            }
+        let shown = config
+            .map(|config| Shown::of(config, credential))
+            .transpose()?;
+        let server = match (config, &shown) {
+            (Some(config), Some(shown)) => Some(Arc::new(shown.server(config, None)?)),
             _ => None,
-        };
-        let server = match config {
-            None => None,
-            Some(config) => {
-                let builder = ServerConfig::builder_with_provider(wide_provider())
-                    .with_safe_default_protocol_versions()
-                    .map_err(|error| setup(&error))?;
-                let others = match &config.clients {
-                    None => None,
-                    Some(path) => {
-                        let roots = Arc::new(roots(path)?);
-                        let verifier =
-                            WebPkiClientVerifier::builder_with_provider(roots, wide_provider())
-                                .build()
-                                .map_err(|error| FileError::new(path, &error))?;
-                        Some(verifier)
-                    }
-                };
-                let builder = match (members, others) {
-                    (None, None) => builder.with_no_client_auth(),
-                    (None, Some(others)) => builder.with_client_cert_verifier(others),
-                    (Some(trust), others) => {
-                        let verifier = Clients::new(trust.clone(), others);
-                        builder.with_client_cert_verifier(Arc::new(verifier))
-                    }
-                };
-                let server = match (&given, &own) {
-                    (Some((chain, key)), _) => builder
-                        .with_single_cert(chain.clone(), key.clone_key())
-                        .map_err(|error| setup(&error))?,
-                    (None, Some(own)) => builder.with_cert_resolver(own.clone()),
-                    (None, None) => return Err(TlsSetupError::NoCertificate),
-                };
-                Some(Arc::new(server))
-            }
         };
         let client = match trusted(trust) {
             None => None,
             Some(path) => {
                 let builder = ClientConfig::builder_with_provider(wide_provider())
                     .with_safe_default_protocol_versions()
-                    .map_err(|error| setup(&error))?
+                    .map_err(setup)?
                     .with_root_certificates(roots(path)?);
-                let client = match (given, &own) {
-                    (Some((chain, key)), _) => builder
-                        .with_client_auth_cert(chain, key)
-                        .map_err(|error| setup(&error))?,
-                    (None, Some(own)) => builder.with_client_cert_resolver(own.clone()),
-                    (None, None) => builder.with_no_client_auth(),
+                let client = match &shown {
+                    Some(Shown::Files(chain, key)) => builder
+                        .with_client_auth_cert(chain.clone(), key.clone_key())
+                        .map_err(setup)?,
+                    Some(Shown::Own(own)) => builder.with_client_cert_resolver(own.clone()),
+                    None => builder.with_no_client_auth(),
                 };
                 Some(Arc::new(client))
             }
+        };
+        let own = match shown {
+            Some(Shown::Own(own)) => Some(own),
+            _ => None,
         };
         Ok(Self {
             server,

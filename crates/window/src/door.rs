@@ -67,7 +67,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
-        let place = crate::place::Place::loopback();
+        let place = crate::place::WindowAddress::loopback();
         let door = Door::new(place.scheme(), place.hosts(7000));
         door.admit(&head).is_ok()
     }

@@ -3,10 +3,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use std::sync::Arc;
 
-use rustls::ServerConfig;
-use sealbus_web::trust::{FileError, certificates, private_key};
+use sealbus_web::tls::{self, TlsConfig, TlsSetupError};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -22,12 +20,9 @@ pub enum PlaceError {
     /// A browser cannot ask for every address.
     #[error("{0} stands for every address: by which name is the window reached?")]
     NeedsName(IpAddr),
-    /// A file cannot be used.
+    /// The certificate or its key cannot be used.
     #[error(transparent)]
-    File(#[from] FileError),
-    /// rustls refused it.
-    #[error("TLS cannot be set up: {0}")]
-    Tls(#[from] rustls::Error),
+    Tls(#[from] TlsSetupError),
 }
 
 /// The PEM files for TLS.
@@ -40,13 +35,13 @@ pub struct Proof<'a> {
 }
 
 /// The place at which the window is reached.
-pub struct Place {
+pub struct WindowAddress {
     address: IpAddr,
     names: Vec<String>,
     tls: Option<TlsAcceptor>,
 }
 
-impl Place {
+impl WindowAddress {
     /// At an address of this machine; under this name too, if there is one.
     ///
     /// # Errors
@@ -117,14 +112,12 @@ impl Place {
 }
 
 fn acceptor(proof: Proof<'_>) -> Result<TlsAcceptor, PlaceError> {
-    let (chain, key) = (certificates(proof.certificate)?, private_key(proof.key)?);
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    let config = TlsConfig {
+        certificate: Some(proof.certificate.to_owned()),
+        key: Some(proof.key.to_owned()),
+        clients: None,
+    };
+    Ok(tls::server(&config, None, &[b"http/1.1"])?.into())
 }
 
 #[cfg(test)]
@@ -134,12 +127,12 @@ mod tests {
     #[test]
     fn other_machines_are_spoken_to_over_tls_alone() {
         for address in ["192.0.2.7", "0.0.0.0", "::", "2001:db8::7"] {
-            let place = Place::at(address.parse().unwrap(), Some("watch.example"), None);
+            let place = WindowAddress::at(address.parse().unwrap(), Some("watch.example"), None);
             assert!(matches!(place, Err(PlaceError::NeedsTls(_))), "{address}");
         }
-        let place = Place::at("127.0.0.2".parse().unwrap(), None, None).unwrap();
+        let place = WindowAddress::at("127.0.0.2".parse().unwrap(), None, None).unwrap();
         assert_eq!(place.hosts(7000), ["127.0.0.2:7000", "localhost:7000"]);
-        let place = Place::at("::1".parse().unwrap(), None, None).unwrap();
+        let place = WindowAddress::at("::1".parse().unwrap(), None, None).unwrap();
         assert_eq!(place.hosts(7000), ["[::1]:7000", "localhost:7000"]);
         assert_eq!(place.scheme(), "http");
     }
@@ -152,13 +145,13 @@ mod tests {
             certificate: &certificate,
             key: &key,
         };
-        let place = || Place::at("192.0.2.7".parse().unwrap(), None, Some(proof));
+        let place = || WindowAddress::at("192.0.2.7".parse().unwrap(), None, Some(proof));
         let told = place().err().unwrap().to_string();
         assert!(told.contains("c.pem"), "{told}");
         std::fs::write(&certificate, "no certificate").unwrap();
         let told = place().err().unwrap().to_string();
         assert!(told.contains("no certificate"), "{told}");
-        let every = Place::at("0.0.0.0".parse().unwrap(), None, Some(proof));
+        let every = WindowAddress::at("0.0.0.0".parse().unwrap(), None, Some(proof));
         assert!(matches!(every, Err(PlaceError::NeedsName(_))));
     }
 }

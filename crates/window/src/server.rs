@@ -36,7 +36,7 @@ use crate::act::Confirmed;
 use crate::door::Door;
 use crate::feed::{Lines, follow, replay};
 use crate::page::{FILES, POLICY};
-use crate::place::Place;
+use crate::place::WindowAddress;
 use crate::question::Question;
 use crate::rights::Rights;
 use crate::seen::Seen;
@@ -82,7 +82,7 @@ pub enum Source {
 pub struct Window {
     source: Source,
     door: Door,
-    place: Place,
+    place: WindowAddress,
     port: u16,
     sessions: Mutex<Sessions>,
     streams: Arc<Semaphore>,
@@ -114,7 +114,7 @@ fn refused(status: StatusCode, why: impl Into<String>) -> Refused {
 
 impl Window {
     /// A window that is reached at this port.
-    pub fn new(source: Source, place: Place, port: u16) -> Arc<Self> {
+    pub fn new(source: Source, place: WindowAddress, port: u16) -> Arc<Self> {
         Arc::new(Self {
             source,
             door: Door::new(place.scheme(), place.hosts(port)),

@@ -11,7 +11,7 @@ use crate::extensions::KNOWN;
 use crate::wire;
 
 /// Longest card, in bytes.
-pub const LONGEST_CARD: usize = 1 << 20;
+pub(crate) const LONGEST_CARD: usize = 1 << 20;
 /// Most skills that are told of.
 const MOST_SKILLS: usize = 64;
 /// Most interfaces that are looked at.

@@ -46,7 +46,7 @@ impl RemoteFault {
 }
 
 /// The error in an answer of this status over REST.
-pub fn rest_fault(status: u16, body: &[u8]) -> RemoteFault {
+pub(crate) fn rest_fault(status: u16, body: &[u8]) -> RemoteFault {
     let told = wire::parse(body).unwrap_or_default();
     let error = told.get("error").cloned();
     RemoteFault::read(&error.unwrap_or(Value::Object(Map::new())), status.into())
@@ -54,7 +54,7 @@ pub fn rest_fault(status: u16, body: &[u8]) -> RemoteFault {
 
 /// The outcome of a request over gRPC, as the fields after its answer say, or those before it if there is none. None: they say
 /// nothing.
-pub fn grpc_outcome(fields: &HeaderMap) -> Option<Result<(), RemoteFault>> {
+pub(crate) fn grpc_outcome(fields: &HeaderMap) -> Option<Result<(), RemoteFault>> {
     let status = Status::from_header_map(fields)?;
     if status.code() == Code::Ok {
         return Some(Ok(()));

@@ -49,7 +49,7 @@ pub enum SetupError {
 
 /// A neighbour whose card was checked.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownNeighbour {
     pub(super) card: Card,
     /// The server that gave the card, by what proof it is that one, and who signed the card.
     pub(super) proof: String,
@@ -67,7 +67,7 @@ pub(super) struct Remote {
     hosts: Vec<String>,
     key: Option<(HeaderName, HeaderValue)>,
     tokens: Option<Tokens>,
-    known: Mutex<Result<Arc<Known>, String>>,
+    known: Mutex<Result<Arc<KnownNeighbour>, String>>,
 }
 
 impl Remote {
@@ -105,13 +105,13 @@ impl Remote {
     }
 
     /// The neighbour as its card tells of it, or why nothing is known.
-    pub(super) fn known(&self) -> Result<Arc<Known>, String> {
+    pub(super) fn known(&self) -> Result<Arc<KnownNeighbour>, String> {
         self.known.lock().clone()
     }
 
     /// Reads the card anew. A neighbour that cannot be reached stays as it was known; one whose card is not believed any
     /// more is not asked any more.
-    pub(super) async fn look(&self) -> Result<Arc<Known>, RemoteError> {
+    pub(super) async fn look(&self) -> Result<Arc<KnownNeighbour>, RemoteError> {
         let looked = self.card().await.map(Arc::new);
         let mut known = self.known.lock();
         match &looked {
@@ -122,12 +122,12 @@ impl Remote {
         looked
     }
 
-    async fn card(&self) -> Result<Known, RemoteError> {
+    async fn card(&self) -> Result<KnownNeighbour, RemoteError> {
         let (body, server) = self.file(&self.card_at, LONGEST_CARD, "a card").await?;
         let (card, signed) = self.signed(parse(&body)?).await?;
         let card = Card::read(card, &self.card_at, &self.hosts)?;
         let proof = format!("{server}; {signed}");
-        Ok(Known { card, proof })
+        Ok(KnownNeighbour { card, proof })
     }
 
     /// A file of the neighbour's server, and the server.
@@ -194,7 +194,7 @@ impl Remote {
     /// Sends a message. The answer comes as a stream if the card promises one.
     pub(super) async fn send(
         &self,
-        known: &Known,
+        known: &KnownNeighbour,
         message: Value,
         asker: &Asker,
     ) -> Result<Stream, RemoteError> {
@@ -213,7 +213,7 @@ impl Remote {
     /// The task as it is now.
     pub(super) async fn get(
         &self,
-        known: &Known,
+        known: &KnownNeighbour,
         task: &str,
         asker: &Asker,
     ) -> Result<Told, RemoteError> {
@@ -225,7 +225,7 @@ impl Remote {
     /// Ends the task.
     pub(super) async fn cancel(
         &self,
-        known: &Known,
+        known: &KnownNeighbour,
         task: &str,
         asker: &Asker,
     ) -> Result<(), RemoteError> {
@@ -237,7 +237,7 @@ impl Remote {
     /// Follows the task again.
     pub(super) async fn subscribe(
         &self,
-        known: &Known,
+        known: &KnownNeighbour,
         task: &str,
         asker: &Asker,
     ) -> Result<Stream, RemoteError> {
@@ -248,7 +248,7 @@ impl Remote {
 
     async fn call(
         &self,
-        known: &Known,
+        known: &KnownNeighbour,
         operation: Operation,
         task: &str,
         mut params: Value,

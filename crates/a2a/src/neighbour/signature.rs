@@ -26,7 +26,7 @@ const MOST_SIGNATURES: usize = 8;
 /// Longest head of a signature, in bytes.
 const LONGEST_HEAD: usize = 64 << 10;
 /// Longest file or answer with keys, in bytes.
-pub const LONGEST_KEYS: usize = 256 << 10;
+pub(crate) const LONGEST_KEYS: usize = 256 << 10;
 /// Longest name of a key that is shown, in bytes.
 const LONGEST_NAME: usize = 128;
 
@@ -116,7 +116,7 @@ pub fn is_signed(card: &Value) -> bool {
 
 /// The address at which the server of the card publishes the key of a signature (`jku`), if it does. Other servers' keys prove
 /// nothing.
-pub fn published_at(card: &Value, from: &Uri) -> Option<Uri> {
+pub(crate) fn published_at(card: &Value, from: &Uri) -> Option<Uri> {
     let mut heads = signatures(card).iter().take(MOST_SIGNATURES);
     heads.find_map(|signature| {
         let (_, head) = Written::read(signature).ok()?;

@@ -49,7 +49,6 @@ pub struct Following {
     bytes: usize,
     has_begun: bool,
     has_ended: bool,
-    has_parts: bool,
     /// The question that was put last, which a task tells of until it goes on.
     asked: Option<(String, String)>,
 }
@@ -68,11 +67,6 @@ impl Following {
     /// Whether nothing more becomes of it.
     pub fn has_ended(&self) -> bool {
         self.has_ended
-    }
-
-    /// Whether parts of a result have come.
-    pub fn has_parts(&self) -> bool {
-        self.has_parts
     }
 
     /// Takes what the agent tells.
@@ -156,7 +150,6 @@ impl Following {
                 return Err(AnswerError::TooMuch("64 MiB of results"));
             }
             count += 1;
-            self.has_parts = true;
             self.begin(news);
             news.push(News::Part(part));
         }
@@ -266,7 +259,7 @@ mod tests {
         let ended = following.take(task(Course::Completed, vec![])).unwrap();
         assert_eq!(ended, [News::Ended(End::Completed(vec![]))]);
         assert_eq!(following.take(more("t", "5", true)), Ok(vec![]));
-        assert!(following.has_parts() && following.has_ended());
+        assert!(following.has_ended());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::answer::{AnswerError, Part, Told, body};
 use super::asker::Asker;
 use super::card::Card;
 use super::error::RemoteError;
-use super::remote::{Known, Remote};
+use super::remote::{KnownNeighbour, Remote};
 use super::stream::Stream;
 use super::task::{End, Following, News};
 use crate::acl::{self, ACL};
@@ -93,7 +93,7 @@ fn message(said: &Message, task: Option<&str>, context: &str, card: &Card, asker
 /// A task of the neighbour. If it is dropped before its end, the neighbour is told to stop.
 pub(super) struct Task {
     remote: Arc<Remote>,
-    known: Arc<Known>,
+    known: Arc<KnownNeighbour>,
     asker: Arc<Asker>,
     following: Following,
     stream: Option<Stream>,
@@ -123,7 +123,7 @@ impl Task {
 
     /// The neighbour's address, and the proof of it.
     pub(super) fn proof(&self) -> String {
-        let Known { card, proof } = &*self.known;
+        let KnownNeighbour { card, proof } = &*self.known;
         format!("A2A {}; {proof}", card.interface.url)
     }
 

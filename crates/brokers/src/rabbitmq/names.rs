@@ -11,9 +11,9 @@ use crate::envelope::{Queue, Receiver};
 /// The direct exchange for all messages. The routing key is the receiver's AID.
 pub const MESSAGES: &str = "sealbus.messages";
 /// The fanout exchange for undelivered messages.
-pub const DEAD: &str = "sealbus.dead";
+pub(crate) const DEAD: &str = "sealbus.dead";
 /// The queue in which operators find undelivered messages.
-pub const DEAD_LETTERS: &str = "sealbus.dead-letters";
+pub(crate) const DEAD_LETTERS: &str = "sealbus.dead-letters";
 pub use crate::site::BROKER;
 
 /// The topic exchange for the frames between the buses of processes.
@@ -56,7 +56,7 @@ pub fn queue(queue: &Queue) -> String {
 }
 
 /// The queue of an agent or a process that has this name.
-pub fn queue_of_name(name: &str) -> Option<Queue> {
+pub(crate) fn queue_of_name(name: &str) -> Option<Queue> {
     let part = |prefix: &str, suffix: &str| name.strip_prefix(prefix)?.strip_suffix(suffix);
     let of = |promise| {
         let word = word(promise);
@@ -75,7 +75,7 @@ pub fn user(local_name: &str, address: IpAddr) -> String {
 }
 
 /// The user of an agent or a process with this identity on the broker. Other identities have none.
-pub fn user_of(identity: &Identity, address: IpAddr) -> Option<String> {
+pub(crate) fn user_of(identity: &Identity, address: IpAddr) -> Option<String> {
     match identity {
         Identity::Agent { name, .. } => Some(user(name.as_str(), address)),
         Identity::Process { node, process, .. } => {
@@ -86,7 +86,7 @@ pub fn user_of(identity: &Identity, address: IpAddr) -> Option<String> {
 }
 
 /// The agent or the process of `platform` that a user stands for, and its address: the inverse of [`user_of`].
-pub fn identity_of_user(user: &str, platform: &PlatformName) -> Option<(Identity, IpAddr)> {
+pub(crate) fn identity_of_user(user: &str, platform: &PlatformName) -> Option<(Identity, IpAddr)> {
     let (name, address) = user.strip_prefix("UID=")?.split_once(",CN=")?;
     let address = address.parse().ok()?;
     let identity = match name.strip_prefix("node/") {
@@ -103,7 +103,7 @@ pub(crate) fn key_of_process(process: &str) -> String {
 }
 
 /// The identity that the broker proves to its clients.
-pub fn broker_identity(platform: &PlatformName) -> Option<Identity> {
+pub(crate) fn broker_identity(platform: &PlatformName) -> Option<Identity> {
     Identity::agent(platform, BROKER).ok()
 }
 

@@ -1,7 +1,7 @@
 //! Denials of what other CAs renewed, or may have renewed.
 
 use sealbus_seal::GRANT;
-use sealbus_seal::denylist::MAX_ENTRIES;
+use sealbus_seal::denylist::MOST_ENTRIES;
 
 use super::blind::{Asked, Two, signing_request, two};
 use super::*;
@@ -123,7 +123,7 @@ fn a_full_deny_list_says_so_and_later_the_same_is_denied() {
         at: NOW,
         reason: Reason::Killed,
     };
-    for number in 0..MAX_ENTRIES as u128 {
+    for number in 0..MOST_ENTRIES as u128 {
         let other = Serial::from_bytes(number.to_be_bytes());
         leader.deny_list.deny_serial(other, NOW, denial).unwrap();
     }

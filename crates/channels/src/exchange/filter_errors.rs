@@ -15,7 +15,7 @@ use super::share::MemberKey;
 use super::targets::Targets;
 use super::{Exchange, Now, Outcome};
 use crate::event::ChannelHeader;
-use crate::filter::{ChannelFilter, EvaluationError, MAX_FILTER_COST};
+use crate::filter::{ChannelFilter, EvaluationError, HIGHEST_COST};
 use crate::frame::Frame;
 
 /// The pause between two reports to a process about the same filters.
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The cost limit, for one message, of evaluating one other process's filters in the publisher's process: that of some
 /// thousand usual subscriptions. Beyond the limit the process gets the message for all of its subscriptions and
 /// evaluates their filters itself.
-const PROCESS_COST: u32 = 4 * MAX_FILTER_COST;
+const PROCESS_COST: u32 = 4 * HIGHEST_COST;
 
 /// The owner of the filter: its index among the targets of a channel.
 #[derive(Clone, Copy, Debug)]

@@ -51,7 +51,7 @@ impl SubscriptionOptions {
     }
 
     /// Whether the subscription gets the events of persistent channels from the logs, not as they are published.
-    pub fn reads_logs(&self) -> bool {
+    pub(crate) fn reads_logs(&self) -> bool {
         self.takes_events && (self.durable.is_some() || self.replay != Replay::Now)
     }
 

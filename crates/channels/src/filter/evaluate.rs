@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use sealbus_fipa::{AclMessageRef, AidRef, ContentRef, ExpressionRef};
 
 use super::value::{EvaluationError, Value};
-use super::{Arithmetic, Comparison, Conversion, MAX_FILTER_COST, Node, TextTest, Variable};
+use super::{Arithmetic, Comparison, Conversion, HIGHEST_COST, Node, TextTest, Variable};
 use crate::event::ChannelHeader;
 
 type Evaluated<'a> = Result<Value<'a>, EvaluationError>;
@@ -51,7 +51,7 @@ impl<'a> Evaluation<'a> {
     fn spend(&mut self, cost: usize) -> Result<(), EvaluationError> {
         let cost = u32::try_from(cost).unwrap_or(u32::MAX);
         self.cost = self.cost.saturating_add(cost);
-        if self.cost > MAX_FILTER_COST {
+        if self.cost > HIGHEST_COST {
             return Err(EvaluationError::Cost);
         }
         Ok(())

@@ -8,7 +8,7 @@ use sealbus_fipa::AclMessageRef;
 
 use super::value::Value;
 use super::{
-    EvaluationError, FilterError, FilterProblem, MAX_KEY_LENGTH, Node, Variable, evaluate, parser,
+    EvaluationError, FilterError, FilterProblem, LONGEST_KEY, Node, Variable, evaluate, parser,
 };
 use crate::event::ChannelHeader;
 
@@ -90,7 +90,7 @@ fn write(value: &Value<'_>, out: &mut String) -> Result<(), EvaluationError> {
         Value::Uint(value) => out.push_str(&value.to_string()),
         // A whole number has one form, whatever its type.
         Value::Double(value) => out.push_str(&value.to_string()),
-        Value::Text(text) if text.len() <= MAX_KEY_LENGTH => {
+        Value::Text(text) if text.len() <= LONGEST_KEY => {
             out.push_str(&format!("'{}:", text.len()));
             out.push_str(text);
         }
@@ -104,7 +104,7 @@ fn write(value: &Value<'_>, out: &mut String) -> Result<(), EvaluationError> {
         Value::Text(_) => return Err(EvaluationError::LongKey),
         Value::Properties => return Err(EvaluationError::Type),
     }
-    if out.len() > 2 * MAX_KEY_LENGTH {
+    if out.len() > 2 * LONGEST_KEY {
         return Err(EvaluationError::LongKey);
     }
     Ok(())

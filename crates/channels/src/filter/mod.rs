@@ -21,15 +21,15 @@ pub use key::EventKey;
 pub use value::EvaluationError;
 
 /// The longest filter, in bytes.
-pub const MAX_FILTER_LENGTH: usize = 2048;
+pub const LONGEST_FILTER: usize = 2048;
 /// How deep a filter nests.
-pub const MAX_FILTER_DEPTH: usize = 32;
+pub const DEEPEST_FILTER: usize = 32;
 /// The largest cost of one evaluation: about a unit for each operation and for each 64 bytes of text read or made.
-pub const MAX_FILTER_COST: u32 = 50_000;
+pub const HIGHEST_COST: u32 = 50_000;
 /// The longest value of an [`EventKey`], in bytes.
-pub const MAX_KEY_LENGTH: usize = 1024;
+pub const LONGEST_KEY: usize = 1024;
 /// The size in bytes to which a regular expression may be compiled.
-pub const MAX_PATTERN_SIZE: usize = 256 << 10;
+pub const LARGEST_PATTERN: usize = 256 << 10;
 
 /// An expression in the Common Expression Language (CEL) that a message may or may not fulfil.
 ///
@@ -56,7 +56,7 @@ pub const MAX_PATTERN_SIZE: usize = 256 << 10;
 /// type. As in CEL, the other side of `&&` or `||` decides where that suffices.
 ///
 /// Filters come from other processes. So length, depth, the size of regular expressions and the cost of an evaluation
-/// are limited. An evaluation neither recurses deeper than [`MAX_FILTER_DEPTH`] nor touches an unneeded variable.
+/// are limited. An evaluation neither recurses deeper than [`DEEPEST_FILTER`] nor touches an unneeded variable.
 #[derive(Clone)]
 pub struct ChannelFilter {
     text: Arc<str>,
@@ -164,11 +164,11 @@ impl FilterError {
 /// The fault in the text of a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FilterProblem {
-    /// Longer than [`MAX_FILTER_LENGTH`].
-    #[error("longer than {MAX_FILTER_LENGTH} bytes")]
+    /// Longer than [`LONGEST_FILTER`].
+    #[error("longer than {LONGEST_FILTER} bytes")]
     TooLong,
-    /// Deeper than [`MAX_FILTER_DEPTH`].
-    #[error("nested more than {MAX_FILTER_DEPTH} deep")]
+    /// Deeper than [`DEEPEST_FILTER`].
+    #[error("nested more than {DEEPEST_FILTER} deep")]
     TooDeep,
     /// A character that begins nothing.
     #[error("the character {0:?} has no meaning here")]

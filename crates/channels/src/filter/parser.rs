@@ -3,8 +3,8 @@
 use super::part::{At, Part, arithmetic, condition, deepest, matches, part};
 use super::token::{Kind, Token, tokens};
 use super::{
-    Arithmetic, Comparison, Conversion, FilterProblem, Literal, MAX_FILTER_DEPTH,
-    MAX_FILTER_LENGTH, Node, TextTest, Variable, excerpt,
+    Arithmetic, Comparison, Conversion, DEEPEST_FILTER, FilterProblem, LONGEST_FILTER, Literal,
+    Node, TextTest, Variable, excerpt,
 };
 
 /// Words that CEL keeps for itself.
@@ -42,7 +42,7 @@ pub(super) fn parse_value(text: &str) -> At<Node> {
 }
 
 fn read(text: &str) -> At<Part> {
-    if text.len() > MAX_FILTER_LENGTH {
+    if text.len() > LONGEST_FILTER {
         return Err((0, FilterProblem::TooLong));
     }
     let tokens = tokens(text)?;
@@ -116,7 +116,7 @@ impl<'a> Parser<'a> {
 
     /// Reads a part that is one level deeper.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> At<T>) -> At<T> {
-        if self.nesting == MAX_FILTER_DEPTH {
+        if self.nesting == DEEPEST_FILTER {
             return Err((self.at(), FilterProblem::TooDeep));
         }
         self.nesting += 1;

@@ -3,8 +3,7 @@
 use regex::RegexBuilder;
 
 use super::{
-    Arithmetic, Conversion, FilterProblem, Literal, MAX_FILTER_DEPTH, MAX_PATTERN_SIZE, Node,
-    Variable,
+    Arithmetic, Conversion, DEEPEST_FILTER, FilterProblem, LARGEST_PATTERN, Literal, Node, Variable,
 };
 
 /// A result, or a problem and its place.
@@ -20,7 +19,7 @@ pub(super) struct Part {
 /// A part one level above the deepest of its own parts.
 pub(super) fn part(node: Node, at: usize, depth_below: usize) -> At<Part> {
     let depth = depth_below + 1;
-    if depth > MAX_FILTER_DEPTH {
+    if depth > DEEPEST_FILTER {
         return Err((at, FilterProblem::TooDeep));
     }
     Ok(Part { node, at, depth })
@@ -43,9 +42,9 @@ pub(super) fn matches(text: Part, pattern: Part) -> At<Part> {
         return Err((pattern.at, FilterProblem::Arguments { function, expected }));
     };
     let regex = RegexBuilder::new(source)
-        .size_limit(MAX_PATTERN_SIZE)
-        .dfa_size_limit(MAX_PATTERN_SIZE)
-        .nest_limit(MAX_FILTER_DEPTH as u32)
+        .size_limit(LARGEST_PATTERN)
+        .dfa_size_limit(LARGEST_PATTERN)
+        .nest_limit(DEEPEST_FILTER as u32)
         .build();
     let regex = regex.map_err(|error| (pattern.at, FilterProblem::Pattern(error.to_string())))?;
     let (at, depth) = (text.at, text.depth);

@@ -29,10 +29,10 @@ pub enum EvaluationError {
     /// A text cannot be read as a number.
     #[error("a text that should be a number is not one")]
     Conversion,
-    /// The value of a key is longer than [`MAX_KEY_LENGTH`](super::MAX_KEY_LENGTH).
-    #[error("the value of the key is longer than {} bytes", super::MAX_KEY_LENGTH)]
+    /// The value of a key is longer than [`LONGEST_KEY`](super::LONGEST_KEY).
+    #[error("the value of the key is longer than {} bytes", super::LONGEST_KEY)]
     LongKey,
-    /// The evaluation reached [`MAX_FILTER_COST`](super::MAX_FILTER_COST).
+    /// The evaluation reached [`HIGHEST_COST`](super::HIGHEST_COST).
     #[error("evaluating the filter costs too much for this message")]
     Cost,
 }

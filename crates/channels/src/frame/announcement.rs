@@ -2,9 +2,9 @@
 
 use super::field::{Reader, number, text};
 use super::{FrameError, LONGEST_NAME};
-use crate::filter::MAX_FILTER_LENGTH;
+use crate::filter::LONGEST_FILTER;
 use crate::flow::FlowPolicy;
-use crate::path::MAX_PATH_LENGTH;
+use crate::path::LONGEST_PATH;
 
 /// The announcement of a subscription by its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,8 @@ impl<'a> Announcement<'a> {
             answers: flags & ANSWERS != 0,
             takes_events: flags & TAKES_EVENTS != 0,
             reads_logs: flags & READS_LOGS != 0,
-            pattern: reader.text("the pattern", MAX_PATH_LENGTH)?,
-            filter: reader.text("the filter", MAX_FILTER_LENGTH)?,
+            pattern: reader.text("the pattern", LONGEST_PATH)?,
+            filter: reader.text("the filter", LONGEST_FILTER)?,
             policy: FlowPolicy::from_code(reader.byte("the flow policy")?)
                 .ok_or(FrameError::Limit("the flow policy"))?,
             credit: reader.number("the credit")?,
@@ -74,8 +74,8 @@ impl<'a> Announcement<'a> {
         let takes_events = if self.takes_events { TAKES_EVENTS } else { 0 };
         let reads_logs = if self.reads_logs { READS_LOGS } else { 0 };
         out.push(answers | takes_events | reads_logs);
-        text(out, self.pattern, MAX_PATH_LENGTH);
-        text(out, self.filter, MAX_FILTER_LENGTH);
+        text(out, self.pattern, LONGEST_PATH);
+        text(out, self.filter, LONGEST_FILTER);
         out.push(self.policy.code());
         number(out, self.credit);
         text(out, self.group, LONGEST_NAME);

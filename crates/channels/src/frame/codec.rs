@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::field::{Reader, number, text};
 use super::{Announcement, Frame, FrameError, Head, LONGEST_TEXT, MOST_TARGETS, Stamp, Targets};
 use sealbus_bus::RefusalReason;
-use sealbus_proof::MAX_EVIDENCE_LENGTH;
+use sealbus_proof::LONGEST_EVIDENCE;
 
 const HELLO: u8 = 0x01;
 const ACKNOWLEDGE: u8 = 0x02;
@@ -121,7 +121,7 @@ impl<'a> Frame<'a> {
             KEEP_SIGNED => Self::Keep {
                 stamp,
                 head: Head::read(&mut reader)?,
-                evidence: match reader.bytes("the evidence", MAX_EVIDENCE_LENGTH)? {
+                evidence: match reader.bytes("the evidence", LONGEST_EVIDENCE)? {
                     [] => return Err(FrameError::Limit("the evidence")),
                     evidence => evidence,
                 },

@@ -8,7 +8,7 @@ use sealbus_seal::SecurityLevel;
 use super::field::{Reader, number, text};
 use super::{FrameError, LONGEST_NAME};
 use crate::event::{ChannelHeader, Mechanism, RequestId};
-use crate::path::{ChannelPath, MAX_PATH_LENGTH};
+use crate::path::{ChannelPath, LONGEST_PATH};
 use crate::qos::{Persistence, Priority, Qos, Reliability, Time};
 use sealbus_bus::Acknowledgement;
 use sealbus_bus::Moment;
@@ -182,7 +182,7 @@ impl<'a> Head<'a> {
         if wishes & !(7 | LIFETIME | AGAIN) != 0 || wishes & LIFETIME != 0 && !is_persistent {
             return Err(FrameError::Limit("the head"));
         }
-        let channel = reader.text("the channel", MAX_PATH_LENGTH)?;
+        let channel = reader.text("the channel", LONGEST_PATH)?;
         let number = reader.number("the event's number")?;
         let published = reader.moment("the time of publication")?;
         let valid_from = (flags & 1 << 6 != 0)
@@ -254,7 +254,7 @@ impl<'a> Head<'a> {
         let lives = if lifetime.is_some() { LIFETIME } else { 0 };
         let again = if self.may_be_again { AGAIN } else { 0 };
         out.push(acknowledgement | lives | again);
-        text(out, self.channel, MAX_PATH_LENGTH);
+        text(out, self.channel, LONGEST_PATH);
         number(out, self.number);
         number(out, self.published.unix_ms());
         let moments = [self.valid_from, self.expiry].into_iter().flatten();

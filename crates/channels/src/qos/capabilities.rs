@@ -70,7 +70,7 @@ impl ChannelCapabilities {
 
     /// The same where events can be kept in a log on disk.
     #[must_use]
-    pub fn with_log(mut self) -> Self {
+    pub(crate) fn with_log(mut self) -> Self {
         self.persistent = true;
         self.acknowledgements.push(Acknowledgement::OnDisk);
         self

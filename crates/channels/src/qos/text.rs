@@ -13,7 +13,7 @@ use sealbus_bus::Moment;
 use sealbus_bus::{Lifetime, LifetimeError};
 
 /// The longest text of a QoS, in bytes.
-pub const MAX_QOS_LENGTH: usize = 256;
+pub const LONGEST_QOS: usize = 256;
 
 /// The reason why a text is no QoS.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -28,8 +28,8 @@ pub struct QosError {
 /// The fault in the text of a QoS.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QosProblem {
-    /// Longer than [`MAX_QOS_LENGTH`].
-    #[error("the text is longer than {MAX_QOS_LENGTH} bytes")]
+    /// Longer than [`LONGEST_QOS`].
+    #[error("the text is longer than {LONGEST_QOS} bytes")]
     TooLong,
     /// An unknown promise.
     #[error(
@@ -167,9 +167,9 @@ impl FromStr for QosOverride {
     type Err = QosError;
 
     fn from_str(text: &str) -> Result<Self, QosError> {
-        if text.len() > MAX_QOS_LENGTH {
+        if text.len() > LONGEST_QOS {
             return Err(QosError {
-                offset: MAX_QOS_LENGTH,
+                offset: LONGEST_QOS,
                 problem: QosProblem::TooLong,
             });
         }

@@ -90,7 +90,7 @@ pub(crate) struct Move {
 
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
-    /// The agents [default: all that the platform started, also those that have ended]; of several, each line begins with the name, and the steps of certification are left out
+    /// The agents [default: all that the platform started, also those that have ended]; of several, each line begins with the name. The steps of certification are left out, unless --grep asks for them
     #[arg(value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) agent: Vec<String>,
     /// Show only lines in which this regular expression is found

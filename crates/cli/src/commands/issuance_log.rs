@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use sealbus_control::admin::ask;
@@ -383,11 +384,10 @@ async fn verify_one(
     })
     .await?;
     bar.finish_and_clear();
-    let root = checkpoint.root.iter();
     Ok(Verified {
         origin: checkpoint.origin,
         size: checkpoint.size,
-        root: root.map(|byte| format!("{byte:02x}")).collect(),
+        root: HEXLOWER.encode(&checkpoint.root),
         cosignatures,
         certificates,
     })

@@ -1,11 +1,11 @@
 //! `acl convert`, `acl explain`, `acl validate`: messages on disk and in pipes.
 
-use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use data_encoding::HEXLOWER;
 use sealbus_fipa::{
     AclMessage, DecodeError, Expectations, Finding, Limits, Representation, Severity, detect,
     representation, representations,
@@ -199,7 +199,7 @@ pub(crate) fn explain(explain: &AclExplain, output: Output) -> Result<(), CliErr
         .iter()
         .map(|piece| Piece {
             offset: piece.range.start,
-            bytes: hexadecimal(&bytes[piece.range.clone()]),
+            bytes: HEXLOWER.encode(&bytes[piece.range.clone()]),
             depth: piece.depth,
             meaning: piece.meaning.clone(),
             reference: piece.reference,
@@ -210,14 +210,4 @@ pub(crate) fn explain(explain: &AclExplain, output: Output) -> Result<(), CliErr
         Some(error) => Err(invalid(encoding, &bytes, &error)),
         None => Ok(()),
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            // Writing to a String does not fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }

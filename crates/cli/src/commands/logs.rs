@@ -63,7 +63,7 @@ pub(crate) async fn logs(
     }
 }
 
-/// Shows one log unchanged, including incomplete lines.
+/// Shows one log without prefixes, including incomplete lines.
 async fn one(
     connection: &mut Connection,
     agent: &str,
@@ -78,6 +78,8 @@ async fn one(
         };
         let LogText { text, next } = connection.ask(request).await?;
         let caught_up = text.is_empty();
+        let lines = text.split_inclusive('\n');
+        let text: String = lines.filter(|line| !line.contains(STEP)).collect();
         if output.is_json() {
             for line in text.lines() {
                 output.line(&json!({ "agent": agent, "line": line }), String::new);

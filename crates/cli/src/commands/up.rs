@@ -115,7 +115,7 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
             None => LocalNodes::keep(&manifest, &directory, address, &up.isolation)?,
         };
         let started = tokio::select! {
-            started = start_agents(&directory, &manifest, taken_over) => started,
+            started = start_agents(&directory, &manifest, taken_over, up.detached) => started,
             // The Master that leads now starts the rest.
             _ = master.superseded() => Ok(()),
             () = signals.told() => {
@@ -306,11 +306,13 @@ fn rabbitmq(entry: &RabbitEntry) -> Result<RabbitSettings, CliError> {
     })
 }
 
-/// Waits for the local nodes, so that the agents are spread over all of them, and starts the manifest's agents.
+/// Waits for the local nodes, so that the agents are spread over all of them, and starts the manifest's agents. Without all nodes
+/// it fails if `detached`: nobody would notice that they are missing.
 async fn start_agents(
     directory: &Path,
     manifest: &Manifest,
     taken_over: bool,
+    detached: bool,
 ) -> Result<(), CliError> {
     let mut connection = Connection::to(directory).await?;
     let deadline = Instant::now() + JOINING;
@@ -320,15 +322,20 @@ async fn start_agents(
             .iter()
             .filter(|node| node.state == NodeState::Alive)
             .count();
-        if alive >= manifest.platform.nodes as usize {
+        let wanted = manifest.platform.nodes as usize;
+        if alive >= wanted {
             break;
         }
         if Instant::now() > deadline {
-            tracing::warn!(
-                alive,
-                wanted = manifest.platform.nodes,
-                "not all local nodes are there yet"
-            );
+            if detached && !taken_over {
+                return Err(CliError::Failed {
+                    message: format!("{alive} of {wanted} local nodes are there"),
+                    help: Some(
+                        "the others' logs are in the state directory: node-1/node.log".to_owned(),
+                    ),
+                });
+            }
+            tracing::warn!(alive, wanted, "not all local nodes are there yet");
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

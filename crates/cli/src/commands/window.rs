@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sealbus_control::admin::ask;
 use sealbus_files::write_private;
-use sealbus_window::{Place, PlaceError, Proof, Rights, Source, read_from};
+use sealbus_window::{PlaceError, Proof, Rights, Source, WindowAddress, read_from};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -94,10 +94,10 @@ pub(crate) async fn window(
 }
 
 /// The place at which the window is reached.
-fn place(window: &Window) -> Result<Place, CliError> {
+fn place(window: &Window) -> Result<WindowAddress, CliError> {
     let proof = window.certificate.as_deref().zip(window.key.as_deref());
     let proof = proof.map(|(certificate, key)| Proof { certificate, key });
-    let place = Place::at(window.address, window.name.as_deref(), proof);
+    let place = WindowAddress::at(window.address, window.name.as_deref(), proof);
     place.map_err(|error| {
         let message = error.to_string();
         let help = match error {
@@ -105,7 +105,7 @@ fn place(window: &Window) -> Result<Place, CliError> {
                 "name a certificate that the browser trusts, and its key: --certificate FILE --key FILE; or use `ssh -L`"
             }
             PlaceError::NeedsName(_) => "name it with --name, as in the certificate",
-            PlaceError::File { .. } | PlaceError::Tls(_) => {
+            PlaceError::Tls(_) => {
                 return CliError::Failed { message, help: None };
             }
         };

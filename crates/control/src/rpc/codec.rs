@@ -97,7 +97,7 @@ impl Decoder {
     }
 
     /// Allows frames of up to `limit` bytes from now on.
-    pub fn set_limit(&mut self, limit: usize) {
+    pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
@@ -110,7 +110,7 @@ impl Decoder {
     ///
     /// # Errors
     /// After an error the stream cannot go on.
-    pub fn next_frame(&mut self) -> Result<Option<Frame>, CodecError> {
+    pub(crate) fn next_frame(&mut self) -> Result<Option<Frame>, CodecError> {
         let Some(prefix) = self.buffer.first_chunk::<LENGTH>() else {
             return Ok(None);
         };

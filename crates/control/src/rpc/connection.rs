@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::MAX_FRAME;
+use super::LONGEST_FRAME;
 use super::codec::{CodecError, Decoder, Frame, encode};
 use super::outgoing::{OUTGOING, OutgoingFrames, Untold, WeakOutgoingFrames};
 use crate::ask::Ask;
@@ -111,7 +111,7 @@ where
         let (reader, writer) = tokio::io::split(stream);
         let closed = tokio::select! {
             closed = read(reader, limit, deliver, answers, &asker) => closed,
-            closed = write(writer, MAX_FRAME, STALLED, waiting, &asker) => closed,
+            closed = write(writer, LONGEST_FRAME, STALLED, waiting, &asker) => closed,
         };
         // Tasks that wait for room learn that there is no reader any more.
         room.close();
@@ -380,7 +380,10 @@ mod tests {
         let (left, _right) = tokio::io::duplex(64);
         let (left, _incoming, drive) = open(left, 1000);
         tokio::spawn(drive);
-        let fault = left.ask("x".repeat(MAX_FRAME), PATIENCE).await.unwrap_err();
+        let fault = left
+            .ask("x".repeat(LONGEST_FRAME), PATIENCE)
+            .await
+            .unwrap_err();
         assert_eq!(fault.code, FaultCode::TooLarge);
     }
 

@@ -13,7 +13,7 @@ pub use connection::{Answer, Caller, Closed, Incoming, open};
 pub use outgoing::Untold;
 
 /// Largest frame once the other side is known, in bytes: the longest deny list fits.
-pub const MAX_FRAME: usize = 24 * 1024 * 1024;
+pub const LONGEST_FRAME: usize = 24 * 1024 * 1024;
 
 /// Largest frame from an unknown peer, in bytes.
-pub const MAX_FRAME_UNKNOWN: usize = 64 * 1024;
+pub const LONGEST_FRAME_UNKNOWN: usize = 64 * 1024;

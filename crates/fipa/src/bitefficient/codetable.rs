@@ -132,7 +132,7 @@ impl CodeTable {
         };
         // A message just written is sound, unless it nests deeper than any reader allows.
         let limits = Limits {
-            depth: super::MAX_DEPTH,
+            depth: super::DEEPEST,
             values: usize::MAX,
             agents: usize::MAX,
             ..Limits::DEFAULT

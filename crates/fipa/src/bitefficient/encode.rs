@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use memchr::memchr;
 
 use super::nibbles::{write_date, write_number};
-use super::parse::MAX_DEPTH;
+use super::parse::DEEPEST;
 use super::token::{Bracket, tag};
 use crate::eights::{append, zeros};
 use crate::expression::{append_standard_word, append_word};
@@ -129,7 +129,7 @@ fn write_parameters(message: &AclMessage, out: &mut Vec<u8>) -> Written {
 pub(super) fn write_agents(message: &AclMessage, out: &mut Vec<u8>) -> Written {
     if let Some(sender) = &message.sender {
         out.push(Parameter::Sender as u8);
-        write_aid(sender, MAX_DEPTH, out).map_err(|error| error.inside("sender"))?;
+        write_aid(sender, DEEPEST, out).map_err(|error| error.inside("sender"))?;
     }
     write_aids(Parameter::Receiver, &message.receivers, out)
 }
@@ -182,7 +182,7 @@ fn write_aids(parameter: Parameter, aids: &[Aid], out: &mut Vec<u8>) -> Written 
         return Ok(());
     }
     out.push(parameter as u8);
-    write_aid_list(aids, MAX_DEPTH, out).map_err(|error| error.inside(parameter.name()))
+    write_aid_list(aids, DEEPEST, out).map_err(|error| error.inside(parameter.name()))
 }
 
 fn write_aid_list(aids: &[Aid], depth: usize, out: &mut Vec<u8>) -> Written {
@@ -195,7 +195,7 @@ fn write_aid_list(aids: &[Aid], depth: usize, out: &mut Vec<u8>) -> Written {
 
 fn write_aid(aid: &Aid, depth: usize, out: &mut Vec<u8>) -> Written {
     let Some(depth) = depth.checked_sub(1) else {
-        let limit = MAX_DEPTH;
+        let limit = DEEPEST;
         return Err(failure("", EncodeProblem::TooLarge { limit }));
     };
     if aid.name.is_empty() {
@@ -382,7 +382,7 @@ pub(crate) fn write_date_time(moment: &DateTime, out: &mut Vec<u8>) {
 fn write_expression(expression: &Expression, out: &mut Vec<u8>) -> Written {
     match expression {
         Expression::List(items) => {
-            write_list(items, Bracket::None, MAX_DEPTH, out)?;
+            write_list(items, Bracket::None, DEEPEST, out)?;
             out.push(0x40);
             Ok(())
         }
@@ -393,7 +393,7 @@ fn write_expression(expression: &Expression, out: &mut Vec<u8>) -> Written {
 /// Writes a list without its closing bracket, which the tag of the next item may carry.
 fn write_list(items: &[Expression], before: Bracket, depth: usize, out: &mut Vec<u8>) -> Written {
     let Some(depth) = depth.checked_sub(1) else {
-        let limit = MAX_DEPTH;
+        let limit = DEEPEST;
         return Err(failure("", EncodeProblem::TooLarge { limit }));
     };
     if before == Bracket::Closes {

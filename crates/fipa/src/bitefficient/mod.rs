@@ -22,7 +22,7 @@ pub(crate) use encode::{write_byte_string, write_date_time};
 pub use encoded::{Checker, EncodedMessage};
 pub use nibbles::Nibbles;
 pub(crate) use nibbles::write_number;
-pub(crate) use parse::MAX_DEPTH;
+pub(crate) use parse::DEEPEST;
 pub(crate) use parse::read_date_time;
 pub use parts::{begin_content, encode_parts, join_in_place, join_parts, room_before_rest};
 pub(crate) use scan::{byte_string, find_end};

@@ -10,7 +10,7 @@ use crate::parameter::{Parameter, ParameterOffsets};
 use crate::{DateTime, DecodeError, DecodeProblem, Limits, Origin, string};
 
 /// The nesting that is never exceeded, even if the limits allow more. The stack carries this much safely.
-pub(crate) const MAX_DEPTH: usize = 256;
+pub(crate) const DEEPEST: usize = 256;
 
 /// An observer is told each piece of a message as the parser passes it.
 pub(crate) trait Observer {
@@ -222,7 +222,7 @@ impl<'a, O: Observer> Parser<'a, O> {
     }
 
     fn depth(&self) -> usize {
-        self.limits.depth.min(MAX_DEPTH)
+        self.limits.depth.min(DEEPEST)
     }
 
     /// An AID, whose first byte 02 stands for its name.

@@ -363,7 +363,7 @@ impl<'a> Parser<'a, ()> {
             }
             0x03 => {
                 while self.peek()? != 0x01 {
-                    self.aid(super::parse::MAX_DEPTH).ok()?;
+                    self.aid(super::parse::DEEPEST).ok()?;
                 }
                 self.at += 1;
             }

@@ -4,7 +4,7 @@
 //! agent from each.
 
 use super::{Envelope, EnvelopeParameters, EnvelopeRepresentation, Received};
-use crate::bitefficient::MAX_DEPTH;
+use crate::bitefficient::DEEPEST;
 use crate::literal::write_decimal;
 use crate::xml::{
     Element, Elements, Names, close, open, trimmed, write_aid, write_attribute, write_element,
@@ -122,7 +122,7 @@ fn write_aids(
 ) -> Result<(), EncodeError> {
     for (index, aid) in aids.iter().enumerate() {
         open(element, out);
-        write_aid(aid, Names::Text, MAX_DEPTH, out)
+        write_aid(aid, Names::Text, DEEPEST, out)
             .map_err(|error| error.within(format_args!("{element}[{index}]")))?;
         close(element, out);
     }

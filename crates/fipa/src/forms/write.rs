@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use serde::ser::{Error, Serialize, SerializeMap, Serializer};
 
-use crate::bitefficient::MAX_DEPTH;
+use crate::bitefficient::DEEPEST;
 use crate::{
     AclMessage, Aid, Content, DateTime, EncodeError, EncodeProblem, Expression, Number,
     Performative, base64, is_word,
@@ -96,12 +96,12 @@ pub(crate) struct AidForm<'a> {
 
 impl<'a> AidForm<'a> {
     pub(crate) fn new(aid: &'a Aid) -> Result<Self, EncodeError> {
-        Self::at_depth(aid, MAX_DEPTH)
+        Self::at_depth(aid, DEEPEST)
     }
 
     fn at_depth(aid: &'a Aid, depth: usize) -> Result<Self, EncodeError> {
         let Some(depth) = depth.checked_sub(1) else {
-            let limit = MAX_DEPTH;
+            let limit = DEEPEST;
             return Err(EncodeError::new("", EncodeProblem::TooLarge { limit }));
         };
         if aid.name.is_empty() {
@@ -181,7 +181,7 @@ struct ExpressionForm<'a>(&'a Expression);
 
 impl<'a> ExpressionForm<'a> {
     fn new(expression: &'a Expression) -> Result<Self, EncodeError> {
-        check(expression, MAX_DEPTH)?;
+        check(expression, DEEPEST)?;
         Ok(Self(expression))
     }
 }
@@ -192,7 +192,7 @@ fn check(expression: &Expression, depth: usize) -> Result<(), EncodeError> {
             Err(EncodeError::new("", EncodeProblem::NotAWord))
         }
         Expression::List(_) if depth == 0 => {
-            let limit = MAX_DEPTH;
+            let limit = DEEPEST;
             Err(EncodeError::new("", EncodeProblem::TooLarge { limit }))
         }
         Expression::List(items) => items.iter().enumerate().try_for_each(|(index, item)| {

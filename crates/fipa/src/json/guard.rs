@@ -3,7 +3,7 @@
 use alloc::borrow::ToOwned;
 use alloc::string::ToString;
 
-use crate::bitefficient::MAX_DEPTH;
+use crate::bitefficient::DEEPEST;
 use crate::{DecodeError, DecodeProblem, Limits};
 
 /// Checks length, nesting and number of values of a JSON text before anything is built from it. Whether it is JSON is not
@@ -19,7 +19,7 @@ pub fn guard(bytes: &[u8], limits: &Limits) -> Result<(), DecodeError> {
     // A resolver nests two deep: in its array and its own object.
     let depth_limit = limits
         .depth
-        .min(MAX_DEPTH)
+        .min(DEEPEST)
         .saturating_mul(2)
         .saturating_add(4);
     let (mut depth, mut values) = (0usize, 0usize);

@@ -1,5 +1,5 @@
+use super::Exception;
 use super::frame::members;
-use super::{ApDescription, Exception};
 use crate::sl::{Content, ContentExpression, Term, Wff};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,18 +28,5 @@ pub fn results<T>(
     match content.expressions.as_slice() {
         [ContentExpression::Proposition(Wff::Result(result))] => objects(&result.1, read),
         _ => Err(Exception::UnrecognisedValue("content".into())),
-    }
-}
-
-impl ApDescription {
-    /// Reads the answer to `get-description`.
-    ///
-    /// # Errors
-    /// The fault in the content.
-    pub fn from_answer(content: &Content<'_>) -> Result<Self, Exception> {
-        let mut descriptions = results(content, Self::from_term)?;
-        descriptions
-            .pop()
-            .ok_or_else(|| Exception::MissingArgument(Self::OBJECT.into()))
     }
 }

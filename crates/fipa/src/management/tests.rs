@@ -250,7 +250,10 @@ fn exceptions_are_read_in_either_spelling() {
 #[test]
 fn the_platform_description_of_jade_is_read() {
     let text = r#"((result (action (agent-identifier :name ams@plat9) (get-description)) (sequence (ap-description :name "\"plat9\"" :ap-services (sequence (ap-service :name fipa.mts.mtp.http.std :type fipa.mts.mtp.http.std :addresses (sequence http://127.0.0.1:7878/acc)))))))"#;
-    let platform = ApDescription::from_answer(&Content::parse(text, &LIMITS).unwrap()).unwrap();
+    let content = Content::parse(text, &LIMITS).unwrap();
+    let [platform] = &results(&content, ApDescription::from_term).unwrap()[..] else {
+        panic!()
+    };
     assert_eq!(platform.name, "plat9");
     assert_eq!(platform.services[0].name, "fipa.mts.mtp.http.std");
     assert_eq!(

@@ -1,7 +1,7 @@
 //! The grammar of FIPA00070, walked once over the text.
 
 use super::lex::{Lexer, Token};
-use crate::bitefficient::MAX_DEPTH;
+use crate::bitefficient::DEEPEST;
 use crate::parameter::{Parameter, ParameterOffsets};
 use crate::{DateTime, DecodeError, DecodeProblem, Limits};
 
@@ -98,7 +98,7 @@ impl<'a, 'o, O: Observer> Parser<'a, 'o, O> {
     }
 
     fn depth(&self) -> usize {
-        self.limits.depth.min(MAX_DEPTH)
+        self.limits.depth.min(DEEPEST)
     }
 
     fn count_value(&mut self) -> Result<(), DecodeError> {

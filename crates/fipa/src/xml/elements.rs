@@ -11,7 +11,7 @@ use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 
-use crate::bitefficient::MAX_DEPTH;
+use crate::bitefficient::DEEPEST;
 use crate::{DecodeError, DecodeProblem, Found, Limits};
 
 /// A position in an XML document.
@@ -133,7 +133,7 @@ impl<'a> Elements<'a> {
         let limit = self
             .limits
             .depth
-            .min(MAX_DEPTH)
+            .min(DEEPEST)
             .saturating_mul(3)
             .saturating_add(4);
         self.depth += 1;

@@ -2,7 +2,7 @@
 
 use super::JADE_ENCODING;
 use super::elements::trimmed;
-use crate::bitefficient::MAX_DEPTH;
+use crate::bitefficient::DEEPEST;
 use crate::expression::is_standard_word;
 use crate::string::{check_carried, check_expression, expression_view, write_expression};
 use crate::{
@@ -40,7 +40,7 @@ fn write_message(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeEr
     ] {
         for (index, aid) in aids.iter().enumerate() {
             open(name, out);
-            write_aid(aid, Names::Attributes, MAX_DEPTH, out)
+            write_aid(aid, Names::Attributes, DEEPEST, out)
                 .map_err(|error| error.within(format_args!("{name}[{index}]")))?;
             close(name, out);
         }
@@ -187,7 +187,7 @@ pub(crate) fn write_aid(
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
     let Some(depth) = depth.checked_sub(1) else {
-        let limit = MAX_DEPTH;
+        let limit = DEEPEST;
         return Err(EncodeError::new("", EncodeProblem::TooLarge { limit }));
     };
     if aid.name.is_empty() {

@@ -37,7 +37,7 @@ pub enum TransmissionError {
 
 impl TransmissionError {
     /// Whether the body is well formed but of an unsupported kind.
-    pub fn is_unsupported(&self) -> bool {
+    pub(crate) fn is_unsupported(&self) -> bool {
         matches!(
             self,
             Self::Multipart(MultipartError::MediaType(_))

@@ -10,7 +10,7 @@ use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
 pub(super) const MOST_FILTERS: usize = 256;
 
 /// Whether an event passes each filter; without an event, whether each expression is a filter. This takes up to
-/// [`MAX_FILTER_COST`](sealbus_channels::MAX_FILTER_COST) for each filter, so the caller gives it a thread of its own.
+/// [`HIGHEST_COST`](sealbus_channels::HIGHEST_COST) for each filter, so the caller gives it a thread of its own.
 ///
 /// # Errors
 /// [`FaultCode::BadRequest`] if there are too many filters, or the event cannot be read.

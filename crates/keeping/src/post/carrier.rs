@@ -51,7 +51,7 @@ impl Carrier {
             let pause = match self.step().await {
                 Ok(pause) => pause,
                 Err(fault) => {
-                    tracing::warn!(agent = self.mailbox.agent, %fault, "letters wait");
+                    tracing::warn!(agent = self.mailbox.agent, %fault, "persistent messages wait");
                     self.post.pace.look
                 }
             };
@@ -247,11 +247,12 @@ impl Carrier {
                 self.forwarded(&sent, refused).await
             }
             Ok(_) => {
-                let problem = format!("{node} answered for other letters than it was sent");
+                let problem =
+                    format!("{node} answered for other persistent messages than it was sent");
                 Err(Fault::new(FaultCode::Internal, problem))
             }
             Err(fault) => {
-                tracing::debug!(agent = mailbox.agent, node, %fault, "letters could not be carried");
+                tracing::debug!(agent = mailbox.agent, node, %fault, "persistent messages could not be carried");
                 *mailbox.held_up.lock() =
                     Some(format!("{node} does not take them: {}", fault.message));
                 Ok(self.post.pace.pause)
@@ -278,7 +279,7 @@ impl Carrier {
                 }
                 // Order matters: all later letters wait as well.
                 Some(fault) if matches!(fault.code, FaultCode::Full | FaultCode::Storage) => {
-                    tracing::debug!(agent = self.mailbox.agent, %fault, "letters wait");
+                    tracing::debug!(agent = self.mailbox.agent, %fault, "persistent messages wait");
                     held_up = Some(fault.message);
                     break;
                 }

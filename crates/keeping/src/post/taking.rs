@@ -10,7 +10,7 @@ use sealbus_control::post::{Cover, PostedLetter};
 use sealbus_control::{Fault, FaultCode, WaitingProvenance};
 use sealbus_fipa::{Limits, bitefficient};
 use sealbus_journal::{NewRecord, Written};
-use sealbus_proof::MAX_EVIDENCE_LENGTH;
+use sealbus_proof::LONGEST_EVIDENCE;
 use sealbus_seal::Identity;
 
 use super::mailbox::{HANDED, Mailbox};
@@ -207,9 +207,9 @@ impl Post {
             WaitingProvenance::SameProcess { identity }
             | WaitingProvenance::Proved { identity, .. } => identity,
             WaitingProvenance::Signed { identity, evidence } => {
-                if evidence.0.len() > MAX_EVIDENCE_LENGTH {
+                if evidence.0.len() > LONGEST_EVIDENCE {
                     return refuse(format!(
-                        "the evidence has {} bytes, and at most {MAX_EVIDENCE_LENGTH} are kept",
+                        "the evidence has {} bytes, and at most {LONGEST_EVIDENCE} are kept",
                         evidence.0.len()
                     ));
                 }

@@ -176,7 +176,7 @@ impl Carrier {
                 agent,
                 node,
                 problem,
-                "letters that this node keeps for the agent may come after newer ones: it does not answer"
+                "persistent messages that this node keeps for the agent may come after newer ones: it does not answer"
             );
         } else if !is_given_up {
             let why = format!("{node}, which may have earlier ones, does not answer: {problem}");

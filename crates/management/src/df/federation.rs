@@ -240,9 +240,10 @@ impl Federation {
             return None;
         };
         let waiting = self.waiting.get_mut(&number)?;
+        let found = |answer: Answer<'_>| answer.found(DfAgentDescription::from_term);
         let entries = answer
             .map_err(|error| error.to_string())
-            .and_then(|answer| answer.entries().map_err(|error| error.to_string()));
+            .and_then(|answer| found(answer).map_err(|error| error.to_string()));
         match entries {
             Ok(entries) => {
                 for entry in entries {

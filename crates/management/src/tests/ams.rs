@@ -1,5 +1,6 @@
 use sealbus_fipa::management::{
-    AgentState, AmsAgentDescription, AmsFunction, ApService, Exception, SearchConstraints,
+    AgentState, AmsAgentDescription, AmsFunction, ApDescription, ApService, Exception,
+    SearchConstraints,
 };
 
 use super::*;
@@ -178,8 +179,9 @@ fn the_platform_describes_itself() {
     let outcome = ams.handle(&message, &Requester::Unproved, now());
     let platform = Answer::read(&outcome.messages[0])
         .unwrap()
-        .platform()
-        .unwrap();
+        .found(ApDescription::from_term)
+        .unwrap()
+        .remove(0);
     assert_eq!(
         (platform.name.as_str(), platform.services),
         ("factory", vec![service])
@@ -206,7 +208,7 @@ fn agents_are_found_by_state_owner_and_name() {
         let outcome = ams.handle(&message, &agent("z@factory"), now());
         let agents = Answer::read(&outcome.messages[0])
             .unwrap()
-            .agents()
+            .found(AmsAgentDescription::from_term)
             .unwrap();
         agents
             .into_iter()
@@ -281,7 +283,10 @@ fn read_notices(messages: &[AclMessage]) -> Vec<Vec<AmsAgentDescription>> {
         assert_eq!(notice.receivers, [aid("watcher@factory")]);
         assert_eq!(notice.conversation_id, Some("watch".into()));
         assert_eq!(notice.in_reply_to, Some("rw9".into()));
-        Answer::read(notice).unwrap().agent_changes().unwrap()
+        Answer::read(notice)
+            .unwrap()
+            .news(AmsAgentDescription::from_term)
+            .unwrap()
     });
     notices.collect()
 }

@@ -76,9 +76,9 @@ fn answers_of_a_live_jade_are_read() {
     let done = Answer::read(&done).unwrap();
     assert!(done.is_done());
     assert_eq!(done.granted(), None);
-    assert!(done.entries().is_err());
+    assert!(done.found(DfAgentDescription::from_term).is_err());
     assert_eq!(
-        Answer::Agreed.entries(),
+        Answer::Agreed.found(DfAgentDescription::from_term),
         Err(Exception::UnexpectedAct("agree".into()))
     );
 }

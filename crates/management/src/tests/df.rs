@@ -328,7 +328,7 @@ fn a_search_gives_as_many_as_it_is_asked_for() {
         let outcome = df.handle(&asks("x@factory", &search), &agent("x@factory"), now());
         let entries = Answer::read(&outcome.messages[0])
             .unwrap()
-            .entries()
+            .found(DfAgentDescription::from_term)
             .unwrap();
         entries
             .into_iter()
@@ -389,7 +389,10 @@ fn read_notices(messages: &[AclMessage]) -> Vec<Vec<DfAgentDescription>> {
         assert_eq!(notice.conversation_id, Some("sub1".into()));
         assert_eq!(notice.in_reply_to, Some("rw9".into()));
         assert_eq!(notice.language, Some("fipa-sl".into()));
-        Answer::read(notice).unwrap().changes().unwrap()
+        Answer::read(notice)
+            .unwrap()
+            .news(DfAgentDescription::from_term)
+            .unwrap()
     });
     notices.collect()
 }

@@ -100,7 +100,9 @@ async fn agents_find_each_other_over_the_bus_also_after_a_restart() {
     let done = seller_agent.ask_df(DfFunction::Register(seller())).await;
     assert!(Answer::read(&done).unwrap().is_done());
     assert_eq!(
-        Answer::read(&buyer.receive().await).unwrap().changes(),
+        Answer::read(&buyer.receive().await)
+            .unwrap()
+            .news(DfAgentDescription::from_term),
         Ok(vec![seller()])
     );
     let refused = buyer.ask_df(DfFunction::Deregister(seller())).await;
@@ -116,12 +118,19 @@ async fn agents_find_each_other_over_the_bus_also_after_a_restart() {
     let platform = Platform::on(platform.bus, platform.store).await;
     let search = DfFunction::Search(DfAgentDescription::default(), SearchConstraints::all());
     let found = buyer.ask_df(search).await;
-    assert_eq!(Answer::read(&found).unwrap().entries(), Ok(vec![seller()]));
+    assert_eq!(
+        Answer::read(&found)
+            .unwrap()
+            .found(DfAgentDescription::from_term),
+        Ok(vec![seller()])
+    );
     let done = seller_agent.ask_df(DfFunction::Deregister(seller())).await;
     assert!(Answer::read(&done).unwrap().is_done());
     let gone = DfAgentDescription::of(aid("seller@factory"));
     assert_eq!(
-        Answer::read(&buyer.receive().await).unwrap().changes(),
+        Answer::read(&buyer.receive().await)
+            .unwrap()
+            .news(DfAgentDescription::from_term),
         Ok(vec![gone])
     );
     buyer.outbox.send(cancel(&wants_sellers())).await.unwrap();
@@ -141,7 +150,10 @@ async fn the_master_keeps_the_white_pages() {
     let mut asking = platform.agent("b@factory");
     let all = AmsFunction::Search(AmsAgentDescription::default(), SearchConstraints::all());
     let found = asking.ask(ask_ams(&aid("ams@factory"), &all)).await;
-    let agents = Answer::read(&found).unwrap().agents().unwrap();
+    let agents = Answer::read(&found)
+        .unwrap()
+        .found(AmsAgentDescription::from_term)
+        .unwrap();
     assert_eq!(agents[0].state, Some(AgentState::Active));
     follow(None).await.unwrap();
     assert_eq!(platform.ams.read(Ams::len).await, Some(0));
@@ -179,7 +191,12 @@ async fn nothing_is_done_that_the_store_does_not_keep() {
     // Searches need no store.
     let search = DfFunction::Search(DfAgentDescription::default(), SearchConstraints::all());
     let found = seller_agent.ask_df(search).await;
-    assert_eq!(Answer::read(&found).unwrap().entries(), Ok(Vec::new()));
+    assert_eq!(
+        Answer::read(&found)
+            .unwrap()
+            .found(DfAgentDescription::from_term),
+        Ok(Vec::new())
+    );
     platform.store.set_full(false);
     let done = seller_agent.ask_df(DfFunction::Register(seller())).await;
     assert!(Answer::read(&done).unwrap().is_done());
@@ -211,12 +228,17 @@ async fn a_subscriber_that_does_not_read_keeps_nobody_waiting() {
     // When the receiver wakes up, everything is there and in order.
     assert_eq!(Answer::read(&sleeper.receive().await), Ok(Answer::Agreed));
     assert_eq!(
-        Answer::read(&sleeper.receive().await).unwrap().changes(),
+        Answer::read(&sleeper.receive().await)
+            .unwrap()
+            .news(DfAgentDescription::from_term),
         Ok(vec![seller()])
     );
     for cost in 0..20 {
         let told = sleeper.receive().await;
-        let told = Answer::read(&told).unwrap().changes().unwrap();
+        let told = Answer::read(&told)
+            .unwrap()
+            .news(DfAgentDescription::from_term)
+            .unwrap();
         let cost = sealbus_fipa::sl::Term::Integer(cost);
         assert_eq!(told[0].services[0].properties[0].value, Some(cost));
     }
@@ -241,10 +263,19 @@ async fn leases_end_by_themselves() {
             .is_some()
     );
     let came = buyer.receive().await;
-    assert_eq!(Answer::read(&came).unwrap().changes().unwrap().len(), 1);
+    assert_eq!(
+        Answer::read(&came)
+            .unwrap()
+            .news(DfAgentDescription::from_term)
+            .unwrap()
+            .len(),
+        1
+    );
     let gone = DfAgentDescription::of(aid("seller@factory"));
     assert_eq!(
-        Answer::read(&buyer.receive().await).unwrap().changes(),
+        Answer::read(&buyer.receive().await)
+            .unwrap()
+            .news(DfAgentDescription::from_term),
         Ok(vec![gone])
     );
 }

@@ -11,9 +11,10 @@ use super::Admin;
 use sealbus_control::admin::AdminRequest;
 use sealbus_control::local::{Listener, Stream, is_of_this_user};
 use sealbus_control::operators::{Entry, EntryAnswer, OperatorKey};
-use sealbus_control::rpc::{self, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
+use sealbus_control::rpc::{self, Incoming, LONGEST_FRAME, LONGEST_FRAME_UNKNOWN};
 use sealbus_control::traffic::Watch;
 use sealbus_control::{Fault, FaultCode};
+use sealbus_web::accept_until;
 
 /// How long an operator may take to prove the key.
 const ENTRY: Duration = Duration::from_secs(10);
@@ -81,37 +82,22 @@ impl Drop for BodyReader {
 impl Admin {
     /// Accepts operators. Ends when all have left, after the Master has led.
     pub(crate) async fn accept(self: Arc<Self>, listener: Listener) {
-        // The connections end with this set.
-        let mut connections = JoinSet::new();
-        loop {
-            while connections.try_join_next().is_some() {}
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                _ = self.parting.advice() => break,
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    if is_of_this_user(&stream) {
-                        connections.spawn(self.clone().serve(stream));
-                    } else {
-                        tracing::warn!("an operator of another user was not let in");
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "an operator could not be let in");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
+        let parting = async {
+            self.parting.advice().await;
+        };
+        let mut connections = accept_until(parting, &listener, usize::MAX, |stream, _, _| {
+            may_enter(&stream).then(|| self.clone().serve(stream))
+        })
+        .await;
         while connections.join_next().await.is_some() {}
     }
 
     async fn serve(self: Arc<Self>, stream: Stream) {
-        let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
+        let (caller, mut incoming, drive) = rpc::open(stream, LONGEST_FRAME_UNKNOWN);
         let mut driving = JoinSet::new();
         driving.spawn(drive);
         if is_operator(&self.key, &mut incoming).await {
-            caller.allow_frames(MAX_FRAME);
+            caller.allow_frames(LONGEST_FRAME);
             self.take_orders(&mut incoming).await;
         }
         // The last answer is to be read before the connection ends.
@@ -159,6 +145,15 @@ impl Admin {
             });
         }
     }
+}
+
+/// Whether an operator of this user is at the other end. Notes in the log if not.
+pub(crate) fn may_enter(stream: &Stream) -> bool {
+    let may = is_of_this_user(stream);
+    if !may {
+        tracing::warn!("an operator of another user was not let in");
+    }
+    may
 }
 
 /// Has the other end prove the operators' key.

@@ -10,7 +10,7 @@ mod secrets;
 mod services;
 mod traffic;
 
-pub(crate) use door::is_operator;
+pub(crate) use door::{is_operator, may_enter};
 pub(crate) use parting::{ELSEWHERE, Parting};
 
 use std::sync::Arc;
@@ -172,10 +172,9 @@ impl Admin {
             }
             AdminRequest::Checkpoint => {
                 let (checkpoint, note) = self.desk.run(|desk, _| desk.ca.checkpoint()).await?;
-                let root = checkpoint.root.iter();
                 Checkpoint {
                     size: checkpoint.size,
-                    root: root.map(|byte| format!("{byte:02x}")).collect(),
+                    root: data_encoding::HEXLOWER.encode(&checkpoint.root),
                     signed: Blob(note.to_string().into_bytes()),
                 }
                 .into()

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -44,10 +45,7 @@ impl EmbeddedPlatform {
             source,
         };
         let name = Secret::random().map_err(|error| failed(io::Error::other(error)))?;
-        let name: String = name.as_bytes()[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let name = HEXLOWER.encode(&name.as_bytes()[..8]);
         let directory = within.join(format!("sealbus-watched-{name}"));
         folder(&directory).map_err(failed)?;
         // From here on it is removed again.

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long an outside witness may take to accept the connection, and to answer.
 const OUTSIDE_PATIENCE: Duration = Duration::from_secs(20);
 /// Longest answer of an outside witness, in bytes.
-const MAX_ANSWER: usize = 16 * 1024;
+const LONGEST_ANSWER: usize = 16 * 1024;
 
 /// A witness that is no part of the platform (C2SP tlog-witness).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ async fn ask_outside(witness: &OutsideWitness, request: &AddCheckpoint) -> Resul
     let post = Request::post(url).body(request.to_string());
     let post = post.map_err(|error| error.to_string())?;
     let http = Client::over(connect);
-    let asked = http.fetch(post, MAX_ANSWER, OUTSIDE_PATIENCE).await;
+    let asked = http.fetch(post, LONGEST_ANSWER, OUTSIDE_PATIENCE).await;
     let answer = asked.map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(answer.body());
     match answer.status().as_u16() {

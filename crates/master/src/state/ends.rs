@@ -147,7 +147,7 @@ impl MasterState {
     }
 
     /// Forgets all programs at the end of the platform. The next start begins without any.
-    pub fn forget_programs(&mut self) {
+    pub(crate) fn forget_programs(&mut self) {
         let names: Vec<String> = self.groups.keys().cloned().collect();
         for name in names {
             self.forget_program(&name);
@@ -155,7 +155,7 @@ impl MasterState {
     }
 
     /// Forgets a program that the manifest does not name any more. A process that still runs is ended.
-    pub fn forget_program(&mut self, name: &str) {
+    pub(crate) fn forget_program(&mut self, name: &str) {
         let group = self.groups.get(name);
         if group.is_some_and(|group| group.origin != Origin::System) {
             self.forget(name);

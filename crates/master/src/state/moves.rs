@@ -19,7 +19,7 @@ impl MasterState {
     ///
     /// # Errors
     /// If the agent is not running, the node cannot take it, or a move is already in progress.
-    pub fn move_agent(
+    pub(crate) fn move_agent(
         &mut self,
         agent: &str,
         node: &str,

@@ -98,7 +98,12 @@ impl MasterState {
 
     /// Takes the ends of processes that a node reports when it registers, because the Master could not hear of them
     /// before. These processes are not lost, and a process that ended in order is not restarted.
-    pub fn ended_meanwhile(&mut self, name: &str, ended: &[(String, Exit)], now: UnixMillis) {
+    pub(crate) fn ended_meanwhile(
+        &mut self,
+        name: &str,
+        ended: &[(String, Exit)],
+        now: UnixMillis,
+    ) {
         for (process, exit) in ended {
             let is_its_own = self
                 .process(process)
@@ -325,7 +330,7 @@ impl MasterState {
     ///
     /// # Errors
     /// If the node is alive or unknown.
-    pub fn forget_node(&mut self, name: &str) -> Result<(), Fault> {
+    pub(crate) fn forget_node(&mut self, name: &str) -> Result<(), Fault> {
         let node = self.nodes.get(name).ok_or_else(|| unknown("node", name))?;
         if !node.state.is_gone() {
             return Err(Fault::new(
@@ -370,7 +375,7 @@ impl MasterState {
     }
 
     /// The next moment at which time alone makes something due.
-    pub fn next_tick(&self) -> Option<UnixMillis> {
+    pub(crate) fn next_tick(&self) -> Option<UnixMillis> {
         let nodes = self
             .nodes
             .values()

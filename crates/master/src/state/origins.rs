@@ -112,7 +112,11 @@ impl MasterState {
     ///
     /// # Errors
     /// [`FaultCode::NameTaken`].
-    pub fn check_names(&self, entries: &[AgentEntry], ending: &[String]) -> Result<(), Fault> {
+    pub(crate) fn check_names(
+        &self,
+        entries: &[AgentEntry],
+        ending: &[String],
+    ) -> Result<(), Fault> {
         for (name, agents) in entries.iter().flat_map(AgentEntry::processes) {
             let taken = |agent: &&String| self.is_taken(agent, &name, ending);
             if let Some(agent) = agents.iter().find(taken) {
@@ -241,7 +245,7 @@ impl MasterState {
 
     /// Gives up the processes of the Master that led before, on another machine: their certificates are revoked, and all
     /// others hear that they ended. A Master that still believes that it leads is thereby cut off.
-    pub fn supersede_master(&mut self) {
+    pub(crate) fn supersede_master(&mut self) {
         let is_system = |(_, group): &(&String, &Group)| group.origin == Origin::System;
         let groups: Vec<_> = self.groups.iter().filter(is_system).collect();
         let names: Vec<_> = groups.iter().map(|(name, _)| (*name).clone()).collect();
@@ -310,7 +314,7 @@ impl MasterState {
     ///
     /// # Errors
     /// [`FaultCode::NoNode`].
-    pub fn attachment_of(
+    pub(crate) fn attachment_of(
         &self,
         agent: &str,
         wish: Option<&str>,
@@ -330,7 +334,7 @@ impl MasterState {
     }
 
     /// Whether a restarted Master still expects a node to which a program with a ticket could attach.
-    pub fn expects_node(&self, wish: Option<&str>) -> bool {
+    pub(crate) fn expects_node(&self, wish: Option<&str>) -> bool {
         self.nodes.iter().any(|(name, node)| {
             node.state == NodeState::Expected && wish.is_none_or(|wish| wish == name)
         })
@@ -422,7 +426,7 @@ impl MasterState {
     }
 
     /// The processes that hold an agent: its present one, the one it moves away from, and those that leave.
-    pub fn processes_of(&self, agent: &str) -> Vec<String> {
+    pub(crate) fn processes_of(&self, agent: &str) -> Vec<String> {
         let group = self
             .agents
             .get(agent)

@@ -56,12 +56,12 @@ impl Restored {
 
 impl MasterState {
     /// Whether the Master still collects the facts that nodes know better than its restored state.
-    pub fn is_restoring(&self) -> bool {
+    pub(crate) fn is_restoring(&self) -> bool {
         self.restored.is_some()
     }
 
     /// Whether the state was once restored, and may lack nodes that joined after its backup.
-    pub fn was_restored(&self) -> bool {
+    pub(crate) fn was_restored(&self) -> bool {
         self.was_restored
     }
 
@@ -104,7 +104,7 @@ impl MasterState {
     }
 
     /// Has all certificates shown again, because more is denied now than when they were shown.
-    pub fn doubt_certificates(&mut self) {
+    pub(crate) fn doubt_certificates(&mut self) {
         let Some(restored) = &mut self.restored else {
             return;
         };
@@ -136,7 +136,7 @@ impl MasterState {
     }
 
     /// Notes that the node has shown all certificates of a process.
-    pub fn has_shown_all(&mut self, process: &str) {
+    pub(crate) fn has_shown_all(&mut self, process: &str) {
         if let Some(restored) = &mut self.restored
             && restored.strangers.contains_key(process)
         {

@@ -34,7 +34,7 @@ impl MasterState {
     }
 
     /// Whether rows that [`take_rows`](Self::take_rows) kept back still wait.
-    pub fn has_unsaved(&self) -> bool {
+    pub(crate) fn has_unsaved(&self) -> bool {
         !self.reported.is_empty()
     }
 

@@ -37,7 +37,7 @@ impl Witness {
 impl MasterState {
     /// From now on silence counts against nodes only up to the latest moment at which the broker was known to work.
     /// [`broker_worked`](Self::broker_worked) must report these moments.
-    pub fn nodes_speak_by_broker(&mut self, now: UnixMillis) {
+    pub(crate) fn nodes_speak_by_broker(&mut self, now: UnixMillis) {
         self.witness = Some(Witness {
             is_there: true,
             worked: now,
@@ -46,7 +46,7 @@ impl MasterState {
     }
 
     /// Notes that the broker is away, or does not carry messages. Returns true if it was there before.
-    pub fn broker_is_away(&mut self) -> bool {
+    pub(crate) fn broker_is_away(&mut self) -> bool {
         match &mut self.witness {
             Some(witness) => std::mem::replace(&mut witness.is_there, false),
             None => false,
@@ -55,7 +55,7 @@ impl MasterState {
 
     /// Notes that the broker was seen to work at `at`. Returns true if it was away before. Nodes then have some time
     /// until they are heard again.
-    pub fn broker_worked(&mut self, at: UnixMillis, now: UnixMillis) -> bool {
+    pub(crate) fn broker_worked(&mut self, at: UnixMillis, now: UnixMillis) -> bool {
         let patience = self.patience.after_broker;
         let Some(witness) = &mut self.witness else {
             return false;
@@ -159,7 +159,7 @@ impl MasterState {
     }
 
     /// Whether any node has been silent for so long that it is dead, if the broker works.
-    pub fn is_any_silent(&self, now: UnixMillis) -> bool {
+    pub(crate) fn is_any_silent(&self, now: UnixMillis) -> bool {
         self.nodes
             .values()
             .any(|node| self.deadline(node).is_some_and(|deadline| deadline <= now))

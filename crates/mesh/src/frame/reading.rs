@@ -3,7 +3,7 @@
 use std::str;
 
 use sealbus_bus::RefusalReason;
-use sealbus_proof::MAX_BATCH;
+use sealbus_proof::MOST_MESSAGES;
 use zerocopy::FromBytes;
 
 use super::{
@@ -180,7 +180,7 @@ fn decode(kind: Kind, flags: u8, body: &[u8]) -> Option<Frame<'_>> {
             let length = usize::from(u16::from_le_bytes(*length));
             let (signature, authors) = body.split_at_checked(length)?;
             let authors = <[SignedMessages]>::ref_from_bytes(authors).ok()?;
-            let is_right = (1..=MAX_BATCH).contains(&authors.len());
+            let is_right = (1..=MOST_MESSAGES).contains(&authors.len());
             is_right.then_some(Frame::Sign {
                 time: u64::from_le_bytes(*time),
                 signature,

@@ -55,7 +55,7 @@ impl Inward {
         if !self.level.authenticates() {
             let name =
                 str::from_utf8(proof).map_err(|_| Broken::Rule("an agent's name is not UTF-8"))?;
-            if name.len() > 2 * sealbus_seal::MAX_NAME_LENGTH + 1 {
+            if name.len() > 2 * sealbus_seal::LONGEST_NAME + 1 {
                 return Err(Broken::Rule("an agent's name is too long"));
             }
             *slot = Some(Sender {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sealbus_bus::{RefusalReason, Refused};
 use sealbus_proof::{
-    Author, AuthorEntry, Delegation, Evidence, Hash, MAX_BATCH, NotProved, ProvedAuthor,
+    Author, AuthorEntry, Delegation, Evidence, Hash, MOST_MESSAGES, NotProved, ProvedAuthor,
     ProvedBatch, SignedBatch, check_time,
 };
 use sealbus_seal::{SecurityLevel, Serial, Timestamp, Trust};
@@ -78,7 +78,7 @@ impl Sorted {
             });
             start += usize::from(count);
         }
-        if start > waiting.len().min(MAX_BATCH) {
+        if start > waiting.len().min(MOST_MESSAGES) {
             return Err(WRONG);
         }
         let mut statements = vec![Hash::default(); start];

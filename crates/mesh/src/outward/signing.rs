@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sealbus_bus::NoSigner;
-use sealbus_proof::{Batch, Hash, MAX_BATCH, SignError, Signer};
+use sealbus_proof::{Batch, Hash, MOST_MESSAGES, SignError, Signer};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::binding::BindingError;
 use thiserror::Error;
@@ -110,7 +110,7 @@ impl Outward {
     pub(super) fn note_unsigned(&mut self, handle: u32, statement: Hash) {
         self.unsigned.push((handle, statement));
         // Without a connection there is time: agents may get other certificates before the peer hears of these.
-        if self.unsigned.len() >= MAX_BATCH && self.connection != 0 {
+        if self.unsigned.len() >= MOST_MESSAGES && self.connection != 0 {
             self.sign_all();
         }
     }
@@ -129,11 +129,11 @@ impl Outward {
         }
         self.signatures.held_since = None;
         let mut unsigned = std::mem::take(&mut self.unsigned);
-        for unsigned in unsigned.chunks_mut(MAX_BATCH) {
+        for unsigned in unsigned.chunks_mut(MOST_MESSAGES) {
             self.sign_batch(unsigned);
         }
         unsigned.clear();
-        unsigned.shrink_to(MAX_BATCH);
+        unsigned.shrink_to(MOST_MESSAGES);
         self.unsigned = unsigned;
     }
 
@@ -159,7 +159,7 @@ impl Outward {
                 Err(error) => {
                     let name = self.name_of(sender).unwrap_or_default();
                     tracing::error!(agent = %name, %error, "cannot sign messages: they will be refused");
-                    // The receiver refuses them, and so their sender is told. A batch has at most MAX_BATCH.
+                    // The receiver refuses them, and so their sender is told. A batch has at most MOST_MESSAGES.
                     SignedMessages::unsigned(sender, said.len() as u16)
                 }
             });
@@ -355,7 +355,7 @@ mod tests {
         // A full batch waits for nothing.
         outward.sign_all();
         outward.signatures_written();
-        for _ in 0..MAX_BATCH {
+        for _ in 0..MOST_MESSAGES {
             assert!(!outward.unsigned.is_empty() || !outward.holds_messages());
             outward.note_unsigned(handle, [0; 32]);
             outward.hold_messages(now);

@@ -11,7 +11,7 @@ use sealbus_control::authority::AuthorityRequest;
 use sealbus_control::clock::now;
 use sealbus_control::node::ONTOLOGY;
 use sealbus_control::operators::{self, socket_in};
-use sealbus_control::rpc::{self, Caller, Frame, Incoming, MAX_FRAME, codec};
+use sealbus_control::rpc::{self, Caller, Frame, Incoming, LONGEST_FRAME, codec};
 use sealbus_control::{AgentState, Blob, FaultCode};
 use sealbus_enrolment::{ATTACHMENT, ENROLMENT, accept, bind, connect};
 use sealbus_fipa::{AclMessage, Aid, Performative};
@@ -72,7 +72,7 @@ async fn connected(token: &Token) -> tokio_rustls::client::TlsStream<TcpStream> 
 
 /// A process that attaches and asks what it likes, and the secret with which it attaches again.
 async fn attached_as(token: &Token, secret: String) -> (Caller, mpsc::Receiver<Incoming>, String) {
-    let (caller, incoming, drive) = rpc::open(connected(token).await, MAX_FRAME);
+    let (caller, incoming, drive) = rpc::open(connected(token).await, LONGEST_FRAME);
     tokio::spawn(drive);
     let (ticket, now) = (secret, now());
     let welcome = caller.ask(attachment::Attach { ticket, now }, LONG).await;
@@ -96,7 +96,7 @@ async fn attached(ticket: &str) -> tokio_rustls::client::TlsStream<TcpStream> {
 fn call(id: u64, request: &AttachmentRequest) -> Vec<u8> {
     let body = to_raw_value(request).unwrap();
     let mut bytes = Vec::new();
-    codec::encode(&Frame::Call { id, body }, MAX_FRAME, &mut bytes).unwrap();
+    codec::encode(&Frame::Call { id, body }, LONGEST_FRAME, &mut bytes).unwrap();
     bytes
 }
 
@@ -339,7 +339,7 @@ async fn operators_prove_their_key() {
         let stream = UnixStream::connect(socket_in(master.directory()))
             .await
             .unwrap();
-        let (caller, _, drive) = rpc::open(stream, MAX_FRAME);
+        let (caller, _, drive) = rpc::open(stream, LONGEST_FRAME);
         tokio::spawn(drive);
         caller
     };

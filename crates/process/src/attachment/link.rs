@@ -12,7 +12,7 @@ use sealbus_control::attachment::{AttachmentNotice, Welcome, ask};
 use sealbus_control::clock::now;
 use sealbus_control::host::Command;
 use sealbus_control::local::Stream;
-use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME};
+use sealbus_control::rpc::{self, Caller, Closed, Incoming, LONGEST_FRAME};
 use sealbus_control::traffic::{ProcessAnswer, ProcessRequest};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_enrolment::{ATTACHMENT, connect};
@@ -225,7 +225,7 @@ async fn introduce<S>(stream: S, ticket: String) -> Result<(Open, Box<Welcome>),
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    let (caller, incoming, drive) = rpc::open(stream, MAX_FRAME);
+    let (caller, incoming, drive) = rpc::open(stream, LONGEST_FRAME);
     let driving = tokio::spawn(drive);
     let attaching = ask::Attach { ticket, now: now() };
     let welcome = caller.ask(attaching, PATIENCE).await?;

@@ -60,7 +60,7 @@ impl Receipts {
             Ok(true) => LetterOutcome::Acknowledged,
             Ok(false) => outcome,
             Err(error) => {
-                tracing::warn!(agent, number, %error, "a receipt was not signed: the AMS writes to the letter's sender");
+                tracing::warn!(agent, number, %error, "a receipt was not signed: the AMS writes to the sender of the message");
                 outcome
             }
         }

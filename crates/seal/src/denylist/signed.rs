@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::changes::{Changed, Changes};
 use super::entries::{Entry, encode_serial};
 use super::{
-    Denial, DeniedIdentity, DenyList, DenyListError, MAX_ENTRIES, MAX_SIGNED_LENGTH, Reason,
+    Denial, DeniedIdentity, DenyList, DenyListError, LONGEST_SIGNED, MOST_ENTRIES, Reason,
     encode_identity,
 };
 use crate::Hash;
@@ -156,7 +156,7 @@ impl Deref for SignedDenyList {
 impl<'r> ReceivedDenyList<'r> {
     /// Reads a list or changes without believing them.
     pub(crate) fn read(received: &'r [u8]) -> Result<Self, DenyListError> {
-        if received.len() > MAX_SIGNED_LENGTH {
+        if received.len() > LONGEST_SIGNED {
             return Err(DenyListError::Malformed("it is longer than 16 MiB"));
         }
         let rest = received
@@ -302,7 +302,7 @@ impl<'a> Reader<'a> {
 
     fn count(&mut self) -> Result<usize, DenyListError> {
         let count = u32::from_be_bytes(self.take()?) as usize;
-        if count > MAX_ENTRIES {
+        if count > MOST_ENTRIES {
             return Err(DenyListError::Malformed("it has too many entries"));
         }
         Ok(count)

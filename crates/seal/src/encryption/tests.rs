@@ -86,10 +86,15 @@ const KNOWN: [Known; 2] = [
     },
 ];
 
+fn secret_of<const LENGTH: usize>(digits: &str) -> [u8; LENGTH] {
+    let bytes = HEXLOWER.decode(digits.as_bytes()).unwrap();
+    bytes.try_into().unwrap()
+}
+
 #[test]
 fn messages_are_sealed_as_the_rfc_says() {
     for known in KNOWN {
-        let secret = Secret::new(crate::hexadecimal::decode(known.secret).unwrap());
+        let secret = Secret::new(secret_of(known.secret));
         let mut sealing = Messages::new(&known.suite, &secret, INFO).unwrap();
         let mut opening = Messages::new(&known.suite, &secret, INFO).unwrap();
         let mut expected = known.sealed.iter().peekable();
@@ -98,7 +103,7 @@ fn messages_are_sealed_as_the_rfc_says() {
             let mut sealed = MESSAGE.to_vec();
             sealing.seal(associated.as_bytes(), &mut sealed).unwrap();
             if let Some((_, answer)) = expected.next_if(|(at, _)| *at == number) {
-                assert_eq!(crate::hexadecimal::encode(&sealed), *answer, "{number}");
+                assert_eq!(HEXLOWER.encode(&sealed), *answer, "{number}");
             }
             let opened = opening.open(associated.as_bytes(), &mut sealed).unwrap();
             assert_eq!(opened, MESSAGE);
@@ -114,11 +119,7 @@ fn member(name: &str) -> Vec<u8> {
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
         .unwrap();
-    digits
-        .as_bytes()
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-        .collect()
+    HEXLOWER.decode(digits.as_bytes()).unwrap()
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn what_another_implementation_sealed_is_opened() {
 #[test]
 fn further_secrets_are_those_of_the_standard() {
     let Known { suite, secret, .. } = &KNOWN[0];
-    let secret = Secret::new(crate::hexadecimal::decode(secret).unwrap());
+    let secret = Secret::new(secret_of(secret));
     let messages = Messages::new(suite, &secret, INFO).unwrap();
     for (purpose, answer) in [
         (
@@ -156,7 +157,7 @@ fn further_secrets_are_those_of_the_standard() {
         ),
     ] {
         let exported = messages.export(suite, purpose);
-        assert_eq!(crate::hexadecimal::encode(exported.as_slice()), answer);
+        assert_eq!(HEXLOWER.encode(exported.as_slice()), answer);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_TOKENS, Purpose, Secret, SecretHash, Token, TokenError};
+use super::{MOST_TOKENS, Purpose, Secret, SecretHash, Token, TokenError};
 use crate::identity::Name;
 use crate::timestamp::Timestamp;
 
@@ -78,7 +78,7 @@ impl TokenBook {
         now: Timestamp,
     ) -> Result<SecretHash, TokenError> {
         self.forget(now);
-        if self.entries.len() >= MAX_TOKENS {
+        if self.entries.len() >= MOST_TOKENS {
             return Err(TokenError::Full);
         }
         let hash = secret.hash();

@@ -3,10 +3,10 @@
 use std::time::SystemTime;
 
 use sealbus_fipa::management::{
-    self, AmsAgentDescription, AmsFunction, DfAgentDescription, DfFunction, Exception,
-    SearchConstraints, ServiceDescription, subscription,
+    AmsAgentDescription, AmsFunction, DfAgentDescription, DfFunction, Exception, SearchConstraints,
+    ServiceDescription,
 };
-use sealbus_fipa::sl::{Content, Term};
+use sealbus_fipa::sl::Term;
 use sealbus_fipa::{AclMessage, Aid, DateTime, Expression};
 use sealbus_management::client::{self, Answer, AnswerError};
 
@@ -92,7 +92,7 @@ pub fn ams_subscription(ams: &Aid, template: &AmsAgentDescription) -> AclMessage
 
 /// Reads an answer that only confirms that something was done.
 pub fn done(answer: &Message) -> Result<(), DirectoryError> {
-    content(answer).map(|_| ())
+    read(answer).map(|_| ())
 }
 
 /// Reads the result of a search, or a directory's description of its platform. An incomplete answer is logged.
@@ -110,7 +110,8 @@ pub fn found<T>(
             "a search was not answered in full"
         );
     }
-    management::results(&content(answer)?, read)
+    self::read(answer)?
+        .found(read)
         .map_err(|error| unreadable(answer, error.to_string()))
 }
 
@@ -130,13 +131,14 @@ fn changes<T>(
     news: &Message,
     read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
 ) -> Result<Vec<T>, DirectoryError> {
-    subscription::entries(&content(news)?, read)
+    self::read(news)?
+        .news(read)
         .map_err(|error| unreadable(news, error.to_string()))
 }
 
-fn content(answer: &Message) -> Result<Content<'_>, DirectoryError> {
+fn read(answer: &Message) -> Result<Answer<'_>, DirectoryError> {
     match Answer::read(answer) {
-        Ok(Answer::Informed(content)) => Ok(content),
+        Ok(informed @ Answer::Informed(_)) => Ok(informed),
         Ok(Answer::Agreed) => Err(unreadable(answer, "it only agreed".to_owned())),
         Err(AnswerError::TurnedDown { by, exception, .. }) => Err(DirectoryError::Refused {
             agent: asker(answer),

@@ -14,7 +14,7 @@ use super::{Outgoing, PATIENCE, PROTOCOL, Tool};
 use crate::context::Voice;
 use crate::conversation::{Undelivered, new_conversation_id};
 use crate::filter::Filter;
-use crate::labour::{Labour, Place};
+use crate::labour::{Labour, LabourPermit};
 use crate::message::Message;
 use crate::supervision::{Fault, Refuse, answer, judge, saying};
 use crate::trace::{self, Handling};
@@ -134,7 +134,7 @@ enum End {
 }
 
 impl Serving {
-    async fn serve(self, request: Message, place: Place) {
+    async fn serve(self, request: Message, place: LabourPermit) {
         let at_work = self.labour.work().await;
         self.voice.clock.note();
         let conversations = &self.voice.conversations;

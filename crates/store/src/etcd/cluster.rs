@@ -20,7 +20,7 @@ use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
-use super::MAX_ANSWER;
+use super::LONGEST_ANSWER;
 use super::settings::Member;
 use super::wire::Request;
 
@@ -220,7 +220,7 @@ impl Cluster {
             // It ends with the last handle of the link.
             tokio::spawn(connection);
             let client = Grpc::with_origin(Link(link), member.origin.clone());
-            Ok(client.max_decoding_message_size(MAX_ANSWER))
+            Ok(client.max_decoding_message_size(LONGEST_ANSWER))
         };
         let connected = tokio::time::timeout(CONNECTING, connecting).await;
         connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECTING:?}")))

@@ -9,7 +9,7 @@ use tonic::Code;
 
 use super::cluster::CallError;
 use super::wire::{Answer, Compare, KeyValue, Operation, Outcome, Transaction};
-use super::{EtcdStore, MAX_VALUE};
+use super::{EtcdStore, LONGEST_VALUE};
 use crate::{Batch, Revision, StoreError};
 
 /// How long a commit is tried.
@@ -19,9 +19,9 @@ const TRYING_AGAIN: Duration = Duration::from_secs(1);
 /// The pause before a commit is sent again.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Most changes of one transaction. etcd takes 128 operations by default; the rest is for marks.
-pub(super) const MAX_CHANGES: usize = 100;
+pub(super) const MOST_CHANGES: usize = 100;
 /// Most conditions of a commit.
-const MAX_CONDITIONS: usize = 100;
+const MOST_CONDITIONS: usize = 100;
 
 /// The writer's knowledge of its last commit.
 pub(super) struct Writer {
@@ -71,10 +71,10 @@ impl EtcdStore {
         let rows = batch.changes.iter();
         let longest = rows.map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len));
         let length = longest.max().unwrap_or(0);
-        if length > MAX_VALUE {
+        if length > LONGEST_VALUE {
             return Err(StoreError::TooLarge { length });
         }
-        if batch.conditions.len() > MAX_CONDITIONS {
+        if batch.conditions.len() > MOST_CONDITIONS {
             let length = batch.conditions.len();
             return Err(StoreError::TooLarge { length });
         }
@@ -98,7 +98,7 @@ impl EtcdStore {
         writer.number += 1;
         let mark = format!("{:016x}.{}", writer.opening, writer.number);
         let size: usize = batch.changes.iter().map(size_of).sum();
-        let is_large = batch.changes.len() > MAX_CHANGES || size > MAX_VALUE;
+        let is_large = batch.changes.len() > MOST_CHANGES || size > LONGEST_VALUE;
         let commit = if is_large {
             self.stage(mark, batch.changes, batch.conditions, until)
                 .await?

@@ -35,11 +35,11 @@ pub use role::{InstanceRow, Lease};
 pub use settings::{AUTHORITY_FILE, CERTIFICATE_FILE, EtcdSettings, EtcdSettingsError, KEY_FILE};
 
 /// Longest value. A request to etcd may have 1.5 MiB.
-const MAX_VALUE: usize = 1 << 20;
+const LONGEST_VALUE: usize = 1 << 20;
 /// Rows that are read at a time.
 const PAGE: usize = 128;
 /// Longest answer that is read.
-const MAX_ANSWER: usize = (PAGE + 1) * (MAX_VALUE + 4096);
+const LONGEST_ANSWER: usize = (PAGE + 1) * (LONGEST_VALUE + 4096);
 /// How often a read is tried, each time with another member.
 const READS: usize = 4;
 

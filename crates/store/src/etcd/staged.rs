@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use prost::Message;
 
-use super::commit::{Commit, MAX_CHANGES, size_of};
+use super::commit::{Commit, MOST_CHANGES, size_of};
 use super::wire::{Compare, Delete, KeyValue, Operation, Operations, Range, Transaction};
-use super::{EtcdStore, MAX_VALUE, after};
+use super::{EtcdStore, LONGEST_VALUE, after};
 use crate::{Revision, StoreError};
 
 /// The pause before it is.
@@ -158,7 +158,8 @@ fn parts(changes: Changes) -> Vec<Part> {
     let mut size = 0;
     for (key, value) in changes {
         let more = size_of((&key, &value));
-        let is_full = |part: &Part| part.changes.len() >= MAX_CHANGES || size + more > MAX_VALUE;
+        let is_full =
+            |part: &Part| part.changes.len() >= MOST_CHANGES || size + more > LONGEST_VALUE;
         if parts.last().is_none_or(is_full) {
             parts.push(Part::default());
             size = 0;

@@ -258,7 +258,7 @@ async fn a_commit_of_any_size_is_whole_or_not_there() {
     for number in 0..700 {
         batch.delete(format!("many/{number:03}"));
     }
-    batch.put("long", vec![b'y'; MAX_VALUE - 100]);
+    batch.put("long", vec![b'y'; LONGEST_VALUE - 100]);
     let mut unfit = batch.clone();
     unfit.require("many/699", 1);
     let refused = commit(&store, unfit).await.unwrap_err();
@@ -268,7 +268,7 @@ async fn a_commit_of_any_size_is_whole_or_not_there() {
     assert_eq!(direct.scan("", None, 999).await.unwrap().len(), 1);
     assert!(cutting.cuts.load(Ordering::Relaxed) > 0);
     let mut batch = Batch::new();
-    batch.put("longer", vec![b'z'; MAX_VALUE + 1]);
+    batch.put("longer", vec![b'z'; LONGEST_VALUE + 1]);
     let refused = store.commit(batch).await.unwrap_err();
     assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused}");
 }

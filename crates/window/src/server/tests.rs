@@ -8,7 +8,11 @@ const HOST: (&str, &str) = ("host", "127.0.0.1:7000");
 
 fn window() -> Arc<Window> {
     let seen = vec![Seen::Skipped { count: 3 }];
-    Window::new(Source::Recording(seen.into()), Place::loopback(), 7000)
+    Window::new(
+        Source::Recording(seen.into()),
+        WindowAddress::loopback(),
+        7000,
+    )
 }
 
 async fn send(
@@ -209,7 +213,7 @@ async fn nothing_is_changed_unless_the_operator_allowed_it() {
                 ..Rights::default()
             },
         };
-        let window = Window::new(source, Place::loopback(), 7000);
+        let window = Window::new(source, WindowAddress::loopback(), 7000);
         let key = entered(&window).await;
         assert_eq!(post(&window, "/act", &key, &act).await.status(), status);
         let fields = [HOST, ("sealbus-session", key.as_str())];
@@ -233,7 +237,7 @@ async fn bodies_are_for_windows_with_that_right() {
                 ..Rights::default()
             },
         };
-        let window = Window::new(source, Place::loopback(), 7000);
+        let window = Window::new(source, WindowAddress::loopback(), 7000);
         let key = entered(&window).await;
         let answer = post(&window, "/stream", &key, look).await;
         assert_eq!(answer.status(), status);

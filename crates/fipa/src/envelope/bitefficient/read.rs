@@ -2,7 +2,7 @@
 
 use super::{BASE, REVISION};
 use crate::bitefficient::{
-    MAX_DEPTH, NAME as ACL_BIT_EFFICIENT, Nibbles, byte_string, find_end, read_date_time,
+    DEEPEST, NAME as ACL_BIT_EFFICIENT, Nibbles, byte_string, find_end, read_date_time,
 };
 use crate::envelope::{Envelope, EnvelopeParameters, Received};
 use crate::representation::XML as ACL_XML;
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
     }
 
     fn depth(&self) -> usize {
-        self.limits.depth.min(MAX_DEPTH)
+        self.limits.depth.min(DEEPEST)
     }
 
     fn representation(&mut self) -> Result<String, DecodeError> {

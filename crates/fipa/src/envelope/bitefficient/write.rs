@@ -2,7 +2,7 @@
 
 use super::{BASE, REVISION};
 use crate::bitefficient::{
-    MAX_DEPTH, NAME as ACL_BIT_EFFICIENT, write_byte_string, write_date_time, write_number,
+    DEEPEST, NAME as ACL_BIT_EFFICIENT, write_byte_string, write_date_time, write_number,
 };
 use crate::envelope::{Envelope, EnvelopeParameters, Received};
 use crate::literal::write_decimal;
@@ -81,7 +81,7 @@ fn write_part(
     write_aids("to", 0x02, &parameters.to, out)?;
     if let Some(from) = &parameters.from {
         out.push(0x03);
-        write_aid(from, MAX_DEPTH, out).map_err(|error| error.within("from"))?;
+        write_aid(from, DEEPEST, out).map_err(|error| error.within("from"))?;
     }
     write_optional("comments", 0x05, parameters.comments.as_deref(), out)?;
     if let Some(length) = parameters.payload_length {
@@ -207,7 +207,7 @@ fn write_aids(
         return Ok(());
     }
     out.push(code);
-    write_aid_list(aids, MAX_DEPTH, out).map_err(|error| error.within(field))
+    write_aid_list(aids, DEEPEST, out).map_err(|error| error.within(field))
 }
 
 fn write_aid_list(aids: &[Aid], depth: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -220,7 +220,7 @@ fn write_aid_list(aids: &[Aid], depth: usize, out: &mut Vec<u8>) -> Result<(), E
 
 fn write_aid(aid: &Aid, depth: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let Some(depth) = depth.checked_sub(1) else {
-        let limit = MAX_DEPTH;
+        let limit = DEEPEST;
         return Err(EncodeError::new("", EncodeProblem::TooLarge { limit }));
     };
     if aid.name.is_empty() {
