@@ -76,7 +76,7 @@ fn other(error: impl std::fmt::Display) -> HollowError {
     HollowError::Other(error.to_string())
 }
 
-/// What a part of the measurement cost the Master.
+/// The cost of a part of the measurement for the Master.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Part {
     seconds: f64,

@@ -15,7 +15,7 @@ const JOBS: usize = 256;
 const HEARTBEAT: UnixMillis = 1000;
 const TELLING: UnixMillis = 250;
 
-/// What a part of the simulation cost the Master.
+/// The cost of a part of the simulation for the Master.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     processor: Duration,
