@@ -7,6 +7,7 @@ mod acl;
 mod bus;
 mod conversations;
 mod drivers;
+mod hollow;
 mod marks;
 mod mesh;
 mod papers;
@@ -51,6 +52,8 @@ enum Table {
     Bus(bus::Arguments),
     /// Conversations in the SDK: a protocol object beside a bare request, and ten thousand conversations at once
     Conversations(conversations::Arguments),
+    /// A real Master beside many real nodes that run no programs, over loopback: its processor time, memory and bytes
+    Hollow(hollow::Arguments),
     /// Proofs of authorship: signing and checking messages alone and in batches, beside one signature
     Proof {
         /// Write the rows as JSON to this file too
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Table::Mesh(arguments) => mesh::run(&arguments).map_err(Into::into),
         Table::Bus(arguments) => bus::run(&arguments).map_err(Into::into),
         Table::Conversations(arguments) => conversations::run_all(&arguments).map_err(Into::into),
+        Table::Hollow(arguments) => hollow::run(&arguments).map_err(Into::into),
         Table::Proof { json } => {
             proof::run(json.as_deref()).map_err(|error| -> Box<dyn std::error::Error> { error })
         }

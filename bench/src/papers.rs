@@ -3,7 +3,7 @@
 
 mod awake;
 pub(crate) mod cell;
-mod process;
+pub(crate) mod process;
 mod progress;
 mod report;
 pub(crate) mod results;

@@ -242,3 +242,43 @@ def test_a_leader_without_etcd_renews_and_forgets_no_revocation(platform: Make, 
     assert masters.place("seller", "buyer") == {name: before[name] for name in ("seller", "buyer")}
     talk.goes_on(factory.logs)
     talk.is_whole(begun)
+
+
+def test_a_master_that_starts_while_etcd_is_away_renews_and_revokes(platform: Make, cluster: Start) -> None:
+    etcd = cluster(1)
+    first = platform(manifest(etcd)).up()
+    node = first.node("node-1")
+    talk = Talk(first.directory / "node-1" / "logs")
+    before = Masters(first).place("seller", "buyer", "thief")
+    second = beside(first, platform(manifest(etcd)))
+    Masters(first, second).listed(2)
+    known_to(node, 2)
+
+    def shown() -> str:
+        return first.logs() + second.logs()
+
+    talk.goes_on(shown)
+    etcd.kill("etcd-1")
+    for master in (first, second):
+        assert master.master is not None
+        master.master.kill()
+    begun = int(talk.heard()[-1])
+    second.master = second.program(SEALBUS, "up", second.manifest, "--state", second.state, "--json", name="again")
+    stands_by(second)
+    for name in ("agent/buyer", "agent/seller", "node/node-1/process/"):
+        wait_for(lambda name=name: renewed(second, name) >= RENEWALS, f"{name} to be renewed", 240, also=shown)
+    revoked = second.tell("ca", "revoke", "thief", "--reason", "stolen")
+    assert b"in force, and not yet stored" in revoked.stdout, revoked.stdout
+    wait_for(lambda: not alive(before["thief"]), "the revoked agent to be cut off", also=shown)
+    talk.goes_on(shown)
+
+    held = kept(second)
+    etcd.start("etcd-1")
+    etcd.await_healthy()
+    masters = Masters(second)
+    masters.alive_again()
+    assert masters.place("seller", "buyer") == {name: before[name] for name in ("seller", "buyer")}
+    wait_for(lambda: kept(second) == 0, "what was done to be stored", also=shown)
+    is_stored(masters, held)
+    talk.goes_on(shown)
+    talk.is_whole(begun)

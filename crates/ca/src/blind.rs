@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{Blob, Fault, FaultCode};
-use sealbus_seal::denylist::{Denial, DenyList, Reason, SignedDenyList};
+use sealbus_seal::denylist::{Denial, DenyList, MAX_ENTRIES, Reason, SignedDenyList};
 use sealbus_seal::issuance::{Grant, decide_renewal};
 use sealbus_seal::{
     Certificate, CertificateChain, Fingerprint, GRANT, Identity, IssuingAuthority, ProcessId,
@@ -21,8 +21,6 @@ use crate::long_lived::{check_same, check_stated};
 use crate::shares::Shares;
 use crate::{CaService, IssuedCertificate, Request, SLACK, internal, not_denied, subject};
 
-/// The most denials that the platform's state may lack. A name takes two of them.
-const MOST_DENIED: usize = 2048;
 /// The most answers that are remembered.
 const MOST_ANSWERS: usize = 16_384;
 
@@ -123,6 +121,11 @@ fn renewed(
         process: process.unwrap_or_default().to_owned(),
         at,
     }
+}
+
+/// The lowest version of a list that is published at this time.
+fn version_at(now: Timestamp) -> u64 {
+    now.as_unix_seconds().saturating_mul(1000)
 }
 
 fn name_of(node: &VerifiedIdentity) -> String {
@@ -232,6 +235,7 @@ impl Blind {
             said: crate::revocation::said(said).unwrap_or_default(),
             at: now,
         };
+        self.deny_list.prune(now);
         self.deny(what, now, now)?;
         self.publish(now)?;
         Ok(revoked)
@@ -246,6 +250,7 @@ impl Blind {
         acts: impl IntoIterator<Item = &'u Unstored>,
         now: Timestamp,
     ) -> Result<(), Fault> {
+        self.deny_list.prune(now);
         let before = self.deny_list.version();
         let mut denied = Ok(());
         for act in acts {
@@ -270,6 +275,22 @@ impl Blind {
         (published.version() > known).then(|| published.whole())
     }
 
+    /// Somebody says that it holds the list of this CA in the version `known`. If that is later than the present one, the CA
+    /// published it before it was started anew, and nobody who holds it would take the present one.
+    ///
+    /// # Errors
+    /// [`FaultCode::Internal`] if the list cannot be signed.
+    pub fn is_held(&mut self, known: u64, now: Timestamp) -> Result<(), Fault> {
+        // More changes than a list has entries were not made in advance of the time.
+        let latest = version_at(now) + MAX_ENTRIES as u64;
+        let is_later = |published: &SignedDenyList| published.version() < known;
+        if known > latest || !self.published.as_ref().is_some_and(is_later) {
+            return Ok(());
+        }
+        self.deny_list.raise_version(known + 1);
+        self.publish(now)
+    }
+
     /// Its own identity.
     pub fn identity(&self) -> &Identity {
         self.authority.identity()
@@ -285,11 +306,7 @@ impl Blind {
         if last < now {
             return Ok(());
         }
-        self.deny_list.prune(now);
         if let Ok(serial) = what.parse::<Serial>() {
-            if self.deny_list.denied_serial(serial).is_none() {
-                self.check_denials()?;
-            }
             return self
                 .deny_list
                 .deny_serial(serial, last, denial)
@@ -304,7 +321,6 @@ impl Blind {
             let identity =
                 identity.map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
             if self.deny_list.denied_before(&identity) < Some(before) {
-                self.check_denials()?;
                 self.deny_list
                     .deny_identity_before(identity, before, last, denial)
                     .map_err(|error| not_denied(&error))?;
@@ -313,25 +329,16 @@ impl Blind {
         Ok(())
     }
 
-    fn check_denials(&self) -> Result<(), Fault> {
-        if self.deny_list.len() < MOST_DENIED {
-            return Ok(());
-        }
-        let message =
-            format!("{MOST_DENIED} denials wait for the platform's state: no more can be kept");
-        Err(Fault::new(FaultCode::Full, message))
-    }
-
     fn publish(&mut self, now: Timestamp) -> Result<(), Fault> {
         // Lists of this CA from times when it led have lower versions.
-        let version = now.as_unix_seconds().saturating_mul(1000);
-        self.deny_list.raise_version(version);
+        self.deny_list.raise_version(version_at(now));
         let signed = self
             .deny_list
             .sign(&self.authority)
             .map_err(|error| internal(&error))?;
+        let held = self.published.as_ref().map_or(0, |held| held.version());
         self.trust
-            .apply_deny_list_beside(&signed.whole(), now)
+            .apply_deny_list_beside(&signed.since(held), now)
             .map_err(|error| internal(&error))?;
         self.published = Some(signed);
         Ok(())

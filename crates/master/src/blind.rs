@@ -97,9 +97,12 @@ impl BlindCa {
                     let message = "the alarm is not believed";
                     return Reply::Refused(Fault::new(FaultCode::NotPermitted, message));
                 }
-                let ca = self.ca.lock().await;
+                let mut ca = self.ca.lock().await;
                 let known = known.iter().find(|(of, _)| of == ca.identity());
                 let known = known.map_or(0, |(_, version)| *version);
+                if let Err(fault) = ca.is_held(known, timestamp(now())) {
+                    tracing::warn!(%fault, "nodes hold a later deny list of this CA");
+                }
                 Reply::Noted {
                     deny_list: ca.deny_list_after(known).map(Blob),
                 }

@@ -57,7 +57,7 @@ pub(crate) struct Desk {
     pub(crate) keys: Keys,
     /// The platform's description for every member.
     pub(crate) platform: PlatformDescription,
-    /// The Master's term, where there may be several.
+    /// The Master's term, where there may be several, or the state was restored.
     pub(crate) term: Option<Term>,
     /// The addresses of all Masters, where there may be several.
     pub(crate) masters: Vec<String>,

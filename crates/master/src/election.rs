@@ -1,5 +1,8 @@
 //! How a Master comes to lead: at once if the state is in a file, and by the role if it is in etcd.
 
+#[cfg(test)]
+mod tests;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,12 +24,14 @@ use super::config::MasterConfig;
 use super::cut_off::Alarms;
 use super::forwarding::forward;
 use super::foundation::PlatformSettings;
-use super::kept_ports::{Kept, bind_again, kept_ports};
+use super::kept_ports::{
+    Kept, Ports, bind_again, keep_enrolment_port, kept_enrolment_port, kept_ports,
+};
 use super::master_error::MasterError;
 use super::masters::Masters;
 use super::standby::{Candidate, Election};
 use super::standby_admin::serve_operators;
-use super::state_store::{Led, State, StateError, check_kept_root};
+use super::state_store::{Led, State, StateError, check_kept_root, was_elsewhere};
 use super::unstored::Ledger;
 
 /// How often a Master of a platform that begins looks whether another one has begun it.
@@ -72,8 +77,8 @@ pub(super) async fn elect(
     })?;
     // This comes first: the state tells a second Master on this directory that there is one already.
     let settings = &config.settings;
-    let state = State::open(directory, &settings.name, settings.etcd.as_ref()).await?;
-    let Some(etcd) = state.etcd.clone() else {
+    let state = State::hold(directory, &settings.name, settings.etcd.as_ref()).await?;
+    let Some((etcd, _)) = state.etcd.clone() else {
         let led = state.lead().await?;
         let kept = kept_ports(&led.fenced, None).await?;
         let (server, _) = listen(config, &kept).await?;
@@ -86,20 +91,19 @@ pub(super) async fn elect(
             waited: false,
         });
     };
-    let own = own_ca(&*etcd, directory, settings).await?;
-    let kept = kept_ports(&*etcd, Some(etcd.instance())).await?;
-    let (server, enrolment) = listen(config, &kept).await?;
-    let trust = own.is_some().then(|| trust(directory, &settings.name));
-    let trust = trust.transpose()?.map(Arc::new);
-    let alarms = Arc::new(Alarms::new(trust.clone()));
-    let mut candidate = Candidate::new(etcd.clone(), enrolment, own, alarms.clone(), yields);
+    let Ready {
+        server,
+        mut candidate,
+        blind,
+    } = loop {
+        match get_ready(config, &state, &etcd, yields).await {
+            Err(error) if error.is_away() => {
+                act_without_store(config, &state, &etcd, error, &mut waits).await?;
+            }
+            ready => break ready?,
+        }
+    };
     let leader_at = candidate.leader_at.subscribe();
-    let away = candidate.away.subscribe();
-    let blind = trust.map(|trust| BlindCa::open(directory, settings, trust, away, alarms));
-    let blind = blind.transpose()?.map(Arc::new);
-    if let Some(blind) = &blind {
-        blind.learn(&*etcd).await?;
-    }
     let ledger = blind.as_ref().map(|blind| blind.ledger().clone());
     let waiting = candidate.wait(&mut waits, config.settings.rabbitmq.is_none());
     let election = tokio::select! {
@@ -136,6 +140,97 @@ pub(super) async fn elect(
         waited: candidate.stood_by(),
         masters: Some(Arc::new(Masters::new(candidate))),
     })
+}
+
+/// A Master that can stand by.
+struct Ready {
+    server: TcpListener,
+    candidate: Candidate,
+    blind: Option<Arc<BlindCa>>,
+}
+
+async fn get_ready(
+    config: &MasterConfig,
+    state: &State,
+    etcd: &Arc<EtcdStore>,
+    yields: bool,
+) -> Result<Ready, MasterError> {
+    let (directory, settings) = (&config.directory, &config.settings);
+    state.reach(directory, &settings.name).await?;
+    let own = own_ca(&**etcd, directory, settings).await?;
+    let kept = kept_ports(&**etcd, Some(etcd.instance())).await?;
+    let (server, enrolment) = listen(config, &kept).await?;
+    keep_enrolment_port(directory, enrolment.port())?;
+    let trust = own.is_some().then(|| trust(directory, &settings.name));
+    let trust = trust.transpose()?.map(Arc::new);
+    let alarms = Arc::new(Alarms::new(trust.clone()));
+    let candidate = Candidate::new(etcd.clone(), enrolment, own, alarms.clone(), yields);
+    let away = candidate.away.subscribe();
+    let blind = trust.map(|trust| BlindCa::open(directory, settings, trust, away, alarms));
+    let blind = blind.transpose()?.map(Arc::new);
+    if let Some(blind) = &blind {
+        blind.learn(&**etcd).await?;
+    }
+    Ok(Ready {
+        server,
+        candidate,
+        blind,
+    })
+}
+
+/// Does its CA's work while the store is `away`, if this Master was one of the platform's before. Returns once the store answers.
+///
+/// The CA does not know what was denied since it last heard of it. Nobody who has heard of it believes what was renewed in ignorance.
+async fn act_without_store(
+    config: &MasterConfig,
+    state: &State,
+    etcd: &EtcdStore,
+    away: MasterError,
+    waits: &mut impl FnMut(&str),
+) -> Result<(), MasterError> {
+    let (directory, settings) = (&config.directory, &config.settings);
+    let port = match config.enrolment_port {
+        0 => kept_enrolment_port(directory),
+        wish => Some(wish),
+    };
+    let has_ca = was_elsewhere(directory) && own_authority(directory)?.is_some();
+    let (Some(port), true) = (port, has_ca) else {
+        return Err(away);
+    };
+    let own = Ports {
+        enrolment: port,
+        ..Ports::default()
+    };
+    let kept = Kept {
+        ports: own,
+        are_own: true,
+        led_last: false,
+    };
+    let (server, _) = listen(config, &kept).await?;
+    let trust = Arc::new(trust(directory, &settings.name)?);
+    let alarms = Arc::new(Alarms::new(Some(trust.clone())));
+    let (_is_away, away_now) = watch::channel(true);
+    let ca = Arc::new(BlindCa::open(directory, settings, trust, away_now, alarms)?);
+    let (_no_leader, leader_at) = watch::channel(None);
+    tracing::warn!(
+        "{away}; until etcd answers, this Master renews certificates and revokes, and does nothing else"
+    );
+    waits("");
+    let reaching = async {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let reached = state.reach(directory, &settings.name).await;
+            let reached = reached.map_err(MasterError::from);
+            if !matches!(&reached, Err(error) if error.is_away()) {
+                return reached;
+            }
+        }
+    };
+    tokio::select! {
+        reached = reaching => reached,
+        () = forward(&server, leader_at.clone(), Some(ca.clone())) => Err(away),
+        error = serve_operators(&ca, etcd, directory, leader_at) => Err(error),
+    }
 }
 
 /// Does a CA's work beside standing by, if there is a CA. Returns only an error.

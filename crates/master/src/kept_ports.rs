@@ -2,9 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use sealbus_brokers::lasting_address;
 use sealbus_enrolment::bind;
+use sealbus_files::write_private;
 use sealbus_store::{Batch, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -16,6 +18,9 @@ const DRAWS: usize = 10;
 
 /// The key of the row with the ports of the Master that led last.
 const PORTS_ROW: &str = "ports";
+
+/// The file in the state directory with the port at which nodes join.
+const ENROLMENT_PORT: &str = "enrolment.port";
 
 /// The ports that were chosen once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +98,27 @@ pub(super) async fn keep_ports(
     }
     batch.put(PORTS_ROW, row);
     store.commit(batch).await.map(|_| ())
+}
+
+/// The port at which this directory's Master last let nodes join, for a time without the store.
+pub(super) fn kept_enrolment_port(directory: &Path) -> Option<u16> {
+    let text = std::fs::read_to_string(directory.join(ENROLMENT_PORT)).ok()?;
+    text.trim().parse().ok().filter(|port| *port > 0)
+}
+
+/// Keeps that port.
+///
+/// # Errors
+/// [`MasterError::Directory`].
+pub(super) fn keep_enrolment_port(directory: &Path, port: u16) -> Result<(), MasterError> {
+    if kept_enrolment_port(directory) == Some(port) {
+        return Ok(());
+    }
+    let written = write_private(&directory.join(ENROLMENT_PORT), port.to_string().as_bytes());
+    written.map_err(|error| MasterError::Directory {
+        path: directory.to_owned(),
+        error,
+    })
 }
 
 /// Listens on a port, or on another one as [`open_at`] says.

@@ -168,6 +168,13 @@ impl Master {
                 Ok(())
             });
             begun.await?;
+        } else if term.epoch > 0 {
+            // The state was restored: nodes that obey it must not obey the Master that is left over from before.
+            let begun = desk.run(move |desk, _| {
+                desk.term = Some(term);
+                Ok(())
+            });
+            begun.await?;
         }
         let broker = match &config.settings.rabbitmq {
             None => None,

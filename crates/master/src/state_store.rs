@@ -16,7 +16,7 @@ use super::authorities::ROOT_CERTIFICATE;
 /// File name of the store in the state directory.
 pub(super) const STORE: &str = "state.redb";
 /// The file that says in which etcd the state is. Without it, the state is here.
-const ELSEWHERE: &str = "state.etcd";
+pub(super) const ELSEWHERE: &str = "state.etcd";
 /// The file with the name under which this directory's Master writes to etcd. Its Master holds a lock on it.
 const INSTANCE: &str = "instance";
 /// The row with the fingerprint of the platform's root. A Master without that root must not touch the state.
@@ -78,8 +78,8 @@ pub enum StateError {
 /// The state of a platform. It belongs to this process as long as this value exists.
 pub(super) struct State {
     pub(super) store: Arc<dyn Store>,
-    /// The same store, if it is in etcd.
-    pub(super) etcd: Option<Arc<EtcdStore>>,
+    /// The same store, if it is in etcd, and the addresses of etcd's members.
+    pub(super) etcd: Option<(Arc<EtcdStore>, String)>,
     /// The lock on the file with the instance's name.
     pub(super) lock: Option<File>,
 }
@@ -109,6 +109,20 @@ impl State {
         platform: &PlatformName,
         etcd: Option<&EtcdSettings>,
     ) -> Result<Self, StateError> {
+        let state = Self::hold(directory, platform, etcd).await?;
+        state.reach(directory, platform).await?;
+        Ok(state)
+    }
+
+    /// Takes the state directory, and the state if it is there. One in etcd must be [reached](Self::reach) before it is used.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub(super) async fn hold(
+        directory: &Path,
+        platform: &PlatformName,
+        etcd: Option<&EtcdSettings>,
+    ) -> Result<Self, StateError> {
         let (here, elsewhere) = (directory.join(STORE), directory.join(ELSEWHERE));
         let Some(etcd) = etcd else {
             if elsewhere.exists() {
@@ -129,15 +143,30 @@ impl State {
             return Err(StateError::InFile(here));
         }
         let (instance, lock) = instance(&directory.join(INSTANCE)).await?;
-        let store = EtcdStore::open(etcd, platform.as_str(), &instance).await?;
-        check_kept_root(&store, directory, platform).await?;
-        write_private(&elsewhere, etcd.members.join(", ").as_bytes()).map_err(file(&elsewhere))?;
-        let store = Arc::new(store);
+        let store = Arc::new(EtcdStore::new(etcd, platform.as_str(), &instance)?);
         Ok(Self {
             store: store.clone(),
-            etcd: Some(store),
+            etcd: Some((store, etcd.members.join(", "))),
             lock: Some(lock),
         })
+    }
+
+    /// Reaches the state, if it is in etcd, and notes in the state directory that it is there.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub(super) async fn reach(
+        &self,
+        directory: &Path,
+        platform: &PlatformName,
+    ) -> Result<(), StateError> {
+        let Some((store, members)) = &self.etcd else {
+            return Ok(());
+        };
+        store.reach().await?;
+        check_kept_root(&**store, directory, platform).await?;
+        let elsewhere = directory.join(ELSEWHERE);
+        write_private(&elsewhere, members.as_bytes()).map_err(file(&elsewhere))
     }
 
     /// Begins the next term of its leaders.
@@ -210,6 +239,11 @@ fn check_root(directory: &Path, platform: &PlatformName, there: &str) -> Result<
             here,
         }),
     }
+}
+
+/// Whether the state was in etcd when a Master last ran on this state directory.
+pub(super) fn was_elsewhere(directory: &Path) -> bool {
+    directory.join(ELSEWHERE).exists()
 }
 
 /// Whether a Master that keeps its state in etcd runs on this state directory. It may stand by, or be about to lead.

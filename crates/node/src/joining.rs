@@ -134,7 +134,7 @@ pub(crate) async fn come_back_patiently(
             {
                 fault.to_string()
             }
-            Ok((joined, _)) if joined.term.is_some() && joined.term < term => {
+            Ok((joined, _)) if joined.term < term => {
                 "a Master answers whose term is over".to_owned()
             }
             other => return other,

@@ -76,11 +76,16 @@ impl Leaders {
     /// # Errors
     /// [`FaultCode::NotPermitted`]; [`FaultCode::Storage`].
     pub(crate) fn obey(&self, term: Option<Term>) -> Result<bool, Fault> {
-        let Some(term) = term else {
-            // A platform whose state is in a file has one Master.
-            return Ok(false);
-        };
         let mut highest = self.term.lock();
+        let Some(term) = term else {
+            // A platform whose state was always in one file has one Master, which names no term.
+            let Some(known) = *highest else {
+                return Ok(false);
+            };
+            let message = format!("it names no term: another Master leads in {known}");
+            tracing::warn!(%known, "a Master that names no term is not obeyed");
+            return Err(Fault::new(FaultCode::NotPermitted, message));
+        };
         match term.heard_after(*highest) {
             Heard::Over { highest: known } => {
                 let message = format!("the term {term} is over: another Master leads in {known}");
@@ -175,6 +180,7 @@ mod tests {
         );
         let node = leaders(folder.path());
         assert!(node.obey(term("0.3")).is_err());
+        assert!(node.obey(None).is_err());
         assert!(node.obey(term("0.4")).is_ok());
         // After a restore the numbers begin anew, in a later epoch.
         assert!(node.obey(term("1790000000.1")).is_ok());

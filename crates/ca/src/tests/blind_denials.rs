@@ -3,7 +3,7 @@
 use sealbus_seal::GRANT;
 use sealbus_seal::denylist::MOST_ENTRIES;
 
-use super::blind::{Asked, Two, signing_request, two};
+use super::blind::{Asked, Two, signing_request, trust, two};
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -193,4 +193,61 @@ fn what_others_revoked_is_denied_once_and_again_if_it_comes_later() {
     two.blind.restore(&revoked(later), later).unwrap();
     let floor = two.blind.trust().denied_before(&seller);
     assert_eq!(floor, Some(later.plus(SECOND)));
+}
+
+/// A node takes the lists of a CA that was started anew, however fast it denied before.
+#[test]
+fn a_ca_that_does_not_know_the_state_denies_as_many_as_one_that_does() {
+    let mut two = two();
+    let revoked = |number: usize| Unstored::Revoked {
+        what: format!("thief-{number}"),
+        said: String::new(),
+        at: NOW,
+    };
+    // Each name takes two entries.
+    let most = MAX_ENTRIES / 2;
+    let acts: Vec<_> = (0..most).map(revoked).collect();
+    let revoke = |blind: &mut Blind, number: usize| {
+        blind.revoke(&format!("thief-{number}"), "", NOW).unwrap();
+    };
+    revoke(&mut two.blind, 0);
+    two.blind.restore(&acts[1..most - 1], NOW).unwrap();
+    revoke(&mut two.blind, most - 1);
+    let full = two.blind.revoke("one-more", "", NOW).unwrap_err();
+    assert_eq!(full.code, FaultCode::Full);
+
+    let node = two.leader.trust().clone();
+    let list = two.blind.deny_list_after(0).unwrap();
+    node.apply_deny_list_beside(&list, NOW).unwrap();
+    let is_denied = |trust: &Trust, number: usize| {
+        let agent = Identity::agent(&platform(), &format!("thief-{number}"));
+        trust.denied_before(&agent.unwrap()).is_some()
+    };
+    for number in [0, 1023, 1024, most - 1] {
+        assert!(is_denied(two.blind.trust(), number) && is_denied(&node, number));
+    }
+    let held = node.deny_lists();
+    let held = held
+        .iter()
+        .find(|list| list.authority() == two.blind.identity());
+    let held = held.unwrap().version();
+
+    let second = two
+        .root
+        .create_authority("ca-2", Validity::starting(NOW, HOUR * 100));
+    let mut again = Blind::new(second.unwrap(), trust(&two.root), HOUR);
+    let later = NOW.plus(SECOND);
+    again.restore(&acts[most - 1..], later).unwrap();
+    again.revoke("other", "", later).unwrap();
+    assert_eq!(again.deny_list_after(held), None);
+    // A version that nobody can have changes nothing.
+    again.is_held(u64::MAX, later).unwrap();
+    assert_eq!(again.deny_list_after(held), None);
+    again.is_held(held, later).unwrap();
+    let list = again.deny_list_after(held).unwrap();
+    node.apply_deny_list_beside(&list, later).unwrap();
+    let other = Identity::agent(&platform(), "other").unwrap();
+    assert!(node.denied_before(&other).is_some());
+    // The former list has what this one lacks.
+    assert!(is_denied(&node, 0));
 }

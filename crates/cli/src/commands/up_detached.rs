@@ -57,18 +57,22 @@ pub(super) struct StandsBy {
     pub(super) state: PathBuf,
     #[serde(rename = "stands-by")]
     pub(super) stands_by: bool,
-    /// The instance that leads.
+    /// The instance that leads; empty if etcd does not answer.
     pub(super) leader: String,
 }
 
 impl StandsBy {
-    /// Says that another Master leads.
+    /// Says that another Master leads, or that nobody knows.
     pub(super) fn show(&self, output: Output) {
-        output.line(self, || {
-            format!(
-                "another Master leads {} (instance {}), and this one stands by",
-                self.platform, self.leader
-            )
+        output.line(self, || match self.leader.as_str() {
+            "" => format!(
+                "etcd does not answer, so this Master of {} renews certificates, revokes, and waits",
+                self.platform
+            ),
+            leader => format!(
+                "another Master leads {} (instance {leader}), and this one stands by",
+                self.platform
+            ),
         });
     }
 }

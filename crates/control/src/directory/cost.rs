@@ -11,26 +11,24 @@ struct Platform {
     nodes: Vec<Node>,
 }
 
-/// A node.
+/// A node. Some have their copy of the directory.
 enum Node {
-    /// With its copy of the directory.
     Whole(Box<Replica>),
-    /// One that states and asks the same, and keeps nothing: all copies together would need the memory of all nodes.
-    Hollow(Standing),
+    Hollow(HollowReplica),
 }
 
 impl Node {
     fn follow(&mut self, agent: String) {
         match self {
             Self::Whole(replica) => replica.follow(&agent),
-            Self::Hollow(standing) => standing.follow.push(agent),
+            Self::Hollow(replica) => replica.follow([agent]),
         }
     }
 
     fn standing(&mut self) -> Standing {
         match self {
             Self::Whole(replica) => replica.standing(),
-            Self::Hollow(standing) => standing.clone(),
+            Self::Hollow(replica) => replica.standing(),
         }
     }
 
@@ -41,14 +39,9 @@ impl Node {
                 replica.answered(answer);
                 replica.wants()
             }
-            Self::Hollow(standing) => {
-                assert!(answer.from == 0 || answer.from == standing.revision);
-                if answer.from > 0 && answer.names == standing.names + 1 {
-                    standing.follow.clear();
-                }
-                (standing.revision, standing.slices) = (answer.to, answer.slices);
-                standing.names = answer.names;
-                !standing.follow.is_empty()
+            Self::Hollow(replica) => {
+                assert!(answer.from == 0 || answer.from == replica.revision());
+                replica.answered(&answer)
             }
         }
     }
@@ -58,24 +51,21 @@ impl Node {
             Self::Whole(replica) => {
                 replica.told(update);
             }
-            Self::Hollow(standing) => {
-                assert!(update.from <= standing.revision && update.names == standing.names);
-                standing.revision = update.to;
-            }
+            Self::Hollow(replica) => replica.told(&update),
         }
     }
 
     fn revision(&self) -> u64 {
         match self {
             Self::Whole(replica) => replica.revision(),
-            Self::Hollow(standing) => standing.revision,
+            Self::Hollow(replica) => replica.revision(),
         }
     }
 
     fn slices(&self) -> Slices {
         match self {
             Self::Whole(replica) => replica.held(),
-            Self::Hollow(standing) => standing.slices,
+            Self::Hollow(replica) => replica.held(),
         }
     }
 }
@@ -88,12 +78,16 @@ fn agent(number: usize) -> String {
     format!("seller-{number}")
 }
 
-fn place(node_number: usize, agent: usize) -> AgentLocation {
-    AgentLocation::Process(ProcessContact {
+fn contact_of(node_number: usize, process: usize) -> ProcessContact {
+    ProcessContact {
         node: node(node_number),
-        process: format!("{agent:032x}"),
+        process: format!("{process:032x}"),
         address: ([10, 0, 0, 1], 7000).into(),
-    })
+    }
+}
+
+fn place(node_number: usize, agent: usize) -> AgentLocation {
+    AgentLocation::Process(contact_of(node_number, agent))
 }
 
 impl Platform {
@@ -101,14 +95,7 @@ impl Platform {
     fn new(nodes: usize, agents: usize, hollow: usize) -> Self {
         let mut directory = Directory::starting_at(1);
         for number in 0..nodes {
-            directory.set(
-                &node(number),
-                AgentLocation::Process(ProcessContact {
-                    node: node(number),
-                    process: format!("{number:032x}"),
-                    address: ([10, 0, 0, 1], 7000).into(),
-                }),
-            );
+            directory.set(&node(number), place(number, number));
         }
         for number in 0..agents {
             directory.set(&agent(number), place(number % nodes, number));
@@ -120,10 +107,9 @@ impl Platform {
                 replica.own_agents_are(own.collect());
                 return Node::Whole(replica);
             }
-            Node::Hollow(Standing {
-                follow: own.collect(),
-                ..Standing::default()
-            })
+            let mut hollow = HollowReplica::default();
+            hollow.follow(own);
+            Node::Hollow(hollow)
         });
         let mut platform = Self {
             directory,
@@ -232,8 +218,8 @@ fn run(nodes: usize, agents: usize, moves: usize, followers: usize, hollow: usiz
                     knowing += 1;
                 }
                 Node::Whole(_) => {}
-                Node::Hollow(standing) => {
-                    knowing += usize::from(standing.slices.contains(Slices::of(&name)));
+                Node::Hollow(replica) => {
+                    knowing += usize::from(replica.held().contains(Slices::of(&name)));
                 }
             }
         }
@@ -254,4 +240,93 @@ fn the_same_with_ten_thousand_nodes_and_a_million_agents() {
     let memory = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = memory.lines().find(|line| line.starts_with("VmHWM"));
     println!("{}", peak.unwrap_or_default());
+}
+
+/// The bytes of all messages with news for the nodes, now.
+fn told_to_all(directory: &mut Directory, nodes: usize) -> usize {
+    assert_eq!(directory.concerned(), Concerned::All);
+    let told = (0..nodes).filter_map(|number| {
+        let update = directory.news_for(&node(number))?;
+        Some(serde_json::to_vec(&NodeRequest::Directory { update }).unwrap())
+    });
+    told.map(|told| told.len()).sum()
+}
+
+/// Processes that end, each in a moment of its own, and run again in other ones.
+///
+/// All nodes hear of all processes: a publisher waits for the subscriptions of each process that it knows, and a process that it
+/// does not know would miss its events. Prints that cost beside the design's budget for all changes of the directory.
+fn restart(nodes: usize, processes: usize, restarts: usize) {
+    /// Moves in a minute, and the bytes per second that all of them may cost.
+    const BUDGET: (usize, usize) = (1000, 200_000);
+    let mut directory = Directory::starting_at(1);
+    for number in 0..nodes {
+        directory.set(&node(number), place(number, number));
+    }
+    for number in 0..=MOST_WHOLE {
+        directory.set(&agent(number), place(number % nodes, number));
+    }
+    assert!(directory.is_sliced());
+    for number in 0..processes {
+        directory.joined(contact_of(number % nodes, nodes + number));
+    }
+    // A node that comes is sent all of them.
+    let mut newcomer = Standing::default();
+    let mut whole = 0;
+    loop {
+        let answer = directory.answer(&node(0), &newcomer);
+        whole += serde_json::to_vec(&answer).unwrap().len();
+        let Some(DirectoryPart {
+            of,
+            until: Some(last),
+            ..
+        }) = answer.part
+        else {
+            break;
+        };
+        newcomer = Standing {
+            revision: answer.to,
+            names: answer.names,
+            transfer: Some(Transfer {
+                after: Some(last),
+                ..of
+            }),
+            ..newcomer
+        };
+    }
+    for number in 1..nodes {
+        let standing = Standing {
+            revision: directory.revision(),
+            ..Standing::default()
+        };
+        directory.answer(&node(number), &standing);
+    }
+    directory.concerned();
+    let mut bytes = 0;
+    for number in 0..restarts {
+        directory.ended(contact_of(number % nodes, nodes + number).named());
+        bytes += told_to_all(&mut directory, nodes);
+        directory.joined(contact_of((number + 1) % nodes, nodes + processes + number));
+        bytes += told_to_all(&mut directory, nodes);
+    }
+    let each = bytes / restarts;
+    let (moves, budget) = BUDGET;
+    println!(
+        "{nodes} nodes, {processes} processes: {whole} bytes to a node that comes; {each} bytes for a process that runs \
+         elsewhere, so {} bytes/s at {moves} of them in a minute, beside a budget of {budget}",
+        each * moves / 60
+    );
+    assert!(whole <= nodes * 400 + processes * 160, "{whole}");
+    assert!(each <= nodes * 640, "{}", each / nodes);
+}
+
+#[test]
+fn each_node_hears_of_each_process() {
+    restart(100, 2000, 20);
+}
+
+#[test]
+#[ignore = "large"]
+fn the_same_with_ten_thousand_nodes_and_twenty_thousand_processes() {
+    restart(10_000, 20_000, 20);
 }

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod cost;
 mod following;
+mod hollow;
 mod places;
 mod recent;
 mod replica;
@@ -28,6 +29,7 @@ use update::{NODES, names_between, processes_between, section_of};
 use views::Views;
 
 pub use following::MOST_FOLLOWED;
+pub use hollow::HollowReplica;
 pub use recent::RecentNames;
 pub use replica::{Changed, Replica};
 pub use slices::{HOLDERS, MOST_WHOLE, SLICES, Slices, WHOLE_AGAIN};

@@ -175,8 +175,7 @@ impl MasterState {
         self.give_up_moves(now);
         self.end_leaving(now);
         let overdue: Vec<String> = self
-            .groups
-            .iter()
+            .restless()
             .filter(|(_, group)| {
                 let stop_by = group.process.as_ref().and_then(|process| process.stop_by);
                 stop_by.is_some_and(|at| at <= now)

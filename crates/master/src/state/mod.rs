@@ -188,7 +188,7 @@ pub struct MasterState {
     was_restored: bool,
     /// The known processes of the nodes, in a state that was restored from a backup.
     restored: Option<Restored>,
-    /// The number of agents on each node.
+    /// The groups on each node, and those that time concerns.
     loads: Loads,
     /// The last notice to the AMS.
     white_pages: HashMap<String, AgentState>,
@@ -329,6 +329,12 @@ impl MasterState {
         Some((name, found))
     }
 
+    /// The groups for which time alone may do something.
+    fn restless(&self) -> impl Iterator<Item = (&String, &Group)> {
+        let restless = self.loads.restless();
+        restless.filter_map(|name| self.groups.get_key_value(name))
+    }
+
     fn index(&mut self, name: &str, group: &Group) {
         for agent in &group.agents {
             self.agents.insert(agent.clone(), name.to_owned());
@@ -405,7 +411,7 @@ impl MasterState {
         };
         self.unsaved.remove(name);
         self.reported.remove(name);
-        self.loads.note(name, None, 0);
+        self.loads.note(name, None);
         self.rows.delete(format!("{GROUP_ROW}{name}"));
         for agent in &group.agents {
             self.agents.remove(agent);

@@ -321,7 +321,13 @@ impl MasterState {
     /// Ends the processes whose time to leave is over.
     pub(super) fn end_leaving(&mut self, now: UnixMillis) {
         let mut over = Vec::new();
-        for (name, group) in &mut self.groups {
+        let leaving = self.restless();
+        let leaving = leaving.filter(|(_, group)| !group.leaving.is_empty());
+        let leaving: Vec<String> = leaving.map(|(name, _)| name.clone()).collect();
+        for name in leaving {
+            let Some(group) = self.groups.get_mut(&name) else {
+                continue;
+            };
             let is_over = |process: &mut Process| process.stop_by.is_none_or(|at| at <= now);
             for process in group.leaving.extract_if(.., is_over) {
                 over.push((name.clone(), process));
@@ -337,8 +343,7 @@ impl MasterState {
 
     pub(super) fn give_up_moves(&mut self, now: UnixMillis) {
         let overdue: Vec<String> = self
-            .groups
-            .iter()
+            .restless()
             .filter(|(_, group)| group.moving.as_ref().is_some_and(|m| m.give_up <= now))
             .map(|(name, _)| name.clone())
             .collect();

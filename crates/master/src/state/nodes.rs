@@ -351,8 +351,9 @@ impl MasterState {
             let present = group.process.iter().cloned().chain(source);
             present.chain(group.leaving.iter().cloned()).collect()
         };
-        self.groups
-            .values()
+        let groups = self.loads.groups_on(node);
+        groups
+            .filter_map(|name| self.groups.get(name))
             .filter(|group| group.origin != Origin::System)
             .flat_map(all)
             .filter(|process| process.node == node)
@@ -383,7 +384,7 @@ impl MasterState {
             .filter_map(|node| self.deadline(node))
             // An overdue node that does not count as dead is judged at the Master's next look.
             .filter(|at| *at > self.looked);
-        let groups = self.groups.values().flat_map(|group| {
+        let groups = self.restless().flat_map(|(_, group)| {
             let stop_by = group.process.as_ref().and_then(|process| process.stop_by);
             let give_up = group.moving.as_ref().map(|moving| moving.give_up);
             // A group that waits for a node is placed when a node comes, not at a time.

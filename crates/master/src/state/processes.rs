@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{About, Effect, MasterState};
-use crate::placement::{Wish, place};
+use crate::placement::{Candidate, Wish, place};
 use crate::registry::{Life, Origin, Process};
 use sealbus_control::attachment::AgentReport;
 use sealbus_control::node::{Exit, Inheritance, Launch, NodeAnswer, NodeRequest};
@@ -64,18 +64,35 @@ impl MasterState {
             return;
         }
         let due: Vec<String> = self
-            .groups
-            .iter()
+            .restless()
             .filter(|(_, group)| group.process.is_none())
             .filter(|(_, group)| group.start_at.is_some_and(|at| at <= now))
             .map(|(name, _)| name.clone())
             .collect();
+        if due.is_empty() {
+            return;
+        }
+        // The nodes are listed once for all.
+        let nodes = self.candidates().into_iter();
+        let nodes = nodes.map(|node| {
+            let facts = (node.agents, node.processors, node.isolation);
+            (node.name.to_owned(), facts)
+        });
+        let nodes: Vec<_> = nodes.collect();
+        let candidates = nodes.iter();
+        let candidates = candidates.map(|(name, (agents, processors, isolation))| Candidate {
+            name,
+            agents: *agents,
+            processors: *processors,
+            isolation: *isolation,
+        });
+        let mut candidates: Vec<_> = candidates.collect();
         for name in due {
-            self.place_group(&name, now);
+            self.place_group(&name, &mut candidates, now);
         }
     }
 
-    fn place_group(&mut self, name: &str, now: UnixMillis) {
+    fn place_group(&mut self, name: &str, candidates: &mut [Candidate<'_>], now: UnixMillis) {
         let Some(group) = self.groups.get(name) else {
             return;
         };
@@ -84,7 +101,7 @@ impl MasterState {
             forbid: &group.forbid,
             isolation: group.origin.isolation(),
         };
-        let placed = place(&self.candidates(), wish).map(str::to_owned);
+        let placed = place(candidates, wish).map(str::to_owned);
         let placed = match placed {
             Ok(node) => (self.draw_name)()
                 .map(|id| (node, id))
@@ -111,6 +128,10 @@ impl MasterState {
         group.starts += 1;
         group.place(Process::placed(id.clone(), &node, &group.agents, now));
         let agents = group.agents.clone();
+        let chosen = candidates.iter_mut().find(|it| it.name == node);
+        if let Some(chosen) = chosen {
+            chosen.agents += agents.len() as u64;
+        }
         self.processes.insert(id.clone(), name.to_owned());
         self.refresh(name);
         for agent in &agents {

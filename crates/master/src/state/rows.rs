@@ -55,11 +55,7 @@ impl MasterState {
     }
 
     fn note_load(&mut self, name: &str) {
-        let group = self.groups.get(name);
-        let process = group.and_then(|group| group.process.as_ref());
-        let agents = group.map_or(0, |group| group.agents.len());
-        let node = process.map(|process| process.node.as_str());
-        self.loads.note(name, node, agents as u64);
+        self.loads.note(name, self.groups.get(name));
     }
 
     pub(super) fn save_node(&mut self, name: &str) {

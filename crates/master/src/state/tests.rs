@@ -3,6 +3,7 @@ mod moves;
 mod nodes;
 mod restored;
 mod revoked;
+mod scale;
 mod silence;
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -5,23 +5,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::support::{HERE, LONG, Operator, platform};
+use crate::support::{HERE, LONG, Operator, config, platform, platform_of};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
 };
 use sealbus_control::admin::{self, NodeState};
 use sealbus_control::attachment::ask;
 use sealbus_control::host::Host as _;
-use sealbus_control::node::{Launch, MasterRequest, NodeRequest, ONTOLOGY};
+use sealbus_control::node::{Launch, MasterContact, MasterRequest, NodeRequest, ONTOLOGY};
 use sealbus_control::{AgentLocation, Blob, ProcessContact};
 use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_master::Authorities;
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_process::Process;
 use sealbus_process::attachment::Attachment;
+use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    CLOCK_SKEW, Credential, Identity, KeyPair, PlatformName, RootAuthority, SecurityLevel,
-    SigningRequest, Timestamp, Trust, Validity,
+    CLOCK_SKEW, Credential, Identity, IssuingAuthority, KeyPair, PlatformName, ProcessId,
+    RootAuthority, SecurityLevel, SigningRequest, Timestamp, Trust, Validity,
 };
 use serde::Serialize;
 
@@ -34,17 +36,23 @@ impl Resolver for Only {
     }
 }
 
-/// A credential that only the stranger's own platform believes.
-fn home_made(identity: Identity) -> Credential {
-    let name = PlatformName::new("factory").unwrap();
+fn today() -> Validity {
     let day = Duration::from_secs(86_400);
-    let validity = || Validity::starting(Timestamp::from(SystemTime::now()), day);
-    let root = RootAuthority::create(&name, validity()).unwrap();
-    let authority = root.create_authority("ca-1", validity()).unwrap();
+    Validity::starting(Timestamp::from(SystemTime::now()), day)
+}
+
+/// An authority that only the stranger's own platform believes.
+fn home_made() -> IssuingAuthority {
+    let name = PlatformName::new("factory").unwrap();
+    let root = RootAuthority::create(&name, today()).unwrap();
+    root.create_authority("ca-1", today()).unwrap()
+}
+
+fn certified(authority: &IssuingAuthority, identity: Identity) -> Credential {
     let key = KeyPair::generate().unwrap();
     let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
     let grant = Grant::by_operator(identity, HERE);
-    let issued = authority.issue(&grant, &request, validity()).unwrap();
+    let issued = authority.issue(&grant, &request, today()).unwrap();
     Credential::new(key, issued.chain).unwrap()
 }
 
@@ -58,8 +66,9 @@ struct Stranger {
 impl Stranger {
     async fn new(
         level: SecurityLevel,
+        authority: &IssuingAuthority,
         roots: &[Blob],
-        claimed: &ProcessEndpoint,
+        claimed: &Identity,
         agent: &str,
         target: &ProcessEndpoint,
     ) -> Self {
@@ -68,7 +77,7 @@ impl Stranger {
         let bus = Bus::new(BusConfig::new(name.clone()), runtime);
         let roots: Vec<_> = roots.iter().map(|root| root.0.as_slice().into()).collect();
         let security = || ProcessSecurity {
-            credential: Arc::new(home_made(claimed.identity.clone())),
+            credential: Arc::new(certified(authority, claimed.clone())),
             trust: Arc::new(Trust::new(name.clone(), &roots, CLOCK_SKEW).unwrap()),
         };
         let identity = Identity::from_agent_name(agent).unwrap();
@@ -77,10 +86,10 @@ impl Stranger {
             SecurityLevel::Tls => (MeshSecurity::Tls(security()), None),
             _ => (
                 MeshSecurity::Auth(security()),
-                Some(Arc::new(home_made(identity))),
+                Some(Arc::new(certified(authority, identity))),
             ),
         };
-        let config = MeshConfig::new(claimed.identity.clone(), (HERE, 0).into(), security);
+        let config = MeshConfig::new(claimed.clone(), (HERE, 0).into(), security);
         let endpoint = MeshEndpoint::bind(config, &bus).await.unwrap();
         bus.set_resolver(Arc::new(Only(target.clone())));
         let (outbox, mailbox) = bus.attach(agent, credential, None).unwrap();
@@ -103,7 +112,7 @@ fn order(to: &str, request: &impl Serialize) -> AclMessage {
 /// An order to start a program that leaves `trace`.
 fn start(trace: &Path) -> NodeRequest {
     let launch = serde_json::json!({
-        "process": "00112233445566778899aabbccddeeff",
+        "process": ProcessId::random().unwrap().to_string(),
         "group": "evil",
         "agents": ["evil"],
         "command": ["/usr/bin/touch", trace],
@@ -168,7 +177,8 @@ async fn nodes_obey_the_proved_master_alone_and_it_hears_proved_nodes_alone() {
         for way in levels {
             // A stranger writes to a node in the Master's name.
             let before = refused(&operator).await;
-            let stranger = Stranger::new(way, &roots, &master, "master@factory", &node).await;
+            let (claimed, own) = (&master.identity, home_made());
+            let stranger = Stranger::new(way, &own, &roots, claimed, "master@factory", &node).await;
             let start = order("node-1@factory", &start(&trace));
             stranger.outbox.send(start).await.unwrap();
             until_refused(&operator, before, || trace.exists()).await;
@@ -177,7 +187,9 @@ async fn nodes_obey_the_proved_master_alone_and_it_hears_proved_nodes_alone() {
 
             // A stranger writes to the Master in a node's name.
             let before = refused(&operator).await;
-            let stranger = Stranger::new(way, &roots, &two, "node-2@factory", &master).await;
+            let claimed = &two.identity;
+            let stranger =
+                Stranger::new(way, &own, &roots, claimed, "node-2@factory", &master).await;
             let left = order("master@factory", &MasterRequest::Left);
             stranger.outbox.send(left).await.unwrap();
             until_refused(&operator, before, || false).await;
@@ -201,5 +213,117 @@ async fn nodes_obey_the_proved_master_alone_and_it_hears_proved_nodes_alone() {
         }
         assert!(!trace.exists(), "at {level} an agent is obeyed");
         process.close().await;
+    }
+}
+
+/// A Master that lost the role, has its CA's key, and goes on giving orders. It is proved to be a Master as well as the next one is,
+/// and no deny list names its process yet: only the terms tell them apart.
+#[tokio::test]
+async fn a_former_leader_that_goes_on_is_obeyed_in_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), SecurityLevel::Auth);
+    // The node soon hears this Master no more, and must not count as lost.
+    config.settings.patience.node = LONG;
+    let (master, operator, one, _two) = platform_of(config, folder.path()).await;
+    assert_eq!(one.name(), "node-1");
+    let ticket = operator.ticket("buyer", Some("node-1")).await;
+    let attachment = Attachment::join(&ticket).await.unwrap();
+    let node = whereabouts(&attachment, "node-1").await;
+    let roots = attachment.membership().platform.roots.clone();
+    let process = Process::open(Arc::new(attachment), None).await.unwrap();
+    let _buyer = process.agent("buyer").await.unwrap();
+
+    let name = PlatformName::new("factory").unwrap();
+    let now = Timestamp::from(SystemTime::now());
+    let authorities = Authorities::keep(master.directory(), &name, None, now).unwrap();
+    let authority = authorities.issuing;
+    let claimed = Identity::process(&name, "master", ProcessId::random().unwrap()).unwrap();
+    let (way, agent) = (SecurityLevel::Auth, "master@factory");
+    let leader = Stranger::new(way, &authority, &roots, &claimed, agent, &node).await;
+    let say = async |term: Option<&str>, request: &NodeRequest| {
+        let mut order = order("node-1@factory", request);
+        if let Some(term) = term {
+            order = order.with_user_defined("X-term", term);
+        }
+        leader.outbox.send(order).await.unwrap();
+    };
+    let obeyed = async |trace: &Path| {
+        let waiting = async {
+            while !trace.exists() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let waited = tokio::time::timeout(LONG, waiting).await;
+        waited.expect("the order of the Master that leads is carried out");
+    };
+    let next = Some("0.7");
+    let first = folder.path().join("first");
+    say(next, &start(&first)).await;
+    obeyed(&first).await;
+
+    // The Master of this platform never names a term, so it is a former one now.
+    let refused = operator.ask(admin::ask::Ticket {
+        agent: "seller".to_owned(),
+        others: Vec::new(),
+        node: Some("node-1".to_owned()),
+        lifetime: 600,
+    });
+    let refused = refused.await.unwrap_err();
+    assert!(refused.message.contains("leads in 0.7"), "{refused}");
+
+    let mut denied = DenyList::new(authority.identity().clone());
+    denied.raise_version(now.as_unix_seconds() * 2000);
+    let denial = Denial {
+        at: now,
+        reason: Reason::ByOperator,
+    };
+    let whom = Identity::agent(&name, "buyer").unwrap();
+    let later = now.plus(Duration::from_secs(3600));
+    denied
+        .deny_identity_before(whom, later, later, denial)
+        .unwrap();
+    let list = Blob(denied.sign(&authority).unwrap().whole());
+    let trace = folder.path().join("trace");
+    let orders = || {
+        [
+            start(&trace),
+            NodeRequest::DenyList { list: list.clone() },
+            NodeRequest::Masters {
+                addresses: vec!["10.0.0.9:1".to_owned(), "10.0.0.9:2".to_owned()],
+                at: MasterContact {
+                    control: elsewhere(),
+                    services: elsewhere(),
+                },
+            },
+            NodeRequest::Stop {
+                process: process.membership().process.clone(),
+                grace: 0,
+                reason: "superseded".to_owned(),
+            },
+            NodeRequest::Leave { grace: 0 },
+        ]
+    };
+    for former in [Some("0.6"), Some("0.0"), Some("nonsense"), None] {
+        for request in orders() {
+            say(former, &request).await;
+        }
+        // The node has heard all before when it carries this out.
+        let last = folder.path().join(format!("after-{former:?}"));
+        say(next, &start(&last)).await;
+        obeyed(&last).await;
+        assert!(!trace.exists(), "{former:?}");
+        // The node's agent was not denied, and not ended either.
+        assert!(process.end().is_none(), "{former:?}");
+    }
+    let kept = std::fs::read_to_string(folder.path().join("one/node.json")).unwrap();
+    assert!(!kept.contains("10.0.0.9"), "{kept}");
+}
+
+/// A place where nobody is.
+fn elsewhere() -> ProcessContact {
+    ProcessContact {
+        node: "master".to_owned(),
+        process: ProcessId::random().unwrap().to_string(),
+        address: ([10, 0, 0, 9], 1).into(),
     }
 }

@@ -123,13 +123,26 @@ fn after(prefix: &[u8]) -> Vec<u8> {
 }
 
 impl EtcdStore {
-    /// Opens the store of a platform. `instance` names the process that writes, among all that use the store: the name
+    /// Opens the store of a platform, as [`new`](Self::new) and [`reach`](Self::reach).
+    ///
+    /// # Errors
+    /// Theirs.
+    pub async fn open(
+        settings: &EtcdSettings,
+        platform: &str,
+        instance: &str,
+    ) -> Result<Self, StoreError> {
+        let store = Self::new(settings, platform, instance)?;
+        store.reach().await?;
+        Ok(store)
+    }
+
+    /// The store of a platform, which may be away. It must be [reached](Self::reach) before it is changed. `instance` names the process that writes, among all that use the store: the name
     /// stays the same when the process is started anew.
     ///
     /// # Errors
-    /// [`StoreError::EtcdSettings`], [`StoreError::Away`], [`StoreError::Refused`], or [`StoreError::EtcdVersion`] if a
-    /// member is of a version that can lose acknowledged commits.
-    pub async fn open(
+    /// [`StoreError::EtcdSettings`].
+    pub fn new(
         settings: &EtcdSettings,
         platform: &str,
         instance: &str,
@@ -139,21 +152,27 @@ impl EtcdStore {
         rand::fill(&mut mark).map_err(|_| StoreError::Refused {
             detail: "the operating system gave no random bytes".to_owned(),
         })?;
-        let store = Self {
+        Ok(Self {
             cluster: Cluster::new(members, tls),
             keys: Keys {
                 prefix: format!("/sealbus/{platform}/"),
                 instance: instance.to_owned(),
             },
             writer: tokio::sync::Mutex::new(Writer::new(u64::from_be_bytes(mark))),
-        };
-        check::refuse_versions(&store.cluster).await?;
-        let writer = store.writer.lock().await;
+        })
+    }
+
+    /// Looks which version etcd is of, and finishes what this instance began to write when it was ended.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`], [`StoreError::Refused`], or [`StoreError::EtcdVersion`] if a member is of a version that can lose
+    /// acknowledged commits.
+    pub async fn reach(&self) -> Result<(), StoreError> {
+        check::refuse_versions(&self.cluster).await?;
+        let _writer = self.writer.lock().await;
         let until = Instant::now() + commit::TRYING;
-        store.finish_pending(until).await?;
-        store.clear_staged(until).await?;
-        drop(writer);
-        Ok(store)
+        self.finish_pending(until).await?;
+        self.clear_staged(until).await
     }
 
     fn away(&self, detail: String) -> StoreError {

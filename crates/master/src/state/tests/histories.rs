@@ -129,7 +129,17 @@ proptest! {
                 });
                 let placed = placed.map(|group| group.agents.len() as u64).sum::<u64>();
                 prop_assert_eq!(master.loads.on(node), placed);
+                let has_one = |(_, group): &(&String, &Group)| group.processes().any(|process| process.node == node);
+                let groups = master.groups().iter().filter(has_one).map(|(name, _)| name);
+                prop_assert!(master.loads.groups_on(node).eq(groups));
             }
+            let waits = |(_, group): &(&String, &Group)| {
+                let present = group.process.as_ref().and_then(|process| process.stop_by);
+                let leaves = group.moving.is_some() || !group.leaving.is_empty();
+                group.start_at.is_some() || leaves || present.is_some()
+            };
+            let restless = master.groups().iter().filter(waits).map(|(name, _)| name);
+            prop_assert!(master.loads.restless().eq(restless));
             for process in &ever {
                 let placed = master.groups().values().any(|group| {
                     group.processes().any(|p| p.id == *process)
