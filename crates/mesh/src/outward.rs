@@ -28,7 +28,7 @@ use sealbus_seal::{
     CertificateChain, Credential, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
 };
 
-use self::sent::{Memory, Sent};
+use self::sent::{Former, Memory, Sent};
 use self::signing::{Signatures, Signing};
 use crate::flow::{Credit, Line, Queued};
 use crate::frame::{Frame, PROCESS_TARGET};
@@ -132,6 +132,8 @@ enum TargetState {
 }
 
 struct Target {
+    /// Which of the session's targets it is, from 1.
+    number: u32,
     /// A number that distinguishes it from a former target with the same handle.
     serial: u64,
     name: Arc<str>,
@@ -220,6 +222,12 @@ pub(crate) struct Outward {
     /// The signatures that the peer has not acknowledged.
     signatures: Signatures,
     memory: Memory,
+    /// The session's targets that are closed.
+    former: Former,
+    /// The pieces of a message that one of them left unread.
+    unread: Vec<u8>,
+    /// Targets that were opened in this session.
+    opened: u32,
     serial: u64,
     /// Former targets whose messages have not all returned to the bus yet.
     returning: HashSet<u64>,
@@ -269,6 +277,9 @@ impl Outward {
             unsigned: Vec::new(),
             signatures: Signatures::default(),
             memory: Memory::default(),
+            former: Former::default(),
+            unread: Vec::new(),
+            opened: 0,
             serial: 0,
             returning: HashSet::new(),
             has_ended: false,
@@ -301,11 +312,13 @@ impl Outward {
             None => return None,
         };
         self.serial += 1;
+        self.opened = self.opened.saturating_add(1);
         let name: Arc<str> = name.into();
         let is_process = *name == *PROCESS_TARGET;
         let gate = Arc::new(Gate::default());
         self.names.insert(name.clone(), handle);
         self.targets[handle as usize] = Some(Target {
+            number: self.opened,
             serial: self.serial,
             name: name.clone(),
             is_process,
