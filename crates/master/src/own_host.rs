@@ -20,7 +20,7 @@ use sealbus_control::authority::IssuedChain;
 use sealbus_control::clock::timestamp;
 use sealbus_control::directory::DirectoryStep;
 use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs, not_attached};
-use sealbus_control::names::MASTER_NODE;
+use sealbus_control::names::{CONTROL_AGENTS, MASTER_NODE};
 use sealbus_control::{Blob, DirectoryChange, Fault, FaultCode, ProcessContact, Subject};
 use sealbus_keeping::post::{OwnPost, PostPlace};
 
@@ -74,6 +74,7 @@ impl OwnHost {
             post,
         } = place;
         let names = agents.clone();
+        let has_control = names.iter().any(|name| CONTROL_AGENTS.contains(&&**name));
         let (process, platform, name, deny_list, known, processes, rules) = desk
             .run(move |desk, now| {
                 let pid = Some(std::process::id());
@@ -88,6 +89,7 @@ impl OwnHost {
                 let processes = reachable(desk, directory.processes(), controls);
                 let platform = match controls {
                     true => desk.platform.control_plane(),
+                    false if has_control => desk.platform.clone().for_control(),
                     false => desk.platform.clone(),
                 };
                 let name = desk.name.clone();

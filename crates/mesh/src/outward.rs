@@ -190,7 +190,10 @@ pub(crate) struct OpenTarget {
 pub(crate) struct Outward {
     level: SecurityLevel,
     window: usize,
+    /// The largest message that this process sends and takes.
     largest_message: usize,
+    /// The largest one that the peer takes, as far as it is known.
+    peers_largest: usize,
     agents: usize,
     pub(crate) session: Session,
     /// Counts the sessions, to distinguish the contents of former ones.
@@ -255,6 +258,7 @@ impl Outward {
             level,
             window,
             largest_message,
+            peers_largest: largest_message,
             agents,
             session: Session::default(),
             epoch: 0,
@@ -349,8 +353,15 @@ impl Outward {
     }
 
     /// A new connection has begun, and the session is agreed. Agents whose messages are sent again are bound again.
-    pub(crate) fn connected(&mut self, number: u64, proof: Option<Proof>) {
+    /// Returns the messages that wait and are larger than the peer takes.
+    pub(crate) fn connected(
+        &mut self,
+        number: u64,
+        proof: Option<Proof>,
+        peers_largest: usize,
+    ) -> Vec<Action> {
         self.connection = number;
+        self.peers_largest = peers_largest;
         self.proof = proof;
         self.control.clear();
         let mut senders = Vec::new();
@@ -371,6 +382,12 @@ impl Outward {
         for target in accepted {
             self.prove_hosted(target);
         }
+        self.take_too_large()
+    }
+
+    /// The largest message that both sides take.
+    fn largest(&self) -> usize {
+        self.largest_message.min(self.peers_largest)
     }
 
     /// The connection is gone.
