@@ -1,5 +1,6 @@
 """Strangers and taken-over programs at the ports where processes of the mesh listen."""
 
+import json
 import random
 import socket
 import ssl
@@ -198,6 +199,32 @@ def test_a_proof_copied_to_another_connection(factory, pair, mallory):
     second.until(lambda kind, _: kind == mesh.REFUSED, "the proof to be refused")
     refused(factory, "not-proved")
     pair.talks()
+
+
+def test_messages_that_come_back_and_were_never_sent(factory, pair, mallory):
+    """A process gives back what its agent was never sent: as if the agent moved, was away, or had refused it."""
+    taken = mallory()
+    taken.appears()
+    link = taken.speaks_to("sink")
+    factory.send("sink", json.dumps(["send", taken.local_name, 1, 0]))
+    _, body = link.until(lambda kind, body: kind == mesh.MESSAGE and link.opened[body[4:8]] == taken.name, "the sink's number")
+    handles, number = body[:8], link.numbers[body[4:8]]
+    forged = message("inform", "sink@factory", ["source@factory", taken.name], "424242")
+    with pair.talking(), bounded(pair.pids(), 96):
+        for why in (mesh.REFUSED_OVER_LIMIT, mesh.MOVING):
+            link.gives_back(handles, why, forged)
+        link.until(lambda kind, _: kind == mesh.CLOSE_TARGET, "its target to be closed")
+        link.left_unread(handles, number, forged)
+        refused(factory, "gives back a message of sink@factory that it was not given")
+        # Whoever goes on with it loses the connection.
+        try:
+            for _ in range(1000):
+                link.left_unread(handles, number, forged)
+            link.kinds_until_end()
+        except (mesh.SSL.Error, OSError):
+            pass
+    assert "424242" not in factory.send("source", '["heard"]')
+    assert json.loads(factory.send("sink", '["failures"]')) == []
 
 
 def test_long_names_of_targets_occupy_no_memory(factory, pair, mallory):

@@ -72,10 +72,10 @@ struct AgentInbox {
 
 /// Receives until the agent leaves.
 pub(crate) async fn run(link: Arc<Link>) {
-    let window = link
-        .agent
-        .mailbox()
-        .open_window(Arc::new(Taken(Arc::downgrade(&link))), 0);
+    // All messages come from the broker, whoever wrote them.
+    let writer = "the broker".into();
+    let listener = Arc::new(Taken(Arc::downgrade(&link)));
+    let window = link.agent.mailbox().open_window(&writer, listener, 0);
     receive(AgentInbox {
         window,
         deliveries: Deliveries::new(link.wire.config().reorder_time),

@@ -9,6 +9,7 @@ mod sender;
 mod table;
 mod turns;
 mod window;
+mod windows;
 
 use std::fmt;
 use std::future::poll_fn;

@@ -148,7 +148,7 @@ impl KeptListener for Notes {
 
 fn noted(sender: &MailboxSender) -> (Arc<Notes>, sealbus_bus::Window) {
     let notes = Arc::new(Notes::default());
-    let window = sender.open_window(notes.clone(), 0);
+    let window = sender.open_window(&"node-2".into(), notes.clone(), 0);
     (notes, window)
 }
 

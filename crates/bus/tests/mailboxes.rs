@@ -343,7 +343,7 @@ impl WindowListener for Limit {
 fn with_window(limits: MailboxLimits) -> (MailboxSender, Mailbox, sealbus_bus::Window, Arc<Limit>) {
     let (sender, reader) = mailbox(limits);
     let limit = Arc::new(Limit::default());
-    let window = sender.open_window(limit.clone(), 7);
+    let window = sender.open_window(&"node-2".into(), limit.clone(), 7);
     limit.0.store(window.first_limit(), Ordering::Relaxed);
     (sender, reader, window, limit)
 }
@@ -391,7 +391,7 @@ fn a_closed_window_leaves_its_messages_and_its_place_to_the_next() {
     window.push(message(1)).unwrap();
     drop(window);
     let limit = Arc::new(Limit::default());
-    let next = sender.open_window(limit.clone(), 7);
+    let next = sender.open_window(&"node-2".into(), limit.clone(), 7);
     next.push(message(2)).unwrap();
     assert_eq!(number(&reader.try_recv().unwrap()), 1);
     assert_eq!(number(&reader.try_recv().unwrap()), 2);
@@ -400,6 +400,58 @@ fn a_closed_window_leaves_its_messages_and_its_place_to_the_next() {
         0,
         "too little was taken to be worth telling"
     );
+}
+
+#[test]
+fn the_unread_messages_of_a_closed_window_count_against_the_next_one_of_their_writer() {
+    let (sender, mut reader, first, _limit) = with_window(MailboxLimits::default());
+    let size = first.first_limit();
+    first.push(message(1)).unwrap();
+    first.push(message(2)).unwrap();
+    let cost = sender.counts().bytes as u64 / 2;
+    drop(first);
+    let limit = Arc::new(Limit::default());
+    let mut next = sender.open_window(&"node-2".into(), limit.clone(), 7);
+    assert_eq!(next.first_limit(), size - 2 * cost);
+    for _ in 0..10 {
+        drop(next);
+        next = sender.open_window(&"node-2".into(), limit.clone(), 7);
+        assert_eq!(next.first_limit(), size - 2 * cost);
+    }
+    // Another writer has the room of its own.
+    drop(next);
+    let other = sender.open_window(&"node-3".into(), limit.clone(), 7);
+    assert_eq!(other.first_limit(), size);
+    drop(other);
+    assert_eq!(number(&reader.try_recv().unwrap()), 1);
+    let next = sender.open_window(&"node-2".into(), limit.clone(), 7);
+    assert_eq!(next.first_limit(), size - cost);
+    drop(next);
+    assert_eq!(number(&reader.try_recv().unwrap()), 2);
+    let next = sender.open_window(&"node-2".into(), limit.clone(), 7);
+    assert_eq!(next.first_limit(), size);
+}
+
+#[test]
+fn a_window_that_begins_with_no_room_is_widened_as_former_messages_are_taken() {
+    let limits = MailboxLimits {
+        messages: 1_000,
+        bytes: 1 << 20,
+    };
+    let (sender, mut reader, first, _limit) = with_window(limits);
+    let mut written = 0;
+    while written < first.first_limit() {
+        let encoded = sealbus_acl_encoded(699);
+        written += (encoded.len() + MESSAGE_OVERHEAD) as u64;
+        let received = ReceivedMessage::from_bytes(encoded.into(), Provenance::Claimed).unwrap();
+        first.push(received).unwrap();
+    }
+    drop(first);
+    let limit = Arc::new(Limit::default());
+    let next = sender.open_window(&"node-2".into(), limit.clone(), 7);
+    assert_eq!(next.first_limit(), 0);
+    while reader.try_recv().is_some() {}
+    assert!(limit.0.load(Ordering::Relaxed) > 0);
 }
 
 #[derive(Default)]
@@ -417,8 +469,8 @@ impl WindowListener for Closings {
 fn the_writers_with_windows_hear_that_the_mailbox_is_closed() {
     let (sender, mut reader) = mailbox(MailboxLimits::default());
     let (present, past) = (Arc::<Closings>::default(), Arc::<Closings>::default());
-    let window = sender.open_window(present.clone(), 0);
-    drop(sender.open_window(past.clone(), 1));
+    let window = sender.open_window(&"node-2".into(), present.clone(), 0);
+    drop(sender.open_window(&"node-2".into(), past.clone(), 1));
     window.push(message(1)).unwrap();
     sender.close(Closed::Moving);
     assert_eq!(present.0.load(Ordering::Relaxed), 1);

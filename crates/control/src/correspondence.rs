@@ -307,7 +307,7 @@ fn check_size(outbox: &Outbox, message: &AclMessage) -> Result<(), Fault> {
                 message.performative
             );
             Err(Fault::new(FaultCode::TooLarge, message).advise(format!(
-                "`max-message` in the manifest allows {limit} bytes"
+                "a message to another process has at most {limit} bytes"
             )))
         }
     }

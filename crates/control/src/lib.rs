@@ -436,8 +436,22 @@ impl PlatformDescription {
             transport,
             ..self.clone()
         }
+        .for_control()
+    }
+
+    /// The same platform for a process with agents of the control plane, whose messages may be longer than those of others.
+    #[must_use]
+    pub fn for_control(self) -> Self {
+        Self {
+            max_message: self.max_message.max(CONTROL_MESSAGE),
+            ..self
+        }
     }
 }
+
+/// Length of the longest message that the control plane always carries, in bytes, however short the agents' messages must be.
+/// Such a message holds all that a process sends in one frame.
+pub const CONTROL_MESSAGE: u64 = rpc::MAX_FRAME as u64 + (1 << 20);
 
 /// The transport of a platform's messages between processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

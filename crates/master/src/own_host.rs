@@ -1,7 +1,6 @@
 //! The platform, for the Master's own process. The desk is in the same process, so requests need no socket. An embedded
 //! platform's agents see the platform in the same way.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -18,10 +17,12 @@ use super::reachable::reachable;
 use sealbus_control::attachment::{AgentReport, AttachmentAnswer, AttachmentRequest};
 use sealbus_control::authority::IssuedChain;
 use sealbus_control::clock::timestamp;
-use sealbus_control::directory::DirectoryStep;
+use sealbus_control::directory::{DirectoryStep, MOST_FOLLOWED, RecentNames};
 use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs, not_attached};
-use sealbus_control::names::MASTER_NODE;
-use sealbus_control::{Blob, DirectoryChange, Fault, FaultCode, ProcessContact, Subject};
+use sealbus_control::names::{CONTROL_AGENTS, MASTER_NODE};
+use sealbus_control::{
+    AgentLocation, Blob, DirectoryChange, Fault, FaultCode, ProcessContact, Subject,
+};
 use sealbus_keeping::post::{OwnPost, PostPlace};
 
 /// Commands that wait for the process.
@@ -35,7 +36,8 @@ pub(crate) struct OwnHost {
     open: bool,
     /// Keeps messages for absent agents; none if the platform has nodes, which keep them.
     post: Option<OwnPost>,
-    asked: Arc<Mutex<HashSet<String>>>,
+    /// Agents that the process asked for.
+    asked: Arc<Mutex<RecentNames>>,
     commands: Mutex<Option<mpsc::Receiver<Command>>>,
 }
 
@@ -74,6 +76,7 @@ impl OwnHost {
             post,
         } = place;
         let names = agents.clone();
+        let has_control = names.iter().any(|name| CONTROL_AGENTS.contains(&&**name));
         let (process, platform, name, deny_list, known, processes, rules) = desk
             .run(move |desk, now| {
                 let pid = Some(std::process::id());
@@ -88,6 +91,7 @@ impl OwnHost {
                 let processes = reachable(desk, directory.processes(), controls);
                 let platform = match controls {
                     true => desk.platform.control_plane(),
+                    false if has_control => desk.platform.clone().for_control(),
                     false => desk.platform.clone(),
                 };
                 let name = desk.name.clone();
@@ -95,7 +99,7 @@ impl OwnHost {
             })
             .await?;
         let (sender, commands) = mpsc::channel(COMMANDS);
-        let asked = Arc::new(Mutex::new(HashSet::new()));
+        let asked = Arc::new(Mutex::new(RecentNames::new(MOST_FOLLOWED)));
         let watching = watch_news(
             desk.clone(),
             controls,
@@ -137,7 +141,7 @@ async fn watch_news(
     controls: bool,
     mut news: watch::Receiver<News>,
     mut known: News,
-    asked: Arc<Mutex<HashSet<String>>>,
+    asked: Arc<Mutex<RecentNames>>,
     commands: mpsc::Sender<Command>,
 ) {
     loop {
@@ -310,7 +314,11 @@ impl OwnHost {
                 self.desk.run(work).await?.into()
             }
             (AttachmentRequest::Resolve { agent }, _) => {
-                self.asked.lock().insert(agent.clone());
+                // Requested names are remembered, and no agent has such a name.
+                if Name::new("agent", &agent).is_err() {
+                    return Ok(AgentLocation::Unknown.into());
+                }
+                self.asked.lock().note(&agent);
                 let work = move |desk: &mut Desk, _| Ok(desk.state.directory().locate(&agent));
                 self.desk.run(work).await?.into()
             }

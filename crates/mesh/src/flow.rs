@@ -297,6 +297,22 @@ impl Line {
         credit.queue.drain(..).collect()
     }
 
+    /// Takes out the messages that are longer than `limit`, unless a piece of them was sent.
+    pub fn take_longer(&mut self, credit: &mut Credit, limit: usize) -> Vec<Queued> {
+        let begun = usize::from(credit.begun > 0).min(credit.queue.len());
+        let rest = credit.queue.split_off(begun);
+        let (longer, rest): (Vec<_>, Vec<_>) = rest
+            .into_iter()
+            .partition(|message| message.length() > limit);
+        credit.queue.extend(rest);
+        for message in &longer {
+            let cost = message.length() + MESSAGE_OVERHEAD;
+            credit.queued_bytes -= cost;
+            self.queued_bytes -= cost;
+        }
+        longer
+    }
+
     /// Whether more messages may wait for targets that have not answered yet.
     pub fn has_queue(&self) -> bool {
         self.queued_bytes < UNANSWERED

@@ -94,6 +94,7 @@ pub enum Kind {
     Unbind = 26,
     Refused = 27,
     Sign = 28,
+    Unread = 29,
 }
 
 impl Kind {
@@ -120,6 +121,7 @@ impl Kind {
             26 => Self::Unbind,
             27 => Self::Refused,
             28 => Self::Sign,
+            29 => Self::Unread,
             _ => return None,
         })
     }
@@ -298,6 +300,18 @@ pub enum Frame<'a> {
         /// The message or the piece.
         piece: &'a [u8],
     },
+    /// A message that was delivered to a target that is closed by now, or a piece of it: the agent has ended and never
+    /// read it.
+    Unread {
+        /// Which of the targets of the session it was, from 1, in the order of their [`Frame::Target`].
+        number: u32,
+        /// The sender's handle.
+        sender: u32,
+        /// Whether another piece follows.
+        more: bool,
+        /// The message or the piece.
+        piece: &'a [u8],
+    },
     /// The agent of the handle sends no more.
     Unbind {
         /// The handle.
@@ -387,6 +401,7 @@ impl Frame<'_> {
             Self::Unbind { .. } => Kind::Unbind,
             Self::Refused { .. } => Kind::Refused,
             Self::Sign { .. } => Kind::Sign,
+            Self::Unread { .. } => Kind::Unread,
         }
     }
 }

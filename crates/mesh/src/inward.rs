@@ -27,6 +27,7 @@ use self::signing::Waiting;
 use self::targets::{Partial, Target};
 use crate::frame::{self, Frame, FrameError, GoodbyeReason, LONGEST_BODY, Why};
 use crate::link::Link;
+use crate::outward::Action;
 use crate::session::{self, Judgement, Taken, Violation};
 
 /// The reason why a connection cannot go on.
@@ -51,6 +52,8 @@ pub(crate) struct Inward {
     link: Weak<Link>,
     bus: Bus,
     peer: Arc<Identity>,
+    /// The same, for mailboxes.
+    writer: Arc<str>,
     /// The identity that the peer itself proved on the connection.
     peer_provenance: Provenance,
     trust: Option<Arc<Trust>>,
@@ -64,8 +67,8 @@ pub(crate) struct Inward {
     targets: Vec<Option<Target>>,
     /// The handles of targets that were here when they were opened.
     open_names: HashMap<Arc<str>, u32>,
-    /// Targets that were ever opened.
-    opened: u64,
+    /// Targets that were opened in this session.
+    opened: u32,
     partials: usize,
     /// Messages and frames that wait for a signature, in the order in which they came.
     waiting: VecDeque<Waiting>,
@@ -98,6 +101,7 @@ impl Inward {
             link: Arc::downgrade(link),
             bus,
             peer: Arc::new(link.peer.clone()),
+            writer: link.peer.to_string().into(),
             peer_provenance: Provenance::Claimed,
             trust,
             level,
@@ -144,6 +148,7 @@ impl Inward {
         self.senders.clear();
         self.targets.clear();
         self.open_names.clear();
+        self.opened = 0;
         self.partials = 0;
         self.waiting.clear();
         self.line = FrameLine::default();
@@ -329,13 +334,19 @@ impl Inward {
             } => {
                 let mut outward = link.outward.lock();
                 let action = outward.returned(*target, *sender, *why, *more, piece);
-                let is_deceived = outward.is_deceived();
                 drop(outward);
-                link.act(action);
-                link.wake();
-                if is_deceived {
-                    return Err(Broken::Rule("it gives back what it was not given"));
-                }
+                given_back(link, action)?;
+            }
+            Frame::Unread {
+                number,
+                sender,
+                more,
+                piece,
+            } => {
+                let mut outward = link.outward.lock();
+                let action = outward.left_unread(*number, *sender, *more, piece);
+                drop(outward);
+                given_back(link, action)?;
             }
             Frame::TargetClosed { target } => {
                 let action = link.outward.lock().target_closed(*target);
@@ -351,6 +362,17 @@ impl Inward {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// A message came back.
+fn given_back(link: &Link, action: Option<Action>) -> Result<(), Broken> {
+    let is_deceived = link.outward.lock().is_deceived();
+    link.act(action);
+    link.wake();
+    match is_deceived {
+        true => Err(Broken::Rule("it gives back what it was not given")),
+        false => Ok(()),
     }
 }
 

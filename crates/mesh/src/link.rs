@@ -56,9 +56,11 @@ impl Requests {
 
 /// Messages of the peer that an agent of this process has left unread.
 pub(crate) struct Unread {
-    /// The target that the agent was, and which of the successive owners of its handle.
+    /// The target that the agent was, and which one in the order of the session's targets.
     pub(crate) target: u32,
-    pub(crate) serial: u64,
+    pub(crate) number: u32,
+    /// The session.
+    pub(crate) epoch: u64,
     pub(crate) messages: Vec<ReceivedMessage>,
 }
 

@@ -28,7 +28,7 @@ use sealbus_seal::{
     CertificateChain, Credential, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
 };
 
-use self::sent::{Memory, Sent};
+use self::sent::{Former, Memory, Sent};
 use self::signing::{Signatures, Signing};
 use crate::flow::{Credit, Line, Queued};
 use crate::frame::{Frame, PROCESS_TARGET};
@@ -132,6 +132,8 @@ enum TargetState {
 }
 
 struct Target {
+    /// Which of the session's targets it is, from 1.
+    number: u32,
     /// A number that distinguishes it from a former target with the same handle.
     serial: u64,
     name: Arc<str>,
@@ -188,7 +190,10 @@ pub(crate) struct OpenTarget {
 pub(crate) struct Outward {
     level: SecurityLevel,
     window: usize,
+    /// The largest message that this process sends and takes.
     largest_message: usize,
+    /// The largest one that the peer takes, as far as it is known.
+    peers_largest: usize,
     agents: usize,
     pub(crate) session: Session,
     /// Counts the sessions, to distinguish the contents of former ones.
@@ -220,6 +225,12 @@ pub(crate) struct Outward {
     /// The signatures that the peer has not acknowledged.
     signatures: Signatures,
     memory: Memory,
+    /// The session's targets that are closed.
+    former: Former,
+    /// The pieces of a message that one of them left unread.
+    unread: Vec<u8>,
+    /// Targets that were opened in this session.
+    opened: u32,
     serial: u64,
     /// Former targets whose messages have not all returned to the bus yet.
     returning: HashSet<u64>,
@@ -247,6 +258,7 @@ impl Outward {
             level,
             window,
             largest_message,
+            peers_largest: largest_message,
             agents,
             session: Session::default(),
             epoch: 0,
@@ -269,6 +281,9 @@ impl Outward {
             unsigned: Vec::new(),
             signatures: Signatures::default(),
             memory: Memory::default(),
+            former: Former::default(),
+            unread: Vec::new(),
+            opened: 0,
             serial: 0,
             returning: HashSet::new(),
             has_ended: false,
@@ -301,11 +316,13 @@ impl Outward {
             None => return None,
         };
         self.serial += 1;
+        self.opened = self.opened.saturating_add(1);
         let name: Arc<str> = name.into();
         let is_process = *name == *PROCESS_TARGET;
         let gate = Arc::new(Gate::default());
         self.names.insert(name.clone(), handle);
         self.targets[handle as usize] = Some(Target {
+            number: self.opened,
             serial: self.serial,
             name: name.clone(),
             is_process,
@@ -336,8 +353,15 @@ impl Outward {
     }
 
     /// A new connection has begun, and the session is agreed. Agents whose messages are sent again are bound again.
-    pub(crate) fn connected(&mut self, number: u64, proof: Option<Proof>) {
+    /// Returns the messages that wait and are larger than the peer takes.
+    pub(crate) fn connected(
+        &mut self,
+        number: u64,
+        proof: Option<Proof>,
+        peers_largest: usize,
+    ) -> Vec<Action> {
         self.connection = number;
+        self.peers_largest = peers_largest;
         self.proof = proof;
         self.control.clear();
         let mut senders = Vec::new();
@@ -358,6 +382,12 @@ impl Outward {
         for target in accepted {
             self.prove_hosted(target);
         }
+        self.take_too_large()
+    }
+
+    /// The largest message that both sides take.
+    fn largest(&self) -> usize {
+        self.largest_message.min(self.peers_largest)
     }
 
     /// The connection is gone.

@@ -295,7 +295,7 @@ impl Task {
         self.peer_number = greeting.connection;
         self.peer_incarnation = Some(greeting.incarnation);
         wire.number = self.own.next_connection();
-        self.begin(wire, peer, proof, inbox)
+        self.begin(wire, peer, proof, inbox, greeting.largest_message)
     }
 
     /// The peer has dialled. `None`: its connection was not wanted.
@@ -347,7 +347,7 @@ impl Task {
         Frame::Hello(answer.as_hello(&self.own)).encode(0, &mut out);
         wire.put(&out);
         wire.number = self.own.next_connection();
-        self.begin(wire, peer, proof, inbox)
+        self.begin(wire, peer, proof, inbox, greeting.largest_message)
     }
 
     fn begin(
@@ -356,14 +356,17 @@ impl Task {
         peer: Option<VerifiedIdentity>,
         proof: Option<crate::outward::Proof>,
         inbox: Vec<u8>,
+        largest_message: u32,
     ) -> Option<Established> {
         let mut slot = self.link.wire.lock();
         let mut outward = self.link.outward.lock();
         self.inward.connected(outward.session.due(), peer.clone());
-        outward.connected(wire.number, proof);
+        let largest = usize::try_from(largest_message).unwrap_or(usize::MAX);
+        let too_large = outward.connected(wire.number, proof, largest);
         *slot = Some(wire);
         drop(outward);
         drop(slot);
+        self.link.act(too_large);
         self.link.flush();
         Some(Established { peer, inbox })
     }

@@ -5,14 +5,16 @@
 mod intruder;
 mod support;
 
-use intruder::scene::Scene;
+use std::time::Duration;
+
+use intruder::scene::{Scene, from};
 use intruder::{Intruder, Seen};
 use sealbus_bus::{Location, Mailbox, Outbox, ProcessEndpoint, RefusalReason};
 use sealbus_fipa::{Aid, Performative, bitefficient};
-use sealbus_mesh::frame::{Frame, Why};
+use sealbus_mesh::frame::{Frame, Kind, Why};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::binding::Binding;
-use support::{inform, soon};
+use support::{Platform, inform, soon};
 
 /// A message that the victim wrote to bob.
 struct Taken {
@@ -173,14 +175,158 @@ async fn an_agent_has_one_window_on_a_link() {
     };
     intruder.send(&again).await.unwrap();
     let seen = intruder.until_end().await;
-    let is_accepted = |seen: &Seen| matches!(seen, Seen::Accept { target: 1 });
+    let is_accepted = |seen: &Seen| matches!(seen, Seen::Accept { target: 1, .. });
     assert!(!seen.iter().any(is_accepted), "{seen:?}");
     // A target that was closed is opened anew.
     let mut intruder = scene.ready(&scene.mallory()).await;
-    intruder
-        .send(&Frame::CloseTarget { target: 0 })
-        .await
-        .unwrap();
+    intruder.close(0).await;
     intruder.target(2, "victim@factory").await;
     scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_window_that_is_closed_and_opened_again_is_no_wider() {
+    let mut scene = Scene::new().await;
+    let mut intruder = scene.ready(&scene.mallory()).await;
+    intruder.close(0).await;
+    let message = from("mallory@factory").with_content("x".repeat(60_000));
+    let mut sent = 0;
+    // The victim reads nothing.
+    for _ in 0..20 {
+        let limit = intruder.target(0, "victim@factory").await;
+        let mut written = 0;
+        while written < limit {
+            intruder.message(0, 0, &message).await.unwrap();
+            written += 60_000;
+            sent += 1;
+        }
+        intruder.close(0).await;
+    }
+    assert!(sent * 60_000 < 4 << 20, "{sent} messages of 60 kB are kept");
+    // Its room comes back as the victim reads.
+    assert_eq!(intruder.target(0, "victim@factory").await, 0);
+    for _ in 0..sent {
+        soon(scene.mailbox.recv()).await.unwrap();
+    }
+    intruder
+        .until(|seen| matches!(seen, Seen::Other(Kind::Credit)))
+        .await;
+    intruder.message(0, 0, &message).await.unwrap();
+    soon(scene.mailbox.recv()).await.unwrap();
+    scene.unharmed().await;
+}
+
+/// An agent of an honest process is asked for again, or moves: what it had got by then is told if it is never read.
+#[tokio::test]
+async fn what_an_agent_leaves_unread_is_told_even_if_its_target_was_closed() {
+    let scene = Scene::new().await;
+    let mut peer = scene.ready(&scene.mallory()).await;
+    let message = from("mallory@factory");
+    peer.message(0, 0, &message).await.unwrap();
+    peer.close(0).await;
+    // The handle stands for another target now.
+    peer.target(0, "victim@factory").await;
+    peer.message(0, 0, &message).await.unwrap();
+    peer.close(0).await;
+    scene.process.bus.detach("victim@factory");
+    drop(scene.mailbox);
+    let mut wanted = Vec::new();
+    bitefficient::encode(&message, &mut wanted).unwrap();
+    for told in [1, 2] {
+        let seen = peer.until(|seen| matches!(seen, Seen::Unread { .. })).await;
+        let Seen::Unread {
+            number,
+            sender,
+            payload,
+        } = seen
+        else {
+            unreachable!()
+        };
+        assert_eq!((number, sender, payload), (told, 0, wanted.clone()));
+    }
+}
+
+/// The process of bob says that bob, who has been closed as a target, ended without reading.
+#[tokio::test]
+async fn what_was_left_unread_is_reported_once_and_only_if_it_was_sent() {
+    let scene = Scene::new().await;
+    let (mut intruder, taken, _writer, mut answers) = written(&scene).await;
+    let target = taken.target;
+    let why = Why::Moving;
+    intruder
+        .send(&Frame::Leaving { target, why })
+        .await
+        .unwrap();
+    intruder
+        .until(|seen| matches!(seen, Seen::CloseTarget { .. }))
+        .await;
+    intruder
+        .send(&Frame::TargetClosed { target })
+        .await
+        .unwrap();
+    for (number, payload) in [
+        // Nobody was the seventh, nothing else was sent to the first, and what was sent comes back once.
+        (7, &taken.payload),
+        (1, &forged()),
+        (1, &taken.payload),
+        (1, &taken.payload),
+    ] {
+        let unread = Frame::Unread {
+            number,
+            sender: taken.sender,
+            more: false,
+            piece: payload,
+        };
+        intruder.send(&unread).await.unwrap();
+    }
+    let told = soon(answers.recv()).await.unwrap();
+    assert_eq!(told.message().performative(), Performative::Failure);
+    let told = told.message().content_text().unwrap().into_owned();
+    assert!(told.contains("bob@factory"), "{told}");
+    soon(async {
+        while scene.count(RefusalReason::NotProved) < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert_eq!(scene.count(RefusalReason::NotProved), 2);
+    assert!(answers.try_recv().is_none(), "the writer was told twice");
+    scene.unharmed().await;
+}
+
+/// Two honest processes. Bob's mailbox goes on while Alice's process looks for him again.
+#[tokio::test]
+async fn each_message_is_read_or_its_sender_is_told() {
+    let platform = Platform::new(SecurityLevel::Auth);
+    let here = platform.process("node-1").await;
+    let there = platform.process("node-2").await;
+    let (alice, mut answers) = platform.agent(&here, "alice@factory");
+    let (_bob, mut bobs) = platform.agent(&there, "bob@factory");
+    let place = Location::Process(there.endpoint.process());
+    for number in 0..10 {
+        alice.send(inform("bob@factory", number)).await.unwrap();
+        soon(async {
+            while bobs.len() <= number {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        for place in [Location::InTransit, place.clone()] {
+            platform.directory.put("bob@factory", place);
+            here.bus.location_changed("bob@factory");
+        }
+    }
+    for number in 0..3 {
+        let read = bobs.recv().await.unwrap().into_message();
+        assert_eq!(read.content_text(), Some(&*number.to_string()));
+    }
+    there.bus.detach("bob@factory");
+    drop(bobs);
+    for _ in 3..10 {
+        let told = soon(answers.recv()).await.unwrap();
+        assert_eq!(told.message().performative(), Performative::Failure);
+    }
+    alice.send(inform("alice@factory", "done")).await.unwrap();
+    let last = soon(answers.recv()).await.unwrap().into_message();
+    assert_eq!(last.content_text(), Some("done"));
 }

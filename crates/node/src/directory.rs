@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
 use super::processes::wanted;
 use super::shared::{RESOLVING, Shared};
 use sealbus_control::attachment::AttachmentNotice;
-use sealbus_control::directory::{Changed, DirectoryStep, DirectoryUpdate, Replica, Standing};
+use sealbus_control::directory::{Changed, DirectoryUpdate, Replica, Standing};
 use sealbus_control::host::Command;
 use sealbus_control::names::{CONTROL_AGENTS, MASTER, SYSTEM_AGENTS};
 use sealbus_control::node::{ask_master, ask_node};
@@ -38,9 +41,11 @@ impl Shared {
 
     /// Ends to follow agents, out of these, that no process asks for any more.
     pub(crate) fn unfollow<'a>(&self, agents: impl IntoIterator<Item = &'a String>) {
+        // A process that asks meanwhile notes that it does, and then waits here to follow the agent.
+        let mut replica = self.replica.lock();
         for agent in agents {
             if !self.processes.is_asked(agent) {
-                self.replica.lock().unfollow(agent);
+                replica.unfollow(agent);
             }
         }
     }
@@ -161,20 +166,21 @@ impl Shared {
         Err(Fault::new(FaultCode::Unavailable, message))
     }
 
-    /// Notes the former places of agents that have moved with a change.
-    fn note_former(&self, replica: &Replica, update: &DirectoryUpdate) {
+    /// Notes the nodes that agents have left.
+    fn note_former(&self, left: Vec<(String, String)>) {
         let mut former = self.former.lock();
-        for step in &update.changes {
-            if let DirectoryStep::Agent(change) = step
-                && let AgentLocation::Process(contact) = replica.locate(&change.agent)
-            {
-                // The node that runs an agent asks once more about a forgotten one.
-                if former.len() >= MOST_FORMER {
-                    former.clear();
-                }
-                former.insert(change.agent.clone(), contact.node);
+        for (agent, node) in left {
+            // The node that runs an agent asks once more about a forgotten one.
+            if former.len() >= MOST_FORMER {
+                former.clear();
             }
+            former.insert(agent, node);
         }
+    }
+
+    /// Waits until the Master is to be asked at once. News that came while it was asked are in its answer.
+    pub(crate) async fn wants(&self) {
+        until_wanting(&self.replica, &self.wanting).await;
     }
 
     /// Applies the Master's answer to what was stated of the replica.
@@ -198,18 +204,19 @@ impl Shared {
         let _telling = self.telling.lock().await;
         let Changed {
             agents,
+            left,
             joined,
             ended,
             rules,
         } = {
             let mut replica = self.replica.lock();
-            self.note_former(&replica, &update);
             let changed = apply(&mut replica, update);
             if replica.wants() {
                 self.wanting.notify_one();
             }
             changed
         };
+        self.note_former(left);
         let restarted = self.restarted_nodes(&agents);
         for change in &agents {
             self.post.wake(&change.agent);
@@ -285,6 +292,13 @@ impl Shared {
     }
 }
 
+/// Waits until the replica wants an answer. The notice of an earlier want may be there still.
+async fn until_wanting(replica: &Mutex<Replica>, wanting: &Notify) {
+    while !replica.lock().wants() {
+        wanting.notified().await;
+    }
+}
+
 /// The nodes that may hold an agent's slice, as they are asked.
 #[derive(Default)]
 struct Holders {
@@ -309,5 +323,22 @@ impl Holders {
             }
         }
         Fault { message, ..fault }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn the_master_is_asked_at_once_only_as_long_as_there_is_something_to_ask() {
+        let (replica, wanting) = (Mutex::new(Replica::default()), Notify::new());
+        // Of a change that came while the Master was asked, and was in its answer.
+        wanting.notify_one();
+        assert!(until_wanting(&replica, &wanting).now_or_never().is_none());
+        replica.lock().follow("alice");
+        assert!(until_wanting(&replica, &wanting).now_or_never().is_some());
     }
 }

@@ -14,8 +14,9 @@ use sealbus_control::authority::IssuedChain;
 use sealbus_control::enrolment::ask;
 use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs, not_attached};
 use sealbus_control::node::MasterRequest;
-use sealbus_control::{Fault, FaultCode, Subject};
+use sealbus_control::{AgentLocation, Fault, FaultCode, Subject};
 use sealbus_enrolment::EnrolmentError;
+use sealbus_seal::Name;
 
 /// [`Host`] of the node's own process.
 pub(crate) struct NodeHost {
@@ -61,7 +62,11 @@ impl NodeHost {
             }
             AttachmentRequest::Announce { address } => *self.announced.lock() = Some(address),
             AttachmentRequest::Resolve { agent } => {
-                self.shared.asked.lock().insert(agent.clone());
+                // Requested names are remembered, and no agent has such a name.
+                if Name::new("agent", &agent).is_err() {
+                    return Ok(AgentLocation::Unknown.into());
+                }
+                self.shared.asked.lock().note(&agent);
                 // It speaks with the Master and with nodes, and answers those that ask it.
                 return Ok(self.shared.locate_by_master(&agent).await?.into());
             }

@@ -54,7 +54,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use sealbus_control::NodeDescription;
-use sealbus_control::directory::Replica;
+use sealbus_control::directory::{MOST_FOLLOWED, RecentNames, Replica};
 use sealbus_control::enrolment::Joined;
 use sealbus_control::local::forbid_inspection;
 use sealbus_enrolment::{ATTACHMENT, Enrolment, EnrolmentError, accept, bind};
@@ -300,7 +300,7 @@ impl Node {
             wanting: tokio::sync::Notify::new(),
             telling: tokio::sync::Mutex::default(),
             nodes: Mutex::default(),
-            asked: Mutex::default(),
+            asked: Mutex::new(RecentNames::new(MOST_FOLLOWED)),
             processes: Processes::default(),
             post: Arc::new(opened.post),
             letters_in_order: tokio::sync::Mutex::default(),

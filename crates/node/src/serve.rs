@@ -1,5 +1,6 @@
 //! The node's side of attachment: processes with a ticket are let in and served.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -266,6 +267,21 @@ fn check_key(key: &Blob) -> Result<(), Fault> {
 }
 
 impl Shared {
+    /// Checks that a process listens where it was told to. Others connect to the address that it announces.
+    fn check_address(&self, announced: SocketAddr) -> Result<(), Fault> {
+        let own = self.address();
+        match announced.ip() == own {
+            true => Ok(()),
+            false => Err(Fault::new(
+                FaultCode::NotPermitted,
+                format!(
+                    "the processes of {} listen at {own}, and not at {announced}",
+                    self.name
+                ),
+            )),
+        }
+    }
+
     /// Carries out a process's request.
     async fn attend(
         &self,
@@ -299,6 +315,7 @@ impl Shared {
                 return Ok(self.encryption_key(agent).await?.into());
             }
             AttachmentRequest::Announce { address } => {
+                self.check_address(address)?;
                 self.processes.announced(process, address);
                 self.reports.put_of_process(MasterRequest::Announced {
                     process: process.to_owned(),

@@ -369,7 +369,7 @@ async fn keep_in_touch(
         led_anew = tokio::select! {
             led_anew = pause(shared, HEARTBEAT) => led_anew,
             // More may come in the meantime, and goes with it.
-            () = shared.wanting.notified() => pause(shared, GATHERING).await,
+            () = shared.wants() => pause(shared, GATHERING).await,
         };
     }
 }

@@ -1,6 +1,6 @@
 //! The state that the parts of a node share.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::witness::Witnesses;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
 use sealbus_control::correspondence::Correspondent;
-use sealbus_control::directory::Replica;
+use sealbus_control::directory::{RecentNames, Replica};
 use sealbus_control::host::Command;
 use sealbus_control::names::MASTER;
 use sealbus_control::node::{Launch, MasterRequest, ask_master};
@@ -77,7 +77,7 @@ pub(crate) struct Shared {
     /// The latest contacts of the nodes.
     pub(crate) nodes: Mutex<HashMap<String, ProcessContact>>,
     /// Agents that the node's own process asked for.
-    pub(crate) asked: Mutex<HashSet<String>>,
+    pub(crate) asked: Mutex<RecentNames>,
     pub(crate) processes: Processes,
     /// Messages kept for agents that are away.
     pub(crate) post: Arc<Post>,

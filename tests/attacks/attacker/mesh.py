@@ -23,7 +23,9 @@ LEVELS = {"none": 0, "tls": 1, "auth": 2, "signed": 3}
 VERSION = 2
 HELLO, GOODBYE, BIND, ACKNOWLEDGE, PING, PONG, PROVE, DELEGATE = 1, 2, 3, 4, 5, 6, 7, 8
 MESSAGE, BEGIN, CONTINUE, TARGET, ACCEPT, CREDIT, LEAVING = 16, 17, 18, 19, 20, 21, 22
-CLOSE_TARGET, TARGET_CLOSED, RETURNED, REFUSED, SIGN = 23, 24, 25, 27, 28
+CLOSE_TARGET, TARGET_CLOSED, RETURNED, REFUSED, SIGN, UNREAD = 23, 24, 25, 27, 28, 29
+#: Reasons of RETURNED: its receiver moves, is not here, or refused it (as of too many).
+MOVING, NOT_HERE, REFUSED_OVER_LIMIT = 0, 1, 2 + 10
 #: The process itself, as a sender.
 ITSELF = 0xFFFFFFFF
 PIECE = 64 << 10
@@ -98,6 +100,9 @@ class Link:
         self.limits: dict[int, int] = {}
         #: The names of the targets that the other side has opened. It may send to them if there is an agent to prove.
         self.opened: dict[bytes, str] = {}
+        #: Their numbers, in the order in which they were opened.
+        self.numbers: dict[bytes, int] = {}
+        self.order = itertools.count(1)
         #: Bytes that the other side may send to each of those targets.
         self.room = 64 << 20
         self.agent: Credential | None = None
@@ -163,6 +168,14 @@ class Link:
         for start in range(PIECE, len(payload), PIECE):
             self.send(CONTINUE, struct.pack("<I", target) + payload[start : start + PIECE])
 
+    def gives_back(self, handles: bytes, why: int, payload: bytes) -> None:
+        """Says that a message did not reach its receiver. `handles`: of the sender and the target, as in a message."""
+        self.send(RETURNED, handles[4:] + handles[:4] + bytes([why]) + payload)
+
+    def left_unread(self, handles: bytes, number: int, payload: bytes) -> None:
+        """Says that the agent of a target that was closed, of this number, ended and did not read a message."""
+        self.send(UNREAD, struct.pack("<I", number) + handles[:4] + payload)
+
     def next(self) -> tuple[int, bytes] | None:
         """The next frame; None when the other side has ended the connection. Frames that keep it alive are answered here."""
         while True:
@@ -196,6 +209,7 @@ class Link:
         elif kind == TARGET and self.agent is not None:
             handle, name = body[:4], body[4:].decode()
             self.opened[handle] = name
+            self.numbers[handle] = next(self.order)
             # The bus of a process has the empty name, and no proof.
             if name:
                 self.send(PROVE, handle + self.agent.proof(self.exporter, LEVELS[self.level]))

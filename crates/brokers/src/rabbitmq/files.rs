@@ -112,7 +112,7 @@ impl BrokerSetup {
             ),
         };
         format!(
-            "{listeners}\n# The Master admits agents and dismisses them here.\nmanagement.ssl.ip = {}\nmanagement.ssl.port = {}\n{}\nload_definitions = {at}/{DEFINITIONS}\n\n# Of a cluster, the part without a majority stops: a message it accepted could be lost.\ncluster_partition_handling = pause_minority\nlog.console = false\nlog.file.level = info\n",
+            "{listeners}\n# The Master admits agents and dismisses them here.\nmanagement.ssl.ip = {}\nmanagement.ssl.port = {}\n{}\nload_definitions = {at}/{DEFINITIONS}\n\n# Of a cluster, the part without a majority stops: a message it accepted could be lost.\ncluster_partition_handling = pause_minority\n\n# The platform has limits of its own. RabbitMQ's own one is lower than what nodes tell the Master.\nmax_message_size = 536870912\nlog.console = false\nlog.file.level = info\n",
             self.address,
             self.management_port,
             certificates("management.ssl"),

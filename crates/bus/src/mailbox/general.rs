@@ -78,11 +78,6 @@ impl General {
         self.entries.iter()
     }
 
-    /// For changes that leave the messages as they are.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.entries.iter_mut()
-    }
-
     /// The place of a message that comes as the `arrival`th.
     #[inline]
     pub(super) fn order(&mut self, message: &ReceivedMessage, arrival: u64) -> Order {

@@ -12,86 +12,16 @@ use parking_lot::Mutex;
 use super::entry::{Entry, Hook, Wake};
 use super::general::General;
 use super::table::{Place, Table};
-use super::{Closed, MESSAGE_OVERHEAD, MailboxLimits, WindowListener};
-use crate::credit::WindowCredit;
+use super::windows::{NO_WINDOW, News, What, Windows};
+use super::{Closed, MESSAGE_OVERHEAD, MailboxLimits};
 use crate::gate::Gate;
 use crate::letter::{Kept, KeptOutcome};
 use crate::message::ReceivedMessage;
 use crate::moment::Moment;
 use crate::tap::{Arrival, Tap};
 
-/// The smallest allowance a writer from another process gets, however many there are.
-const SMALLEST_WINDOW: u64 = 16 << 10;
-/// The largest allowance. The messages under way at a time should fit into a processor's cache. This much is also
-/// enough to keep a connection between machines near each other busy.
-const LARGEST_WINDOW: u64 = 1 << 20;
 /// The failure notices that are kept for an agent that does not read them, before its sends are refused.
 pub(super) const UNREAD_NOTICES: usize = 4_096;
-
-/// Marks an entry that no window pays for.
-pub(super) const NO_WINDOW: u32 = u32::MAX;
-
-pub(super) struct WindowSlot {
-    pub(super) listener: Arc<dyn WindowListener>,
-    pub(super) tag: u64,
-    pub(super) credit: WindowCredit,
-}
-
-#[derive(Default)]
-pub(super) struct Windows {
-    pub(super) slots: Vec<Option<WindowSlot>>,
-    pub(super) open: usize,
-    /// The notices for listeners, to be given once the lock is released.
-    pub(super) news: Vec<News>,
-}
-
-pub(super) struct News {
-    pub(super) listener: Arc<dyn WindowListener>,
-    pub(super) what: What,
-}
-
-pub(super) enum What {
-    Widened { tag: u64, limit: u64 },
-    Taken { receipt: u64 },
-    Unread { messages: Vec<ReceivedMessage> },
-}
-
-impl News {
-    pub(super) fn tell(self) {
-        match self.what {
-            What::Widened { tag, limit } => self.listener.widened(tag, limit),
-            What::Taken { receipt } => self.listener.taken(receipt),
-            What::Unread { messages } => self.listener.unread(messages),
-        }
-    }
-}
-
-impl Windows {
-    pub(super) fn taken(&mut self, index: u32, cost: u32, limits: &MailboxLimits) {
-        let size = window_size(limits, self.open);
-        let Some(Some(slot)) = self.slots.get_mut(index as usize) else {
-            return;
-        };
-        if let Some(limit) = slot.credit.take(u64::from(cost), size) {
-            self.news.push(News {
-                listener: slot.listener.clone(),
-                what: What::Widened {
-                    tag: slot.tag,
-                    limit,
-                },
-            });
-        }
-    }
-
-    pub(super) fn settled(&mut self, index: u32, receipt: u64) {
-        if let Some(Some(slot)) = self.slots.get(index as usize) {
-            self.news.push(News {
-                listener: slot.listener.clone(),
-                what: What::Taken { receipt },
-            });
-        }
-    }
-}
 
 pub(super) struct Inner {
     /// The messages that belong to no conversation.
@@ -170,6 +100,11 @@ impl Inner {
             window,
             receipt,
         };
+        if window != NO_WINDOW
+            && let Some(windows) = &mut self.windows
+        {
+            windows.put(window, entry.cost);
+        }
         if self.conversations.is_some() {
             return self.put_sorted(entry, wake);
         }
@@ -251,12 +186,6 @@ impl Inner {
             self.queue.insert(entry);
         }
         self.wake_reader(wake);
-    }
-
-    pub(super) fn for_each(&mut self, act: impl Fn(&mut Entry)) {
-        let table = self.conversations.as_mut();
-        let queued = table.into_iter().flat_map(|it| it.queues()).flatten();
-        self.queue.iter_mut().chain(queued).for_each(act);
     }
 
     /// Takes all messages out, in the order in which they came.
@@ -352,17 +281,12 @@ impl Inner {
         if entry.window != NO_WINDOW
             && let Some(windows) = &mut self.windows
         {
-            windows.taken(entry.window, entry.cost, limits);
             if let Some(receipt) = entry.receipt {
                 windows.settled(entry.window, receipt);
             }
+            windows.taken(entry.window, entry.cost, limits);
         }
     }
-}
-
-/// The size of one window: all windows together may hold about as much as the mailbox holds.
-pub(super) fn window_size(limits: &MailboxLimits, open: usize) -> u64 {
-    (limits.bytes as u64 / 2 / (open.max(1) as u64)).clamp(SMALLEST_WINDOW, LARGEST_WINDOW)
 }
 
 impl Shared {
@@ -466,7 +390,8 @@ impl Shared {
                 table.wake_all(wake);
             }
             let slots = inner.windows.iter().flat_map(|windows| &windows.slots);
-            let writers = slots.flatten().map(|slot| slot.listener.clone());
+            let slots = slots.flatten().filter(|slot| slot.is_open);
+            let writers = slots.map(|slot| slot.listener.clone());
             writers.collect::<Vec<_>>()
         });
         self.gate.open_all();

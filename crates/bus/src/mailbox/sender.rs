@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::queue::{NO_WINDOW, Shared, UNREAD_NOTICES, UnreadSink, WindowSlot, window_size};
+use super::queue::{Shared, UNREAD_NOTICES, UnreadSink};
+use super::windows::NO_WINDOW;
 use super::{Closed, MailboxCounts, PushError, Window, WindowListener};
-use crate::credit::WindowCredit;
 use crate::gate::Gate;
 use crate::message::ReceivedMessage;
 use crate::tap::Tap;
@@ -131,32 +131,22 @@ impl MailboxSender {
 
     /// Opens a window: an allowance for a writer in another process, which cannot ask before each message. The writer
     /// may write up to a limit. `listener` hears (with `tag`) as the limit rises.
-    pub fn open_window(&self, listener: Arc<dyn WindowListener>, tag: u64) -> Window {
+    ///
+    /// `writer` names the other process. Its unread messages of former windows count against the new one, so it gains no
+    /// room by opening anew.
+    pub fn open_window(
+        &self,
+        writer: &Arc<str>,
+        listener: Arc<dyn WindowListener>,
+        tag: u64,
+    ) -> Window {
         let mut inner = self.shared.inner.lock();
         let windows = inner.windows.get_or_insert_default();
-        windows.open += 1;
-        let size = window_size(&self.shared.limits, windows.open);
-        let slot = WindowSlot {
-            listener,
-            tag,
-            credit: WindowCredit::new(size),
-        };
-        let index = match windows.slots.iter().position(Option::is_none) {
-            Some(index) => {
-                windows.slots[index] = Some(slot);
-                index
-            }
-            None => {
-                windows.slots.push(Some(slot));
-                windows.slots.len() - 1
-            }
-        };
-        // A mailbox has fewer than 2^32 - 1 windows: each belongs to a link of its own.
-        let index = u32::try_from(index).unwrap_or(NO_WINDOW);
+        let (index, first_limit) = windows.open(writer, listener, tag, &self.shared.limits);
         Window {
             shared: self.shared.clone(),
             index,
-            first_limit: size,
+            first_limit,
         }
     }
 }

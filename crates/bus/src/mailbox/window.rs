@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::queue::{NO_WINDOW, Shared};
+use super::queue::Shared;
 use super::{Closed, MESSAGE_OVERHEAD};
 use crate::message::ReceivedMessage;
 
@@ -80,7 +80,7 @@ impl Window {
         let limits = &self.shared.limits;
         self.shared.take(|inner| {
             if let Some(windows) = &mut inner.windows {
-                windows.taken(self.index, cost, limits);
+                windows.widen(self.index, cost, limits);
             }
         });
     }
@@ -89,18 +89,8 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         let mut inner = self.shared.inner.lock();
-        let index = self.index;
-        // The slot may be given away again, so messages in the queue no longer count against it.
-        inner.for_each(|entry| {
-            if entry.window == index {
-                entry.window = NO_WINDOW;
-            }
-        });
         if let Some(windows) = &mut inner.windows {
-            if let Some(slot) = windows.slots.get_mut(index as usize) {
-                *slot = None;
-            }
-            windows.open -= 1;
+            windows.close(self.index);
         }
     }
 }

@@ -65,6 +65,8 @@ impl Default for Replica {
 pub struct Changed {
     /// Agents that have moved.
     pub agents: Vec<DirectoryChange>,
+    /// Agents that have left a node, each with that node.
+    pub left: Vec<(String, String)>,
     /// Processes that can be reached now.
     pub joined: Vec<ProcessContact>,
     /// Processes that have ended.
@@ -347,8 +349,14 @@ impl Replica {
     }
 
     fn set(&mut self, agent: String, location: AgentLocation, changed: &mut Changed) {
-        if self.locate(&agent) == location {
+        let former = self.locate(&agent);
+        if former == location {
             return;
+        }
+        if let AgentLocation::Process(former) = former
+            && !matches!(&location, AgentLocation::Process(contact) if contact.node == former.node)
+        {
+            changed.left.push((agent.clone(), former.node));
         }
         let was_node = self.nodes.remove(&agent).is_some();
         let node = own_node(&agent, &location).cloned();

@@ -373,6 +373,34 @@ fn an_update_tells_what_it_changed() {
     assert_eq!(changed, [Changed::default()]);
 }
 
+/// A node that an agent ran on before speaks for it. So only what changed its place counts.
+#[test]
+fn an_agent_leaves_a_node_when_its_place_changes() {
+    let mut directory = Directory::starting_at(10);
+    directory.set("a", at(5));
+    let mut replica = Replica::default();
+    catch_up(&mut directory, "node-1", &mut replica);
+    // In another process of the node.
+    directory.set("a", at(6));
+    let moved = directory.news_for("node-1").unwrap();
+    assert_eq!(replica.told(moved.clone()).left, []);
+    directory.set("a", node("node-2"));
+    let standing = replica.standing();
+    let elsewhere = directory.news_for("node-1").unwrap();
+    // It is not taken while the Master is asked.
+    assert_eq!(replica.told(elsewhere), Changed::default());
+    let left = replica.answered(directory.answer("node-1", &standing)).left;
+    assert_eq!(left, [("a".to_owned(), "node-1".to_owned())]);
+    // An older one comes again.
+    assert_eq!(replica.told(moved), Changed::default());
+    assert_eq!(replica.locate("a"), node("node-2"));
+    directory.set("a", at(1));
+    let left = replica.told(directory.news_for("node-1").unwrap()).left;
+    assert_eq!(left, [("a".to_owned(), "node-2".to_owned())]);
+    directory.set("a", at(7));
+    assert_eq!(replica.told(directory.news_for("node-1").unwrap()).left, []);
+}
+
 /// The single notices to a process add up to the whole directory.
 #[test]
 fn a_process_that_ended_does_not_join_again() {

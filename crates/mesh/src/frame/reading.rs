@@ -153,6 +153,16 @@ fn decode(kind: Kind, flags: u8, body: &[u8]) -> Option<Frame<'_>> {
                 piece,
             }
         }
+        Kind::Unread => {
+            let (number, body) = take_u32(body)?;
+            let (sender, piece) = take_u32(body)?;
+            Frame::Unread {
+                number,
+                sender,
+                more: flags & FLAG_MORE != 0,
+                piece,
+            }
+        }
         Kind::Unbind => Frame::Unbind {
             handle: whole_u32(body)?,
         },

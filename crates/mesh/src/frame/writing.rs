@@ -85,6 +85,17 @@ impl Frame<'_> {
                 out.extend_from_slice(piece);
                 flags = if *more { FLAG_MORE } else { 0 };
             }
+            Self::Unread {
+                number,
+                sender,
+                more,
+                piece,
+            } => {
+                put_u32(out, *number);
+                put_u32(out, *sender);
+                out.extend_from_slice(piece);
+                flags = if *more { FLAG_MORE } else { 0 };
+            }
             Self::Refused {
                 handle,
                 reason,

@@ -17,7 +17,7 @@ use super::targets::{Partial, Target, Whom};
 use super::{Broken, Inward};
 use crate::flow::PARTIAL_MESSAGES;
 use crate::frame::{Frame, LONGEST_PIECE, Why};
-use crate::link::Link;
+use crate::link::{Link, Unread};
 
 /// The most room for a long message that is reserved with its first piece.
 const ROOM_AT_ONCE: usize = 1 << 20;
@@ -326,20 +326,18 @@ impl Inward {
 
     /// Sends back messages that agents of this process have left unread for good.
     pub(super) fn give_back_unread(&self, link: &Arc<Link>) {
-        for unread in std::mem::take(&mut *link.unread.lock()) {
-            // After a lost session the peer has already told the senders.
-            let is_open = self
-                .targets
-                .get(unread.target as usize)
-                .and_then(Option::as_ref)
-                .is_some_and(|target| target.serial == unread.serial);
-            if !is_open {
-                continue;
-            }
+        let unread = std::mem::take(&mut *link.unread.lock());
+        let epoch = link.outward.lock().epoch;
+        // After a lost session the peer has already told the senders.
+        for unread in unread.into_iter().filter(|unread| unread.epoch == epoch) {
             let handles: HashMap<&str, u32> = (0..)
                 .zip(&self.senders)
                 .filter_map(|(handle, sender)| Some((&*sender.as_ref()?.name, handle)))
                 .collect();
+            let Unread { target, number, .. } = unread;
+            let slot = self.targets.get(target as usize);
+            let slot = slot.and_then(Option::as_ref);
+            let is_open = slot.is_some_and(|target| target.number == number);
             for message in unread.messages {
                 let sender = match message.provenance() {
                     Provenance::Proved(_) | Provenance::Signed(_) => {
@@ -350,12 +348,19 @@ impl Inward {
                     Provenance::Foreign(_) => Some(format!("{GATEWAY}@{}", self.peer.platform())),
                     _ => message.message().sender().map(|it| it.name().to_owned()),
                 };
-                let handle = sender.and_then(|sender| handles.get(&*sender).copied());
                 // A sender that has left since needs no answer.
-                if let Some(handle) = handle
-                    && let Ok(payload) = message.to_bytes()
-                {
-                    give_back(link, unread.target, handle, Why::NotHere, &payload);
+                let sender = sender.and_then(|sender| handles.get(&*sender).copied());
+                let (Some(sender), Ok(payload)) = (sender, message.to_bytes()) else {
+                    continue;
+                };
+                match is_open {
+                    true => give_back(link, target, sender, Why::NotHere, &payload),
+                    false => in_pieces(link, &payload, |more, piece| Frame::Unread {
+                        number,
+                        sender,
+                        more,
+                        piece,
+                    }),
                 }
             }
         }
@@ -391,20 +396,25 @@ fn judge(
     Ok((provenance, named))
 }
 
-/// Sends a message back to its source, in pieces if it is long.
+/// Sends a message back to its source.
 pub(super) fn give_back(link: &Arc<Link>, target: u32, sender: u32, why: Why, payload: &[u8]) {
+    in_pieces(link, payload, |more, piece| Frame::Returned {
+        target,
+        sender,
+        why,
+        more,
+        piece,
+    });
+}
+
+/// Sends a message in frames, more than one if it is long.
+fn in_pieces<'a>(link: &Arc<Link>, payload: &'a [u8], frame: impl Fn(bool, &'a [u8]) -> Frame<'a>) {
     let mut outward = link.outward.lock();
     let mut rest = payload;
     loop {
         let (piece, after) = rest.split_at(rest.len().min(LONGEST_PIECE));
         let more = !after.is_empty();
-        outward.session.append(&Frame::Returned {
-            target,
-            sender,
-            why,
-            more,
-            piece,
-        });
+        outward.session.append(&frame(more, piece));
         rest = after;
         if !more {
             break;

@@ -19,8 +19,8 @@ const FRAME_WINDOW: u64 = 4 << 20;
 
 /// An agent of this process, or its bus, that the peer sends to.
 pub(super) struct Target {
-    /// A number that distinguishes it from a former target with the same handle.
-    pub(super) serial: u64,
+    /// Which of the session's targets it is, from 1: it distinguishes it from a former target with the same handle.
+    pub(super) number: u32,
     pub(super) name: Arc<str>,
     /// `None`: the agent is not here, or no longer.
     pub(super) open: Option<OpenTarget>,
@@ -118,7 +118,7 @@ impl Drop for OpenTarget {
 struct TargetCredit {
     link: Weak<Link>,
     target: u32,
-    serial: u64,
+    number: u32,
     epoch: u64,
     limit: AtomicU64,
     /// The handle may stand for another target by now.
@@ -150,7 +150,8 @@ impl WindowListener for TargetCredit {
         };
         link.unread.lock().push(Unread {
             target: self.target,
-            serial: self.serial,
+            number: self.number,
+            epoch: self.epoch,
             messages,
         });
         link.requests.make(|requests| &requests.agents_left);
@@ -169,10 +170,11 @@ impl Inward {
             return Err(Broken::Rule("a target's handle is used twice"));
         }
         let name = target_name(name);
-        self.opened += 1;
-        let serial = self.opened;
+        // The handles are limited, but they may be used again for ever.
+        self.opened = self.opened.saturating_add(1);
+        let number = self.opened;
         let mut target = Target {
-            serial,
+            number,
             name: name.into(),
             open: None,
             why_not: Why::NotHere,
@@ -184,7 +186,7 @@ impl Inward {
         let credit = Arc::new(TargetCredit {
             link: self.link.clone(),
             target: handle,
-            serial,
+            number,
             epoch: link.outward.lock().epoch,
             limit: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
@@ -198,7 +200,7 @@ impl Inward {
                 .receiver(name)
                 .filter(|agent| agent.mailbox().closed().is_none())
                 .map(|agent| Whom::Agent {
-                    window: agent.mailbox().open_window(credit.clone(), 0),
+                    window: agent.mailbox().open_window(&self.writer, credit.clone(), 0),
                     agent,
                 })
         };

@@ -1,5 +1,7 @@
 //! The end of a target: nothing more is sent to it, and undelivered messages come back.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use sealbus_bus::{LostFrame, RefusalReason, Returned, UndeliverableReason};
 
@@ -83,13 +85,7 @@ impl Outward {
         let hash = self.memory.hash(&sender, &payload);
         let reason = match (target.sent.take_back(hash, &mut self.memory), why) {
             (Origin::Never, _) => {
-                return Some(Action::Refused {
-                    receiver: target.name.clone(),
-                    reason: RefusalReason::NotProved,
-                    explanation: format!(
-                        "its process gives back a message of {sender} that it was not given"
-                    ),
-                });
+                return Some(never_sent(target.name.clone(), &sender));
             }
             (_, Why::Refused(reason)) => Some(refused_there(reason)),
             (Origin::Forgotten, _) => Some(UndeliverableReason::ReceiverGone),
@@ -109,12 +105,44 @@ impl Outward {
         None
     }
 
+    /// A former target has ended, and left this message, or this piece of one, unread.
+    pub(crate) fn left_unread(
+        &mut self,
+        number: u32,
+        sender: u32,
+        more: bool,
+        bytes: &[u8],
+    ) -> Option<Action> {
+        let sender = self.name_of(sender);
+        if self.unread.len() + bytes.len() <= self.largest_message {
+            self.unread.extend_from_slice(bytes);
+        }
+        if more {
+            return None;
+        }
+        let payload = Bytes::from(std::mem::take(&mut self.unread));
+        let sender = sender?;
+        let hash = self.memory.hash(&sender, &payload);
+        let (receiver, origin) = self.former.take_back(number, hash, &mut self.memory)?;
+        Some(match origin {
+            Origin::Never => never_sent(receiver, &sender),
+            Origin::Sent | Origin::Forgotten => Action::Undeliverable {
+                sender,
+                receiver,
+                payload,
+                reason: UndeliverableReason::ReceiverGone,
+            },
+        })
+    }
+
     /// Everything sent to the target was delivered or has come back.
     pub(crate) fn target_closed(&mut self, handle: u32) -> Option<Action> {
         let slot = self.targets.get_mut(handle as usize)?;
         let mut target =
             slot.take_if(|target| matches!(target.state, TargetState::Closing { .. }))?;
-        target.sent.forget(&mut self.memory);
+        let (number, name) = (target.number, target.name.clone());
+        self.former
+            .keep(number, name, target.sent, &mut self.memory);
         self.names.remove(&target.name);
         self.free_targets.push(handle);
         let rest = self.line.take_queue(&mut target.credit);
@@ -164,6 +192,14 @@ impl Outward {
             sender: self.name_of(message.sender)?,
             payload: message.payload.clone(),
         })
+    }
+}
+
+fn never_sent(receiver: Arc<str>, sender: &str) -> Action {
+    Action::Refused {
+        receiver,
+        reason: RefusalReason::NotProved,
+        explanation: format!("its process gives back a message of {sender} that it was not given"),
     }
 }
 

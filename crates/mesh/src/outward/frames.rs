@@ -32,10 +32,11 @@ impl Outward {
             _ => return Err(Rejected::Closed),
         }
         let length = outgoing.length();
-        if length > self.largest_message {
+        let limit = self.largest();
+        if length > limit {
             return Err(Rejected::Impossible(UndeliverableReason::TooLarge {
                 size: length,
-                limit: self.largest_message,
+                limit,
             }));
         }
         let sender = match outgoing.sender {

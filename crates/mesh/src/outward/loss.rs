@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sealbus_bus::{Returned, SessionNumber, UndeliverableReason};
 
-use super::sent::Memory;
+use super::sent::{Former, Memory};
 use super::signing::Signatures;
 use super::{Action, Outward, TargetState};
 use crate::flow::{Line, Queued};
@@ -128,6 +128,9 @@ impl Outward {
         self.session.start_over();
         self.signatures = Signatures::default();
         self.memory = Memory::default();
+        self.former = Former::default();
+        self.unread.clear();
+        self.opened = 0;
         actions
     }
 }

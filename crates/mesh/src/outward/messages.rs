@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sealbus_bus::{LocalAgent, Outgoing, Rejected, UndeliverableReason};
 use sealbus_fipa::EncodeError;
 
-use super::{Outward, TargetState};
+use super::{Action, Outward, TargetState};
 use crate::flow::{Admission, Queued};
 use crate::frame::{self, LONGEST_PIECE, MESSAGE_START};
 use crate::statement::statement_of;
@@ -41,7 +41,7 @@ impl Outward {
             _ => return Err(Rejected::Closed),
         };
         let has_window = self.session.kept() < self.window;
-        let largest = self.largest_message;
+        let largest = self.largest();
         let signs = self.signs() || self.level.authenticates() && outgoing.is_signed();
         if !signs {
             // The message would overtake those before it, which wait for their proof.
@@ -128,5 +128,38 @@ impl Outward {
                 limit: largest,
             })),
         }
+    }
+
+    /// Takes out the waiting messages that are larger than the peer takes. It had not said so when they were accepted.
+    pub(super) fn take_too_large(&mut self) -> Vec<Action> {
+        let limit = self.largest();
+        let mut actions = Vec::new();
+        for target in 0..self.targets.len() {
+            let Some(Some(target)) = self.targets.get_mut(target) else {
+                continue;
+            };
+            let (name, is_process) = (target.name.clone(), target.is_process);
+            let too_large = self.line.take_longer(&mut target.credit, limit);
+            for message in too_large {
+                self.note_unqueued(message.sender);
+                let size = message.length();
+                let reason = UndeliverableReason::TooLarge { size, limit };
+                if is_process {
+                    actions.push(Action::FramesLost {
+                        serial: None,
+                        frames: vec![self.as_lost(message, false)],
+                        reason,
+                    });
+                } else if let Some(sender) = self.name_of(message.sender) {
+                    actions.push(Action::Undeliverable {
+                        sender,
+                        receiver: name.clone(),
+                        payload: message.payload,
+                        reason,
+                    });
+                }
+            }
+        }
+        actions
     }
 }

@@ -1,8 +1,9 @@
 //! The messages that were sent to a target and may come back. A process can give back only what it was given: anything
 //! else would make agents of this process say what they never said.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 
@@ -11,6 +12,8 @@ const MOST: usize = 1 << 16;
 /// Above so many messages that are remembered on a link, targets forget more than they note, down to [`FEW`].
 const MOST_ON_LINK: usize = 1 << 20;
 const FEW: usize = 64;
+/// Closed targets that are remembered on a link.
+const MOST_FORMER: usize = 4096;
 /// So often a peer may give back what it was not given. Then it is no honest one.
 const MOST_NEVER_SENT: u32 = 64;
 
@@ -114,10 +117,37 @@ impl Sent {
         Some(first)
     }
 
-    /// The target has ended.
-    pub(super) fn forget(&mut self, memory: &mut Memory) {
+    fn forget(&mut self, memory: &mut Memory) {
         memory.count -= self.hashes.len();
         *self = Self::default();
+    }
+}
+
+/// Targets that were closed. Their agents may have messages that they have not read yet, and never will if they end.
+#[derive(Default)]
+pub(super) struct Former(BTreeMap<u32, (Arc<str>, Sent)>);
+
+impl Former {
+    /// A target has ended. The oldest ones are forgotten if there are too many.
+    pub(super) fn keep(&mut self, number: u32, name: Arc<str>, sent: Sent, memory: &mut Memory) {
+        self.0.insert(number, (name, sent));
+        while (self.0.len() > MOST_FORMER || memory.count > MOST_ON_LINK)
+            && let Some((_, (_, mut sent))) = self.0.pop_first()
+        {
+            sent.forget(memory);
+        }
+    }
+
+    /// A message comes back from the target of that number. Returns the agent's name. `None`: the target is not known, or
+    /// not any more.
+    pub(super) fn take_back(
+        &mut self,
+        number: u32,
+        hash: u64,
+        memory: &mut Memory,
+    ) -> Option<(Arc<str>, Origin)> {
+        let (name, sent) = self.0.get_mut(&number)?;
+        Some((name.clone(), sent.take_back(hash, memory)))
     }
 }
 

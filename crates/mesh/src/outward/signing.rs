@@ -296,7 +296,8 @@ mod tests {
             channel: Channel::with_exporter([number as u8; 32], LEVEL, 1),
             role: Role::Client,
         };
-        outward.connected(number, Some(proof));
+        let too_large = outward.connected(number, Some(proof), 1 << 20);
+        assert!(too_large.is_empty());
     }
 
     fn certify(platform: &PlatformName, agent: &str) -> (Arc<Credential>, Serial) {

@@ -40,6 +40,7 @@ pub(crate) struct Intruder {
 pub(crate) enum Seen {
     Accept {
         target: u32,
+        limit: u64,
     },
     CloseTarget {
         target: u32,
@@ -66,13 +67,18 @@ pub(crate) enum Seen {
     Target {
         handle: u32,
     },
+    Unread {
+        number: u32,
+        sender: u32,
+        payload: Vec<u8>,
+    },
     Other(frame::Kind),
 }
 
 impl Seen {
     fn of(frame: &Frame<'_>) -> Self {
         match *frame {
-            Frame::Accept { target, .. } => Self::Accept { target },
+            Frame::Accept { target, limit } => Self::Accept { target, limit },
             Frame::CloseTarget { target } => Self::CloseTarget { target },
             Frame::Goodbye { reason, .. } => Self::Goodbye { reason },
             Frame::Message {
@@ -99,6 +105,16 @@ impl Seen {
             },
             Frame::Returned { why, .. } => Self::Returned { why },
             Frame::Target { handle, .. } => Self::Target { handle },
+            Frame::Unread {
+                number,
+                sender,
+                more: false,
+                piece,
+            } => Self::Unread {
+                number,
+                sender,
+                payload: piece.to_vec(),
+            },
             ref frame => Self::Other(frame.kind()),
         }
     }
@@ -234,10 +250,21 @@ impl Intruder {
         Ok(proof)
     }
 
-    /// Opens a target and waits until it is accepted.
-    pub(crate) async fn target(&mut self, handle: u32, name: &str) {
+    /// Opens a target and waits until it is accepted. Returns the bytes that may be sent to it.
+    pub(crate) async fn target(&mut self, handle: u32, name: &str) -> u64 {
         self.send(&Frame::Target { handle, name }).await.unwrap();
-        self.until(|seen| matches!(seen, Seen::Accept { target } if *target == handle))
+        let is_accepted =
+            |seen: &Seen| matches!(seen, Seen::Accept { target, .. } if *target == handle);
+        match self.until(is_accepted).await {
+            Seen::Accept { limit, .. } => limit,
+            _ => unreachable!(),
+        }
+    }
+
+    /// Closes a target, and waits until the peer knows.
+    pub(crate) async fn close(&mut self, target: u32) {
+        self.send(&Frame::CloseTarget { target }).await.unwrap();
+        self.until(|seen| matches!(seen, Seen::Other(frame::Kind::TargetClosed)))
             .await;
     }
 
@@ -247,7 +274,7 @@ impl Intruder {
             return false;
         }
         while let Some(seen) = self.next().await {
-            if matches!(seen, Seen::Accept { target } if target == handle) {
+            if matches!(seen, Seen::Accept { target, .. } if target == handle) {
                 return true;
             }
         }

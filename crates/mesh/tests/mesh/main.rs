@@ -9,5 +9,6 @@ mod conversation;
 mod departed;
 mod flow_and_movement;
 mod leaving;
+mod sizes;
 #[path = "../support/mod.rs"]
 mod support;

@@ -4,12 +4,15 @@
 use std::sync::Arc;
 
 use crate::control_plane::Only;
-use crate::support::{HERE, LONG, joined, platform};
+use crate::support::{HERE, LONG, config, joined, platform, platform_of};
+use crate::{first, hear};
 use sealbus_bus::{Bus, BusConfig, Mailbox, Outbox};
 use sealbus_control::FaultCode;
 use sealbus_control::admin::{SendMessage, ask};
 use sealbus_control::ask::Ask;
 use sealbus_control::correspondence::Correspondent;
+use sealbus_fipa::{AclMessage, Performative};
+use sealbus_manifest::Manifest;
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity};
 use sealbus_seal::{Identity, PlatformName, ProcessId, SecurityLevel};
 
@@ -76,7 +79,49 @@ async fn what_is_too_large_for_a_message_is_a_fault_that_the_asker_reads() {
     for length in [LARGEST / 10, LARGEST / 2, LARGEST] {
         let fault = asker.ask("teller", Long(length), LONG).await.unwrap_err();
         assert_eq!(fault.code, FaultCode::TooLarge, "{length}: {fault}");
-        assert!(fault.to_string().contains("max-message"), "{fault}");
+        let limit = format!("at most {LARGEST} bytes");
+        assert!(fault.to_string().contains(&limit), "{fault}");
+    }
+}
+
+/// The order to start a program holds its arguments, however short the agents' messages must be.
+#[tokio::test]
+async fn the_control_plane_carries_more_than_agents_may_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), SecurityLevel::Auth);
+    config.settings.max_message = 64 << 10;
+    let (_master, operator, _one, _two) = platform_of(config, folder.path()).await;
+    let argument = "x".repeat(100_000);
+    let text = format!(
+        r#"
+        [platform]
+        name = "factory"
+        max-message = "64 KiB"
+        [[agent]]
+        name = "once"
+        command = ["sh", "-c", "echo hello", "{argument}"]
+    "#
+    );
+    let manifest = Manifest::parse("platform.toml", &text, folder.path()).unwrap();
+    operator.ask(first(manifest)).await.unwrap();
+    operator
+        .until("it has had its course", |agents| {
+            agents.len() == 1 && agents[0].state.is_none()
+        })
+        .await;
+    let from = sealbus_control::node::LogPosition::LastLines { lines: 50 };
+    let agent = "once".to_owned();
+    let log = operator.ask(ask::Log { agent, from }).await.unwrap();
+    assert!(log.text.contains("hello"), "{}", log.text);
+    // An agent may not say as much.
+    let (_first, mut alice) = joined(&operator, "alice", "node-1").await;
+    let (_second, bob) = joined(&operator, "bob", "node-2").await;
+    let message = AclMessage::new(Performative::Inform)
+        .with_receiver(bob.aid().clone())
+        .with_content(argument);
+    if alice.send(message).await.is_ok() {
+        let told = hear(&mut alice).await;
+        assert!(told.contains("65536"), "{told}");
     }
 }
 

@@ -216,6 +216,26 @@ async fn a_process_has_one_connection_to_its_node() {
     present.ask(attachment::DenyList, LONG).await.unwrap();
 }
 
+/// Others would connect to whatever it names.
+#[tokio::test]
+async fn a_process_announces_no_address_of_another_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(folder.path(), SecurityLevel::Auth).await;
+    let ticket = operator.ticket("guest", Some("node-1")).await;
+    let token = Token::parse(Purpose::Ticket, &ticket).unwrap();
+    let (caller, _incoming, _) = attached_as(&token, secret_text(token.secret())).await;
+    for address in ["192.0.2.1:22", "127.0.0.2:7401", "[::1]:7401"] {
+        let announce = attachment::Announce {
+            address: address.parse().unwrap(),
+        };
+        let fault = caller.ask(announce, LONG).await.unwrap_err();
+        assert_eq!(fault.code, FaultCode::NotPermitted, "{fault}");
+    }
+    let address = (HERE, 7401).into();
+    let announce = attachment::Announce { address };
+    caller.ask(announce, LONG).await.unwrap();
+}
+
 #[tokio::test]
 async fn before_a_ticket_is_shown_frames_are_short() {
     let folder = tempfile::tempdir().unwrap();

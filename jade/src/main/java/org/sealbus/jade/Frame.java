@@ -13,7 +13,7 @@ import java.util.Arrays;
  * A frame between two processes of Sealbus (sealbus-mesh/1): a header of 12 bytes, and a body. Numbers are little-endian.
  *
  * @param kind     one of the constants here
- * @param flags    of {@link #RETURNED}: whether more of the message follows
+ * @param flags    of {@link #RETURNED} and {@link #UNREAD}: whether more of the message follows
  * @param sequence the low 32 bits of the number of a counted frame
  * @param body     the body
  */
@@ -39,6 +39,7 @@ record Frame(int kind, int flags, int sequence, byte[] body) {
     static final int UNBIND = 26;
     static final int REFUSED = 27;
     static final int SIGN = 28;
+    static final int UNREAD = 29;
 
     /** The longest piece of a message in one frame. */
     static final int LONGEST_PIECE = 64 << 10;
@@ -137,6 +138,13 @@ record Frame(int kind, int flags, int sequence, byte[] body) {
 
         byte[] done() {
             return out.toByteArray();
+        }
+
+        /** The bytes, which are then no longer in it. */
+        byte[] take() {
+            byte[] bytes = done();
+            clear();
+            return bytes;
         }
 
         int length() {

@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Deque;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.logging.Level;
@@ -33,6 +34,8 @@ final class MeshLink {
     private static final int LONGEST_NAME = 512;
     /** Most long messages that arrive at the same time. */
     private static final int MOST_PARTIAL = 4;
+    /** Routes that are remembered after they were closed. */
+    private static final int MOST_FORMER = 256;
     private static final int PROCESS_SENDER = -1;
     private static final byte[] NONE = new byte[16];
     private static final long PAUSE = 50;
@@ -88,6 +91,17 @@ final class MeshLink {
 
     /** The other process's agents that messages from here go to; free places are null. */
     private final List<Route> routes = new ArrayList<>();
+    /** The messages of routes that were closed, by their numbers: their receivers may have some of them unread. */
+    private final Map<Integer, Route.Memory> former = new LinkedHashMap<>() {
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<Integer, Route.Memory> eldest) {
+            return size() > MOST_FORMER;
+        }
+    };
+    /** Pieces of a message that one of these receivers left unread. */
+    private final Frame.Body unread = new Frame.Body();
+    /** Routes that were opened in this session. */
+    private int opened;
     /** Agents here that send over the link. An agent keeps its handle. */
     private final List<String> bound = new ArrayList<>();
     private final Map<Integer, Sender> senders = new HashMap<>();
@@ -250,6 +264,9 @@ final class MeshLink {
         received = 0;
         told = 0;
         routes.clear();
+        former.clear();
+        unread.clear();
+        opened = 0;
         bound.clear();
         senders.clear();
         targets.clear();
@@ -317,6 +334,7 @@ final class MeshLink {
         }
         route.link = this;
         route.handle = handle;
+        route.number = ++opened;
         send(Frame.TARGET, new Frame.Body().u32(handle).text(route.receiver));
     }
 
@@ -326,7 +344,7 @@ final class MeshLink {
         byte[] payload = letter.payload();
         route.sent += letter.cost();
         if (!route.receiver.isEmpty()) {
-            route.remember(letter);
+            route.memory.add(letter);
         }
         if (payload.length <= Frame.LONGEST_PIECE) {
             send(Frame.MESSAGE, 0, new Frame.Body().u32(sender).u32(route.handle).bytes(payload), letter);
@@ -533,11 +551,13 @@ final class MeshLink {
                 if (route != null && route.state == Route.State.CLOSING) {
                     routes.set(handle, null);
                     if (!route.receiver.isEmpty()) {
+                        former.put(route.number, route.memory);
                         mesh.closed(route);
                     }
                 }
             }
             case Frame.RETURNED -> returned(body.getInt(), body.getInt(), body.get(), frame.flags() != 0, Frame.rest(body));
+            case Frame.UNREAD -> leftUnread(body.getInt(), body.getInt(), frame.flags() != 0, Frame.rest(body));
             case Frame.UNBIND -> senders.remove(body.getInt());
             // A proof for third parties. Here the connection proves the author.
             case Frame.SIGN -> {}
@@ -584,8 +604,7 @@ final class MeshLink {
         if (hasMore) {
             return;
         }
-        byte[] payload = route.piece.done();
-        route.piece.clear();
+        byte[] payload = route.piece.take();
         if (route.receiver.isEmpty()) {
             exchange.returned(payload, why < FIRST_REFUSAL ? "its process has no bus" : "its process refused it: " + refusal(why));
             return;
@@ -594,10 +613,9 @@ final class MeshLink {
             return;
         }
         Letter letter = new Letter(bound.get(sender), route.receiver, payload);
-        boolean wasSent = route.wasSent(letter);
-        if (!wasSent && !route.mayHaveBeenSent()) {
-            Mesh.LOG.log(Level.WARNING, "{0} gives back a message of {1} to {2} that it was not given",
-                    new Object[] {peer, letter.sender(), route.receiver});
+        boolean wasSent = route.memory.has(letter);
+        if (!wasSent && !route.memory.mayHaveHad()) {
+            neverSent(letter);
         } else if (!wasSent) {
             mesh.agents.undelivered(letter, "it came back long after it was sent");
         } else if (why >= FIRST_REFUSAL) {
@@ -606,6 +624,33 @@ final class MeshLink {
             left(route, why);
             route.returned.add(letter);
         }
+    }
+
+    /** The receiver of a route that was closed has ended, and has not read this message. */
+    private void leftUnread(int number, int sender, boolean hasMore, byte[] piece) {
+        unread.bytes(piece);
+        if (unread.length() > Mesh.LARGEST_MESSAGE) {
+            throw broken("a message came back that was not sent");
+        }
+        if (hasMore) {
+            return;
+        }
+        byte[] payload = unread.take();
+        Route.Memory memory = former.get(number);
+        if (memory == null || sender < 0 || sender >= bound.size()) {
+            return;
+        }
+        Letter letter = new Letter(bound.get(sender), memory.receiver, payload);
+        if (memory.has(letter) || memory.mayHaveHad()) {
+            mesh.agents.undelivered(letter, "the receiver has ended and did not read it");
+        } else {
+            neverSent(letter);
+        }
+    }
+
+    private void neverSent(Letter letter) {
+        Mesh.LOG.log(Level.WARNING, "{0} gives back a message of {1} to {2} that it was not given",
+                new Object[] {peer, letter.sender(), letter.receiver()});
     }
 
     private static String refusal(int why) {
@@ -624,13 +669,17 @@ final class MeshLink {
         }
         String agent = name.isEmpty() ? "" : mesh.local(name);
         boolean isHere = name.isEmpty() || agent != null && mesh.isPresent(agent);
+        if (isHere && targets.values().stream().anyMatch(other -> other.isOpen && other.agent.equals(agent))) {
+            throw broken("a target is opened twice");
+        }
         Target target = new Target(isHere ? agent : "?");
         targets.put(handle, target);
         target.isOpen = isHere;
         if (target.isOpen) {
-            target.limit = CREDIT;
+            target.limit = agent.isEmpty() || mesh.agents.hasRoom(agent) ? CREDIT : 0;
             proveTarget(handle, target);
             send(Frame.ACCEPT, new Frame.Body().u32(handle).number(8, target.limit));
+            widen(handle, target);
         } else {
             send(Frame.LEAVING, new Frame.Body().u32(handle).number(1, NOT_HERE));
         }

@@ -20,14 +20,48 @@ final class Route {
         CLOSING
     }
 
-    /** Most messages that are remembered: about as many as a receiver's credit allows to be unread. */
-    private static final int MOST_REMEMBERED = 4096;
+    /** The messages that were sent: nothing else may come back, and each as often as it was sent. */
+    static final class Memory {
+        /** Most messages that are remembered: about as many as a receiver's credit allows to be unread. */
+        private static final int MOST = 4096;
+
+        final String receiver;
+        /** The hashes of the latest messages that have not come back, the oldest first. */
+        private final Deque<Long> remembered = new ArrayDeque<>();
+        /** Messages that were sent before those, at most so many. */
+        private long forgotten;
+
+        Memory(String receiver) {
+            this.receiver = receiver;
+        }
+
+        void add(Letter letter) {
+            remembered.add(hash(letter));
+            if (remembered.size() > MOST) {
+                remembered.poll();
+                forgotten++;
+            }
+        }
+
+        /** Whether a message that comes back was sent. */
+        boolean has(Letter letter) {
+            return remembered.removeFirstOccurrence(hash(letter));
+        }
+
+        /** Whether a message may have been sent so long ago that it is not remembered. */
+        boolean mayHaveHad() {
+            return forgotten > 0 && forgotten-- > 0;
+        }
+
+        private static long hash(Letter letter) {
+            MessageDigest sha256 = DenyList.sha256();
+            sha256.update(letter.sender().getBytes(StandardCharsets.UTF_8));
+            return ByteBuffer.wrap(sha256.digest(letter.payload())).getLong();
+        }
+    }
 
     final String receiver;
-    /** The hashes of the latest messages that have not come back, the oldest first. */
-    private final Deque<Long> remembered = new ArrayDeque<>();
-    /** Messages that were sent before those, at most so many. */
-    private long forgotten;
+    Memory memory;
     /** Messages that have not gone yet, the oldest first. */
     final Deque<Letter> waiting = new ArrayDeque<>();
     /** Messages that came back, in order, while the way closes. */
@@ -35,6 +69,8 @@ final class Route {
     State state = State.LOOKING;
     MeshLink link;
     int handle;
+    /** Which of the session's routes it is, from 1. */
+    int number;
     /** Bytes that may be sent in all, and were sent. */
     long limit;
     long sent;
@@ -51,6 +87,7 @@ final class Route {
 
     Route(String receiver) {
         this.receiver = receiver;
+        memory = new Memory(receiver);
     }
 
     void add(Letter letter) {
@@ -66,31 +103,6 @@ final class Route {
         return letter;
     }
 
-    /** Remembers a message that was sent: nothing else may come back. */
-    void remember(Letter letter) {
-        remembered.add(hash(letter));
-        if (remembered.size() > MOST_REMEMBERED) {
-            remembered.poll();
-            forgotten++;
-        }
-    }
-
-    /** Whether a message that comes back was sent. It comes back as often as it was. */
-    boolean wasSent(Letter letter) {
-        return remembered.removeFirstOccurrence(hash(letter));
-    }
-
-    /** Whether a message may have been sent so long ago that it is not remembered. */
-    boolean mayHaveBeenSent() {
-        return forgotten > 0 && forgotten-- > 0;
-    }
-
-    private static long hash(Letter letter) {
-        MessageDigest sha256 = DenyList.sha256();
-        sha256.update(letter.sender().getBytes(StandardCharsets.UTF_8));
-        return ByteBuffer.wrap(sha256.digest(letter.payload())).getLong();
-    }
-
     /** Begins to look for the receiver again. Messages that came back go first. */
     void lookAgain() {
         while (!returned.isEmpty()) {
@@ -102,8 +114,7 @@ final class Route {
         link = null;
         limit = 0;
         sent = 0;
-        remembered.clear();
-        forgotten = 0;
+        memory = new Memory(receiver);
         proved = null;
     }
 }

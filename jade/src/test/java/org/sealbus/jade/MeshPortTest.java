@@ -379,6 +379,16 @@ class MeshPortTest {
         }
     }
 
+    @Test
+    void anAgentHasOneCreditOnALink() throws Exception {
+        try (Membership mallory = member("mallory"); SSLSocket tls = begun(enlisted(mallory))) {
+            OutputStream out = tls.getOutputStream();
+            out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
+            out.write(counted(1, Frame.TARGET, new Frame.Body().u32(1).text("pong@factory")));
+            awaitEnd(tls);
+        }
+    }
+
     private static Membership enlisted(Membership member) throws IOException, GeneralSecurityException {
         member.enlist();
         return member;
