@@ -15,13 +15,24 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     assert!(chain.askers().len() <= MOST_ASKERS);
-    assert!(chain.askers().iter().all(|name| name.len() <= LONGEST_ASKER));
+    assert!(
+        chain
+            .askers()
+            .iter()
+            .all(|name| name.len() <= LONGEST_ASKER)
+    );
     let next = AclMessage::new(Performative::Request).with_receiver(aid_of("next asked@factory"));
     let next = chain.put_into(Arc::new(next));
     assert_eq!(Delegation::of(&next.view()).as_ref(), Ok(&chain));
     if let Some(sender) = message.sender() {
         let _ = Delegation::from_sender(&message, sender.name());
         let by = Delegation::by(&message);
-        assert!(by.is_empty() || by.askers().last().is_some_and(|last| *last == *sender.name()));
+        assert!(
+            by.is_empty()
+                || by
+                    .askers()
+                    .last()
+                    .is_some_and(|last| *last == *sender.name())
+        );
     }
 });

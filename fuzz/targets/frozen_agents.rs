@@ -1,5 +1,5 @@
-//! Any bytes as the agents that move to a process: an error, or agents whose unread messages are read or refused. What was read
-//! is written so that it is read again as it was.
+//! Any bytes as the agents that move to a process: an error, or agents whose unread messages are read or refused. They are
+//! written so that they are read again as they were.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

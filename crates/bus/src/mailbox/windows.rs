@@ -1,4 +1,4 @@
-//! The accounts of the windows of a mailbox. What a writer left unread when it closed its window counts against its next one.
+//! The accounts of the windows of a mailbox. A writer that closes its window leaves its unread messages to the next one.
 
 use std::sync::Arc;
 

@@ -37,7 +37,7 @@ async fn what_the_other_process_does_not_take_is_refused_and_holds_nothing_up() 
         let heard = soon(mailbox.recv()).await.unwrap().into_message();
         assert_eq!(heard.content_text(), Some(&*said));
     }
-    // What a process does not take, it does not send either.
+    // The other process sends no longer messages either.
     let told = refused(&bob, &mut mailbox, "alice@factory", &long).await;
     assert!(told.contains("100000"), "{told}");
     let refusals = |process: &crate::support::Process| process.bus.refusals().total();
