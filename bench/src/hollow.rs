@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealbus_control::Fault;
 use sealbus_control::admin::{NodeState, ask};
 use sealbus_control::operators;
@@ -32,7 +32,7 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const WITHIN: Duration = Duration::from_secs(600);
 /// Nodes that join at a time.
 const AT_ONCE: usize = 8;
-/// The files that a node may have open, and the rest of this process.
+/// The open files of a node, and of the rest of this process, for which it asks if the system allows so many.
 const FILES_OF_NODE: u64 = 40;
 const FILES: u64 = 1000;
 /// The nodes and the heartbeats' share of a core in the design.
@@ -102,17 +102,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), HollowError> {
     if let Some(directory) = &arguments.master {
         return runtime.block_on(be_master(directory));
     }
-    let most = Some(arguments.nodes as u64 * FILES_OF_NODE + FILES);
+    let wanted = arguments.nodes as u64 * FILES_OF_NODE + FILES;
+    let maximum = getrlimit(Resource::Nofile).maximum;
     let limit = Rlimit {
-        current: most,
-        maximum: most,
+        current: Some(maximum.map_or(wanted, |most| most.min(wanted))),
+        maximum,
     };
-    setrlimit(Resource::Nofile, limit).map_err(|error| {
-        other(format!(
-            "{} nodes need more open files: {error}",
-            arguments.nodes
-        ))
-    })?;
+    setrlimit(Resource::Nofile, limit).map_err(other)?;
     let folder = tempfile::tempdir()?;
     let figures = runtime.block_on(measure(arguments, folder.path()))?;
     print(&figures);
