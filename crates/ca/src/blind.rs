@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{Blob, Fault, FaultCode};
-use sealbus_seal::denylist::{Denial, DenyList, MAX_ENTRIES, Reason, SignedDenyList};
+use sealbus_seal::denylist::{Denial, DenyList, MOST_ENTRIES, Reason, SignedDenyList};
 use sealbus_seal::issuance::{Grant, decide_renewal};
 use sealbus_seal::{
     Certificate, CertificateChain, Fingerprint, GRANT, Identity, IssuingAuthority, ProcessId,
@@ -282,7 +282,7 @@ impl Blind {
     /// [`FaultCode::Internal`] if the list cannot be signed.
     pub fn is_held(&mut self, known: u64, now: Timestamp) -> Result<(), Fault> {
         // More changes than a list has entries were not made in advance of the time.
-        let latest = version_at(now) + MAX_ENTRIES as u64;
+        let latest = version_at(now) + MOST_ENTRIES as u64;
         let is_later = |published: &SignedDenyList| published.version() < known;
         if known > latest || !self.published.as_ref().is_some_and(is_later) {
             return Ok(());

@@ -451,7 +451,7 @@ impl PlatformDescription {
 
 /// Length of the longest message that the control plane always carries, in bytes, however short the agents' messages must be.
 /// Such a message holds all that a process sends in one frame.
-pub const CONTROL_MESSAGE: u64 = rpc::MAX_FRAME as u64 + (1 << 20);
+pub const CONTROL_MESSAGE: u64 = rpc::LONGEST_FRAME as u64 + (1 << 20);
 
 /// The transport of a platform's messages between processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

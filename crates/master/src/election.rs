@@ -184,7 +184,7 @@ async fn get_ready(
 async fn act_without_store(
     config: &MasterConfig,
     state: &State,
-    etcd: &EtcdStore,
+    etcd: &Arc<EtcdStore>,
     away: MasterError,
     waits: &mut impl FnMut(&str),
 ) -> Result<(), MasterError> {
@@ -229,7 +229,7 @@ async fn act_without_store(
     tokio::select! {
         reached = reaching => reached,
         () = forward(&server, leader_at.clone(), Some(ca.clone())) => Err(away),
-        error = serve_operators(&ca, etcd, directory, leader_at) => Err(error),
+        error = serve_operators(ca.clone(), etcd.clone(), directory, leader_at) => Err(error),
     }
 }
 

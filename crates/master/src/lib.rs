@@ -38,6 +38,7 @@ mod reachable;
 pub mod registry;
 mod restore;
 mod running;
+mod server_certificate;
 mod standby;
 mod standby_admin;
 pub mod state;

@@ -1,13 +1,13 @@
 //! A Master with its sockets, as run by `sealbus up`.
 
 use std::fs::File;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_seal::tls::{Acceptor, CertificateSource};
-use sealbus_seal::{Certificate, Credential, Fingerprint, Identity, KeyPair};
+use sealbus_seal::{Certificate, Fingerprint};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -26,21 +26,18 @@ use super::unstored::Ledger;
 use super::written::Written;
 use super::{
     Authorities, Broker, HostedProcess, OwnHost, SystemAgents, authority_care, broker_watch, lay,
-    masters,
+    masters, server_certificate,
 };
 use crate::enrolment;
+use sealbus_control::ProcessContact;
 use sealbus_control::clock::now;
 use sealbus_control::clock::timestamp;
 use sealbus_control::local::listen;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::operators::{OperatorKey, socket_in};
-use sealbus_control::{Fault, FaultCode, ProcessContact};
 use sealbus_enrolment::{ENROLMENT, HTTP, LogServer, accept};
 use sealbus_process::Process;
 use sealbus_store::{Leadership, Store};
-
-/// Life of the certificate that newcomers see.
-const SERVER_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 
 /// How long operators may take to hear that this Master leads no longer.
 const PARTING: Duration = Duration::from_secs(1);
@@ -227,7 +224,7 @@ impl Master {
             }
         }
         let root_certificate = root.clone().into();
-        let credential = server_credential(&desk, config.address).await?;
+        let credential = server_certificate::issue(&desk, config.address).await?;
         let source = CertificateSource::with_root(&credential, &root_certificate)?;
         let acceptor = Acceptor::for_enrolment(source.clone(), &[ENROLMENT, HTTP]);
         let logs = issuance_log::names_in(&directory, &authority).into_iter();
@@ -264,11 +261,8 @@ impl Master {
             tasks.spawn(look(fenced, desk.clone(), trouble));
         }
         tasks.spawn(authority_care::run(desk.clone(), directory.clone()));
-        tasks.spawn(renew_server_credential(
-            desk.clone(),
-            config.address,
-            source,
-        ));
+        let renewing = server_certificate::renew(desk.clone(), config.address, source);
+        tasks.spawn(renewing);
         // An operator who finds the socket must find the key.
         let key = OperatorKey::keep(&directory).map_err(|error| MasterError::OperatorKey {
             path: directory.clone(),
@@ -468,36 +462,4 @@ async fn open_process(
 ) -> Result<Process, MasterError> {
     let (host, _) = OwnHost::adopt(desk, hosted, news).await?;
     Ok(Process::open(host, None).await?)
-}
-
-async fn server_credential(desk: &DeskHandle, address: IpAddr) -> Result<Credential, MasterError> {
-    let key = KeyPair::generate()?;
-    let request = key.signing_request()?;
-    let chain = desk
-        .run(move |desk, now| {
-            let identity = Identity::node(&desk.name, MASTER_NODE)
-                .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
-            let life = SERVER_CERTIFICATE;
-            desk.ca
-                .certify_own(identity, address, None, &request, life, timestamp(now))
-        })
-        .await?;
-    Ok(Credential::new(key, chain)?)
-}
-
-async fn renew_server_credential(
-    desk: DeskHandle,
-    address: IpAddr,
-    source: Arc<CertificateSource>,
-) {
-    loop {
-        tokio::time::sleep(SERVER_CERTIFICATE / 2).await;
-        let renewed = match server_credential(&desk, address).await {
-            Ok(credential) => source.renew(&credential).map_err(MasterError::from),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = renewed {
-            tracing::error!(%error, "the Master's server certificate could not be renewed");
-        }
-    }
 }

@@ -205,7 +205,7 @@ fn a_ca_that_does_not_know_the_state_denies_as_many_as_one_that_does() {
         at: NOW,
     };
     // Each name takes two entries.
-    let most = MAX_ENTRIES / 2;
+    let most = MOST_ENTRIES / 2;
     let acts: Vec<_> = (0..most).map(revoked).collect();
     let revoke = |blind: &mut Blind, number: usize| {
         blind.revoke(&format!("thief-{number}"), "", NOW).unwrap();
