@@ -72,6 +72,10 @@ fn a_ca_that_takes_over_denies_what_was_denied_and_revokes_what_the_other_one_ce
     assert!(second.deny_list_version() > first.deny_list_version());
     assert!(second.trust().verify(&seller, NOW).is_err());
     assert!(second.trust().verify(&buyer, NOW).is_ok());
+    // The operator may not have read the first one's answer.
+    assert!(second.revoke_by_hand("seller", "stolen", NOW).is_err());
+    assert_eq!(second.revoked_by_hand("seller", NOW).len(), 1);
+    assert!(second.revoked_by_hand("buyer", NOW).is_empty());
     // A process that knows the first list alone believes the second one, too.
     let trust = first.trust();
     trust
