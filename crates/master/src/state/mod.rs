@@ -4,6 +4,7 @@
 
 mod bars;
 mod ends;
+mod heard_nodes;
 mod loads;
 mod moves;
 mod nodes;
@@ -29,6 +30,7 @@ use sealbus_control::{
 use sealbus_store::Rows;
 
 use bars::{BAR_ROW, Bars};
+use heard_nodes::HeardNodes;
 use loads::Loads;
 pub(crate) use nodes::not_a_member;
 use restored::Restored;
@@ -177,7 +179,7 @@ pub struct MasterState {
     /// When any node was last heard.
     heard_any: UnixMillis,
     draw_name: DrawName,
-    nodes: BTreeMap<String, Node>,
+    nodes: HeardNodes,
     groups: BTreeMap<String, Group>,
     /// Agent to group.
     agents: HashMap<String, String>,
@@ -229,7 +231,7 @@ impl MasterState {
             looked: now,
             heard_any: now,
             draw_name,
-            nodes: BTreeMap::new(),
+            nodes: HeardNodes::default(),
             groups: BTreeMap::new(),
             agents: HashMap::new(),
             processes: HashMap::new(),
@@ -256,7 +258,7 @@ impl MasterState {
                 if !node.state.is_gone() {
                     node.state = NodeState::Expected;
                 }
-                state.nodes.insert(name.to_owned(), node);
+                state.nodes.change().insert(name.to_owned(), node);
             } else if let Some(name) = key.strip_prefix(GROUP_ROW) {
                 let group: Group = serde_json::from_slice(value).map_err(damaged)?;
                 state.index(name, &group);

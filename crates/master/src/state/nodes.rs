@@ -64,7 +64,7 @@ impl MasterState {
             heard: now,
             state: NodeState::Expected,
         };
-        self.nodes.insert(name.clone(), node);
+        self.nodes.change().insert(name.clone(), node);
         self.save_node(&name);
         Ok((name, process))
     }
@@ -84,7 +84,11 @@ impl MasterState {
         self.hears(now);
         self.part_with(name);
         self.come_back_unknown(name, &description, now);
-        let node = self.nodes.get_mut(name).ok_or_else(|| not_a_member(name))?;
+        let node = self
+            .nodes
+            .change()
+            .get_mut(name)
+            .ok_or_else(|| not_a_member(name))?;
         if node.state.is_gone() {
             node.process = fresh;
             node.state = NodeState::Expected;
@@ -128,7 +132,7 @@ impl MasterState {
         now: UnixMillis,
     ) -> Result<Current, Fault> {
         self.hears(now);
-        let Some(node) = self.nodes.get_mut(name) else {
+        let Some(node) = self.nodes.change().get_mut(name) else {
             return Err(not_a_member(name));
         };
         // A restored state may know an earlier process of the node.
@@ -213,12 +217,16 @@ impl MasterState {
     pub fn tick(&mut self, now: UnixMillis) {
         self.look(now);
         self.tick_restored(now);
-        let is_over = |node: &Node| self.deadline(node).is_some_and(|deadline| deadline <= now);
-        let silent = self.nodes.iter().filter(|(_, node)| is_over(node));
-        let silent: Vec<String> = silent.map(|(name, _)| name.clone()).collect();
-        for name in silent {
-            self.judge(&name, now);
+        if self.restored.is_some() || self.nodes.may_be_due(now) {
+            let is_over = |node: &Node| self.deadline(node).is_some_and(|deadline| deadline <= now);
+            let silent = self.nodes.iter().filter(|(_, node)| is_over(node));
+            let silent: Vec<String> = silent.map(|(name, _)| name.clone()).collect();
+            for name in silent {
+                self.judge(&name, now);
+            }
+            self.nodes.are_due_at(self.first_deadline());
         }
+        debug_assert!(self.nodes.may_be_due(self.first_deadline()));
         self.tick_groups(now);
     }
 
@@ -239,7 +247,7 @@ impl MasterState {
                     node = name,
                     "no node is heard, so the Master may be the one that is cut off: the node is expected back, and keeps its agents"
                 );
-                if let Some(node) = self.nodes.get_mut(name) {
+                if let Some(node) = self.nodes.change().get_mut(name) {
                     node.state = NodeState::Expected;
                 }
             }
@@ -262,6 +270,11 @@ impl MasterState {
         })
     }
 
+    fn first_deadline(&self) -> UnixMillis {
+        let deadlines = self.nodes.values().filter_map(|node| self.deadline(node));
+        deadlines.min().unwrap_or(UnixMillis::MAX)
+    }
+
     pub(super) fn node_died(&mut self, name: &str, now: UnixMillis) {
         tracing::warn!(
             node = name,
@@ -276,7 +289,7 @@ impl MasterState {
 
     /// Notes that a node is about to leave. Nothing more is placed on it.
     pub fn leaving(&mut self, name: &str) {
-        if let Some(node) = self.nodes.get_mut(name)
+        if let Some(node) = self.nodes.change().get_mut(name)
             && node.state == NodeState::Alive
         {
             node.state = NodeState::Leaving;
@@ -288,6 +301,7 @@ impl MasterState {
     pub fn left(&mut self, name: &str, now: UnixMillis) {
         let Some(node) = self
             .nodes
+            .change()
             .get_mut(name)
             .filter(|node| !node.state.is_gone())
         else {
@@ -312,7 +326,7 @@ impl MasterState {
 
     /// Ends a node's own process.
     fn end_node(&mut self, name: &str, state: NodeState, cause: Reason) {
-        if let Some(node) = self.nodes.get_mut(name) {
+        if let Some(node) = self.nodes.change().get_mut(name) {
             node.state = state;
             node.contact = None;
             let process = node.process.clone();
@@ -338,7 +352,7 @@ impl MasterState {
                 format!("the node {name} is alive"),
             ));
         }
-        self.nodes.remove(name);
+        self.nodes.change().remove(name);
         self.rows.delete(format!("{}{name}", super::NODE_ROW));
         Ok(())
     }
@@ -377,13 +391,19 @@ impl MasterState {
 
     /// The next moment at which time alone makes something due.
     pub(crate) fn next_tick(&self) -> Option<UnixMillis> {
-        let nodes = self
-            .nodes
-            .values()
-            .filter(|node| self.is_judged_by_time(node.state))
-            .filter_map(|node| self.deadline(node))
-            // An overdue node that does not count as dead is judged at the Master's next look.
-            .filter(|at| *at > self.looked);
+        let nodes = || {
+            let nodes = self.nodes.values();
+            nodes
+                .filter(|node| self.is_judged_by_time(node.state))
+                .filter_map(|node| self.deadline(node))
+                // An overdue node that does not count as dead is judged at the Master's next look.
+                .filter(|at| *at > self.looked)
+                .min()
+        };
+        let nodes = match self.nodes.may_be_due(self.looked) {
+            true => nodes(),
+            false => self.nodes.due(),
+        };
         let groups = self.restless().flat_map(|(_, group)| {
             let stop_by = group.process.as_ref().and_then(|process| process.stop_by);
             let give_up = group.moving.as_ref().map(|moving| moving.give_up);
@@ -397,7 +417,7 @@ impl MasterState {
             [stop_by, give_up, start_at, leaving].into_iter().flatten()
         });
         let restored = self.is_restoring().then_some(self.looked + 500);
-        let due = nodes.chain(groups).chain(self.next_look());
+        let due = nodes.into_iter().chain(groups).chain(self.next_look());
         due.chain(restored).min()
     }
 }

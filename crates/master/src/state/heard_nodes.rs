@@ -1,0 +1,56 @@
+//! The nodes, and a moment before which none of them has been silent for too long. So a heartbeat costs no look at all nodes.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use sealbus_control::UnixMillis;
+
+use crate::registry::Node;
+
+/// The nodes by their names.
+#[derive(Debug, Default)]
+pub(super) struct HeardNodes {
+    nodes: BTreeMap<String, Node>,
+    /// No deadline of a node is earlier. None: that is not known.
+    due: Option<UnixMillis>,
+}
+
+impl HeardNodes {
+    /// The nodes, to be changed. Deadlines may come earlier by that.
+    pub(super) fn change(&mut self) -> &mut BTreeMap<String, Node> {
+        self.due = None;
+        &mut self.nodes
+    }
+
+    /// Notes a sign of life. Deadlines come no earlier by that.
+    pub(super) fn heard(&mut self, name: &str, now: UnixMillis) {
+        if let Some(node) = self.nodes.get_mut(name)
+            && !node.state.is_gone()
+        {
+            node.heard = node.heard.max(now);
+        }
+    }
+
+    /// Notes the earliest deadline of a node.
+    pub(super) fn are_due_at(&mut self, first: UnixMillis) {
+        self.due = Some(first);
+    }
+
+    /// The moment noted last, if nothing has changed since.
+    pub(super) fn due(&self) -> Option<UnixMillis> {
+        self.due
+    }
+
+    /// Whether a node's deadline may have come by this moment.
+    pub(super) fn may_be_due(&self, by: UnixMillis) -> bool {
+        self.due.is_none_or(|due| due <= by)
+    }
+}
+
+impl Deref for HeardNodes {
+    type Target = BTreeMap<String, Node>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.nodes
+    }
+}
