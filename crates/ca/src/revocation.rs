@@ -123,6 +123,11 @@ impl CaService {
             .collect()
     }
 
+    /// Whether all certificates of an agent or a node up to some moment are denied, known here or not.
+    pub fn is_denied(&self, identity: &Identity) -> bool {
+        self.deny_list.denied_before(identity).is_some()
+    }
+
     /// The certificates of an agent, or the one with this serial number, that have not ended.
     fn named(&self, what: &str, now: Timestamp) -> impl Iterator<Item = &IssuedCertificate> {
         let serial: Option<Serial> = what.parse().ok();

@@ -41,7 +41,9 @@ impl Desk {
             // The answer to an earlier order may have been lost.
             Err(fault) if fault.code == FaultCode::Unknown => {
                 let already = self.ca.revoked_by_hand(what, timestamp(now));
-                return match already.is_empty() {
+                let agent = self.agent(local);
+                let is_denied = |agent| self.ca.is_denied(&agent);
+                return match already.is_empty() && !agent.is_ok_and(is_denied) {
                     true => Err(fault),
                     false => Ok(already.iter().map(IssuedCertificate::status).collect()),
                 };

@@ -308,6 +308,20 @@ async fn a_placed_agent_is_revoked_although_no_certificate_of_it_is_known() {
         Ok((floor.is_some(), desk.state.is_barred(&process, "guest")))
     });
     assert_eq!(found.await.unwrap(), (true, true));
+    // A revocation that was carried out at a Master that stood by, and asked again of the one that leads.
+    let again = desk.run(|desk, now| {
+        let known = desk.revoke_by_hand("gone", "stolen", now);
+        desk.take_in(
+            Unstored::Revoked {
+                what: "gone".to_owned(),
+                said: "stolen".to_owned(),
+                at: timestamp(now),
+            },
+            now,
+        )?;
+        Ok((known.is_err(), desk.revoke_by_hand("gone", "stolen", now)?))
+    });
+    assert_eq!(again.await.unwrap(), (true, Vec::new()));
 }
 
 #[tokio::test]
