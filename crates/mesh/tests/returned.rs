@@ -93,6 +93,17 @@ async fn give_back(intruder: &mut Intruder, taken: &Taken, why: Why, payload: &[
     intruder.send(&returned).await.unwrap();
 }
 
+/// Closes a target as the peer asks.
+async fn close_target(intruder: &mut Intruder, target: u32) {
+    intruder
+        .until(|seen| matches!(seen, Seen::CloseTarget { .. }))
+        .await;
+    intruder
+        .send(&Frame::TargetClosed { target })
+        .await
+        .unwrap();
+}
+
 fn forged() -> Vec<u8> {
     let mut message = inform("bob@factory", "I owe you a million");
     message.sender = Some(Aid::new("writer@factory").unwrap());
@@ -119,14 +130,7 @@ async fn only_what_was_sent_is_sent_on(level: SecurityLevel) {
     give_back(&mut intruder, &taken, Why::Moving, &forged()).await;
     give_back(&mut intruder, &taken, Why::Moving, &taken.payload).await;
     give_back(&mut intruder, &taken, Why::Moving, &taken.payload).await;
-    let target = taken.target;
-    intruder
-        .until(|seen| matches!(seen, Seen::CloseTarget { .. }))
-        .await;
-    intruder
-        .send(&Frame::TargetClosed { target })
-        .await
-        .unwrap();
+    close_target(&mut intruder, taken.target).await;
 
     writer.send(inform("bob@factory", "goodbye")).await.unwrap();
     for wanted in ["good day", "goodbye"] {
@@ -257,13 +261,7 @@ async fn what_was_left_unread_is_reported_once_and_only_if_it_was_sent() {
         .send(&Frame::Leaving { target, why })
         .await
         .unwrap();
-    intruder
-        .until(|seen| matches!(seen, Seen::CloseTarget { .. }))
-        .await;
-    intruder
-        .send(&Frame::TargetClosed { target })
-        .await
-        .unwrap();
+    close_target(&mut intruder, target).await;
     for (number, payload) in [
         // Nobody was the seventh, nothing else was sent to the first, and what was sent comes back once.
         (7, &taken.payload),

@@ -197,6 +197,7 @@ impl MasterState {
         if now < least || !is_complete && now < restored.until() {
             return;
         }
+        // Without the wait for what was restored, deadlines come earlier.
         self.nodes.change();
         let Some(restored) = self.restored.take() else {
             return;
