@@ -1,7 +1,7 @@
 //! Level `sealed` on channels: events that only the agents which subscribe to them can read.
 //!
-//! A sealed event travels as an ACL message, the *outer* one, whose content holds the event whole, as MLS (RFC 9420)
-//! encrypts it to a group: those that read this channel of this publisher. Changes of the group travel in the same form,
+//! A sealed event travels as an ACL message, the *outer* one, whose content holds the event whole, encrypted under a
+//! secret that MLS (RFC 9420) carries to a group: those that read this channel of this publisher. Changes of the group travel in the same form,
 //! before the events that need them. The author signs the outer message, as at level `signed`. It contains a commitment
 //! to the event, so that a receiver can later show what the author wrote.
 //!
@@ -21,8 +21,9 @@ use crate::path::ChannelPath;
 
 /// The performative of the outer message.
 const SEALED: &str = "sealed";
-/// The version of the form. Version 1 is that of messages to one receiver.
-const VERSION: u8 = 2;
+/// The version of the form. Version 1 is that of messages to one receiver, and version 2 was that of
+/// events which MLS encrypted whole.
+const VERSION: u8 = 3;
 /// The first bytes of the context of an event.
 const CONTEXT: &[u8] = b"sealbus sealed event v1\0";
 
@@ -184,7 +185,7 @@ pub enum PartKind {
 #[derive(Clone, Debug)]
 pub struct Inside {
     /// The bytes to seal: the salt and the message.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     /// The commitment to the message.
     pub commitment: Commitment,
     /// The message itself.
@@ -200,7 +201,8 @@ impl Inside {
         let salt = Salt::random()?;
         let mut bytes = salt.as_bytes().to_vec();
         bitefficient::encode(message, &mut bytes)?;
-        let message = Bytes::copy_from_slice(&bytes[Salt::LENGTH..]);
+        let bytes = Bytes::from(bytes);
+        let message = bytes.slice(Salt::LENGTH..);
         Ok(Self {
             commitment: Commitment::new(&salt, &message),
             opened: Opened {
@@ -289,14 +291,16 @@ impl<'a> SealedPart<'a> {
     ///
     /// # Errors
     /// If they are no message of the publisher, or it committed to another one.
-    pub fn opened(&self, inside: &[u8]) -> Result<Opened, String> {
+    pub fn opened(&self, inside: Vec<u8>) -> Result<Opened, String> {
         let malformed = || "what is sealed is no event".to_owned();
-        let (salt, message) = inside.split_first_chunk().ok_or_else(malformed)?;
+        let inside = Bytes::from(inside);
+        let salt = inside.first_chunk().ok_or_else(malformed)?;
         let salt = Salt::from_bytes(*salt);
-        if self.kind != PartKind::Event(Commitment::new(&salt, message)) {
+        let message = inside.slice(Salt::LENGTH..);
+        if self.kind != PartKind::Event(Commitment::new(&salt, &message)) {
             return Err("its author committed to another message".to_owned());
         }
-        let message = EncodedMessage::new(Bytes::copy_from_slice(message), &Limits::default())
+        let message = EncodedMessage::new(message, &Limits::default())
             .map_err(|error| format!("what is sealed is no ACL message: {error}"))?;
         let is_its = message
             .message()

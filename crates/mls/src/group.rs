@@ -15,6 +15,7 @@ use crate::credential::{self, Config};
 use crate::crypto::Provider;
 use crate::error::GroupError;
 use crate::limits::MOST_MEMBERS;
+use crate::once::Once;
 use crate::packages::Packages;
 use crate::welcome;
 
@@ -234,13 +235,26 @@ impl Group {
 
     /// Seals the next message to all members. `associated` is not encrypted, and the receivers must have the same.
     ///
+    /// MLS signs what it encrypts, in software that is slow for long messages. It therefore carries a secret, and the secret
+    /// encrypts the message.
+    ///
     /// # Errors
     /// If the cryptographic library fails.
     pub fn seal(&mut self, associated: &[u8], message: &[u8]) -> Result<Vec<u8>, GroupError> {
-        let sealed = self
+        let secret = Once::random()?;
+        let carrier = self
             .mls
-            .encrypt_application_message(message, associated.to_vec())?;
+            .encrypt_application_message(secret.as_bytes(), associated.to_vec())?
+            .to_bytes()?;
         self.messages += 1;
-        Ok(sealed.to_bytes()?)
+        let length =
+            u16::try_from(carrier.len()).map_err(|_| GroupError::Malformed("a carrier"))?;
+        let text = size_of_val(&length) + carrier.len();
+        let mut sealed = Vec::with_capacity(text + message.len() + Once::ADDED);
+        sealed.extend_from_slice(&length.to_be_bytes());
+        sealed.extend_from_slice(&carrier);
+        sealed.extend_from_slice(message);
+        secret.seal(&mut sealed, text)?;
+        Ok(sealed)
     }
 }

@@ -21,6 +21,7 @@ mod group;
 mod hpke;
 mod limits;
 mod member;
+mod once;
 mod packages;
 mod primitives;
 mod welcome;

@@ -8,10 +8,10 @@ use mls_rs::group::{CommitEffect, ReceivedMessage};
 use mls_rs::{Client, ExtensionList, Group as MlsGroup, MlsMessage};
 use sealbus_seal::encryption::{EncryptionKey, EncryptionKeyId};
 use sealbus_seal::{CLOCK_SKEW, Credential, Identity, Timestamp, Trust, VerifiedIdentity};
-use zeroize::Zeroizing;
 
 use crate::credential::{self, Config};
 use crate::error::GroupError;
+use crate::once::Once;
 use crate::packages::Packages;
 use crate::welcome;
 
@@ -136,25 +136,29 @@ impl Member {
         }
     }
 
-    /// Opens a message, which must be later than all that were opened before, and not older than the last change.
+    /// Opens a message, which must be later than all that were opened before, and not older than the last change. The
+    /// message must come as its author sent it: after one that was changed on its way, the right one may not open any more.
     ///
     /// # Errors
     /// If it was changed, repeated, sealed for others, or has other words around it.
-    pub fn open(
-        &mut self,
-        associated: &[u8],
-        sealed: &[u8],
-    ) -> Result<Zeroizing<Vec<u8>>, GroupError> {
-        let sealed = MlsMessage::from_bytes(sealed)?;
-        if sealed.epoch() != Some(self.epoch()) {
+    pub fn open(&mut self, associated: &[u8], sealed: &[u8]) -> Result<Vec<u8>, GroupError> {
+        let malformed = || GroupError::Malformed("a message");
+        let (length, rest) = sealed.split_first_chunk().ok_or_else(malformed)?;
+        let length = usize::from(u16::from_be_bytes(*length));
+        let carrier = rest.get(..length).ok_or_else(malformed)?;
+        let text = sealed.len() - rest.len() + length;
+        let carrier = MlsMessage::from_bytes(carrier)?;
+        if carrier.epoch() != Some(self.epoch()) {
             return Err(GroupError::AnotherEpoch);
         }
-        match self.mls.process_incoming_message(sealed)? {
+        match self.mls.process_incoming_message(carrier)? {
             ReceivedMessage::ApplicationMessage(message) if message.sender_index == PUBLISHER => {
-                match message.authenticated_data == associated {
-                    true => Ok(Zeroizing::new(message.data().to_vec())),
-                    false => Err(GroupError::AnotherContext),
+                if message.authenticated_data != associated {
+                    return Err(GroupError::AnotherContext);
                 }
+                Once::received(message.data())
+                    .and_then(|secret| secret.open(sealed, text))
+                    .ok_or_else(malformed)
             }
             _ => Err(self.foreign()),
         }

@@ -38,7 +38,7 @@ fn members_read_what_the_publisher_writes_and_others_do_not() {
     assert!(!sealed.windows(5).any(|it| it == b"price"));
     for member in &mut members {
         assert_eq!(
-            &**member.open(b"/offers", &sealed).unwrap(),
+            &*member.open(b"/offers", &sealed).unwrap(),
             b"the price is 7"
         );
         // Once.
@@ -71,7 +71,7 @@ fn what_was_changed_or_moved_does_not_open() {
     ));
     // It goes on with the next message.
     let next = group.seal(b"/offers", b"9").unwrap();
-    assert_eq!(&**members[0].open(b"/offers", &next).unwrap(), b"9");
+    assert_eq!(&*members[0].open(b"/offers", &next).unwrap(), b"9");
     let earlier = sealed;
     assert!(members[0].open(b"/offers", &earlier).is_err());
 }
@@ -92,11 +92,11 @@ fn who_was_removed_reads_nothing_more_and_who_is_new_nothing_before() {
         .join(&carol, &welcome.unwrap(), &publisher)
         .unwrap();
     assert!(carols.open(b"", &before).is_err());
-    assert_eq!(&**carols.open(b"", &after).unwrap(), b"after");
-    assert_eq!(&**members[1].open(b"", &before).unwrap(), b"before");
+    assert_eq!(&*carols.open(b"", &after).unwrap(), b"after");
+    assert_eq!(&*members[1].open(b"", &before).unwrap(), b"before");
     assert!(members[1].open(b"", &after).is_err());
     members[1].follow(&commit).unwrap();
-    assert_eq!(&**members[1].open(b"", &after).unwrap(), b"after");
+    assert_eq!(&*members[1].open(b"", &after).unwrap(), b"after");
     // Alice opens it neither with the old secrets nor by following the change.
     assert!(members[0].open(b"", &after).is_err());
     assert!(matches!(
@@ -118,8 +118,8 @@ fn a_member_without_its_state_joins_again() {
         .unwrap();
     members[1].follow(&change.commit.unwrap()).unwrap();
     let sealed = group.seal(b"", b"hello").unwrap();
-    assert_eq!(&**alices.open(b"", &sealed).unwrap(), b"hello");
-    assert_eq!(&**members[1].open(b"", &sealed).unwrap(), b"hello");
+    assert_eq!(&*alices.open(b"", &sealed).unwrap(), b"hello");
+    assert_eq!(&*members[1].open(b"", &sealed).unwrap(), b"hello");
     assert_eq!(group.members().count(), 2);
 }
 
@@ -189,12 +189,12 @@ fn a_member_may_be_left_out_of_as_many_messages_as_an_epoch_has() {
     while !group.is_due(platform.now) {
         last = group.seal(b"", b"the last").unwrap();
     }
-    assert_eq!(&**members[0].open(b"", &last).unwrap(), b"the last");
+    assert_eq!(&*members[0].open(b"", &last).unwrap(), b"the last");
     let change = group.change(&[], &[], platform.now).unwrap();
     assert!(!group.is_due(platform.now));
     members[0].follow(&change.commit.unwrap()).unwrap();
     let next = group.seal(b"", b"the next").unwrap();
-    assert_eq!(&**members[0].open(b"", &next).unwrap(), b"the next");
+    assert_eq!(&*members[0].open(b"", &next).unwrap(), b"the next");
 }
 
 #[derive(Clone, Debug)]
@@ -277,7 +277,7 @@ proptest! {
                         let opened = state.open(b"/offers", &sealed);
                         prop_assert_eq!(opened.is_ok(), good.contains(agent));
                         if let Ok(opened) = opened {
-                            prop_assert_eq!(&**opened, text.as_bytes());
+                            prop_assert_eq!(&*opened, text.as_bytes());
                         }
                     }
                 }

@@ -8,7 +8,7 @@ use sealbus_bus::{
     NotSealed, Opened, ReceivedMessage, RefusalReason, UndeliverableReason, is_sealed,
 };
 use sealbus_fipa::AclMessage;
-use sealbus_seal::SecurityLevel;
+use sealbus_seal::{SecurityLevel, Timestamp};
 
 use super::arrival::{Objection, refuse};
 use super::chosen::{Chosen, by_agent};
@@ -129,10 +129,10 @@ impl Exchange {
             }));
         }
         // An agent that moves may be in two processes: the one where it came last counts.
-        readers.sort_by(|a, b| {
-            let order = |it: &Reader| (it.agent.clone(), it.since, it.session);
-            order(b).cmp(&order(a))
-        });
+        fn order(it: &Reader) -> (&str, Option<Timestamp>, u64) {
+            (&it.agent, it.since, it.session)
+        }
+        readers.sort_unstable_by(|a, b| order(b).cmp(&order(a)));
         readers.dedup_by(|later, first| later.agent == first.agent);
         readers
     }

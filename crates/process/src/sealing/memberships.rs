@@ -219,7 +219,7 @@ impl Readers {
         };
         let opened = member.ok_or_else(|| NO_MEMBER.to_owned()).and_then(|it| {
             let inside = it.open(&part.context(), part.bytes);
-            part.opened(&inside.map_err(|error| error.to_string())?)
+            part.opened(inside.map_err(|error| error.to_string())?)
         });
         match opened {
             Ok(event) => {

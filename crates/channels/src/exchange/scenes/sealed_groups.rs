@@ -70,7 +70,7 @@ impl EventSealer for Keys {
 
     fn open(&self, part: &SealedPart<'_>, agents: &BTreeSet<Arc<str>>) -> OpenedPart {
         let mut opening = OpenedPart::default();
-        match part.opened(part.bytes) {
+        match part.opened(part.bytes.to_vec()) {
             Ok(opened) => opening.event = Some(opened),
             Err(why) => opening
                 .failed
