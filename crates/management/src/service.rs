@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use sealbus_bus::{Mailbox, Outbox, ReceivedMessage};
 use sealbus_fipa::AclMessage;
 use sealbus_fipa::management::Exception;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::deliveries::Deliveries;
 use super::{Ams, Df, Outcome, Requester, ams, df};
-use sealbus_store::{Store, StoreError};
+use sealbus_store::{Batch, Revision, Store, StoreError};
 
 /// Most messages that are handled together, and written to the store in one commit.
 const MOST_AT_ONCE: usize = 64;
@@ -19,6 +19,8 @@ const MOST_AT_ONCE: usize = 64;
 const MOST_CHANGES_WAITING: usize = 1024;
 /// After a failure of the store, the time until due work is tried again.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// How long a commit may still take once the directory is to end.
+const LAST_COMMIT: Duration = Duration::from_millis(300);
 
 /// A directory that a [`DirectoryService`] can run.
 pub trait Directory: Send + 'static {
@@ -129,12 +131,14 @@ struct Change<D: Directory> {
 /// A handle to a running directory. Clones reach the same directory.
 pub struct DirectoryService<D: Directory> {
     changes: mpsc::Sender<Change<D>>,
+    ending: watch::Sender<bool>,
 }
 
 impl<D: Directory> Clone for DirectoryService<D> {
     fn clone(&self) -> Self {
         Self {
             changes: self.changes.clone(),
+            ending: self.ending.clone(),
         }
     }
 }
@@ -147,7 +151,7 @@ impl<D: Directory> std::fmt::Debug for DirectoryService<D> {
 
 impl<D: Directory> DirectoryService<D> {
     /// Prepares a service. Returns the handle and the future that runs the service; the future ends when the mailbox is
-    /// closed.
+    /// closed, or the service is [finished](Self::finish).
     ///
     /// With `trust_claims`, on a platform with a security level that proves no senders, the name in a message counts as
     /// proved: see [`Requester::of`].
@@ -159,13 +163,22 @@ impl<D: Directory> DirectoryService<D> {
         trust_claims: bool,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (changes, waiting) = mpsc::channel(MOST_CHANGES_WAITING);
+        let (ending, ends) = watch::channel(false);
         let shell = Shell {
             directory,
             store,
             trust_claims,
             deliveries: Deliveries::new(outbox),
+            ends,
         };
-        (Self { changes }, shell.run(inbox, waiting))
+        (Self { changes, ending }, shell.run(inbox, waiting))
+    }
+
+    /// Ends the directory. It takes no more messages, and answers those that it has taken: within some 300 ms, and with a
+    /// `failure` if the store does not answer by then.
+    pub async fn finish(&self) {
+        self.ending.send_replace(true);
+        self.changes.closed().await;
     }
 
     /// Changes the directory by the platform's authority; returns when the change is in the store.
@@ -216,6 +229,7 @@ struct Shell<D: Directory> {
     store: Arc<dyn Store>,
     trust_claims: bool,
     deliveries: Deliveries,
+    ends: watch::Receiver<bool>,
 }
 
 impl<D: Directory> Shell<D> {
@@ -224,9 +238,10 @@ impl<D: Directory> Shell<D> {
         let mut waiting = Vec::new();
         let mut pause = Duration::ZERO;
         let mut changes_open = true;
-        loop {
+        while !*self.ends.borrow() {
             let due = due_in(self.directory.deadline(), SystemTime::now());
             tokio::select! {
+                Ok(()) = self.ends.changed() => continue,
                 count = inbox.mailbox().recv_many(&mut received, MOST_AT_ONCE) => {
                     if count == 0 {
                         return;
@@ -271,7 +286,7 @@ impl<D: Directory> Shell<D> {
         let kept = if batch.is_empty() {
             Ok(0)
         } else {
-            self.store.commit(batch).await
+            self.commit(batch).await
         };
         let (messages, result, pause) = match kept {
             Ok(_) => (outcome.messages, None, Duration::ZERO),
@@ -291,6 +306,21 @@ impl<D: Directory> Shell<D> {
             .into_iter()
             .for_each(|message| self.deliveries.send(message));
         pause
+    }
+
+    /// Commits. If the directory is to end, it does not wait long.
+    async fn commit(&mut self, batch: Batch) -> Result<Revision, StoreError> {
+        let mut ends = self.ends.clone();
+        let over = async {
+            if ends.wait_for(|ends| *ends).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(LAST_COMMIT).await;
+        };
+        tokio::select! {
+            kept = self.store.commit(batch) => kept,
+            () = over => Err(StoreError::Unanswered),
+        }
     }
 }
 

@@ -107,6 +107,11 @@ impl Directories {
         }
     }
 
+    /// Ends both, once they have answered what they have begun.
+    pub(crate) async fn finish(&self) {
+        tokio::join!(self.ams.finish(), self.df.finish());
+    }
+
     /// The state of an agent in the AMS, if it is there.
     #[cfg(test)]
     pub(crate) async fn ams_state(&self, agent: &Aid) -> Option<AmsState> {

@@ -374,6 +374,9 @@ impl Master {
         // All that was acknowledged is written. The rest of the end need not be waited for: nodes obey the next Master as soon
         // as they hear it.
         self.admin.desk.close().await;
+        // The next Master's term would take the change from those whose request is in work. The desk hears no more that both
+        // have gone: messages to them wait for those of the next Master.
+        self.admin.system.directories.finish().await;
         if let Some(masters) = &self.admin.masters {
             masters.give_back().await;
         }

@@ -171,6 +171,7 @@ impl SystemAgents {
 
     /// Ends the system agents, and takes their process off the bus.
     pub(crate) async fn end(&self) {
+        self.directories.finish().await;
         self.tasks.lock().await.shutdown().await;
         self.process.close().await;
         if self.control.membership().process != self.process.membership().process {

@@ -191,6 +191,11 @@ pub enum StoreError {
         /// The last attempt.
         detail: String,
     },
+    /// The Master ended before the store answered. The commit may have been made nevertheless.
+    #[error(
+        "this Master ended before the store answered, so whether it was done is not known: ask again"
+    )]
+    Unanswered,
     /// etcd refused a request; nothing was changed.
     #[error("etcd refused what the Master asked: {detail}; `sealbus store check` examines it")]
     Refused {

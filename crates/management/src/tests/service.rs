@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use sealbus_bus::{Bus, BusConfig, Mailbox, MailboxLimits, Outbox, ReceivedMessage};
 use sealbus_fipa::management::{
     AgentState, AmsAgentDescription, AmsFunction, DfAgentDescription, SearchConstraints,
@@ -10,7 +12,8 @@ use sealbus_fipa::management::{
 
 use super::*;
 use crate::client::{Answer, AnswerError, ask_ams, cancel, subscribe};
-use sealbus_store::MemoryStore;
+use sealbus_store::{Batch, Entry, MemoryStore, Revision, Store, StoreError, TakeEntry};
+use tokio::sync::Notify;
 
 /// A platform's bus with its AMS and DF.
 struct Platform {
@@ -303,5 +306,94 @@ async fn a_subscriber_that_has_gone_is_forgotten() {
         let done = seller_agent.ask_df(function).await;
         assert!(Answer::read(&done).unwrap().is_done());
         function = DfFunction::Modify(seller());
+    }
+}
+
+/// A store whose commits take as long as a test wants.
+#[derive(Default)]
+struct Slow {
+    store: MemoryStore,
+    has_begun: Notify,
+    may_end: Notify,
+}
+
+impl Store for Slow {
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
+        self.store.get(key)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
+        self.store.scan(prefix, after, limit)
+    }
+
+    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.store.snapshot(take)
+    }
+
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        let committing = async move {
+            self.has_begun.notify_one();
+            self.may_end.notified().await;
+            self.store.commit(batch).await
+        };
+        committing.boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_ends_answers_what_it_has_begun_and_takes_nothing_more() {
+    for is_answered in [true, false] {
+        let store = Arc::new(Slow::default());
+        let platform = sealbus_seal::PlatformName::new("factory").unwrap();
+        let bus = Bus::new(BusConfig::new(platform), tokio::runtime::Handle::current());
+        let limits = DirectoryLimits::default();
+        let df = Df::load(aid("df@factory"), limits, &*store).await.unwrap();
+        let (outbox, mailbox) = bus.attach("df@factory", None, None).unwrap();
+        let (df, run) = DirectoryService::new(df, mailbox, Arc::new(outbox), store.clone(), false);
+        tokio::spawn(run);
+        let (outbox, mailbox) = bus.attach("seller@factory", None, None).unwrap();
+        let mut seller_agent = Agent { outbox, mailbox };
+        let register = ask_df(&aid("df@factory"), &DfFunction::Register(seller()));
+        let send = async |conversation: &str| {
+            let request = register.clone().with_conversation_id(conversation);
+            seller_agent.outbox.send(request).await.unwrap();
+        };
+        send("begun").await;
+        store.has_begun.notified().await;
+        send("waits").await;
+        let ending = async {
+            let finishing = df.finish();
+            tokio::pin!(finishing);
+            assert!(finishing.as_mut().now_or_never().is_none());
+            if is_answered {
+                store.may_end.notify_one();
+            }
+            finishing.await;
+        };
+        ending.await;
+        let answer = seller_agent.receive().await;
+        assert_eq!(answer.conversation_id, Some("begun".into()));
+        match Answer::read(&answer) {
+            Ok(answer) => assert!(is_answered && answer.is_done()),
+            Err(AnswerError::TurnedDown { exception, .. }) => {
+                let exception = exception.to_string();
+                assert!(
+                    !is_answered && exception.contains("ask again"),
+                    "{exception}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+        let back = seller_agent.receive().await;
+        assert_eq!(back.conversation_id, Some("waits".into()));
+        assert!(matches!(
+            Answer::read(&back),
+            Err(AnswerError::Undelivered { .. })
+        ));
     }
 }
