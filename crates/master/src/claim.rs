@@ -20,7 +20,7 @@ const RENEWAL: Moment = 500;
 const LOOK: Moment = 300;
 /// The pause after a failure.
 const PAUSE: Moment = 300;
-/// How long an instance that gave the role back leaves it to others.
+/// How long an instance that gave the role back leaves it to others, unless one of them takes it before.
 const YIELDING: Moment = 3000;
 
 /// The next thing to do. Each but `Wait`, `Lead` and `Over` has an [`Outcome`].
@@ -221,6 +221,7 @@ impl Claimant {
         let seen = match role {
             Role::Others => {
                 self.stood_by |= !leads;
+                self.yields_until = now;
                 return;
             }
             Role::Ended(_) if self.stood_by && !leads => {

@@ -407,3 +407,13 @@ fn one_that_handed_over_leaves_the_role_to_others() {
     claimant.note(Outcome::Seen { term: 3, role }, YIELDING);
     assert_eq!(claimant.step(YIELDING), Step::Take { seen: 0 });
 }
+
+#[test]
+fn one_that_handed_over_takes_the_role_as_soon_as_the_next_one_gives_it_back() {
+    let mut claimant = Claimant::new(true, 0);
+    claimant.note(Outcome::Leased(true), 0);
+    for (term, role, now) in [(3, Role::Others, 10), (4, Role::Nobody, 20)] {
+        claimant.note(Outcome::Seen { term, role }, now);
+    }
+    assert_eq!(claimant.step(20), Step::Take { seen: 0 });
+}
