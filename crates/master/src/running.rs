@@ -153,22 +153,19 @@ impl Master {
         let root = foundation.root.clone();
         let desk = foundation.desk.clone();
         let news = foundation.news.clone();
-        if masters.is_some() {
-            let addresses = masters::addresses(&*store, enrolment).await?;
-            let led_last = kept.led_last;
+        // If the state was restored, nodes that obey it must not obey the Master that is left over from before.
+        if masters.is_some() || term.epoch > 0 {
+            let addresses = match &masters {
+                Some(_) => masters::addresses(&*store, enrolment).await?,
+                None => Vec::new(),
+            };
+            let follows_another = masters.is_some() && !kept.led_last;
             let begun = desk.run(move |desk, _| {
                 desk.masters = addresses;
                 desk.term = Some(term);
-                if !led_last {
+                if follows_another {
                     desk.state.supersede_master();
                 }
-                Ok(())
-            });
-            begun.await?;
-        } else if term.epoch > 0 {
-            // The state was restored: nodes that obey it must not obey the Master that is left over from before.
-            let begun = desk.run(move |desk, _| {
-                desk.term = Some(term);
                 Ok(())
             });
             begun.await?;
