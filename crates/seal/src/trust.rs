@@ -14,6 +14,7 @@ use webpki::{EndEntityCert, KeyUsage};
 use crate::certificate::{Certificate, CertificateError, Fingerprint, MOST_CERTIFICATES, Serial};
 use crate::chain::CertificateChain;
 use crate::denylist::SignedDenyList;
+use crate::holding::Renewed;
 use crate::identity::{Identity, IdentityKind, PlatformName};
 use crate::timestamp::Timestamp;
 use crate::verified::{Verified, VerifiedIdentity};
@@ -286,6 +287,9 @@ impl Trust {
             identity: identity.clone(),
             platform: self.platform.clone(),
         };
+        // A CA that goes on renewing without knowledge of the state gives nobody more than the day.
+        let day = leaf.renews().map(Renewed::until);
+        let not_after = day.map_or(not_after, |day| not_after.min(day));
         let known = match issuers {
             [authority] => self.cache(|cache| cache.authority(authority)),
             _ => None,

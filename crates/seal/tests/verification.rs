@@ -10,8 +10,8 @@ use rustls_pki_types::CertificateDer;
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    CertificateChain, Fingerprint, Identity, IssuingAuthority, KeyPair, Trust, Validity,
-    VerifyError,
+    CertificateChain, Fingerprint, GRANT, Identity, IssuingAuthority, KeyPair, Timestamp, Trust,
+    Validity, VerifyError,
 };
 use support::{ADDRESS, HOUR, SKEW, TestPlatform, YEAR, request, seconds};
 
@@ -227,6 +227,41 @@ fn an_issuing_authority_cannot_make_others() {
     let chain = CertificateChain::new(vec![leaf, sub, issuing]).unwrap();
     let error = platform.trust.verify(&chain, platform.now).unwrap_err();
     assert!(matches!(error, VerifyError::Unacceptable { .. }), "{error}");
+}
+
+/// A CA that does not know the platform's state, such as that of a former leader, may renew for a day. One that goes on is not
+/// believed.
+#[test]
+fn a_certificate_that_is_renewed_for_longer_than_its_authority_may_is_refused() {
+    const HOLDING: [u64; 15] = [
+        1, 2, 840, 113_556, 1, 8000, 2554, 42964, 34295, 20436, 19583, 42606, 4_912_364, 344_408, 1,
+    ];
+    let platform = TestPlatform::new("factory");
+    let issuing = CertificateDer::from(platform.authority.chain().leaf().to_vec());
+    let renewing = |start: Timestamp| {
+        let (process, serial) = ("0123456789abcdef".repeat(2), "7".repeat(32));
+        let text = format!("{process} node-1 {serial} {}", start.as_unix_seconds());
+        let mut value = vec![0x0c, u8::try_from(text.len()).unwrap()];
+        value.extend_from_slice(text.as_bytes());
+        let holding = rcgen::CustomExtension::from_oid_content(&HOLDING, value);
+        let key = platform.authority.key();
+        let leaf = forge("spiffe://factory/agent/seller", &issuing, key, |params| {
+            params.custom_extensions.push(holding);
+        });
+        CertificateChain::new(vec![leaf, issuing.clone()]).unwrap()
+    };
+    let now = platform.now;
+    // Both last for an hour.
+    let held = renewing(now.minus(GRANT - HOUR / 2));
+    assert!(held.certificate().unwrap().renews().is_some());
+    assert!(platform.trust.verify(&held, now).is_ok());
+    let end = now.plus(HOUR / 2 + SKEW);
+    assert!(platform.trust.verify(&held, end).is_ok());
+    let late = platform.trust.verify(&held, end.plus(seconds(1)));
+    assert!(matches!(late, Err(VerifyError::Expired { .. })), "{late:?}");
+    let held = renewing(now.minus(GRANT + HOUR));
+    let late = platform.trust.verify(&held, now);
+    assert!(matches!(late, Err(VerifyError::Expired { .. })), "{late:?}");
 }
 
 #[test]
