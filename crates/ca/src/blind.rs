@@ -269,10 +269,11 @@ impl Blind {
         self.answers.clear();
     }
 
-    /// Its signed deny list, unless there is none or `known` is not older.
+    /// The signed changes of its deny list since the version `known`, or the whole list if that is 0, too old, or of a time before
+    /// this CA was started. None if there is no list, or `known` is not older.
     pub fn deny_list_after(&self, known: u64) -> Option<Vec<u8>> {
         let published = self.published.as_ref()?;
-        (published.version() > known).then(|| published.whole())
+        (published.version() > known).then(|| published.since(known))
     }
 
     /// Somebody says that it holds the list of this CA in the version `known`. If that is later than the present one, the CA
@@ -288,6 +289,7 @@ impl Blind {
             return Ok(());
         }
         self.deny_list.raise_version(known + 1);
+        self.deny_list.forget_changes();
         self.publish(now)
     }
 
@@ -332,6 +334,9 @@ impl Blind {
     fn publish(&mut self, now: Timestamp) -> Result<(), Fault> {
         // Lists of this CA from times when it led have lower versions.
         self.deny_list.raise_version(version_at(now));
+        if self.published.is_none() {
+            self.deny_list.forget_changes();
+        }
         let signed = self
             .deny_list
             .sign(&self.authority)

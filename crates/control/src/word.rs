@@ -30,9 +30,9 @@ pub enum Word {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    /// The alarm is noted. Comes with the Master's own signed deny list, if the node does not hold it.
+    /// The alarm is noted. Comes with what the node lacks of the Master's own signed deny list.
     Noted {
-        /// The list.
+        /// The changes since the version that the node holds, or the whole list.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deny_list: Option<Blob>,
     },

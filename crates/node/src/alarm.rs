@@ -2,6 +2,7 @@
 //! still reach the store, and would go on leading. The others tell the node in return what they denied.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::shared::Shared;
@@ -43,14 +44,18 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 async fn raise(shared: &Shared, statement: Signed) {
-    let lists = shared.trust.deny_lists();
-    let known = lists
-        .iter()
-        .map(|list| (list.authority().clone(), list.version()));
-    let word = Arc::new(Word::Alarm {
-        statement,
-        known: known.collect(),
-    });
+    // Masters send a node the whole list that knows no version of it.
+    let known = match shared.lacks_denials_beside.swap(false, Ordering::Relaxed) {
+        true => Vec::new(),
+        false => {
+            let lists = shared.trust.deny_lists();
+            let known = lists.iter();
+            known
+                .map(|list| (list.authority().clone(), list.version()))
+                .collect()
+        }
+    };
+    let word = Arc::new(Word::Alarm { statement, known });
     let mut telling = JoinSet::new();
     for address in shared.leaders.enrolment().addresses {
         let word = word.clone();

@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) denying: tokio::sync::Mutex<()>,
     /// Whether changes of the deny list did not fit the list held here, so that the whole list is needed.
     pub(crate) lacks_denials: AtomicBool,
+    /// Whether the whole list of a Master that stands by is needed.
+    pub(crate) lacks_denials_beside: AtomicBool,
     pub(crate) replica: Mutex<Replica>,
     /// For each agent, the node on which it ran before its present one.
     pub(crate) former: Mutex<HashMap<String, String>>,
@@ -228,9 +230,20 @@ impl Shared {
     pub(crate) async fn denied_beside(&self, list: Blob) {
         let _denying = self.denying.lock().await;
         match self.trust.apply_deny_list_beside(&list.0, present()) {
-            Ok(DenyListUpdate::Applied { .. }) => self.pass_on_denials(list).await,
+            Ok(DenyListUpdate::Applied { version }) => {
+                // Processes that came later may lack what the changes follow.
+                let lists = self.trust.deny_lists();
+                for list in lists.iter().filter(|list| list.version() == version) {
+                    self.pass_on_denials(Blob(list.whole())).await;
+                }
+            }
             Ok(DenyListUpdate::AlreadyHeld { .. }) => {}
-            Err(error) => tracing::warn!(%error, "the deny list of a Master that stands by"),
+            Err(error) => {
+                tracing::warn!(%error, "the deny list of a Master that stands by");
+                if error.needs_whole_list() {
+                    self.lacks_denials_beside.store(true, Ordering::Relaxed);
+                }
+            }
         }
     }
 

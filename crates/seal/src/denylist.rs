@@ -194,6 +194,12 @@ impl DenyList {
         self.version = self.version.max(version);
     }
 
+    /// Forgets which changes were made. A holder of an earlier version gets the whole list: an authority that continues from an
+    /// older copy of its list does not know what that version held.
+    pub fn forget_changes(&mut self) {
+        self.changes = Changes::after(self.version);
+    }
+
     /// The number of entries.
     pub fn len(&self) -> usize {
         self.serials.len() + self.identities.len()

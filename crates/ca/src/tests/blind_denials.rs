@@ -251,3 +251,51 @@ fn a_ca_that_does_not_know_the_state_denies_as_many_as_one_that_does() {
     // The former list has what this one lacks.
     assert!(is_denied(&node, 0));
 }
+
+/// A node that holds most of the list gets the rest, and one that holds a list of the CA's former life gets all of it.
+#[test]
+fn a_ca_that_does_not_know_the_state_tells_a_node_what_it_lacks() {
+    let mut two = two();
+    let revoked = |number: usize| Unstored::Revoked {
+        what: format!("thief-{number}"),
+        said: String::new(),
+        at: NOW,
+    };
+    let acts: Vec<_> = (0..1000).map(revoked).collect();
+    two.blind.restore(&acts, NOW).unwrap();
+    let node = two.leader.trust().clone();
+    let held = |ca: &Blind| {
+        let lists = node.deny_lists();
+        let mut lists = lists.iter();
+        let list = lists.find(|list| list.authority() == ca.identity());
+        list.map_or(0, |list| list.version())
+    };
+    let take = |ca: &Blind, now: Timestamp| {
+        let list = ca.deny_list_after(held(ca)).unwrap();
+        node.apply_deny_list_beside(&list, now).unwrap();
+        list.len()
+    };
+    let is_denied = |name: &str| {
+        let agent = Identity::agent(&platform(), name).unwrap();
+        node.denied_before(&agent).is_some()
+    };
+    let whole = take(&two.blind, NOW);
+    let mut now = NOW;
+    for name in ["one", "another"] {
+        now = now.plus(SECOND);
+        two.blind.revoke(name, "", now).unwrap();
+        let changes = take(&two.blind, now);
+        assert!(changes < whole / 20, "{changes} of {whole} bytes");
+        assert!(is_denied(name) && is_denied("thief-999"));
+    }
+    let second = two
+        .root
+        .create_authority("ca-2", Validity::starting(NOW, HOUR * 100));
+    let mut again = Blind::new(second.unwrap(), trust(&two.root), HOUR);
+    for name in ["thief-7", "third"] {
+        now = now.plus(SECOND);
+        again.revoke(name, "", now).unwrap();
+    }
+    take(&again, now);
+    assert!(is_denied("third") && is_denied("thief-999"));
+}
