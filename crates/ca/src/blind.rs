@@ -436,9 +436,12 @@ impl CaService {
         Ok(certificate)
     }
 
-    /// Notes that the act in this row was taken in. The row goes with the same commit.
-    pub fn is_taken_in(&mut self, row: String) {
+    /// Notes that the act in this row was taken in. The row goes with the same commit, and one called `noted` says so from then on.
+    pub fn is_taken_in(&mut self, row: String, noted: Option<String>, now: Timestamp) {
         self.rows.delete(row);
+        if let Some(noted) = noted {
+            self.rows.put(noted, &now);
+        }
     }
 
     /// Renews a certificate of the Master itself while the store does not answer. As [`certify_own`](Self::certify_own), and

@@ -2,11 +2,13 @@
 //! state.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sealbus_ca::Unstored;
+use sealbus_ca::{NODE_CERTIFICATE, Unstored};
+use sealbus_control::clock::timestamp;
 use sealbus_control::{Fault, FaultCode};
-use sealbus_store::{Fenced, Store, StoreError};
+use sealbus_seal::Timestamp;
+use sealbus_store::{Batch, Fenced, Store, StoreError, read_all};
 use tokio::sync::watch;
 
 use super::desk::DeskHandle;
@@ -18,6 +20,11 @@ const LOOK: Duration = Duration::from_secs(1);
 const TAKING_IN: Duration = Duration::from_millis(250);
 /// Acts that are taken in at a time.
 const PAGE: usize = 64;
+/// Prefix of the rows that name revocations which were taken in. A CA that did not hear that a row of its own was written writes it
+/// again, and then it must not revoke what was certified since.
+const TAKEN_IN_ROW: &str = "taken-in/";
+/// How often it looks which of them are of no use any more.
+const FORGETTING: Duration = Duration::from_secs(3600);
 
 /// Notices that another Master has taken over, also while there is nothing to write, and tells of a store that is away.
 pub(super) async fn look(
@@ -48,30 +55,60 @@ pub(super) async fn take_in(
     ledger: Arc<Ledger>,
     authority: String,
 ) {
+    let mut forgot: Option<Instant> = None;
     loop {
         if let Err(error) = ledger.hand_in(&*store, &authority).await {
             tracing::debug!(%error, "what the CA did is not stored yet");
         }
-        match store.scan(UNSTORED_ROW, None, PAGE).await {
-            Ok(rows) => {
-                for (key, entry) in rows {
-                    if let Err(fault) = take_in_one(&desk, key, &entry.value).await {
-                        tracing::debug!(%fault, "what a CA did cannot be taken in yet");
-                        break;
-                    }
-                }
+        take_in_rows(&*store, &desk).await;
+        if forgot.is_none_or(|forgot| forgot.elapsed() > FORGETTING) {
+            forgot = Some(Instant::now());
+            if let Err(error) = forget(&*store, crate::timestamp_now()).await {
+                tracing::debug!(%error, "what was taken in long ago is not forgotten yet");
             }
-            Err(error) => tracing::debug!(%error, "what other CAs did is not known"),
         }
         tokio::time::sleep(TAKING_IN).await;
     }
 }
 
+/// Takes in the acts that wait in the store, or the first of them.
+pub(super) async fn take_in_rows(store: &dyn Store, desk: &DeskHandle) {
+    match store.scan(UNSTORED_ROW, None, PAGE).await {
+        Ok(rows) => {
+            for (key, entry) in rows {
+                if let Err(fault) = take_in_one(store, desk, key, &entry.value).await {
+                    tracing::debug!(%fault, "what a CA did cannot be taken in yet");
+                    break;
+                }
+            }
+        }
+        Err(error) => tracing::debug!(%error, "what other CAs did is not known"),
+    }
+}
+
 /// Takes in one act, and removes its row in the same commit.
-async fn take_in_one(desk: &DeskHandle, key: String, row: &[u8]) -> Result<(), Fault> {
+async fn take_in_one(
+    store: &dyn Store,
+    desk: &DeskHandle,
+    key: String,
+    row: &[u8],
+) -> Result<(), Fault> {
     let act = serde_json::from_slice::<Unstored>(row);
+    let noted = matches!(act, Ok(Unstored::Revoked { .. })).then(|| {
+        let name = key.strip_prefix(UNSTORED_ROW).unwrap_or(&key);
+        format!("{TAKEN_IN_ROW}{name}")
+    });
+    let is_known = match &noted {
+        Some(noted) => {
+            let known = store.get(noted).await;
+            let known = known.map_err(|error| Fault::new(FaultCode::Storage, error.to_string()))?;
+            known.is_some()
+        }
+        None => false,
+    };
     let taking = desk.run(move |desk, now| {
         let taken = match act {
+            Ok(_) if is_known => Ok(()),
             Ok(act) => desk.take_in(act, now),
             Err(error) => Err(Fault::new(FaultCode::BadRequest, error.to_string())),
         };
@@ -81,8 +118,24 @@ async fn take_in_one(desk: &DeskHandle, key: String, row: &[u8]) -> Result<(), F
             Err(fault) => tracing::error!(%fault, row = key, "what a CA did is not believed"),
             Ok(()) => {}
         }
-        desk.ca.is_taken_in(key);
+        desk.ca.is_taken_in(key, noted, timestamp(now));
         Ok(())
     });
     taking.await
+}
+
+/// Forgets what was taken in so long ago that nothing certified before is valid.
+async fn forget(store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
+    let mut old = Batch::new();
+    read_all(store, TAKEN_IN_ROW, |key, entry| {
+        let at = serde_json::from_slice::<Timestamp>(&entry.value);
+        if at.is_ok_and(|at| at.plus(NODE_CERTIFICATE) < now) {
+            old.delete(key);
+        }
+    })
+    .await?;
+    match old.is_empty() {
+        true => Ok(()),
+        false => store.commit(old).await.map(drop),
+    }
 }

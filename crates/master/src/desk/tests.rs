@@ -1,3 +1,5 @@
+mod taken_in;
+
 use sealbus_ca::{Blind, Renewal, Request, Unstored};
 use sealbus_seal::issuance::{Grant, Placements};
 use sealbus_seal::token::Secret;

@@ -1,0 +1,103 @@
+//! Acts that a CA hands in again, because it did not hear that the store has them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use sealbus_store::{Entry, Revision, TakeEntry};
+
+use super::*;
+use crate::taking_in::take_in_rows;
+use crate::unstored::{Ledger, UNSTORED_ROW};
+
+/// A store that makes commits whose answers are lost.
+#[derive(Default)]
+struct Lossy {
+    store: MemoryStore,
+    loses: AtomicBool,
+}
+
+impl Store for Lossy {
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
+        self.store.get(key)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
+        self.store.scan(prefix, after, limit)
+    }
+
+    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.store.snapshot(take)
+    }
+
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        let committing = async move {
+            let made = self.store.commit(batch).await;
+            match self.loses.load(Ordering::Relaxed) {
+                true => Err(StoreError::Away {
+                    members: "etcd".to_owned(),
+                    detail: "its answer was lost".to_owned(),
+                }),
+                false => made,
+            }
+        };
+        committing.boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_revocation_whose_row_is_written_again_revokes_nothing_that_was_certified_since() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(folder.path()).unwrap();
+    let store = Arc::new(Lossy::default());
+    let (desk, _outward, _news) = open(parts(), store.clone());
+    let joining = desk.run(|desk, now| desk.state.join(Some("node-1"), description(), now));
+    joining.await.unwrap();
+    let certified = async || {
+        let certifying = desk.run(|desk, now| {
+            let (here, life) = ([127, 0, 0, 1].into(), Duration::from_secs(3600));
+            let identity = Identity::node(&desk.name, "node-1").unwrap();
+            let request = KeyPair::generate().unwrap().signing_request().unwrap();
+            desk.ca
+                .certify_own(identity, here, None, &request, life, timestamp(now))
+        });
+        certifying.await.unwrap()
+    };
+    let is_believed = async |chain: &sealbus_seal::CertificateChain| {
+        let chain = chain.clone();
+        let looking = desk.run(move |desk, now| {
+            let verified = desk.ca.trust().verify(&chain, timestamp(now));
+            Ok(verified.is_ok())
+        });
+        looking.await.unwrap()
+    };
+    let former = certified().await;
+    let revoked = Unstored::Revoked {
+        what: "node-1".to_owned(),
+        said: "stolen".to_owned(),
+        at: timestamp(now()),
+    };
+    ledger.keep(revoked).await.unwrap();
+    store.loses.store(true, Ordering::Relaxed);
+    ledger.hand_in(&*store, "ca-2").await.unwrap_err();
+    store.loses.store(false, Ordering::Relaxed);
+    take_in_rows(&*store, &desk).await;
+    assert!(!is_believed(&former).await);
+    // With a new token the node comes back.
+    let again = certified().await;
+    assert!(is_believed(&again).await);
+
+    assert_eq!(ledger.acts().len(), 1);
+    ledger.hand_in(&*store, "ca-2").await.unwrap();
+    let waiting = store.scan(UNSTORED_ROW, None, 9).await.unwrap();
+    assert_eq!(waiting.len(), 1);
+    take_in_rows(&*store, &desk).await;
+    let waiting = store.scan(UNSTORED_ROW, None, 9).await.unwrap();
+    assert!(waiting.is_empty());
+    assert!(is_believed(&again).await && !is_believed(&former).await);
+}
