@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::{Admin, local};
 use crate::registry::{Life, Origin};
-use crate::state::MasterState;
+use crate::state::{MasterState, WAITING};
 use sealbus_control::admin::Moved;
 use sealbus_control::node::ask_node;
 use sealbus_control::{Fault, FaultCode};
@@ -140,7 +140,7 @@ fn check_start(state: &MasterState, agent: &str) -> Result<(), Fault> {
     let what = match &group.process {
         Some(process) => format!("has no certificate on {} yet", process.node),
         // The agent is started as soon as there is a node.
-        None if group.start_at == Some(0) => return Ok(()),
+        None if group.start_at == Some(WAITING) => return Ok(()),
         None => "has ended".to_owned(),
     };
     let note = group.note.as_ref();

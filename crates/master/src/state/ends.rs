@@ -5,7 +5,7 @@ use std::time::Duration;
 use sealbus_seal::denylist::Reason;
 
 use super::{About, MasterState, unknown};
-use crate::registry::{Life, Origin, Process};
+use crate::registry::{Group, Life, Origin, Process};
 use sealbus_control::node::{Exit, NodeRequest};
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 use sealbus_manifest::RestartPolicy;
@@ -174,15 +174,11 @@ impl MasterState {
     pub(super) fn tick_groups(&mut self, now: UnixMillis) {
         self.give_up_moves(now);
         self.end_leaving(now);
-        let overdue: Vec<String> = self
-            .restless()
-            .filter(|(_, group)| {
-                let stop_by = group.process.as_ref().and_then(|process| process.stop_by);
-                stop_by.is_some_and(|at| at <= now)
-            })
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in overdue {
+        let is_overdue = |group: &Group| {
+            let stop_by = group.process.as_ref().and_then(|process| process.stop_by);
+            stop_by.is_some_and(|at| at <= now)
+        };
+        for name in self.due(now, is_overdue) {
             let Some(process) = self
                 .groups
                 .get_mut(&name)

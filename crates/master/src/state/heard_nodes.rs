@@ -1,4 +1,5 @@
-//! The nodes, and a moment before which none of them has been silent for too long. So a heartbeat costs no look at all nodes.
+//! The nodes, a moment before which none of them has been silent for too long, and whether any has changed since agents were
+//! last placed. So a heartbeat costs no look at all nodes, nor at all that wait for one.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -13,12 +14,14 @@ pub(super) struct HeardNodes {
     nodes: BTreeMap<String, Node>,
     /// No deadline of a node is earlier. None: that is not known.
     due: Option<UnixMillis>,
+    have_changed: bool,
 }
 
 impl HeardNodes {
     /// The nodes, to be changed. Deadlines may come earlier by that.
     pub(super) fn change(&mut self) -> &mut BTreeMap<String, Node> {
         self.due = None;
+        self.have_changed = true;
         &mut self.nodes
     }
 
@@ -29,6 +32,11 @@ impl HeardNodes {
         {
             node.heard = node.heard.max(now);
         }
+    }
+
+    /// Whether a node has changed since the last call.
+    pub(super) fn have_changed(&mut self) -> bool {
+        std::mem::take(&mut self.have_changed)
     }
 
     /// Notes the earliest deadline of a node.

@@ -1,16 +1,20 @@
 //! Indexes over the groups, updated with every change of a group, so that no decision needs a look at all of them: the agents and
-//! groups on each node, and the groups for which time alone may do something.
+//! groups on each node, the groups for which time alone does something, by the moment, and those that wait for a node.
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::registry::Group;
+use sealbus_control::UnixMillis;
+
+use super::WAITING;
+use crate::registry::{Group, Process};
 
 /// The indexes.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     agents_on: HashMap<String, u64>,
     groups_on: HashMap<String, BTreeSet<String>>,
-    restless: BTreeSet<String>,
+    due: BTreeSet<(UnixMillis, String)>,
+    waiting: BTreeSet<String>,
     by_group: HashMap<String, Share>,
 }
 
@@ -22,7 +26,8 @@ struct Share {
     node: Option<String>,
     /// The nodes of its other processes.
     others: Vec<String>,
-    is_restless: bool,
+    due: Option<UnixMillis>,
+    waits: bool,
 }
 
 /// The node of a group's present process, and those of its other processes.
@@ -32,13 +37,23 @@ fn nodes_of(group: &Group) -> (Option<&str>, impl Iterator<Item = &str>) {
     (present, others.map(|process| process.node.as_str()))
 }
 
-/// Whether time alone may do something for a group.
-fn is_restless(group: &Group) -> bool {
-    let present = group.process.as_ref();
-    group.start_at.is_some()
-        || group.moving.is_some()
-        || !group.leaving.is_empty()
-        || present.is_some_and(|process| process.stop_by.is_some())
+/// The first moment at which time alone does something for a group: it is started, its move is given up, or one of its processes
+/// must have ended.
+pub(super) fn due(group: &Group) -> Option<UnixMillis> {
+    let present = group.process.as_ref().and_then(|process| process.stop_by);
+    let moving = group.moving.as_ref().map(|moving| moving.give_up);
+    let start_at = group.start_at.filter(|at| *at != WAITING);
+    let leaving = |process: &Process| process.stop_by.unwrap_or_default();
+    let leaving = group.leaving.iter().map(leaving).min();
+    [present, moving, start_at, leaving]
+        .into_iter()
+        .flatten()
+        .min()
+}
+
+/// Whether a group waits for a node.
+pub(super) fn waits(group: &Group) -> bool {
+    group.start_at == Some(WAITING)
 }
 
 impl Share {
@@ -48,7 +63,8 @@ impl Share {
             agents: group.agents.len() as u64,
             node: node.map(str::to_owned),
             others: others.map(str::to_owned).collect(),
-            is_restless: is_restless(group),
+            due: due(group),
+            waits: waits(group),
         }
     }
 
@@ -57,7 +73,8 @@ impl Share {
         self.agents == group.agents.len() as u64
             && self.node.as_deref() == node
             && self.others.iter().map(String::as_str).eq(others)
-            && self.is_restless == is_restless(group)
+            && self.due == due(group)
+            && self.waits == waits(group)
     }
 
     fn nodes(&self) -> impl Iterator<Item = &String> {
@@ -104,7 +121,10 @@ impl Loads {
                 }
             }
         }
-        self.restless.remove(name);
+        if let Some(due) = share.due {
+            self.due.remove(&(due, name.to_owned()));
+        }
+        self.waiting.remove(name);
     }
 
     fn add(&mut self, name: &str, share: &Share) {
@@ -115,8 +135,11 @@ impl Loads {
             let groups = self.groups_on.entry(node.clone()).or_default();
             groups.insert(name.to_owned());
         }
-        if share.is_restless {
-            self.restless.insert(name.to_owned());
+        if let Some(due) = share.due {
+            self.due.insert((due, name.to_owned()));
+        }
+        if share.waits {
+            self.waiting.insert(name.to_owned());
         }
     }
 
@@ -130,8 +153,20 @@ impl Loads {
         self.groups_on.get(node).into_iter().flatten()
     }
 
-    /// The groups for which time alone may do something: they wait for a start, move, leave, or must end.
-    pub(super) fn restless(&self) -> impl Iterator<Item = &String> {
-        self.restless.iter()
+    /// The groups for which time alone does something by this moment.
+    pub(super) fn due_by(&self, now: UnixMillis) -> impl Iterator<Item = &String> {
+        let due = self.due.iter().take_while(move |(at, _)| *at <= now);
+        due.map(|(_, name)| name)
+    }
+
+    /// The first moment after this one at which time alone does something.
+    pub(super) fn next_after(&self, now: UnixMillis) -> Option<UnixMillis> {
+        let later = self.due.range((now.saturating_add(1), String::new())..);
+        later.map(|(at, _)| *at).next()
+    }
+
+    /// The groups that wait for a node.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &String> {
+        self.waiting.iter()
     }
 }

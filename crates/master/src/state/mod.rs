@@ -33,6 +33,7 @@ use bars::{BAR_ROW, Bars};
 use heard_nodes::HeardNodes;
 use loads::Loads;
 pub(crate) use nodes::not_a_member;
+pub(crate) use processes::WAITING;
 use restored::Restored;
 
 /// The row of a state that was restored from a backup.
@@ -190,7 +191,7 @@ pub struct MasterState {
     was_restored: bool,
     /// The known processes of the nodes, in a state that was restored from a backup.
     restored: Option<Restored>,
-    /// The groups on each node, and those that time concerns.
+    /// The groups on each node, those that time concerns, and those that wait for a node.
     loads: Loads,
     /// The last notice to the AMS.
     white_pages: HashMap<String, AgentState>,
@@ -331,10 +332,11 @@ impl MasterState {
         Some((name, found))
     }
 
-    /// The groups for which time alone may do something.
-    fn restless(&self) -> impl Iterator<Item = (&String, &Group)> {
-        let restless = self.loads.restless();
-        restless.filter_map(|name| self.groups.get_key_value(name))
+    /// The names of the groups for which time alone does something by `now`, if it `is` this.
+    fn due(&self, now: UnixMillis, is: impl Fn(&Group) -> bool) -> Vec<String> {
+        let due = self.loads.due_by(now);
+        let due = due.filter(|name| self.groups.get(*name).is_some_and(&is));
+        due.cloned().collect()
     }
 
     fn index(&mut self, name: &str, group: &Group) {

@@ -6,7 +6,7 @@ use sealbus_seal::denylist::Reason;
 
 use super::{About, Effect, MasterState, unknown};
 use crate::placement::{Wish, place};
-use crate::registry::{Move, Origin, Process};
+use crate::registry::{Group, Move, Origin, Process};
 use sealbus_control::node::{Exit, Inheritance, NodeAnswer, NodeRequest};
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 
@@ -146,13 +146,13 @@ impl MasterState {
             return;
         }
         if let Err(fault) = result {
-            self.move_failed(name, fault);
+            self.move_failed(name, fault, now);
             return;
         }
         let id = match (self.draw_name)() {
             Ok(id) => id,
             Err(fault) => {
-                self.move_failed(name, fault);
+                self.move_failed(name, fault, now);
                 return;
             }
         };
@@ -228,7 +228,7 @@ impl MasterState {
         });
     }
 
-    fn move_failed(&mut self, name: &str, fault: Fault) {
+    fn move_failed(&mut self, name: &str, fault: Fault, now: UnixMillis) {
         tracing::warn!(process = name, %fault, "the move failed");
         let Some(group) = self.groups.get_mut(name) else {
             return;
@@ -260,7 +260,7 @@ impl MasterState {
             // Both processes are gone, so the group starts again from nothing.
             None => {
                 if let Some(group) = self.groups.get_mut(name) {
-                    group.start_at = group.wanted.then_some(0);
+                    group.start_at = group.wanted.then_some(now);
                 }
             }
         }
@@ -301,6 +301,7 @@ impl MasterState {
                     name,
                     Fault::new(FaultCode::StartFailed, message)
                         .advise("see its log; the agent goes on where it was"),
+                    now,
                 );
                 self.place_waiting(now);
                 true
@@ -321,10 +322,7 @@ impl MasterState {
     /// Ends the processes whose time to leave is over.
     pub(super) fn end_leaving(&mut self, now: UnixMillis) {
         let mut over = Vec::new();
-        let leaving = self.restless();
-        let leaving = leaving.filter(|(_, group)| !group.leaving.is_empty());
-        let leaving: Vec<String> = leaving.map(|(name, _)| name.clone()).collect();
-        for name in leaving {
+        for name in self.due(now, |group| !group.leaving.is_empty()) {
             let Some(group) = self.groups.get_mut(&name) else {
                 continue;
             };
@@ -342,17 +340,14 @@ impl MasterState {
     }
 
     pub(super) fn give_up_moves(&mut self, now: UnixMillis) {
-        let overdue: Vec<String> = self
-            .restless()
-            .filter(|(_, group)| group.moving.as_ref().is_some_and(|m| m.give_up <= now))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in overdue {
+        let is_overdue = |group: &Group| group.moving.as_ref().is_some_and(|m| m.give_up <= now);
+        for name in self.due(now, is_overdue) {
             let message = "the move took too long and was given up";
             self.move_failed(
                 &name,
                 Fault::new(FaultCode::Unavailable, message)
                     .advise("see the agent's log: `save` or `restore` may hang"),
+                now,
             );
         }
         self.place_waiting(now);

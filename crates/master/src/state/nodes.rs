@@ -404,18 +404,8 @@ impl MasterState {
             true => nodes(),
             false => self.nodes.due(),
         };
-        let groups = self.restless().flat_map(|(_, group)| {
-            let stop_by = group.process.as_ref().and_then(|process| process.stop_by);
-            let give_up = group.moving.as_ref().map(|moving| moving.give_up);
-            // A group that waits for a node is placed when a node comes, not at a time.
-            let start_at = group.start_at.filter(|at| *at > 0);
-            let leaving = group
-                .leaving
-                .iter()
-                .filter_map(|process| process.stop_by)
-                .min();
-            [stop_by, give_up, start_at, leaving].into_iter().flatten()
-        });
+        // A group that is overdue, and was not dealt with, waits for something else than time.
+        let groups = self.loads.next_after(self.looked);
         let restored = self.is_restoring().then_some(self.looked + 500);
         let due = nodes.into_iter().chain(groups).chain(self.next_look());
         due.chain(restored).min()

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::{About, Effect, MasterState};
 use crate::placement::{Candidate, Wish, place};
-use crate::registry::{Life, Origin, Process};
+use crate::registry::{Group, Life, Origin, Process};
 use sealbus_control::attachment::AgentReport;
 use sealbus_control::node::{Exit, Inheritance, Launch, NodeAnswer, NodeRequest};
 use sealbus_control::{AgentState, Fault, UnixMillis};
 
-/// The `start_at` of a group that waits for a node.
-const WAITING: UnixMillis = 0;
+/// The `start_at` of a group that waits for a node, and for no moment.
+pub(crate) const WAITING: UnixMillis = UnixMillis::MAX;
 
 impl MasterState {
     pub(super) fn launch(
@@ -58,20 +58,21 @@ impl MasterState {
         });
     }
 
-    /// Places every group that is due.
+    /// Places every group that is due, and those that wait for a node if one has changed.
     pub(super) fn place_waiting(&mut self, now: UnixMillis) {
         if self.is_restoring() {
             return;
         }
-        let due: Vec<String> = self
-            .restless()
-            .filter(|(_, group)| group.process.is_none())
-            .filter(|(_, group)| group.start_at.is_some_and(|at| at <= now))
-            .map(|(name, _)| name.clone())
-            .collect();
+        let is_due =
+            |group: &Group| group.process.is_none() && group.start_at.is_some_and(|at| at <= now);
+        let mut due = self.due(now, is_due);
+        if self.nodes.have_changed() {
+            due.extend(self.loads.waiting().cloned());
+        }
         if due.is_empty() {
             return;
         }
+        due.sort_unstable();
         // The nodes are listed once for all.
         let nodes = self.candidates().into_iter();
         let nodes = nodes.map(|node| {
@@ -101,23 +102,26 @@ impl MasterState {
             forbid: &group.forbid,
             isolation: group.origin.isolation(),
         };
-        let placed = place(candidates, wish).map(str::to_owned);
-        let placed = match placed {
-            Ok(node) => (self.draw_name)()
-                .map(|id| (node, id))
-                .map_err(|fault| fault.to_string()),
-            Err(error) => Err(error.to_string()),
+        let placed = match place(candidates, wish) {
+            Ok(node) => {
+                let again = now + self.patience.first_pause.as_millis() as u64;
+                let drawn = (self.draw_name)();
+                drawn
+                    .map(|id| (node.to_owned(), id))
+                    .map_err(|fault| (fault.to_string(), again))
+            }
+            Err(error) => Err((error.to_string(), WAITING)),
         };
         let Some(group) = self.groups.get_mut(name) else {
             return;
         };
         let (node, id) = match placed {
             Ok(placed) => placed,
-            Err(why) => {
-                if group.note.as_ref() != Some(&why) || group.start_at != Some(WAITING) {
+            Err((why, again)) => {
+                if group.note.as_ref() != Some(&why) || group.start_at != Some(again) {
                     tracing::warn!(process = name, %why, "cannot be placed yet");
                     group.note = Some(why);
-                    group.start_at = Some(WAITING);
+                    group.start_at = Some(again);
                     self.refresh(name);
                 }
                 return;

@@ -130,16 +130,17 @@ impl MasterState {
             node.heard = later(node.heard).min(now);
         }
         self.heard_any = later(self.heard_any).min(now);
-        for group in self.groups.values_mut() {
+        for (name, group) in &mut self.groups {
             let moving = group.moving.as_mut().map(|moving| &mut moving.give_up);
             let stopping = group.process.iter_mut().chain(&mut group.leaving);
             let stopping = stopping.filter_map(|process| process.stop_by.as_mut());
             for at in group.start_at.iter_mut().chain(moving).chain(stopping) {
-                // These two values mean "as soon as there is a node" and "never again", and stay.
-                if *at != 0 && *at != UnixMillis::MAX {
+                // This means "as soon as there is a node", or "never again", and stays.
+                if *at != UnixMillis::MAX {
                     *at = later(*at);
                 }
             }
+            self.loads.note(name, Some(group));
         }
     }
 

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::placement::{Wish, place};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -133,13 +134,23 @@ proptest! {
                 let groups = master.groups().iter().filter(has_one).map(|(name, _)| name);
                 prop_assert!(master.loads.groups_on(node).eq(groups));
             }
-            let waits = |(_, group): &(&String, &Group)| {
-                let present = group.process.as_ref().and_then(|process| process.stop_by);
-                let leaves = group.moving.is_some() || !group.leaving.is_empty();
-                group.start_at.is_some() || leaves || present.is_some()
-            };
-            let restless = master.groups().iter().filter(waits).map(|(name, _)| name);
-            prop_assert!(master.loads.restless().eq(restless));
+            let groups = master.groups().iter();
+            let due = groups.clone().filter_map(|(name, group)| Some((loads::due(group)?, name)));
+            let due: BTreeSet<_> = due.collect();
+            prop_assert!(master.loads.due_by(UnixMillis::MAX).eq(due.iter().map(|(_, name)| *name)));
+            let next = due.iter().map(|(at, _)| *at).find(|at| *at > now);
+            prop_assert_eq!(master.loads.next_after(now), next);
+            let waiting = groups.filter(|(_, group)| loads::waits(group));
+            prop_assert!(master.loads.waiting().eq(waiting.clone().map(|(name, _)| name)));
+            // None waits that could be placed.
+            for (name, group) in waiting {
+                let wish = Wish {
+                    pin: group.pin.as_deref(),
+                    forbid: &group.forbid,
+                    isolation: group.origin.isolation(),
+                };
+                prop_assert!(place(&master.candidates(), wish).is_err(), "{} waits", name);
+            }
             for process in &ever {
                 let placed = master.groups().values().any(|group| {
                     group.processes().any(|p| p.id == *process)

@@ -169,3 +169,27 @@ fn without_a_node_agents_wait_for_one() {
         .unwrap();
     assert_eq!(process_of(&master, "a").node, name);
 }
+
+/// However many agents wait for a node, a heartbeat costs no look at them.
+#[test]
+fn agents_that_wait_for_a_node_are_looked_at_when_one_comes() {
+    let mut master = with_nodes(1);
+    let entry = |number: usize| AgentEntry {
+        node: Some("node-2".to_owned()),
+        ..entry(&format!("a{number}"))
+    };
+    let entries: Vec<_> = (0..100).map(entry).collect();
+    master.start(&entries, 1).unwrap();
+    master.tick(250);
+    assert_eq!(master.loads.due_by(250).count(), 0);
+    assert!(!master.nodes.have_changed());
+    assert_eq!(master.next_tick(), Some(250 + 500));
+    let (name, _) = master.join(None, description(), 300).unwrap();
+    let contact = contact(&master, &name);
+    master
+        .register(&name, description(), contact, None, &[], 300)
+        .unwrap();
+    let placed = master.groups().values();
+    assert!(placed.clone().all(|group| group.process.is_some()));
+    assert_eq!(placed.len(), 100);
+}
