@@ -20,26 +20,39 @@ pub(crate) const KEYS: Duration = Duration::from_secs(10);
 const FROZEN_KEPT: Duration = Duration::from_secs(300);
 
 impl Shared {
-    /// Has all agents of a process frozen. Returns the size of the frozen agents in bytes.
+    /// Has all agents of a process frozen. Returns the size of the frozen agents in bytes. A Master that takes over asks
+    /// again for what the former one began: it gets the same outcome.
+    ///
+    /// # Errors
+    /// The process cannot be moved, and goes on.
     pub(crate) async fn freeze_process(
         self: &Arc<Self>,
         process: &str,
         destination: &str,
     ) -> Result<u64, Fault> {
+        if let Some(size) = self.processes.frozen_for(process, destination) {
+            return Ok(size as u64);
+        }
         let (waiting, frozen) = oneshot::channel();
         let caller = self.processes.with(process, |entry| {
             let caller = entry.connection.as_ref().map(|(_, caller)| caller.clone());
+            let begun = entry.freezing.is_some();
             if caller.is_some() {
-                entry.freezing = Some((Vec::new(), waiting));
+                let (_, all) = entry.freezing.get_or_insert_default();
+                all.push(waiting);
             }
-            caller
+            caller.map(|caller| (caller, begun))
         })?;
-        let caller = caller.ok_or_else(|| {
+        let (caller, begun) = caller.ok_or_else(|| {
             Fault::new(
                 FaultCode::NotPermitted,
                 "its process has not attached and cannot be moved",
             )
         })?;
+        if begun {
+            let ended = || Fault::new(FaultCode::NotPermitted, "its process ended meanwhile");
+            return Ok(frozen.await.map_err(|_| ended())?? as u64);
+        }
         let kept = Frozen {
             destination: destination.to_owned(),
             bytes: Arc::default(),

@@ -85,8 +85,8 @@ pub(super) struct Entry {
     pub(super) noting: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// The outcome of a freeze in progress, and the tasks that wait for all of it.
-pub(super) type Freezing = (Vec<u8>, oneshot::Sender<Result<usize, Fault>>);
+/// The parts of a freeze in progress, and the tasks that wait for all of it.
+pub(super) type Freezing = (Vec<u8>, Vec<oneshot::Sender<Result<usize, Fault>>>);
 
 /// The frozen state of a process, and the node that may fetch it.
 pub(super) struct Frozen {
@@ -438,7 +438,9 @@ impl Processes {
                 if let Some(frozen) = self.frozen.lock().get_mut(process) {
                     frozen.bytes = Arc::new(bytes);
                 }
-                let _ = waiting.send(Ok(size));
+                for waiting in waiting {
+                    let _ = waiting.send(Ok(size));
+                }
             }
         })
     }
@@ -446,9 +448,19 @@ impl Processes {
     /// Notes that a process cannot be moved.
     pub(crate) fn not_frozen(&self, process: &str, reason: &str) {
         let waiting = self.with(process, |entry| entry.freezing.take());
-        if let Ok(Some((_, waiting))) = waiting {
+        let waiting = waiting.ok().flatten().map(|(_, waiting)| waiting);
+        for waiting in waiting.into_iter().flatten() {
             let _ = waiting.send(Err(Fault::new(FaultCode::NotPermitted, reason)));
         }
+    }
+
+    /// The size of what a process has handed over for this destination, if it still waits for the outcome.
+    pub(crate) fn frozen_for(&self, process: &str, destination: &str) -> Option<usize> {
+        self.with(process, |_| ()).ok()?;
+        let frozen = self.frozen.lock();
+        let frozen = frozen.get(process);
+        let complete = frozen.filter(|it| it.destination == destination && !it.bytes.is_empty());
+        complete.map(|frozen| frozen.bytes.len())
     }
 
     /// Returns a part of the frozen agents to the destination node.

@@ -12,7 +12,8 @@
 ["crash"]                    ends the process at once
 ===========================  ==============================================================
 
-The messages that it heard move with it. While a file named by SLOW exists, it reads nothing.
+The messages that it heard move with it. While a file named by SLOW exists, it reads nothing. While one named by HOLD exists, it
+does not finish to save its state.
 """
 
 import asyncio
@@ -40,6 +41,10 @@ class Worker(Agent):
         print(f"{self.name} leaves", flush=True)
 
     async def save(self) -> bytes:
+        print(f"{self.name} saves", flush=True)
+        hold = os.environ.get("HOLD")
+        while hold is not None and Path(hold).exists():
+            await asyncio.sleep(0.02)
         return json.dumps(self.heard).encode()
 
     async def restore(self, state: bytes) -> None:
