@@ -110,18 +110,35 @@ impl MasterState {
         group.wanted = false;
         group.start_at = None;
         let stop_by = Some(now + grace.as_millis() as u64);
-        // The process at the former place ends too.
         let moving = group.moving.take().filter(|moving| !moving.source_gone);
-        let source = moving.and_then(|moving| moving.source);
-        group
-            .leaving
-            .extend(source.map(|source| Process { stop_by, ..source }));
+        // Agents at rest would take the order to stop for the end of their move.
+        let rests = moving
+            .as_ref()
+            .is_some_and(|moving| moving.source.is_none());
+        let resting = group.process.clone().filter(|_| rests && !grace.is_zero());
+        match moving {
+            // Until the new process has taken over, the agent is at rest in the former one. If the new one ends before,
+            // the agent goes on in the former one and ends there.
+            Some(moving) if moving.source.is_some() && !grace.is_zero() => {
+                group.moving = Some(moving);
+            }
+            // The process at the former place ends too.
+            moving => {
+                let source = moving.and_then(|moving| moving.source);
+                let source = source.map(|source| Process { stop_by, ..source });
+                group.leaving.extend(source);
+            }
+        }
         if let Some(process) = &mut group.process {
             process.stop_by = stop_by;
         } else {
             group.note = Some("stopped".to_owned());
         }
-        let processes: Vec<Process> = group.processes().cloned().collect();
+        let present = group.process.iter().chain(&group.leaving);
+        let processes: Vec<Process> = present.cloned().collect();
+        if let Some(resting) = resting {
+            self.thaw(&resting);
+        }
         for process in processes {
             if grace.is_zero() {
                 self.revoke(&process.id, Reason::Killed);

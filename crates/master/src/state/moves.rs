@@ -10,7 +10,7 @@ use crate::registry::{Group, Move, Origin, Process};
 use sealbus_control::node::{Exit, Inheritance, NodeAnswer, NodeRequest};
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 
-/// How long a process has to end by itself after its agents moved.
+/// How long a process has to end by itself after its agents moved, or after their move failed because they were killed.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 impl MasterState {
@@ -228,6 +228,14 @@ impl MasterState {
         });
     }
 
+    /// Asks the node of a process to let its agents at rest go on.
+    pub(super) fn thaw(&mut self, process: &Process) {
+        let request = NodeRequest::Thaw {
+            process: process.id.clone(),
+        };
+        self.ask(&process.node, request, About::Nothing);
+    }
+
     fn move_failed(&mut self, name: &str, fault: Fault, now: UnixMillis) {
         tracing::warn!(process = name, %fault, "the move failed");
         let Some(group) = self.groups.get_mut(name) else {
@@ -246,23 +254,25 @@ impl MasterState {
             self.end_process(process, Reason::Ended);
             self.stop_process(process, Duration::ZERO, "the move failed");
         }
-        let source = self
-            .groups
-            .get(name)
-            .and_then(|group| group.process.clone());
-        match source {
+        let Some(group) = self.groups.get_mut(name) else {
+            return;
+        };
+        // It was killed during the move, and ends where it was.
+        let is_killed = !group.wanted;
+        match &mut group.process {
             Some(source) => {
-                let request = NodeRequest::Thaw {
-                    process: source.id.clone(),
-                };
-                self.ask(&source.node, request, About::Nothing);
-            }
-            // Both processes are gone, so the group starts again from nothing.
-            None => {
-                if let Some(group) = self.groups.get_mut(name) {
-                    group.start_at = group.wanted.then_some(now);
+                if is_killed {
+                    source.stop_by = Some(now + FAREWELL.as_millis() as u64);
+                }
+                let source = source.clone();
+                self.thaw(&source);
+                if is_killed {
+                    self.stop_process(&source, FAREWELL, "killed by the operator");
                 }
             }
+            None if is_killed => group.note = Some("stopped".to_owned()),
+            // Both processes are gone, so the group starts again from nothing.
+            None => group.start_at = Some(now),
         }
         self.refresh(name);
         self.effects.push(Effect::Settled {

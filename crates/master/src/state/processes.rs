@@ -165,7 +165,8 @@ impl MasterState {
         let Some(group) = self.groups.get(name) else {
             return;
         };
-        if group.moving.is_some() {
+        // A process that was told to stop is told again, and takes over no agents.
+        if group.moving.is_some() && group.wanted {
             self.resume_move(name);
             return;
         }

@@ -293,6 +293,40 @@ async fn agents_that_move_take_state_and_unread_messages_along() {
     }
 }
 
+/// An agent that is killed during its move goes on for a moment where it was, and ends in order there.
+#[tokio::test]
+async fn an_agent_at_rest_that_is_killed_ends_in_order() {
+    let (process, _host, tell) = open(HOUR).await;
+    let alice = process.agent("alice").await.unwrap();
+    let bob = process.agent("bob").await.unwrap();
+    for number in 0..3 {
+        alice.send(inform(&bob, &number.to_string())).await.unwrap();
+    }
+    let alice = tokio::spawn(drive(alice, Vec::new()));
+    let bob = tokio::spawn(drive(bob, Vec::new()));
+    let mut frozen = ask_to_freeze(&tell).await.await.unwrap().unwrap();
+    frozen.sort_by(|a, b| a.agent.cmp(&b.agent));
+    assert_eq!(frozen[1].mailbox.len(), 3);
+    tell.send(Command::Thaw).await.unwrap();
+    let stop = Command::Stop {
+        grace: HOUR,
+        reason: "killed".to_owned(),
+    };
+    tell.send(stop).await.unwrap();
+    let (went_on, mut alice) = alice.await.unwrap();
+    assert_eq!(went_on, Thawed::GoOn);
+    let (went_on, bob) = bob.await.unwrap();
+    assert_eq!(went_on, Thawed::GoOn);
+    bob.wishes().stop_wished().await;
+    assert_eq!(process.end(), None);
+    bob.leave(Parting::Ended);
+    for _ in 0..3 {
+        let notice = alice.mailbox().try_recv().unwrap();
+        assert_eq!(notice.message().performative(), Performative::Failure);
+    }
+    assert!(alice.mailbox().try_recv().is_none());
+}
+
 #[tokio::test]
 async fn an_inherited_mailbox_is_not_believed_blindly() {
     let forged = AclMessage::new(Performative::Inform)

@@ -72,3 +72,101 @@ fn a_failed_move_leaves_the_agent_where_it_was() {
         AgentLocation::Process(source.contact().unwrap())
     );
 }
+
+/// The orders that let agents at rest go on and that end processes, in their order.
+fn thawed_and_stopped(master: &mut MasterState) -> Vec<(&'static str, String)> {
+    let order = |effect| match effect {
+        Effect::Ask { request, .. } => match *request {
+            NodeRequest::Thaw { process } => Some(("thaw", process)),
+            NodeRequest::Stop { process, .. } => Some(("stop", process)),
+            _ => None,
+        },
+        _ => None,
+    };
+    master
+        .take_effects()
+        .into_iter()
+        .filter_map(order)
+        .collect()
+}
+
+const GRACE: Duration = Duration::from_secs(5);
+
+/// An agent at rest takes an order to stop for the end of its move, and would end without its last hook.
+#[test]
+fn an_agent_that_is_killed_while_it_comes_to_rest_ends_in_order() {
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    let source = live(&mut master, "a", 1);
+    let group = master.move_agent("a", other(&source.node), 2).unwrap();
+    master.take_effects();
+    master.kill("a", GRACE, 3).unwrap();
+    let expected = [("thaw", source.id.clone()), ("stop", source.id.clone())];
+    assert_eq!(thawed_and_stopped(&mut master), expected);
+    // The answer of the node was on its way.
+    let process = source.id.clone();
+    let about = About::Freeze { group, process };
+    master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 4);
+    assert_eq!(process_of(&master, "a").id, source.id);
+    assert_eq!(thawed_and_stopped(&mut master), []);
+}
+
+#[test]
+fn an_agent_that_is_killed_while_it_moves_ends_in_order_in_one_process() {
+    let moving = || {
+        let mut master = with_nodes(2);
+        master.start(&[entry("a")], 0).unwrap();
+        let source = live(&mut master, "a", 1);
+        let group = master.move_agent("a", other(&source.node), 2).unwrap();
+        let process = source.id.clone();
+        let about = About::Freeze { group, process };
+        master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 3);
+        let target = process_of(&master, "a");
+        master.take_effects();
+        master.kill("a", GRACE, 4).unwrap();
+        let stopped = [("stop", target.id.clone())];
+        assert_eq!(thawed_and_stopped(&mut master), stopped);
+        (master, source, target)
+    };
+    // The new process has not taken over: the agent goes on in the former one, and ends there.
+    let (mut master, source, target) = moving();
+    master.exited(&target.id, &Exit::Code { code: 0 }, 5);
+    let expected = [
+        ("stop", target.id.clone()),
+        ("thaw", source.id.clone()),
+        ("stop", source.id.clone()),
+    ];
+    assert_eq!(thawed_and_stopped(&mut master), expected);
+    master.exited(&source.id, &Exit::Code { code: 0 }, 6);
+    let (_, ended) = master.group_of("a").unwrap();
+    assert_eq!(ended.processes().count(), 0);
+    assert_eq!(
+        (ended.note.as_deref(), ended.start_at),
+        (Some("stopped"), None)
+    );
+
+    // The new process has taken over: the former one has no agent any more.
+    let (mut master, source, target) = moving();
+    live(&mut master, "a", 5);
+    master.exited(&target.id, &Exit::Code { code: 0 }, 6);
+    let leaving = Patience::default().leaving.as_millis() as u64;
+    pass(&mut master, 6..=5 + leaving, &["node-1", "node-2"]);
+    let expected = [("stop", source.id.clone())];
+    assert_eq!(thawed_and_stopped(&mut master), expected);
+
+    // Another Master that takes over starts nothing, and ends the new process as well.
+    let (mut master, source, target) = moving();
+    let mut rows = BTreeMap::new();
+    keep(&mut master, &mut rows, 5);
+    let mut next = load_at(&rows, 6);
+    let asked = |effect: &Effect| matches!(effect, Effect::Ask { request, .. } if matches!(**request, NodeRequest::Start { .. }));
+    let effects = next.take_effects();
+    assert!(!effects.iter().any(asked), "{effects:?}");
+    assert_eq!(process_of(&next, "a").id, target.id);
+    next.exited(&target.id, &Exit::Code { code: 0 }, 7);
+    let orders = thawed_and_stopped(&mut next);
+    assert!(
+        orders.ends_with(&[("thaw", source.id.clone()), ("stop", source.id)]),
+        "{orders:?}"
+    );
+}
