@@ -6,7 +6,7 @@ use sealbus_fipa::management::{
     AgentState, AmsAgentDescription, AmsFunction, ApDescription, ApService, Exception,
 };
 use sealbus_fipa::sl::{Content, Term, Wff};
-use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_fipa::{AclMessage, Aid, Limits, Performative};
 
 use super::catalogue::{Catalogue, Former};
 use super::dialogue::{action, answer, apology, name_limit, read, turn_down};
@@ -24,6 +24,7 @@ pub struct Undo(Change);
 #[derive(Debug)]
 enum Change {
     Entry(Box<Former<AmsAgentDescription>>),
+    Services(Vec<ApService>),
     Subscription(subscribers::Change<AmsAgentDescription>),
 }
 
@@ -35,6 +36,8 @@ impl From<subscribers::Change<AmsAgentDescription>> for Undo {
 
 const PREFIX: &str = "ams/agent/";
 const SUBSCRIPTION_PREFIX: &str = "ams/subscription/";
+/// The key of the row with the platform's description.
+const DESCRIPTION_ROW: &str = "ams/description";
 
 /// The result of a request.
 #[derive(Default)]
@@ -48,8 +51,8 @@ struct Done {
 
 /// The AMS of a platform, `ams@hap`.
 ///
-/// The platform files its own agents with [`follow`](Self::follow), [`place`](Self::place),
-/// [`set_state`](Self::set_state) and [`remove`](Self::remove). With a message, an agent can change only its own entry.
+/// The platform files its own agents with [`follow`](Self::follow), [`place`](Self::place) and
+/// [`remove`](Self::remove), and its services with [`set_services`](Self::set_services). With a message, an agent can change only its own entry.
 /// The Master's agent, `master@hap`, may change every entry.
 #[derive(Debug)]
 pub struct Ams {
@@ -96,13 +99,33 @@ impl Ams {
         })
         .await?;
         result?;
+        if let Some(row) = store.get(DESCRIPTION_ROW).await? {
+            let unreadable = |detail: String| LoadError::Row {
+                key: DESCRIPTION_ROW.to_owned(),
+                detail,
+            };
+            let term = Term::parse(&row.value, &Limits::DEFAULT);
+            let term = term.map_err(|error| unreadable(error.to_string()))?;
+            let read = ApDescription::from_term(&term);
+            ams.platform.services = read
+                .map_err(|error| unreadable(error.to_string()))?
+                .services;
+        }
         ams.subscribers.load(&ams.agents, store).await?;
         Ok(ams)
     }
 
-    /// Sets the services of the platform that `get-description` reports, such as its message transports.
-    pub fn set_services(&mut self, services: Vec<ApService>) {
-        self.platform.services = services;
+    /// Sets the services of the platform that `get-description` reports, such as its message transports (FIPA00023,
+    /// `ap-description`).
+    pub fn set_services(&mut self, services: Vec<ApService>) -> Outcome {
+        let mut outcome = Outcome::default();
+        if services != self.platform.services {
+            let former = std::mem::replace(&mut self.platform.services, services);
+            let description = self.platform.to_term().to_bytes();
+            outcome.batch.put(DESCRIPTION_ROW, description);
+            outcome.undo.push(Undo(Change::Services(former)));
+        }
+        outcome
     }
 
     /// The entry of the agent with this AID name.
@@ -138,17 +161,6 @@ impl Ams {
             self.limits.check_entries(self.agents.len())?;
         }
         Ok(self.put(&name, description))
-    }
-
-    /// Sets an agent's state by the rules of the life cycle.
-    ///
-    /// # Errors
-    /// There is no such agent, or the life cycle has no step from its state to the new one.
-    pub fn set_state(&mut self, name: &str, state: AgentState) -> Result<Outcome, Exception> {
-        let mut description = self.get(name).cloned().ok_or(Exception::NotRegistered)?;
-        check_transition(description.state, state, &Requester::Platform)?;
-        description.state = Some(state);
-        Ok(self.put(name, description))
     }
 
     /// Enters the Master's knowledge of an agent: its state, or that it is gone. The Master is right even if the entry
@@ -245,6 +257,7 @@ impl Ams {
         while let Some(Undo(change)) = outcome.undo.pop() {
             match change {
                 Change::Entry(former) => self.agents.restore(*former),
+                Change::Services(former) => self.platform.services = former,
                 Change::Subscription(change) => self.subscribers.revert(change, &self.agents),
             }
         }

@@ -38,7 +38,7 @@ pub struct DirectoryLimits {
     pub subscriptions: usize,
     /// Bytes of all subscriptions together. Default 256 MiB.
     pub subscriptions_length: usize,
-    /// Bytes of a subscription's request. Default 64 KiB.
+    /// Bytes of a subscription's request: a template, and what the message has around it. Default 68 KiB.
     pub subscription_length: usize,
     /// The longest time that an entry of the DF lasts without being renewed; `None` for ever. Longer leases are cut to
     /// this time. Default `None`.
@@ -62,7 +62,7 @@ impl Default for DirectoryLimits {
             subscriptions_length_per_platform: 4 << 20,
             subscriptions: 100_000,
             subscriptions_length: 256 << 20,
-            subscription_length: 64 << 10,
+            subscription_length: 68 << 10,
             longest_lease: None,
         }
     }

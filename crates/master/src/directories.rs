@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sealbus_bus::Mailbox;
-use sealbus_fipa::management::{AgentState as AmsState, DfAgentDescription};
+use sealbus_bus::{GATEWAY, Mailbox};
+use sealbus_fipa::management::{AgentState as AmsState, ApService, DfAgentDescription};
 use sealbus_fipa::{AclMessage, Aid};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -96,6 +96,9 @@ impl Directories {
             let Ok(aid) = Aid::new(format!("{agent}@{}", self.platform)) else {
                 continue;
             };
+            if state.is_none() && agent == GATEWAY {
+                self.gateway_is_at(Vec::new()).await;
+            }
             if state.is_none() {
                 let name = aid.name.clone();
                 let gone = self.df.submit(move |df| Ok(df.agent_gone(&name))).await;
@@ -110,6 +113,13 @@ impl Directories {
     /// Ends both, once they have answered what they have begun.
     pub(crate) async fn finish(&self) {
         tokio::join!(self.ams.finish(), self.df.finish());
+    }
+
+    /// Has the AMS describe the platform with these addresses of its gateway.
+    pub(crate) async fn gateway_is_at(&self, addresses: Vec<String>) {
+        let services = transports_at(addresses);
+        let entered = self.ams.submit(|ams| Ok(ams.set_services(services))).await;
+        log_failure(entered, GATEWAY);
     }
 
     /// The state of an agent in the AMS, if it is there.
@@ -179,6 +189,23 @@ impl Directories {
 
 fn ending() -> Fault {
     Fault::new(FaultCode::Unavailable, "the Master is ending")
+}
+
+/// The message transports of a gateway with these addresses, by the names that FIPA gives them (FIPA00084, FIPA00075).
+fn transports_at(addresses: Vec<String>) -> Vec<ApService> {
+    let is_http = |address: &String| address.starts_with("http");
+    let (http, iiop): (Vec<String>, Vec<String>) = addresses.into_iter().partition(is_http);
+    let transports = [
+        ("fipa.mts.mtp.http.std", http),
+        ("fipa.mts.mtp.iiop.std", iiop),
+    ];
+    let offered = transports.into_iter().filter(|(_, at)| !at.is_empty());
+    let service = |(name, addresses): (&str, Vec<String>)| ApService {
+        name: name.to_owned(),
+        service_type: name.to_owned(),
+        addresses,
+    };
+    offered.map(service).collect()
 }
 
 /// Waits for a change in a task of its own, and logs a failure.

@@ -121,6 +121,13 @@ pub(crate) async fn tell(operator: &Correspondent, rules: GatewayPolicy) {
     }
 }
 
+/// The addresses of the gateway to FIPA platforms; none if it does not answer.
+pub(crate) async fn addresses(operator: &Correspondent) -> Option<Vec<String>> {
+    let asked = operator.ask(GATEWAY, ask_gateway::Status, ANSWER_TIME);
+    let status = asked.await.inspect_err(silent).ok()?;
+    Some(status.addresses)
+}
+
 /// Which of the manifest's gateways there are, by their agents' names. Without such a gateway its name is free for any agent.
 pub(crate) fn known(desk: &Desk) -> BTreeSet<&'static str> {
     let is_gateway = |name: &&str| {

@@ -10,7 +10,8 @@ use sealbus_fipa::{AclMessage, Aid, Performative, string};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::gateways::GatewayRules;
+use super::directories::Directories;
+use super::gateways::{self, GatewayRules};
 use sealbus_control::admin::SendMessage;
 use sealbus_control::correspondence::{Correspondent, Enquiry};
 use sealbus_control::node::{ONTOLOGY, OperatorAnswer, OperatorRequest};
@@ -28,15 +29,21 @@ pub(crate) struct Operator {
     outbox: Arc<Outbox>,
     correspondent: Correspondent,
     gateway: Arc<GatewayRules>,
+    directories: Directories,
     waiting: Arc<Mutex<HashMap<String, mpsc::Sender<ReceivedMessage>>>>,
 }
 
 impl Operator {
-    pub(crate) fn new(agent: &AgentHandle, gateway: Arc<GatewayRules>) -> Self {
+    pub(crate) fn new(
+        agent: &AgentHandle,
+        gateway: Arc<GatewayRules>,
+        directories: Directories,
+    ) -> Self {
         Self {
             outbox: agent.outbox().clone(),
             correspondent: Correspondent::new(agent.outbox().clone()),
             gateway,
+            directories,
             waiting: Arc::default(),
         }
     }
@@ -73,6 +80,7 @@ impl Operator {
         let (from, request, reply) = enquiry.open::<OperatorRequest>();
         let result = match request {
             Ok(OperatorRequest::GatewayRules) if from == GATEWAY => {
+                tokio::spawn(self.clone().describe_gateway());
                 Ok(OperatorAnswer::from(self.gateway.get().await))
             }
             Ok(_) => Err(Fault::new(
@@ -82,6 +90,13 @@ impl Operator {
             Err(fault) => Err(fault),
         };
         reply.send(result).await;
+    }
+
+    /// Asks a gateway that has started where it is, and has the AMS tell others.
+    async fn describe_gateway(self) {
+        if let Some(addresses) = gateways::addresses(&self.correspondent).await {
+            self.directories.gateway_is_at(addresses).await;
+        }
     }
 
     /// Sends a message. With `wait`, returns the replies in FIPA's string encoding, as soon as every receiver has

@@ -135,7 +135,7 @@ impl SystemAgents {
         let serving = serve_master(master, asking.clone(), desk.clone(), turns.clone());
         tasks.spawn(serving);
         tasks.spawn(serve_ca(ca, desk.clone(), turns));
-        let operator = Operator::new(&agent, gateway.clone());
+        let operator = Operator::new(&agent, gateway.clone(), directories.clone());
         tasks.spawn(operator.clone().serve(agent));
         tasks.spawn(asking::carry_out(
             outward,

@@ -1,6 +1,5 @@
 use sealbus_fipa::management::{
-    AgentState, AmsAgentDescription, AmsFunction, ApDescription, ApService, Exception,
-    SearchConstraints,
+    AgentState, AmsAgentDescription, AmsFunction, ApDescription, ApService, SearchConstraints,
 };
 
 use super::*;
@@ -125,11 +124,8 @@ fn the_life_cycle_is_that_of_the_standard() {
 
             let _ = ams.place(in_state("a@factory", from)).unwrap();
             let possible = possible || by_platform.contains(&(from, to));
-            assert_eq!(
-                ams.set_state("a@factory", to).is_ok(),
-                possible,
-                "{from} to {to}"
-            );
+            let answer = ask(&mut ams, &Requester::Platform, &modify);
+            assert_eq!(answer == "inform", possible, "{from} to {to}");
             let now = if possible { to } else { from };
             assert_eq!(ams.get("a@factory").unwrap().state, Some(now));
         }
@@ -139,10 +135,6 @@ fn the_life_cycle_is_that_of_the_standard() {
         assert!(ams.is_empty());
     }
     let mut ams = ams();
-    assert_eq!(
-        ams.set_state("a@factory", Active).err(),
-        Some(Exception::NotRegistered)
-    );
     let latent = AmsFunction::Register(in_state("a@factory", Latent));
     let answer = ask(&mut ams, &agent("a@factory"), &latent);
     assert_eq!(
@@ -166,26 +158,37 @@ fn a_modification_without_state_keeps_it() {
 }
 
 #[test]
-fn the_platform_describes_itself() {
-    let mut ams = ams();
-    let service = ApService {
-        name: "mesh".into(),
-        service_type: "sealbus.mts.mesh".into(),
-        addresses: vec!["sealbus://127.0.0.1:7100".into()],
+fn the_platform_describes_itself_also_after_a_restart() {
+    let described = |ams: &mut Ams| {
+        let message = ask_ams(&aid("ams@factory"), &AmsFunction::GetDescription)
+            .with_sender(aid("a@factory"));
+        let outcome = ams.handle(&message, &Requester::Unproved, now());
+        let found = Answer::read(&outcome.messages[0])
+            .unwrap()
+            .found(ApDescription::from_term);
+        let platform = found.unwrap().remove(0);
+        assert_eq!(platform.name, "factory");
+        platform.services
     };
-    ams.set_services(vec![service.clone()]);
-    let message =
-        ask_ams(&aid("ams@factory"), &AmsFunction::GetDescription).with_sender(aid("a@factory"));
-    let outcome = ams.handle(&message, &Requester::Unproved, now());
-    let platform = Answer::read(&outcome.messages[0])
-        .unwrap()
-        .found(ApDescription::from_term)
-        .unwrap()
-        .remove(0);
-    assert_eq!(
-        (platform.name.as_str(), platform.services),
-        ("factory", vec![service])
-    );
+    let service = ApService {
+        name: "fipa.mts.mtp.http.std".into(),
+        service_type: "fipa.mts.mtp.http.std".into(),
+        addresses: vec!["http://127.0.0.1:7100/acc".into()],
+    };
+    let store = MemoryStore::new();
+    let mut ams = ams();
+    commit(&store, &ams.set_services(vec![service.clone()]).batch);
+    assert_eq!(described(&mut ams), [service.clone()]);
+    let unchanged = ams.set_services(vec![service.clone()]);
+    assert!(unchanged.batch.is_empty());
+    let load = Ams::load(aid("ams@factory"), DirectoryLimits::default(), &store);
+    let mut ams = ready(load).unwrap();
+    assert_eq!(described(&mut ams), [service.clone()]);
+    let full = sealbus_store::StoreError::TooLarge { length: 1 };
+    let outcome = ams.set_services(Vec::new());
+    assert_eq!(described(&mut ams), []);
+    assert!(ams.revert(outcome, &full).is_empty());
+    assert_eq!(described(&mut ams), [service]);
 }
 
 #[test]
@@ -250,7 +253,9 @@ fn what_could_not_be_kept_is_taken_back() {
     let mut ams = ams();
     let kept = in_state("a@factory", AgentState::Active);
     let _ = ams.place(kept.clone()).unwrap();
-    let mut outcome = ams.set_state("a@factory", AgentState::Waiting).unwrap();
+    let mut outcome = ams
+        .follow(&aid("a@factory"), Some(AgentState::Waiting))
+        .unwrap();
     outcome.append(ams.remove("a@factory"));
     outcome.append(
         ams.place(in_state("b@factory", AgentState::Active))

@@ -352,9 +352,10 @@ proptest! {
                     }
                 }
                 1 => {
-                    if let Ok(outcome) = ams.set_state(name, state) {
-                        commit(&store, &outcome.batch);
-                        model[known.unwrap()].1 = state;
+                    commit(&store, &ams.follow(&aid(name), Some(state)).unwrap().batch);
+                    match known {
+                        Some(position) => model[position].1 = state,
+                        None => model.push((who, state)),
                     }
                 }
                 2 => {

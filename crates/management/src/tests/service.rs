@@ -162,7 +162,7 @@ async fn the_master_keeps_the_white_pages() {
     assert_eq!(platform.ams.read(Ams::len).await, Some(0));
     let impossible = platform
         .ams
-        .change(|ams| ams.set_state("a@factory", AgentState::Active));
+        .change(|ams| ams.place(AmsAgentDescription::default()));
     assert!(matches!(impossible.await, Err(ChangeError::TurnedDown(_))));
 }
 

@@ -245,3 +245,38 @@ fn an_agent_of_another_platform_registers_itself_only_if_it_may() {
     assert_eq!(register("b@factory", true), "refuse");
     assert_eq!(register("a@far", true), "inform");
 }
+
+/// An agent may search for, and follow, all that another one may register.
+#[test]
+fn the_largest_entry_can_be_searched_for_and_followed() {
+    let limits = DirectoryLimits::default();
+    let mut df = df();
+    let mut largest = DfAgentDescription::of(aid("a@factory"));
+    // Name, type and the languages are the words of a service.
+    let languages = limits.words / limits.services - 2;
+    for number in 0..limits.services {
+        let mut service = ServiceDescription::new(format!("s{number}"), "t");
+        service.languages = (0..languages).map(|it| format!("l{it}")).collect();
+        largest = largest.with_service(service);
+    }
+    let length = |entry: &DfAgentDescription| entry.to_term().to_bytes().len();
+    let missing = limits.entry_length - length(&largest);
+    largest.services[0].languages[0].push_str(&"x".repeat(missing));
+    assert_eq!(length(&largest), limits.entry_length);
+    let mut ask = |function: DfFunction| {
+        let message = asks("a@factory", &function);
+        df.handle(&message, &agent("a@factory"), now()).messages
+    };
+    assert_eq!(one(&ask(DfFunction::Register(largest.clone()))).0, "inform");
+    let all = SearchConstraints::all();
+    let found = ask(DfFunction::Search(largest.clone(), all.clone()));
+    let found = Answer::read(&found[0]).unwrap();
+    let found = found.found(DfAgentDescription::from_term).unwrap();
+    assert_eq!(found, [largest.clone()]);
+    let message = subscribe(&aid("df@factory"), largest, all)
+        .with_sender(aid("b@factory"))
+        .with_conversation_id("1");
+    let outcome = df.handle(&message, &agent("b@factory"), now());
+    let (performative, content) = told(&outcome.messages).remove(0);
+    assert_eq!(performative, "agree", "{}", &content[content.len() - 200..]);
+}
