@@ -490,3 +490,6 @@ pub(super) fn wanted(
         .cloned()
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -170,25 +170,25 @@ fn the_platform_describes_itself_also_after_a_restart() {
         assert_eq!(platform.name, "factory");
         platform.services
     };
-    let service = ApService {
+    let services = [ApService {
         name: "fipa.mts.mtp.http.std".into(),
         service_type: "fipa.mts.mtp.http.std".into(),
         addresses: vec!["http://127.0.0.1:7100/acc".into()],
-    };
+    }];
     let store = MemoryStore::new();
     let mut ams = ams();
-    commit(&store, &ams.set_services(vec![service.clone()]).batch);
-    assert_eq!(described(&mut ams), [service.clone()]);
-    let unchanged = ams.set_services(vec![service.clone()]);
+    commit(&store, &ams.set_services(services.to_vec()).batch);
+    assert_eq!(described(&mut ams), services);
+    let unchanged = ams.set_services(services.to_vec());
     assert!(unchanged.batch.is_empty());
     let load = Ams::load(aid("ams@factory"), DirectoryLimits::default(), &store);
     let mut ams = ready(load).unwrap();
-    assert_eq!(described(&mut ams), [service.clone()]);
+    assert_eq!(described(&mut ams), services);
     let full = sealbus_store::StoreError::TooLarge { length: 1 };
     let outcome = ams.set_services(Vec::new());
     assert_eq!(described(&mut ams), []);
     assert!(ams.revert(outcome, &full).is_empty());
-    assert_eq!(described(&mut ams), [service]);
+    assert_eq!(described(&mut ams), services);
 }
 
 #[test]
