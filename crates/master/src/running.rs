@@ -21,7 +21,7 @@ use super::issuance_log::{self, Publisher};
 use super::kept_ports::{ListenAddress, Ports, free_port, keep_ports, open_at};
 use super::master_error::MasterError;
 use super::state_store::{Led, keep_root};
-use super::taking_in::{look, take_in};
+use super::taking_in::{look, take_in, take_in_revocations};
 use super::unstored::Ledger;
 use super::written::Written;
 use super::{
@@ -170,6 +170,23 @@ impl Master {
             });
             begun.await?;
         }
+        let ledger = match &masters {
+            Some(_) => {
+                // Nobody else writes it.
+                let ledger = ledger.map_or_else(|| Ledger::open(&directory), Ok);
+                let ledger = ledger.map_err(|error| MasterError::Directory {
+                    path: directory.clone(),
+                    error,
+                })?;
+                desk.keep_in(ledger.clone());
+                if let Err(error) = ledger.hand_in(&*store, &authority).await {
+                    tracing::debug!(%error, "what the CA did is not stored yet");
+                }
+                take_in_revocations(&*store, &desk).await;
+                Some(ledger)
+            }
+            None => None,
+        };
         let broker = match &config.settings.rabbitmq {
             None => None,
             Some(rabbitmq) => {
@@ -189,13 +206,8 @@ impl Master {
             let caller = system.master.clone();
             let following = masters.clone().follow(desk.clone(), store.clone(), caller);
             tasks.spawn(following);
-            // Nobody else writes it.
-            let ledger = ledger.map_or_else(|| Ledger::open(&directory), Ok);
-            let ledger = ledger.map_err(|error| MasterError::Directory {
-                path: directory.clone(),
-                error,
-            })?;
-            desk.keep_in(ledger.clone());
+        }
+        if let Some(ledger) = ledger {
             let taking = take_in(store.clone(), desk.clone(), ledger, authority.clone());
             tasks.spawn(taking);
         }

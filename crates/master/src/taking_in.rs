@@ -71,6 +71,26 @@ pub(super) async fn take_in(
     }
 }
 
+/// Takes in the revocations that wait in the store: what comes next may be the start of a program that was revoked.
+pub(super) async fn take_in_revocations(store: &dyn Store, desk: &DeskHandle) {
+    let mut revocations = Vec::new();
+    let read = read_all(store, UNSTORED_ROW, |key, entry| {
+        let act = serde_json::from_slice::<Unstored>(&entry.value);
+        if matches!(act, Ok(Unstored::Revoked { .. })) {
+            revocations.push((key.to_owned(), entry.value));
+        }
+    });
+    if let Err(error) = read.await {
+        tracing::debug!(%error, "what other CAs did is not known");
+    }
+    for (key, row) in revocations {
+        if let Err(fault) = take_in_one(store, desk, key, &row).await {
+            tracing::debug!(%fault, "what a CA did cannot be taken in yet");
+            break;
+        }
+    }
+}
+
 /// Takes in the acts that wait in the store, or the first of them.
 pub(super) async fn take_in_rows(store: &dyn Store, desk: &DeskHandle) {
     match store.scan(UNSTORED_ROW, None, PAGE).await {

@@ -17,8 +17,8 @@ impl Desk {
     }
 
     /// Revokes an agent's certificates, or one certificate by its serial number, by an operator's order. The process
-    /// that held a revoked certificate gets no other for the same agent. A placed agent without a living certificate here
-    /// may have one of another CA, which is denied. So may a node. An order that was carried out before is answered as then.
+    /// that held a revoked certificate gets no other for the same agent. An agent that is placed, or waits for
+    /// its next start, may have a living certificate of another CA, which is denied, and it is not started again. So may a node. An order that was carried out before is answered as then.
     ///
     /// # Errors
     /// As [`CaService::revoke_by_hand`].
@@ -29,10 +29,11 @@ impl Desk {
         now: UnixMillis,
     ) -> Result<Vec<CertificateStatus>, Fault> {
         let local = what.split('@').next().unwrap_or(what);
-        let placed = self.state.processes_of(local);
+        let is_expected =
+            !self.state.processes_of(local).is_empty() || self.state.waits_for_start(local);
         let is_node = self.state.nodes().contains_key(local);
         let revoked = match self.ca.revoke_by_hand(what, said, timestamp(now)) {
-            Err(fault) if fault.code == FaultCode::Unknown && !placed.is_empty() => {
+            Err(fault) if fault.code == FaultCode::Unknown && is_expected => {
                 let agent = self.agent(local)?;
                 self.ca.revoke_unknown(agent, said, timestamp(now))?;
                 Vec::new()
@@ -67,9 +68,7 @@ impl Desk {
             }
         }
         self.keys.forget(local);
-        for process in placed {
-            self.state.bar(&process, Some(local));
-        }
+        self.state.bar_everywhere(local);
         Ok(revoked.iter().map(IssuedCertificate::status).collect())
     }
 
@@ -126,9 +125,7 @@ impl Desk {
                     return Ok(());
                 }
                 let local = what.split('@').next().unwrap_or(&what);
-                for process in self.state.processes_of(local) {
-                    self.state.bar(&process, Some(local));
-                }
+                self.state.bar_everywhere(local);
                 // A node that a restored state does not know may come back, too.
                 let is_node = self.state.nodes().contains_key(local) || self.state.was_restored();
                 let node = is_node.then(|| self.node(local)).transpose()?;

@@ -9,6 +9,8 @@ use super::MasterState;
 use crate::registry::Process;
 
 pub(super) const BAR_ROW: &str = "bar/";
+/// The note of a program that is not started again.
+pub(super) const REVOKED: &str = "revoked by an operator";
 
 /// The barred agents of each process.
 #[derive(Default)]
@@ -79,6 +81,32 @@ impl MasterState {
                 self.bars.add(process, agent, &mut self.rows);
             }
         }
+    }
+
+    /// Bars an agent in all of its processes. The start that it waits for after it has ended does not come.
+    pub fn bar_everywhere(&mut self, agent: &str) {
+        for process in self.processes_of(agent) {
+            self.bar(&process, Some(agent));
+        }
+        if !self.waits_for_start(agent) {
+            return;
+        }
+        let Some(name) = self.agents.get(agent).cloned() else {
+            return;
+        };
+        if let Some(group) = self.groups.get_mut(&name) {
+            group.wanted = false;
+            group.start_at = None;
+            group.note = Some(REVOKED.to_owned());
+            self.refresh(&name);
+        }
+    }
+
+    /// Whether an agent has no process, and gets one without another word of an operator.
+    pub fn waits_for_start(&self, agent: &str) -> bool {
+        let name = self.agents.get(agent);
+        let group = name.and_then(|name| self.groups.get(name));
+        group.is_some_and(|group| group.wanted && group.process.is_none())
     }
 
     /// Whether an operator revoked this agent in this process.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sealbus_seal::denylist::Reason;
 
+use super::bars::REVOKED;
 use super::{About, MasterState, unknown};
 use crate::registry::{Group, Life, Origin, Process};
 use sealbus_control::node::{Exit, NodeRequest};
@@ -79,7 +80,7 @@ impl MasterState {
         } else {
             group.wanted = false;
             group.note = Some(if barred {
-                "revoked by an operator".to_owned()
+                REVOKED.to_owned()
             } else if told {
                 "stopped".to_owned()
             } else {

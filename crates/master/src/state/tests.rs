@@ -218,6 +218,24 @@ fn success_ends_an_agent_and_never_means_never() {
 }
 
 #[test]
+fn an_agent_that_is_revoked_after_its_end_is_not_started_again_by_itself() {
+    let mut master = with_nodes(1);
+    master.start(&[entry("a")], 0).unwrap();
+    let process = live(&mut master, "a", 1);
+    master.exited(&process.id, &Exit::Signal { signal: 11 }, 2);
+    assert!(master.waits_for_start("a"));
+    master.bar_everywhere("a");
+    master.tick(10_000);
+    let group = master.group_of("a").unwrap().1;
+    assert!(group.process.is_none() && group.start_at.is_none());
+    assert_eq!(group.note.as_deref(), Some(bars::REVOKED));
+    // Only an operator gives the agent a chance again.
+    master.start_again("a", 10_001).unwrap();
+    let again = live(&mut master, "a", 10_002);
+    assert!(!master.is_barred(&again.id, "a"));
+}
+
+#[test]
 fn what_was_killed_or_has_ended_is_started_again_when_an_operator_says_so() {
     let mut master = with_nodes(1);
     master.start(&[entry("a")], 0).unwrap();
