@@ -21,7 +21,7 @@ use super::issuance_log::{self, Publisher};
 use super::kept_ports::{ListenAddress, Ports, free_port, keep_ports, open_at};
 use super::master_error::MasterError;
 use super::state_store::{Led, keep_root};
-use super::taking_in::{look, take_in, take_in_revocations};
+use super::taking_in::{hand_in, look, take_in, take_in_revocations};
 use super::unstored::Ledger;
 use super::written::Written;
 use super::{
@@ -179,9 +179,7 @@ impl Master {
                     error,
                 })?;
                 desk.keep_in(ledger.clone());
-                if let Err(error) = ledger.hand_in(&*store, &authority).await {
-                    tracing::debug!(%error, "what the CA did is not stored yet");
-                }
+                hand_in(&*store, &ledger, &authority).await;
                 take_in_revocations(&*store, &desk).await;
                 Some(ledger)
             }

@@ -8,7 +8,7 @@ use sealbus_ca::{NODE_CERTIFICATE, Unstored};
 use sealbus_control::clock::timestamp;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_seal::Timestamp;
-use sealbus_store::{Batch, Fenced, Store, StoreError, read_all};
+use sealbus_store::{Batch, Entry, Fenced, Store, StoreError, read_all};
 use tokio::sync::watch;
 
 use super::desk::DeskHandle;
@@ -57,9 +57,7 @@ pub(super) async fn take_in(
 ) {
     let mut forgot: Option<Instant> = None;
     loop {
-        if let Err(error) = ledger.hand_in(&*store, &authority).await {
-            tracing::debug!(%error, "what the CA did is not stored yet");
-        }
+        hand_in(&*store, &ledger, &authority).await;
         take_in_rows(&*store, &desk).await;
         if forgot.is_none_or(|forgot| forgot.elapsed() > FORGETTING) {
             forgot = Some(Instant::now());
@@ -71,38 +69,43 @@ pub(super) async fn take_in(
     }
 }
 
+/// Has the store know what this Master's CA did while the store was away.
+pub(super) async fn hand_in(store: &dyn Store, ledger: &Arc<Ledger>, authority: &str) {
+    if let Err(error) = ledger.hand_in(store, authority).await {
+        tracing::debug!(%error, "what the CA did is not stored yet");
+    }
+}
+
 /// Takes in the revocations that wait in the store: what comes next may be the start of a program that was revoked.
 pub(super) async fn take_in_revocations(store: &dyn Store, desk: &DeskHandle) {
     let mut revocations = Vec::new();
     let read = read_all(store, UNSTORED_ROW, |key, entry| {
         let act = serde_json::from_slice::<Unstored>(&entry.value);
         if matches!(act, Ok(Unstored::Revoked { .. })) {
-            revocations.push((key.to_owned(), entry.value));
+            revocations.push((key, entry));
         }
     });
-    if let Err(error) = read.await {
-        tracing::debug!(%error, "what other CAs did is not known");
-    }
-    for (key, row) in revocations {
-        if let Err(fault) = take_in_one(store, desk, key, &row).await {
-            tracing::debug!(%fault, "what a CA did cannot be taken in yet");
-            break;
-        }
-    }
+    known(read.await);
+    take_in_each(store, desk, revocations).await;
 }
 
 /// Takes in the acts that wait in the store, or the first of them.
 pub(super) async fn take_in_rows(store: &dyn Store, desk: &DeskHandle) {
-    match store.scan(UNSTORED_ROW, None, PAGE).await {
-        Ok(rows) => {
-            for (key, entry) in rows {
-                if let Err(fault) = take_in_one(store, desk, key, &entry.value).await {
-                    tracing::debug!(%fault, "what a CA did cannot be taken in yet");
-                    break;
-                }
-            }
+    let rows = known(store.scan(UNSTORED_ROW, None, PAGE).await);
+    take_in_each(store, desk, rows.unwrap_or_default()).await;
+}
+
+fn known<T>(read: Result<T, StoreError>) -> Option<T> {
+    let log = |error: &StoreError| tracing::debug!(%error, "what other CAs did is not known");
+    read.inspect_err(log).ok()
+}
+
+async fn take_in_each(store: &dyn Store, desk: &DeskHandle, rows: Vec<(String, Entry)>) {
+    for (key, entry) in rows {
+        if let Err(fault) = take_in_one(store, desk, key, &entry.value).await {
+            tracing::debug!(%fault, "what a CA did cannot be taken in yet");
+            break;
         }
-        Err(error) => tracing::debug!(%error, "what other CAs did is not known"),
     }
 }
 

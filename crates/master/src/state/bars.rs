@@ -88,13 +88,11 @@ impl MasterState {
         for process in self.processes_of(agent) {
             self.bar(&process, Some(agent));
         }
-        if !self.waits_for_start(agent) {
-            return;
-        }
-        let Some(name) = self.agents.get(agent).cloned() else {
-            return;
-        };
-        if let Some(group) = self.groups.get_mut(&name) {
+        let name = self.agents.get(agent);
+        let name = name.filter(|_| self.waits_for_start(agent)).cloned();
+        if let Some(name) = name
+            && let Some(group) = self.groups.get_mut(&name)
+        {
             group.wanted = false;
             group.start_at = None;
             group.note = Some(REVOKED.to_owned());
