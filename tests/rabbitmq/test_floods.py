@@ -31,7 +31,8 @@ def flooded(tmp_path: Path) -> Iterator[Platform]:
 
 
 class Flood:
-    """Messages without a number, which every receiver refuses. They come until the broker closes the connection."""
+    """Messages without a number, which every receiver refuses. They come until the broker closes the connection, each one when the
+    broker has confirmed the one before: the Master cannot follow, a receiver that refuses them can, on any machine."""
 
     def __init__(self, broker: Broker, folder: Path, agent: str, receiver: str) -> None:
         self.connection = broker.connect(broker.certificate(folder, agent))
@@ -49,11 +50,10 @@ class Flood:
     def _write(self, key: str, message: bytes, own: Any) -> None:
         try:
             channel = self.connection.channel()
+            channel.confirm_delivery()
             while not self.is_over.is_set():
                 channel.basic_publish(MESSAGES, key, message, own)
                 self.sent += 1
-                if self.sent % 100 == 0:
-                    self.connection.process_data_events(0)
         except pika.exceptions.AMQPError:
             pass
 
