@@ -213,12 +213,3 @@ def test_a_message_that_was_kept_before_the_platform_signed_is_refused(platform,
     factory.active("source", "sink")
     wait_for(lambda: [each for each in factory.refusals() if "did not sign" in each["reason"]], "the refusal", also=factory.logs)
     assert json.loads(factory.send("sink", '["heard"]')) == []
-
-
-def test_rabbitmq_does_not_reach_the_level(platform):
-    factory = platform(
-        '[platform]\nname = "factory"\nlevel = "signed"\ntransport = "rabbitmq"\n[rabbitmq]\nmanaged = true\n'
-    )
-    done = sealbus("up", factory.manifest, "--state", factory.state, expect=None)
-    assert done.returncode and "RabbitMQ does not reach the level signed" in done.stderr.decode(), done.stderr
-    assert not factory.pids()

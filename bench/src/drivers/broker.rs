@@ -166,7 +166,10 @@ impl Doorway {
         let security = match self.level {
             SecurityLevel::None => BrokerSecurity::None(login),
             SecurityLevel::Tls => BrokerSecurity::Tls(login, self.certificates.trust()?),
-            _ => BrokerSecurity::Auth(self.certificates.trust()?),
+            SecurityLevel::Auth => BrokerSecurity::Auth(self.certificates.trust()?),
+            SecurityLevel::Signed | SecurityLevel::Sealed => {
+                BrokerSecurity::Signed(self.certificates.trust()?)
+            }
         };
         let addresses = vec![self.access.broker.clone()];
         let platform = platform().map_err(failed)?;

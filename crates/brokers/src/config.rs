@@ -46,6 +46,9 @@ pub enum BrokerSecurity {
     Tls(Login, Arc<Trust>),
     /// Level `auth`: each agent logs in with its own certificate.
     Auth(Arc<Trust>),
+    /// Level `signed`: the same, and each message brings its author's evidence. At level `sealed` too: the agents seal
+    /// their messages themselves.
+    Signed(Arc<Trust>),
 }
 
 impl BrokerSecurity {
@@ -55,6 +58,15 @@ impl BrokerSecurity {
             Self::None(_) => SecurityLevel::None,
             Self::Tls(..) => SecurityLevel::Tls,
             Self::Auth(_) => SecurityLevel::Auth,
+            Self::Signed(_) => SecurityLevel::Signed,
+        }
+    }
+
+    /// The trust in certificates, at the levels at which agents have certificates.
+    pub fn certified(&self) -> Option<&Arc<Trust>> {
+        match self {
+            Self::None(_) | Self::Tls(..) => None,
+            Self::Auth(trust) | Self::Signed(trust) => Some(trust),
         }
     }
 }
@@ -64,7 +76,7 @@ impl BrokerSecurity {
 pub struct ProcessLogin {
     /// The process.
     pub identity: Identity,
-    /// The process's certificate, needed at level `auth`.
+    /// The process's certificate, needed from level `auth`.
     pub credential: Option<Arc<Credential>>,
 }
 

@@ -113,6 +113,15 @@ impl<T> Deliveries<T> {
         }
     }
 
+    /// Notes that a delivery is not taken. Returns its number on the present connection; `None`: it was delivered on a former
+    /// one.
+    pub(crate) fn rejected(&mut self, (connection, number): Tag) -> Option<u64> {
+        (connection == self.connection).then(|| {
+            self.acks.rejected(number);
+            number
+        })
+    }
+
     /// The time at which to call [`overdue`](Self::overdue) next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.incoming.deadline()

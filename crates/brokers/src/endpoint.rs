@@ -11,15 +11,17 @@ use sealbus_bus::{
     BoxFuture, Bus, Capabilities, Destination, Gate, LocalAgent, Outgoing, ProcessDestination,
     ProcessEndpoint, Rejected, Transport, TransportError, UndeliverableReason, is_foreign,
 };
-use sealbus_seal::{Credential, Identity, ProcessId, Timestamp, VerifyError};
+use sealbus_proof::Statement;
+use sealbus_seal::{Credential, Identity, ProcessId, SecurityLevel, Timestamp, VerifyError};
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::authorship::Written;
 use crate::broker::Broker;
 use crate::client::Client;
-use crate::config::{BrokerConfig, BrokerSecurity, ProcessLogin};
+use crate::config::{BrokerConfig, ProcessLogin};
 use crate::link::Link;
 use crate::process_link::ProcessLink;
 use crate::{frame_inbox, inbox, publisher};
@@ -207,9 +209,15 @@ impl Transport for BrokerEndpoint {
     }
 
     fn capabilities(&self) -> Capabilities {
+        let level = self.shared.broker.config.security.level();
+        // Agents that have certificates can sign single messages.
+        let most = match level {
+            SecurityLevel::Auth => SecurityLevel::Signed,
+            level => level,
+        };
         Capabilities {
-            level: self.shared.broker.config.security.level(),
-            levels: self.shared.broker.config.security.level().and_weaker(),
+            level,
+            levels: most.and_weaker(),
             largest_message: self.shared.broker.config.largest_message,
             acknowledgement: self.shared.broker.client.acknowledgement(),
             resumes: true,
@@ -229,7 +237,7 @@ impl Transport for BrokerEndpoint {
     /// Revoked agents of this process send and receive nothing more. The broker also closes their connections, once the
     /// Master has removed their logins.
     fn trust_changed(&self) {
-        let BrokerSecurity::Auth(trust) = &self.shared.broker.config.security else {
+        let Some(trust) = self.shared.broker.config.security.certified() else {
             return;
         };
         let now = Timestamp::from(SystemTime::now());
@@ -400,7 +408,18 @@ impl Queue {
                 limit,
             }));
         }
-        unconfirmed.accept(&self.receiver, Bytes::from(payload), (), Instant::now());
+        let level = self.shared.broker.config.security.level();
+        let signs = level >= SecurityLevel::Signed || level.authenticates() && outgoing.is_signed();
+        let written = signs.then(|| {
+            let statement = Statement::direct(&self.receiver, &payload);
+            Written::new(link.agent.clone(), statement)
+        });
+        unconfirmed.accept(
+            &self.receiver,
+            Bytes::from(payload),
+            written,
+            Instant::now(),
+        );
         // Under the lock: the task that sends ends under it as well.
         let is_sending = link.wire.sends.swap(true, Ordering::AcqRel);
         drop(unconfirmed);

@@ -72,6 +72,8 @@ pub struct Envelope {
     pub author: Option<Arc<str>>,
     /// The proof that the author speaks through its process.
     pub proof: Option<Bytes>,
+    /// The evidence that the author wrote the message or the frame.
+    pub evidence: Option<Bytes>,
     /// How long the broker keeps the envelope if it is not taken; without it, for ever.
     pub life: Option<Duration>,
     /// The message or the frame.
@@ -96,6 +98,8 @@ pub struct Delivery {
     pub author: Option<Arc<str>>,
     /// The author's proof.
     pub proof: Option<Bytes>,
+    /// The evidence that the author wrote it.
+    pub evidence: Option<Bytes>,
     /// The payload.
     pub payload: Bytes,
 }

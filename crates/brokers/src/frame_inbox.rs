@@ -10,9 +10,10 @@ use sealbus_bus::{
     ArrivedFrame, Bus, FrameCredit, FrameOrigin, LostFrame, Provenance, RefusalReason, Refused,
     UndeliverableReason,
 };
-use sealbus_seal::{Identity, Timestamp};
+use sealbus_proof::{Evidence, Verifier};
+use sealbus_seal::{Identity, SecurityLevel, Timestamp};
 
-use crate::config::BrokerSecurity;
+use crate::authorship::{self, LastNumbers};
 use crate::deliveries::{Delivered, Deliveries};
 use crate::envelope::{Delivery, Kind};
 use crate::process_link::{FRAME_HEAD, LONGEST_TEXT, ProcessLink};
@@ -37,6 +38,7 @@ struct Checked {
     process: Arc<Identity>,
     author: Option<Arc<str>>,
     proof: Option<Bytes>,
+    evidence: Option<Bytes>,
     /// The reason why the frame was sent back, if it is a frame of this process that was refused.
     refused: Option<Refused>,
     payload: Bytes,
@@ -47,6 +49,9 @@ struct FrameInbox {
     deliveries: Deliveries<Checked>,
     /// Known processes, so that each is parsed once.
     processes: HashMap<String, (Arc<str>, Arc<Identity>)>,
+    /// They check what the agents of each process signed.
+    verifiers: HashMap<Arc<Identity>, Verifier>,
+    last_numbers: LastNumbers,
 }
 
 /// Receives until the process leaves.
@@ -54,6 +59,8 @@ pub(crate) async fn run(link: Arc<ProcessLink>) {
     receive(FrameInbox {
         deliveries: Deliveries::new(link.wire.config().reorder_time),
         processes: HashMap::new(),
+        verifiers: HashMap::new(),
+        last_numbers: LastNumbers::default(),
         link,
     })
     .await;
@@ -92,16 +99,18 @@ impl Inbox for FrameInbox {
         })
     }
 
-    fn hand_over(&mut self, delivered: Delivered<Checked>) {
+    /// A frame that is not taken goes back to its process.
+    fn hand_over(&mut self, delivered: Delivered<Checked>) -> Result<(), RefusedDelivery> {
         self.deliveries.may_acknowledge(delivered.tag);
         self.link.wire.received.fetch_add(1, Ordering::Relaxed);
         let Some(bus) = self.link.wire.bus().upgrade() else {
-            return;
+            return Ok(());
         };
         let Checked {
             process,
             author,
             proof,
+            evidence,
             refused,
             payload,
         } = delivered.content;
@@ -122,9 +131,21 @@ impl Inbox for FrameInbox {
                 reason,
                 explanation,
             };
-            return bus.frames_lost(&process, vec![frame], &reason);
+            bus.frames_lost(&process, vec![frame], &reason);
+            return Ok(());
         }
-        let taken = match self.origin(&process, author.as_ref(), proof.as_deref()) {
+        let origin = self.origin(&process, author.as_ref(), proof.as_deref());
+        let origin = origin.and_then(|(origin, vouched)| {
+            let signed = self.signed(
+                &bus,
+                &process,
+                author.as_deref(),
+                evidence.as_ref(),
+                &payload,
+            )?;
+            Ok((origin, signed.map_or(vouched, Provenance::Signed)))
+        });
+        let taken = match origin {
             Ok((origin, provenance)) => {
                 let frame = ArrivedFrame {
                     process: process.clone(),
@@ -149,6 +170,7 @@ impl Inbox for FrameInbox {
             let (reason, text) = (refused.reason, &refused.explanation);
             self.link.send_back(&process, payload, author, reason, text);
         }
+        Ok(())
     }
 }
 
@@ -195,6 +217,7 @@ impl FrameInbox {
             process,
             author,
             proof: delivery.proof,
+            evidence: delivery.evidence,
             refused: sent_back,
             payload: delivery.payload,
         };
@@ -243,6 +266,38 @@ impl FrameInbox {
         Ok(known)
     }
 
+    /// The evidence of what an agent says in a frame; `None`: the agent need not sign it.
+    fn signed(
+        &mut self,
+        bus: &Bus,
+        process: &Arc<Identity>,
+        author: Option<&str>,
+        shown: Option<&Bytes>,
+        payload: &[u8],
+    ) -> Result<Option<Evidence>, Refused> {
+        let security = &self.link.wire.config().security;
+        let (Some(trust), Some(author)) = (security.certified(), author) else {
+            return Ok(None);
+        };
+        let level = security.level();
+        if shown.is_none() && level < SecurityLevel::Signed {
+            return Ok(None);
+        }
+        let statement = bus.frame_statement(payload);
+        // Not all frames of an agent say something.
+        if shown.is_none() && statement.is_none() {
+            return Ok(None);
+        }
+        if self.verifiers.len() >= PROCESSES && !self.verifiers.contains_key(process) {
+            self.verifiers.clear();
+        }
+        let verifier = self.verifiers.entry(process.clone());
+        let verifier = verifier.or_insert_with(|| authorship::verifier(trust));
+        let evidence = authorship::verify(verifier, shown, statement, author, trust)?;
+        self.last_numbers.next(&evidence)?;
+        Ok(Some(evidence))
+    }
+
     /// Identifies the writer of a frame, and the proof for that writer.
     fn origin(
         &mut self,
@@ -250,7 +305,7 @@ impl FrameInbox {
         author: Option<&Arc<str>>,
         proof: Option<&[u8]>,
     ) -> Result<(FrameOrigin, Provenance), Refused> {
-        let BrokerSecurity::Auth(trust) = &self.link.wire.config().security else {
+        let Some(trust) = self.link.wire.config().security.certified() else {
             let origin = author.map_or(FrameOrigin::Process, |author| {
                 FrameOrigin::Agent(author.clone())
             });

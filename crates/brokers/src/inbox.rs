@@ -7,12 +7,15 @@ use std::time::Instant;
 
 use sealbus_bus::{
     Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Refused, Window, WindowListener,
+    asks_for_proof,
 };
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
-use sealbus_seal::Identity;
+use sealbus_proof::{Statement, Verifier};
+use sealbus_seal::{Identity, SecurityLevel, Trust};
 
 use crate::acks::MANY;
+use crate::authorship::{self, LastNumbers};
 use crate::deliveries::{Delivered, Deliveries, Tag};
 use crate::envelope::Delivery;
 use crate::link::Link;
@@ -67,7 +70,16 @@ struct AgentInbox {
     untaken: HashMap<u64, (Key, Tag)>,
     receipts: HashMap<Key, u64>,
     /// Agents that wrote, by their users.
-    users: HashMap<String, (Arc<str>, Arc<Identity>)>,
+    users: HashMap<String, User>,
+    last_numbers: LastNumbers,
+}
+
+/// An agent that wrote, as the broker proves it.
+struct User {
+    name: Arc<str>,
+    identity: Arc<Identity>,
+    /// Checks what the agent signed.
+    verifier: Verifier,
 }
 
 /// Receives until the agent leaves.
@@ -83,6 +95,7 @@ pub(crate) async fn run(link: Arc<Link>) {
         untaken: HashMap::new(),
         receipts: HashMap::new(),
         users: HashMap::new(),
+        last_numbers: LastNumbers::default(),
         link,
     })
     .await;
@@ -114,7 +127,17 @@ impl Inbox for AgentInbox {
         Ok((sender, stamp, Checked { key, message }))
     }
 
-    fn hand_over(&mut self, delivered: Delivered<Checked>) {
+    fn hand_over(&mut self, delivered: Delivered<Checked>) -> Result<(), RefusedDelivery> {
+        let message = &delivered.content.message;
+        if let Some(evidence) = message.provenance().evidence()
+            && let Err(refused) = self.last_numbers.next(evidence)
+        {
+            return Err(RefusedDelivery {
+                tried_by: delivered.content.key.0.to_string(),
+                proved: Some(evidence.author().identity().to_string()),
+                refused,
+            });
+        }
         let receipt = self.next_receipt;
         self.next_receipt += 1;
         let tag = delivered.tag;
@@ -127,6 +150,7 @@ impl Inbox for AgentInbox {
             self.untaken.remove(&receipt);
             self.receipts.remove(&key);
         }
+        Ok(())
     }
 
     fn not_needed(&mut self, spare: &Delivered<Checked>) {
@@ -181,17 +205,21 @@ impl Inbox for AgentInbox {
 
 impl AgentInbox {
     /// The agent that a user stands for. Each user is read once.
-    fn agent_of(&mut self, user: &str) -> Option<(Arc<str>, Arc<Identity>)> {
-        if let Some(known) = self.users.get(user) {
-            return Some(known.clone());
+    fn agent_of(&mut self, user: &str, trust: &Trust) -> Option<&mut User> {
+        if !self.users.contains_key(user) {
+            let broker = &self.link.wire.broker;
+            let identity = broker.client.identity_of(user)?;
+            let known = User {
+                name: identity.agent_name()?.into(),
+                identity: Arc::new(identity),
+                verifier: authorship::verifier(trust),
+            };
+            if self.users.len() >= USERS {
+                self.users.clear();
+            }
+            self.users.insert(user.to_owned(), known);
         }
-        let identity = self.link.wire.broker.client.identity_of(user)?;
-        let known = (identity.agent_name()?.into(), Arc::new(identity));
-        if self.users.len() >= USERS {
-            self.users.clear();
-        }
-        self.users.insert(user.to_owned(), known.clone());
-        Some(known)
+        self.users.get_mut(user)
     }
 
     /// Makes all checks of a message.
@@ -236,32 +264,55 @@ impl AgentInbox {
                 let text = "the message has no sender".to_owned();
                 refused(by, RefusalReason::Malformed, text)
             })?;
-        let (sender, provenance) = if config.security.level().authenticates() {
+        let view = message.message();
+        let level = config.security.level();
+        let (sender, provenance) = if let Some(trust) = config.security.certified() {
             let user = proved.as_deref().ok_or_else(|| {
                 let text = "the broker does not say who sent it, so nobody knows who wrote it";
                 refused(&claimed, RefusalReason::NotProved, text.to_owned())
             })?;
-            let (sender, identity) = self.agent_of(user).ok_or_else(|| {
+            let known = self.agent_of(user, trust).ok_or_else(|| {
                 let text = format!("the user {user:?} is not an agent of this platform");
                 refused(&claimed, RefusalReason::WrongIdentity, text)
             })?;
+            let sender = known.name.clone();
             if *sender != *claimed {
                 let text = format!(
                     "it says to be from {claimed}, and the broker knows that {sender} sent it"
                 );
                 return Err(refused(&claimed, RefusalReason::ForgedSender, text));
             }
-            (sender, Provenance::Vouched(identity))
+            let is_signed = level >= SecurityLevel::Signed
+                || delivery.evidence.is_some()
+                || asks_for_proof(&view);
+            let provenance = if is_signed {
+                let statement = Some(Statement::direct(receiver, message.bytes()));
+                let (verifier, shown) = (&mut known.verifier, delivery.evidence.as_ref());
+                authorship::verify(verifier, shown, statement, &sender, trust)
+                    .map(Provenance::Signed)
+                    .map_err(|it| refused(&claimed, it.reason, it.explanation))?
+            } else {
+                Provenance::Vouched(known.identity.clone())
+            };
+            (sender, provenance)
         } else {
             (Arc::from(claimed.as_str()), Provenance::Claimed)
         };
-        let view = message.message();
         bus.permits_message(&mut Permit::default(), &sender, receiver, &view)
             .map_err(|it| refused(&claimed, it.reason, it.explanation))?;
         let stamp = delivery.stamp.ok_or_else(|| {
             let text = "it does not say which of its sender's messages it is";
             refused(&claimed, RefusalReason::Malformed, text.to_owned())
         })?;
-        Ok((sender, stamp, ReceivedMessage::encoded(message, provenance)))
+        let opened = bus.open(&view, receiver).map_err(|not_opened| {
+            let it = Refused::from(not_opened);
+            refused(&claimed, it.reason, it.explanation)
+        })?;
+        if opened.is_some() && provenance.evidence().is_none() {
+            let text = "it is sealed, and its author did not sign it".to_owned();
+            return Err(refused(&claimed, RefusalReason::NotProved, text));
+        }
+        let received = ReceivedMessage::encoded(message, provenance).opened(opened);
+        Ok((sender, stamp, received))
     }
 }

@@ -25,6 +25,7 @@
 mod accounts;
 mod acks;
 mod administration;
+mod authorship;
 mod broker;
 mod client;
 mod config;

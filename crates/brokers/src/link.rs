@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use sealbus_bus::{LocalAgent, RefusalReason, Returned, UndeliverableReason};
 use tokio::sync::Notify;
 
+use crate::authorship::Written;
 use crate::broker::Broker;
 use crate::client::Owner;
 use crate::envelope::{Envelope, Kind, Receiver};
@@ -16,7 +17,7 @@ use crate::wire::{Sends, Wire};
 /// One agent's link to the broker.
 pub(crate) struct Link {
     pub(crate) agent: Arc<LocalAgent>,
-    pub(crate) wire: Wire<()>,
+    pub(crate) wire: Wire<Option<Written>>,
     /// Messages were taken out of the mailbox, by receipt.
     pub(crate) taken: Mutex<Vec<u64>>,
     pub(crate) taken_news: Notify,
@@ -61,9 +62,9 @@ impl Link {
 }
 
 impl Sends for Link {
-    type Note = ();
+    type Note = Option<Written>;
 
-    fn wire(&self) -> &Wire<()> {
+    fn wire(&self) -> &Wire<Option<Written>> {
         &self.wire
     }
 
@@ -75,7 +76,11 @@ impl Sends for Link {
         }
     }
 
-    fn envelope(&self, publication: Publication<()>) -> Envelope {
+    fn written(note: &Option<Written>) -> Option<&Written> {
+        note.as_ref()
+    }
+
+    fn envelope(&self, publication: Publication<Option<Written>>) -> Envelope {
         Envelope {
             to: Receiver::Agent(publication.receiver),
             stamp: publication.stamp,
@@ -83,6 +88,7 @@ impl Sends for Link {
             process: None,
             author: None,
             proof: None,
+            evidence: publication.note.and_then(|written| written.evidence()),
             life: self.wire.config().message_life,
             payload: publication.payload,
         }
@@ -90,7 +96,7 @@ impl Sends for Link {
 
     fn confirmed(&self, _: u64) {}
 
-    fn tell(&self, outcomes: Vec<Outcome<()>>) {
+    fn tell(&self, outcomes: Vec<Outcome<Option<Written>>>) {
         let Some(bus) = self.wire.bus().upgrade() else {
             return;
         };
@@ -98,7 +104,7 @@ impl Sends for Link {
         for outcome in outcomes {
             match outcome {
                 Outcome::Returned { receiver, messages } => {
-                    let returned = |((), payload)| Returned {
+                    let returned = |(_, payload)| Returned {
                         sender: sender.clone(),
                         payload,
                     };

@@ -14,6 +14,7 @@ use sealbus_bus::{
 use sealbus_seal::{Credential, Identity, VerifiedIdentity};
 use tokio::time::sleep;
 
+use crate::authorship::Written;
 use crate::broker::Broker;
 use crate::client::Owner;
 use crate::envelope::{Envelope, Kind, Receiver};
@@ -34,8 +35,8 @@ pub(crate) const LONGEST_TEXT: usize = 1000;
 /// The note on a frame on its way.
 #[derive(Clone)]
 pub(crate) enum Note {
-    /// A frame, and the agent that wrote it.
-    Frame(Option<Arc<LocalAgent>>),
+    /// A frame, the agent that wrote it, and its statement if the agent signs it.
+    Frame(Option<Arc<LocalAgent>>, Option<Written>),
     /// A frame of the receiver that was not taken here.
     Refused {
         author: Option<Arc<str>>,
@@ -200,7 +201,7 @@ impl ProcessLink {
         }
         let mut unconfirmed = self.wire.unconfirmed.lock();
         let checked = match note {
-            Note::Frame(_) => unconfirmed.check(receiver),
+            Note::Frame(..) => unconfirmed.check(receiver),
             Note::Refused { .. } => unconfirmed.check_refusal(receiver),
         };
         match checked {
@@ -228,7 +229,7 @@ impl ProcessLink {
         let frames = frames
             .into_iter()
             .filter_map(|(note, payload)| match note {
-                Note::Frame(agent) => Some(LostFrame {
+                Note::Frame(agent, _) => Some(LostFrame {
                     sender: agent.map(|agent| agent.name().clone()),
                     payload,
                     may_have_arrived: true,
@@ -255,12 +256,20 @@ impl Sends for ProcessLink {
         }
     }
 
+    fn written(note: &Note) -> Option<&Written> {
+        match note {
+            Note::Frame(_, written) => written.as_ref(),
+            Note::Refused { .. } => None,
+        }
+    }
+
     fn envelope(&self, publication: Publication<Note>) -> Envelope {
         let authenticates = self.wire.config().security.level().authenticates();
         let mut proof = None;
+        let evidence = Self::written(&publication.note).and_then(Written::evidence);
         let (kind, author) = match publication.note {
-            Note::Frame(None) => (Kind::Frame, None),
-            Note::Frame(Some(agent)) => {
+            Note::Frame(None, _) => (Kind::Frame, None),
+            Note::Frame(Some(agent), _) => {
                 if authenticates {
                     let (order, receiver) = (publication.order, &publication.receiver);
                     proof = self
@@ -294,6 +303,7 @@ impl Sends for ProcessLink {
             process: (!authenticates).then(|| self.path.clone()),
             author,
             proof,
+            evidence,
             life: None,
             payload: publication.payload,
         }
@@ -362,12 +372,16 @@ impl ProcessDestination for Way {
                 limit,
             }));
         }
-        let author = match frame.sender {
-            FrameSender::Process => None,
-            FrameSender::Agent(agent) => Some(agent.clone()),
+        let level = self.link.wire.config().security.level();
+        let note = match frame.sender {
+            FrameSender::Process => Note::Frame(None, None),
+            FrameSender::Agent(agent) => {
+                let statement = frame.statement.filter(|_| level.authenticates());
+                let written = statement.map(|statement| Written::new(agent.clone(), statement));
+                Note::Frame(Some(agent.clone()), written)
+            }
         };
-        self.link
-            .accept(&self.receiver, frame.to_bytes(), Note::Frame(author))
+        self.link.accept(&self.receiver, frame.to_bytes(), note)
     }
 
     fn gate(&self) -> &Gate {

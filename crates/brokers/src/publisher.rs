@@ -2,6 +2,7 @@
 //! connects, takes the broker's answers, and publishes the rest.
 
 use std::future::poll_fn;
+use std::iter;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +13,7 @@ use futures_util::FutureExt;
 use sealbus_bus::UndeliverableReason;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use crate::authorship;
 use crate::client::{Answer, BrokerFailure, Condition, Sending};
 use crate::pause::sleep_until;
 use crate::wire::{Open, Sends};
@@ -120,13 +122,17 @@ pub(crate) fn publish<L: Sends>(link: &L) {
     }
 }
 
-/// Publishes some of the waiting messages.
+/// Publishes some of the waiting messages, signed together where they are signed.
 fn publish_some<L: Sends>(open: &mut Open, link: &L) {
-    for _ in 0..AT_ONCE {
-        let publication = link.wire().unconfirmed.lock().publish();
-        let Some(publication) = publication else {
-            return;
-        };
+    let publications: Vec<_> = {
+        let mut unconfirmed = link.wire().unconfirmed.lock();
+        iter::from_fn(|| unconfirmed.publish())
+            .take(AT_ONCE)
+            .collect()
+    };
+    let written = publications.iter().map(|it| &it.note);
+    authorship::sign(written.filter_map(L::written));
+    for publication in publications {
         let order = publication.order;
         open.sending.publish(order, link.envelope(publication));
     }

@@ -48,7 +48,10 @@ pub(crate) trait Inbox: Send {
     ) -> Result<(Arc<str>, OrderStamp, Self::Content), RefusedDelivery>;
 
     /// Hands over what is next.
-    fn hand_over(&mut self, delivered: Delivered<Self::Content>);
+    ///
+    /// # Errors
+    /// If the delivery must not be taken after those before it.
+    fn hand_over(&mut self, delivered: Delivered<Self::Content>) -> Result<(), RefusedDelivery>;
 
     /// Another copy of it was delivered, or is kept.
     fn not_needed(&mut self, spare: &Delivered<Self::Content>) {
@@ -123,9 +126,8 @@ async fn serve(
             () = inbox.changed() => tokio::task::yield_now().await,
             () = sleep_until(acknowledge_at) => {}
             () = sleep_until(deadline) => {
-                for delivered in inbox.deliveries().overdue(Instant::now()) {
-                    inbox.hand_over(delivered);
-                }
+                let overdue = inbox.deliveries().overdue(Instant::now());
+                hand_over(inbox, overdue, &mut *receiving)?;
             }
             _ = ending.changed() => {}
             _ = leaving.changed() => {}
@@ -145,19 +147,8 @@ fn delivered(
     };
     let (sender, stamp, content) = match inbox.check(&bus, delivery) {
         Ok(checked) => checked,
-        Err(RefusedDelivery {
-            tried_by,
-            proved,
-            refused,
-        }) => {
-            let (
-                receiver,
-                Refused {
-                    reason,
-                    explanation,
-                },
-            ) = (inbox.receiver(), refused);
-            bus.refused(&tried_by, proved, Some(&receiver), reason, explanation);
+        Err(refused) => {
+            note(&bus, inbox.receiver(), refused);
             return Ok(receiving.reject(tag)?);
         }
     };
@@ -167,10 +158,40 @@ fn delivered(
     if let Some(spare) = spare {
         inbox.not_needed(&spare);
     }
+    hand_over(inbox, next, receiving)
+}
+
+/// Hands over deliveries, and rejects those that are not taken.
+fn hand_over<I: Inbox>(
+    inbox: &mut I,
+    next: Vec<Delivered<I::Content>>,
+    receiving: &mut dyn Receiving,
+) -> Result<(), Broken> {
     for delivered in next {
-        inbox.hand_over(delivered);
+        let tag = delivered.tag;
+        if let Err(refused) = inbox.hand_over(delivered) {
+            if let Some(bus) = inbox.link().wire().bus().upgrade() {
+                note(&bus, inbox.receiver(), refused);
+            }
+            if let Some(number) = inbox.deliveries().rejected(tag) {
+                receiving.reject(number)?;
+            }
+        }
     }
     Ok(())
+}
+
+/// Notes a delivery that is not taken.
+fn note(bus: &Bus, receiver: String, refused: RefusedDelivery) {
+    let RefusedDelivery {
+        tried_by,
+        proved,
+        refused: Refused {
+            reason,
+            explanation,
+        },
+    } = refused;
+    bus.refused(&tried_by, proved, Some(&receiver), reason, explanation);
 }
 
 /// Receives until the owner leaves.

@@ -10,6 +10,7 @@ use sealbus_bus::{BoxFuture, WeakBus};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
+use crate::authorship::Written;
 use crate::broker::Broker;
 use crate::client::{BrokerFailure, Client, Owner, Sending};
 use crate::config::{BrokerConfig, BrokerPromise};
@@ -49,6 +50,9 @@ pub(crate) trait Sends: Send + Sync + 'static {
 
     /// The agent or the process in whose name connections are made, with the present certificate.
     fn owner(&self) -> Owner;
+
+    /// The message's author, if it is signed.
+    fn written(note: &Self::Note) -> Option<&Written>;
 
     /// The envelope in which a message is published.
     fn envelope(&self, publication: Publication<Self::Note>) -> Envelope;

@@ -92,6 +92,7 @@ macro_rules! suite {
                     for (level, broker) in [
                         (SecurityLevel::Auth, BrokerPromise::Durable),
                         (SecurityLevel::None, BrokerPromise::Durable),
+                        (SecurityLevel::Signed, BrokerPromise::Durable),
                         (SecurityLevel::Auth, BrokerPromise::Transient),
                     ] {
                         let promise = Promise::$promise;
@@ -107,8 +108,10 @@ macro_rules! suite {
                 #[tokio::test]
                 async fn $name() {
                     for seed in sealbus_conformance::schedule::seeds(2) {
-                        for broker in [BrokerPromise::Durable, BrokerPromise::Transient] {
-                            let level = SecurityLevel::Auth;
+                        for (level, broker) in [
+                            (SecurityLevel::Auth, BrokerPromise::Durable),
+                            (SecurityLevel::Signed, BrokerPromise::Transient),
+                        ] {
                             let promise = Promise::$promise;
                             keeps(Memory { level, broker, seed: Some(seed), promise }).await;
                         }

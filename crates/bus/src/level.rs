@@ -55,7 +55,7 @@ pub fn level_of(
 }
 
 /// Whether a message asks for its author's proof.
-pub(crate) fn asks_for_proof(message: &AclMessageRef<'_>) -> bool {
+pub fn asks_for_proof(message: &AclMessageRef<'_>) -> bool {
     matches!(level_of(message), Ok(Some(level)) if level >= SecurityLevel::Signed)
 }
 

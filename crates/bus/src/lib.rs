@@ -57,7 +57,7 @@ pub use inlet::{
     OutgoingFrame, ProcessDestination, RefusedFrame, check_sender,
 };
 pub use letter::{Delivery, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post};
-pub use level::{Downgrade, LEVEL_PARAMETER, level_of, set_level};
+pub use level::{Downgrade, LEVEL_PARAMETER, asks_for_proof, level_of, set_level};
 pub use lifetime::{Lifetime, LifetimeError};
 pub use mailbox::{
     Closed, Conversation, ConversationOpen, Conversations, Late, MESSAGE_OVERHEAD, Mailbox,

@@ -50,10 +50,8 @@ pub enum OpenError {
     /// The process cannot be reached by others.
     #[error("this process cannot listen for others: {0}")]
     Bind(#[from] BindError),
-    /// The platform asks for more security than its transport provides. It is refused rather than weakened.
-    #[error(
-        "the platform's transport does not carry level {0}: the mesh reaches sealed, RabbitMQ auth, and a platform in one process signed"
-    )]
+    /// The platform asks for more security than it can give. It is refused rather than weakened.
+    #[error("a platform in one process does not reach level {0}: use the mesh or RabbitMQ")]
     Level(SecurityLevel),
     /// The state of the moved agents could not be fetched.
     #[error("the agents that moved here could not be fetched: {0}")]

@@ -90,16 +90,37 @@ impl Signer {
     /// # Errors
     /// [`SignError`] if the key cannot sign.
     pub fn sign_one(&self, statement: Hash, time: u64) -> Result<Vec<u8>, SignError> {
-        let mut batch = Batch::new(self.key.clone());
-        let entry = batch.add(self, &[statement])?;
-        let proof = batch
-            .sign(time)?
-            .proof(&self.delegation, &entry, 0, &[statement], 0)?;
-        let mut out = Vec::new();
-        self.credential.chain().encode(&mut out);
-        proof.encode(&mut out);
-        Ok(out)
+        let signed = sign_together(&[(self, &[statement])], time)?;
+        signed.into_iter().next().ok_or(SignError::NoAuthor)
     }
+}
+
+/// Signs statements of authors of one process, given by their [hashes](crate::Statement::hash), with one signature. Returns
+/// the evidence of each in the form that [`Evidence::decode`](crate::Evidence::decode) reads: author by author, in order.
+///
+/// `time` is the process's clock, in milliseconds since 1970-01-01T00:00:00Z.
+///
+/// # Errors
+/// [`SignError`] if an author has no statement, if there are too many, or if the key cannot sign.
+pub fn sign_together(authors: &[(&Signer, &[Hash])], time: u64) -> Result<Vec<Vec<u8>>, SignError> {
+    let (first, _) = authors.first().ok_or(SignError::NoAuthor)?;
+    let mut batch = Batch::new(first.key.clone());
+    let mut entries = Vec::with_capacity(authors.len());
+    for (signer, statements) in authors {
+        entries.push(batch.add(signer, statements)?);
+    }
+    let batch = batch.sign(time)?;
+    let mut evidence = Vec::with_capacity(batch.leaves.len());
+    for (author, ((signer, statements), entry)) in authors.iter().zip(&entries).enumerate() {
+        for place in 0..statements.len() {
+            let proof = batch.proof(&signer.delegation, entry, author, statements, place)?;
+            let mut out = Vec::new();
+            signer.credential.chain().encode(&mut out);
+            proof.encode(&mut out);
+            evidence.push(out);
+        }
+    }
+    Ok(evidence)
 }
 
 /// A batch to which authors add their messages.

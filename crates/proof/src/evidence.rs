@@ -5,56 +5,18 @@ use std::sync::Arc;
 use sealbus_seal::{
     CertificateChain, LONGEST_CHAIN, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
 };
-use sealbus_transparency::{Hash, Inclusion, LogError};
+use sealbus_transparency::{Hash, LogError};
 
+use crate::author::Author;
 use crate::batch::SignedBatch;
 use crate::delegation::Delegation;
-use crate::error::{NotAnAuthor, NotEvident, SignError};
+use crate::error::{NotEvident, SignError};
 use crate::proof::{LONGEST_PROOF, Proof};
 use crate::statement::AuthorEntry;
 use crate::verifier::Verifier;
 
 /// Bytes of the longest evidence in its encoded form.
 pub const LONGEST_EVIDENCE: usize = LONGEST_CHAIN + LONGEST_PROOF;
-
-/// The author of messages, with the certificates that a verifier elsewhere needs. Clones share them.
-#[derive(Clone, Debug)]
-pub struct Author(Arc<Believed>);
-
-#[derive(Debug)]
-struct Believed {
-    verified: VerifiedIdentity,
-    chain: CertificateChain,
-}
-
-impl Author {
-    /// Believes the owner of a certificate to be the author of what its key signed at the time `then`: the whole chain was
-    /// valid at that time, and its CA proves that the certificate is in the issuance log.
-    ///
-    /// Deny lists are not asked: see [`Trust::verify_as_of`].
-    ///
-    /// # Errors
-    /// [`NotAnAuthor`].
-    pub fn verify(
-        chain: CertificateChain,
-        trust: &Trust,
-        then: Timestamp,
-    ) -> Result<Self, NotAnAuthor> {
-        let verified = trust.verify_as_of(&chain, then)?;
-        Inclusion::check_of_verified(&chain, trust)?;
-        Ok(Self(Arc::new(Believed { verified, chain })))
-    }
-
-    /// The author, as its certificates prove it.
-    pub fn verified(&self) -> &VerifiedIdentity {
-        &self.0.verified
-    }
-
-    /// The author's certificate and its issuers', with the proof that it is in the issuance log.
-    pub fn chain(&self) -> &CertificateChain {
-        &self.0.chain
-    }
-}
 
 /// A batch of which a [`Verifier`](crate::Verifier) has found the signature true, with the messages of its authors that
 /// are believed.
@@ -176,6 +138,26 @@ impl Evidence {
         }
     }
 
+    /// The number of the message. The author's certificate and the number identify a message.
+    pub fn number(&self) -> u64 {
+        match &self.0 {
+            Source::Batch {
+                batch,
+                author,
+                place,
+            } => batch.authors[*author].entry.first + *place as u64,
+            Source::Alone(alone) => alone.proof.number(),
+        }
+    }
+
+    /// When the author's process says it signed, in milliseconds since 1970-01-01T00:00:00Z.
+    pub fn time(&self) -> u64 {
+        match &self.0 {
+            Source::Batch { batch, .. } => batch.batch.time,
+            Source::Alone(alone) => alone.proof.time(),
+        }
+    }
+
     /// The proof of this message.
     ///
     /// # Errors
@@ -225,16 +207,31 @@ impl Evidence {
         trust: &Trust,
         now: u64,
     ) -> Result<Self, NotEvident> {
+        let mut verifier = Verifier::new(trust.platform().clone(), level);
+        Self::decode_with(&mut verifier, bytes, statement, trust, now)
+    }
+
+    /// As [`decode`](Self::decode), for evidence that comes from one source: at a bounded cost, and with what the verifier
+    /// remembers of the source.
+    ///
+    /// Evidence that is shown again is true again. The caller must see to it that a message counts once, by its
+    /// [number](Self::number).
+    ///
+    /// # Errors
+    /// [`NotEvident`].
+    pub fn decode_with(
+        verifier: &mut Verifier,
+        bytes: &[u8],
+        statement: Hash,
+        trust: &Trust,
+        now: u64,
+    ) -> Result<Self, NotEvident> {
         let (chain, rest) = CertificateChain::decode_prefix(bytes)?;
         let proof = Proof::decode(rest)?;
+        let shown = bytes.strip_suffix(rest).unwrap_or(bytes);
         let then = Timestamp::from_unix_seconds(proof.time() / 1_000);
-        let author = Author::verify(chain, trust, then)?;
-        Verifier::new(trust.platform().clone(), level).verify(
-            author.verified(),
-            &proof,
-            &statement,
-            now,
-        )?;
+        let author = verifier.author(shown, chain, trust, then, now)?;
+        verifier.verify(author.verified(), &proof, &statement, now)?;
         Ok(Self(Source::Alone(Arc::new(Alone {
             author,
             proof,

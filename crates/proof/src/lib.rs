@@ -14,6 +14,7 @@
 //!
 //! docs/evidence.md describes the formats.
 
+mod author;
 mod batch;
 mod delegation;
 mod disclosure;
@@ -27,13 +28,14 @@ mod report;
 mod statement;
 mod verifier;
 
-pub use batch::{Batch, SignedBatch, Signer};
+pub use author::Author;
+pub use batch::{Batch, SignedBatch, Signer, sign_together};
 pub use delegation::{Delegation, LONGEST_DELEGATION};
 pub use disclosure::{DisclosedReport, Disclosure, disclose, is_inside};
 pub use error::{
     FileError, Malformed, NotAnAuthor, NotDisclosed, NotEvident, NotProved, NotTrue, SignError,
 };
-pub use evidence::{Author, Evidence, LONGEST_EVIDENCE, ProvedAuthor, ProvedBatch};
+pub use evidence::{Evidence, LONGEST_EVIDENCE, ProvedAuthor, ProvedBatch};
 pub use file::{
     Base64, CertificateLine, DisclosedLine, EarlierLine, FILE_VERSION, Head, Line, LogLine,
     MessageLine, write_file,

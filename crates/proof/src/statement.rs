@@ -105,7 +105,7 @@ impl Statement<'_> {
     }
 }
 
-fn sha256(bytes: &[u8]) -> Hash {
+pub(crate) fn sha256(bytes: &[u8]) -> Hash {
     let mut hash = Hash::default();
     hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
     hash

@@ -1,25 +1,29 @@
 //! The receiver's side: proofs checked at a bounded cost.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use sealbus_seal::{
-    CLOCK_SKEW, IdentityKind, PlatformName, SecurityLevel, Timestamp, VerifiedIdentity,
+    CLOCK_SKEW, CertificateChain, IdentityKind, PlatformName, SecurityLevel, Timestamp, Trust,
+    VerifiedIdentity,
 };
 use sealbus_transparency::Hash;
 
+use crate::author::Author;
 use crate::batch::SignedBatch;
 use crate::delegation::Delegation;
-use crate::error::NotProved;
+use crate::error::{NotEvident, NotProved};
 use crate::proof::Proof;
-use crate::statement::{Certified, delegation};
+use crate::statement::{Certified, delegation, sha256};
 
 /// The number of wrong signatures that are checked from one source in a row. After that, one is checked each second.
 pub const WRONG_SIGNATURES: u32 = 16;
 /// In this time, one wrong signature is forgiven.
 const FORGIVEN_AFTER: u64 = 1_000;
 /// The signatures remembered, so that the messages of a batch that come one by one cost one signature.
-const REMEMBERED: usize = 16;
+const REMEMBERED: usize = 64;
+/// The authors remembered, so that the certificates that come with each of their messages are not checked each time.
+const AUTHORS: usize = 32;
 
 /// Checks the proofs that come from one source, such as one process on one connection.
 ///
@@ -31,6 +35,8 @@ pub struct Verifier {
     level: SecurityLevel,
     /// Digests of the signed statements, with their signatures, that were found true.
     known: VecDeque<Hash>,
+    /// Digests of certificates, their owners, and the times between the first and the last for which they were believed.
+    authors: VecDeque<(Hash, Author, RangeInclusive<Timestamp>)>,
     wrong: u32,
     /// Since when wrong signatures are forgiven, in milliseconds since 1970.
     forgiving_since: u64,
@@ -43,6 +49,7 @@ impl Verifier {
             platform,
             level,
             known: VecDeque::new(),
+            authors: VecDeque::new(),
             wrong: 0,
             forgiving_since: 0,
         }
@@ -195,14 +202,10 @@ impl Verifier {
         is_true: impl FnOnce(&[u8]) -> bool,
         wrong: impl FnOnce() -> NotProved,
     ) -> Result<(), NotProved> {
-        self.forgive(now);
-        if self.wrong >= WRONG_SIGNATURES {
-            return Err(NotProved::TooManyWrong);
-        }
+        self.bound(now)?;
         let length = signed.len();
         signed.extend_from_slice(signature);
-        let mut known = Hash::default();
-        known.copy_from_slice(digest(&SHA256, &signed).as_ref());
+        let known = sha256(&signed);
         if self.known.contains(&known) {
             return Ok(());
         }
@@ -215,6 +218,45 @@ impl Verifier {
         }
         self.known.push_back(known);
         Ok(())
+    }
+
+    /// The author with these certificates, as of the time `then`. `shown` is the encoded form of the `chain`.
+    pub(crate) fn author(
+        &mut self,
+        shown: &[u8],
+        chain: CertificateChain,
+        trust: &Trust,
+        then: Timestamp,
+        now: u64,
+    ) -> Result<Author, NotEvident> {
+        self.bound(now)?;
+        let shown = sha256(shown);
+        let place = self.authors.iter().position(|(known, ..)| *known == shown);
+        let mut times = then..=then;
+        if let Some((_, author, known)) = place.and_then(|place| self.authors.get(place)) {
+            if known.contains(&then) {
+                return Ok(author.clone());
+            }
+            // Certificates that are good at two times are good between them.
+            times = then.min(*known.start())..=then.max(*known.end());
+        }
+        let author = Author::verify(chain, trust, then).inspect_err(|_| self.wrong += 1)?;
+        match place {
+            Some(place) => drop(self.authors.remove(place)),
+            None if self.authors.len() == AUTHORS => drop(self.authors.pop_front()),
+            None => {}
+        }
+        self.authors.push_back((shown, author.clone(), times));
+        Ok(author)
+    }
+
+    /// Refuses to look at more while too many signatures were wrong.
+    fn bound(&mut self, now: u64) -> Result<(), NotProved> {
+        self.forgive(now);
+        match self.wrong >= WRONG_SIGNATURES {
+            true => Err(NotProved::TooManyWrong),
+            false => Ok(()),
+        }
     }
 
     fn forgive(&mut self, now: u64) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sealbus_proof::{
     Author, Evidence, NotAnAuthor, NotEvident, NotLogged, NotProved, ProvedAuthor, ProvedBatch,
-    Statement,
+    Statement, Verifier, WRONG_SIGNATURES, sign_together,
 };
 use sealbus_seal::{CertificateChain, SecurityLevel, Timestamp};
 use support::{NOW, Said, TestPlatform, statements};
@@ -53,6 +53,59 @@ fn evidence_is_believed_after_the_certificate_has_ended() {
         // The number 0 was that of the message that was signed alone.
         assert_eq!(evidence.proof().unwrap().number(), 1 + place as u64);
     }
+}
+
+#[test]
+fn what_several_authors_sign_together_is_believed_one_by_one() {
+    let platform = TestPlatform::new("factory");
+    let authors = [platform.author("buyer-1"), platform.author("buyer-2")];
+    let said = [statements(5), statements(2)];
+    let signers = [
+        (&authors[0].signer, &*said[0]),
+        (&authors[1].signer, &*said[1]),
+    ];
+    let kept = sign_together(&signers, NOW).unwrap();
+    let mut verifier = Verifier::new(platform.trust.platform().clone(), LEVEL);
+    let mut decode = |bytes: &[u8], statement| {
+        Evidence::decode_with(&mut verifier, bytes, statement, &platform.trust, NOW)
+    };
+    let places = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 0), (1, 1)];
+    assert_eq!(kept.len(), places.len());
+    for (bytes, (author, place)) in kept.iter().zip(places) {
+        let evidence = decode(bytes, said[author][place]).unwrap();
+        assert_eq!(evidence.author(), &authors[author].verified);
+        assert_eq!((evidence.number(), evidence.time()), (place as u64, NOW));
+    }
+    // It proves nothing else, and a source that keeps trying is not looked at any more.
+    for _ in 0..WRONG_SIGNATURES {
+        let error = decode(&kept[0], said[0][1]).unwrap_err();
+        let NotEvident::NotProved(NotProved::WrongSignature) = error else {
+            panic!("{error}");
+        };
+    }
+    let error = decode(&kept[0], said[0][0]).unwrap_err();
+    let NotEvident::NotProved(NotProved::TooManyWrong) = error else {
+        panic!("{error}");
+    };
+}
+
+#[test]
+fn a_source_that_shows_wrong_certificates_is_not_looked_at_any_more() {
+    let platform = TestPlatform::new("factory");
+    let foreign = TestPlatform::new("factory").author("buyer-1");
+    let statement = Statement::direct("seller-1@factory", b"hello");
+    let kept = foreign.signer.sign_one(statement, NOW).unwrap();
+    let mut verifier = Verifier::new(platform.trust.platform().clone(), LEVEL);
+    let mut decode =
+        || Evidence::decode_with(&mut verifier, &kept, statement, &platform.trust, NOW);
+    for _ in 0..WRONG_SIGNATURES {
+        let NotEvident::Author(_) = decode().unwrap_err() else {
+            panic!("a foreign author is believed");
+        };
+    }
+    let NotEvident::NotProved(NotProved::TooManyWrong) = decode().unwrap_err() else {
+        panic!("it is looked at again");
+    };
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub(super) async fn open(
     let (login, trust) = match &config.security {
         BrokerSecurity::None(login) => (Some(login), None),
         BrokerSecurity::Tls(login, trust) => (Some(login), Some(trust)),
-        BrokerSecurity::Auth(trust) => (None, Some(trust)),
+        BrokerSecurity::Auth(trust) | BrokerSecurity::Signed(trust) => (None, Some(trust)),
     };
     let secure = trust
         .map(|trust| tls(config, trust, owner))

@@ -20,6 +20,8 @@ const TRANSIENT: u8 = 1;
 const AUTHOR: &str = "author";
 /// The header with the author's proof.
 const PROOF: &str = "proof";
+/// The header with the evidence that the author wrote the message or the frame.
+const EVIDENCE: &str = "evidence";
 /// The header with the process. It counts at the levels at which the broker does not prove the process.
 const PROCESS: &str = "process";
 /// The header with the reason for which a frame is sent back.
@@ -64,8 +66,17 @@ pub(super) fn write(envelope: &Envelope, user: &str, promise: BrokerPromise) -> 
     if let Some(proof) = &envelope.proof {
         put(PROOF, proof);
     }
+    if let Some(evidence) = &envelope.evidence {
+        put(EVIDENCE, evidence);
+    }
     let kind = match &envelope.kind {
-        Kind::Message => return properties.with_content_type(names::ACL_MESSAGE.into()),
+        Kind::Message => {
+            let properties = properties.with_content_type(names::ACL_MESSAGE.into());
+            return match envelope.evidence {
+                Some(_) => properties.with_headers(headers),
+                None => properties,
+            };
+        }
         Kind::Frame => KIND_FRAME,
         Kind::Refused {
             reason,
@@ -87,7 +98,9 @@ pub(super) fn read(delivery: lapin::message::Delivery) -> Delivery {
     let properties = &delivery.properties;
     let headers = properties.headers().as_ref();
     let header = |name: &str| match headers?.inner().get(name)? {
+        // Clients of other makes write bytes that are no text in the other form.
         AMQPValue::LongString(text) => Some(text.as_bytes()),
+        AMQPValue::ByteArray(bytes) => Some(bytes.as_slice()),
         _ => None,
     };
     let text = |name| header(name).and_then(|bytes| str::from_utf8(bytes).ok());
@@ -116,6 +129,7 @@ pub(super) fn read(delivery: lapin::message::Delivery) -> Delivery {
         process: text(PROCESS).map(Arc::from),
         author: text(AUTHOR).map(Arc::from),
         proof: header(PROOF).map(Bytes::copy_from_slice),
+        evidence: header(EVIDENCE).map(Bytes::copy_from_slice),
         payload: delivery.data.into(),
     }
 }

@@ -26,6 +26,7 @@ use sealbus_seal::{
     CLOCK_SKEW, Credential, Identity, IssuingAuthority, KeyPair, PlatformName, ProcessId,
     RootAuthority, SigningRequest, Timestamp, Trust, Validity,
 };
+use sealbus_transparency::{Inclusion, MerkleLog};
 
 /// Longer than any step takes on a loaded machine. A test waits for it only if it fails.
 pub const PATIENCE: Duration = Duration::from_secs(300);
@@ -68,7 +69,9 @@ impl Authority {
             .issuing
             .issue(&grant, &request, Validity::starting(now, DAY))
             .unwrap();
-        Arc::new(Credential::new(key, issued.chain).unwrap())
+        let log = MerkleLog::new();
+        let (chain, _) = Inclusion::attach(issued, None, &log, &self.issuing, now).unwrap();
+        Arc::new(Credential::new(key, chain).unwrap())
     }
 
     /// A process of the platform, with a number of its own.

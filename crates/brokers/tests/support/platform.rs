@@ -89,7 +89,8 @@ impl Platform {
         let security = match self.level {
             SecurityLevel::None => BrokerSecurity::None(self.shared.clone()),
             SecurityLevel::Tls => BrokerSecurity::Tls(self.shared.clone(), self.trust()),
-            _ => BrokerSecurity::Auth(self.trust()),
+            SecurityLevel::Auth => BrokerSecurity::Auth(self.trust()),
+            SecurityLevel::Signed | SecurityLevel::Sealed => BrokerSecurity::Signed(self.trust()),
         };
         let others = self.others.iter().map(|member| member.ports);
         let addresses = std::iter::once(self.ports)

@@ -128,7 +128,8 @@ impl Process {
         let security = match ground.level {
             SecurityLevel::None => BrokerSecurity::None(ground.shared.clone()),
             SecurityLevel::Tls => BrokerSecurity::Tls(ground.shared.clone(), trust.clone()),
-            _ => BrokerSecurity::Auth(trust.clone()),
+            SecurityLevel::Auth => BrokerSecurity::Auth(trust.clone()),
+            SecurityLevel::Signed | SecurityLevel::Sealed => BrokerSecurity::Signed(trust.clone()),
         };
         let mut config = BrokerConfig::new(authority.name.clone(), Vec::new(), security);
         config.promise = ground.promise;

@@ -237,13 +237,6 @@ fn settings(
             .parse()
             .map_err(|error| usage(format!("{error}"), "change the manifest"))?,
     };
-    let highest = SecurityLevel::Auth;
-    if manifest.rabbitmq.is_some() && level > highest {
-        return Err(usage(
-            format!("RabbitMQ does not reach the level {level}: its highest is {highest}"),
-            "choose a lower level, or another transport",
-        ));
-    }
     let mut settings = PlatformSettings::new(name);
     settings.level = level;
     settings.signatures = entry.signatures;

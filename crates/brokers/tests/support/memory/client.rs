@@ -25,7 +25,7 @@ impl MemoryClient {
     fn open(&self, owner: &Owner, work: Work) -> Result<MemoryConnection, BrokerFailure> {
         let identity = match &self.security {
             BrokerSecurity::None(_) | BrokerSecurity::Tls(..) => None,
-            BrokerSecurity::Auth(trust) => {
+            BrokerSecurity::Auth(trust) | BrokerSecurity::Signed(trust) => {
                 let credential = owner.credential.as_ref();
                 let credential = credential.ok_or_else(|| BrokerFailure::new("no certificate"))?;
                 let now = Timestamp::from(SystemTime::now());

@@ -270,6 +270,7 @@ impl State {
                 process: envelope.process,
                 author: envelope.author,
                 proof: envelope.proof,
+                evidence: envelope.evidence,
                 payload: envelope.payload,
             });
         }
