@@ -301,8 +301,8 @@ async fn open_file(path: &Path) -> Result<EmbeddedStore, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::future::BoxFuture;
-    use sealbus_store::{Entry, MemoryStore, Revision, TakeEntry};
+    use futures_util::FutureExt;
+    use sealbus_store::{MemoryStore, WithCommits};
 
     use super::*;
 
@@ -330,40 +330,18 @@ mod tests {
         keep(&store, &one).await.unwrap();
     }
 
-    /// A store to which another Master writes its root between the look and the commit of this one.
-    struct Late(MemoryStore);
-
-    impl Store for Late {
-        fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
-            self.0.get(key)
-        }
-
-        fn scan<'a>(
-            &'a self,
-            prefix: &'a str,
-            after: Option<&'a str>,
-            limit: usize,
-        ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
-            self.0.scan(prefix, after, limit)
-        }
-
-        fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
-            self.0.snapshot(take)
-        }
-
-        fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
-            Box::pin(async move {
-                let mut first = Batch::new();
-                first.put(ROOT_ROW, Fingerprint::of(b"first").to_string());
-                self.0.commit(first).await?;
-                self.0.commit(batch).await
-            })
-        }
-    }
-
     #[tokio::test]
     async fn a_root_that_another_one_wrote_meanwhile_is_not_replaced() {
-        let store = Late(MemoryStore::new());
+        // Another Master writes its root between the look and the commit of this one.
+        let store = WithCommits::new(|store, batch| {
+            let committing = async move {
+                let mut first = Batch::new();
+                first.put(ROOT_ROW, Fingerprint::of(b"first").to_string());
+                store.commit(first).await?;
+                store.commit(batch).await
+            };
+            committing.boxed()
+        });
         let other = directory(b"other");
         let refused = keep(&store, &other).await.unwrap_err();
         assert!(

@@ -24,7 +24,7 @@ use sealbus_seal::Term;
 
 pub use embedded::EmbeddedStore;
 pub use fence::{Fenced, Leadership, TERM_ROW, latest_term, restore_term};
-pub use memory::MemoryStore;
+pub use memory::{MemoryStore, WithCommits};
 pub use rows::{Row, Rows};
 
 /// The state of a store after one commit. Each commit's revision is higher than all before it.

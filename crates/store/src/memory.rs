@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
@@ -109,5 +110,52 @@ impl Store for MemoryStore {
             false => self.state.lock().commit(batch),
         };
         ready(result).boxed()
+    }
+}
+
+/// A store in memory whose commits a test makes: late, after others, or without their answer. `F` makes one.
+#[derive(Debug)]
+pub struct WithCommits<F> {
+    store: Arc<MemoryStore>,
+    commit: F,
+}
+
+impl<F> WithCommits<F>
+where
+    F: Fn(Arc<MemoryStore>, Batch) -> BoxFuture<'static, Result<Revision, StoreError>>,
+{
+    /// An empty store.
+    pub fn new(commit: F) -> Self {
+        let store = Arc::default();
+        Self { store, commit }
+    }
+}
+
+impl<F> Store for WithCommits<F>
+where
+    F: Fn(Arc<MemoryStore>, Batch) -> BoxFuture<'static, Result<Revision, StoreError>>
+        + Send
+        + Sync
+        + 'static,
+{
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
+        self.store.get(key)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
+        self.store.scan(prefix, after, limit)
+    }
+
+    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.store.snapshot(take)
+    }
+
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        (self.commit)(self.store.clone(), batch)
     }
 }

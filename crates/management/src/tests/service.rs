@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use sealbus_bus::{Bus, BusConfig, Mailbox, MailboxLimits, Outbox, ReceivedMessage};
 use sealbus_fipa::management::{
     AgentState, AmsAgentDescription, AmsFunction, DfAgentDescription, SearchConstraints,
@@ -12,7 +11,7 @@ use sealbus_fipa::management::{
 
 use super::*;
 use crate::client::{Answer, AnswerError, ask_ams, cancel, subscribe};
-use sealbus_store::{Batch, Entry, MemoryStore, Revision, Store, StoreError, TakeEntry};
+use sealbus_store::{MemoryStore, Store, WithCommits};
 use tokio::sync::Notify;
 
 /// A platform's bus with its AMS and DF.
@@ -309,46 +308,20 @@ async fn a_subscriber_that_has_gone_is_forgotten() {
     }
 }
 
-/// A store whose commits take as long as a test wants.
-#[derive(Default)]
-struct Slow {
-    store: MemoryStore,
-    has_begun: Notify,
-    may_end: Notify,
-}
-
-impl Store for Slow {
-    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
-        self.store.get(key)
-    }
-
-    fn scan<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
-        self.store.scan(prefix, after, limit)
-    }
-
-    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.store.snapshot(take)
-    }
-
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
-        let committing = async move {
-            self.has_begun.notify_one();
-            self.may_end.notified().await;
-            self.store.commit(batch).await
-        };
-        committing.boxed()
-    }
-}
-
 #[tokio::test]
 async fn a_directory_that_ends_answers_what_it_has_begun_and_takes_nothing_more() {
     for is_answered in [true, false] {
-        let store = Arc::new(Slow::default());
+        let (has_begun, may_end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (begun, end) = (has_begun.clone(), may_end.clone());
+        let store = Arc::new(WithCommits::new(move |store, batch| {
+            let (begun, end) = (begun.clone(), end.clone());
+            let committing = async move {
+                begun.notify_one();
+                end.notified().await;
+                store.commit(batch).await
+            };
+            committing.boxed()
+        }));
         let platform = sealbus_seal::PlatformName::new("factory").unwrap();
         let bus = Bus::new(BusConfig::new(platform), tokio::runtime::Handle::current());
         let limits = DirectoryLimits::default();
@@ -364,14 +337,14 @@ async fn a_directory_that_ends_answers_what_it_has_begun_and_takes_nothing_more(
             seller_agent.outbox.send(request).await.unwrap();
         };
         send("begun").await;
-        store.has_begun.notified().await;
+        has_begun.notified().await;
         send("waits").await;
         let ending = async {
             let finishing = df.finish();
             tokio::pin!(finishing);
             assert!(finishing.as_mut().now_or_never().is_none());
             if is_answered {
-                store.may_end.notify_one();
+                may_end.notify_one();
             }
             finishing.await;
         };

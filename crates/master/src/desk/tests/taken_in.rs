@@ -3,42 +3,23 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use sealbus_store::{Entry, Revision, TakeEntry};
+use sealbus_store::WithCommits;
 
 use super::*;
 use crate::taking_in::take_in_rows;
 use crate::unstored::{Ledger, UNSTORED_ROW};
 
-/// A store that makes commits whose answers are lost.
-#[derive(Default)]
-struct Lossy {
-    store: MemoryStore,
-    loses: AtomicBool,
-}
-
-impl Store for Lossy {
-    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
-        self.store.get(key)
-    }
-
-    fn scan<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
-        self.store.scan(prefix, after, limit)
-    }
-
-    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.store.snapshot(take)
-    }
-
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
+#[tokio::test]
+async fn a_revocation_whose_row_is_written_again_revokes_nothing_that_was_certified_since() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(folder.path()).unwrap();
+    let loses = Arc::new(AtomicBool::new(false));
+    let is_lost = loses.clone();
+    let store = Arc::new(WithCommits::new(move |store, batch| {
+        let is_lost = is_lost.clone();
         let committing = async move {
-            let made = self.store.commit(batch).await;
-            match self.loses.load(Ordering::Relaxed) {
+            let made = store.commit(batch).await;
+            match is_lost.load(Ordering::Relaxed) {
                 true => Err(StoreError::Away {
                     members: "etcd".to_owned(),
                     detail: "its answer was lost".to_owned(),
@@ -47,14 +28,7 @@ impl Store for Lossy {
             }
         };
         committing.boxed()
-    }
-}
-
-#[tokio::test]
-async fn a_revocation_whose_row_is_written_again_revokes_nothing_that_was_certified_since() {
-    let folder = tempfile::tempdir().unwrap();
-    let ledger = Ledger::open(folder.path()).unwrap();
-    let store = Arc::new(Lossy::default());
+    }));
     let (desk, _outward, _news) = open(parts(), store.clone());
     let joining = desk.run(|desk, now| desk.state.join(Some("node-1"), description(), now));
     joining.await.unwrap();
@@ -83,9 +57,9 @@ async fn a_revocation_whose_row_is_written_again_revokes_nothing_that_was_certif
         at: timestamp(now()),
     };
     ledger.keep(revoked).await.unwrap();
-    store.loses.store(true, Ordering::Relaxed);
+    loses.store(true, Ordering::Relaxed);
     ledger.hand_in(&*store, "ca-2").await.unwrap_err();
-    store.loses.store(false, Ordering::Relaxed);
+    loses.store(false, Ordering::Relaxed);
     take_in_rows(&*store, &desk).await;
     assert!(!is_believed(&former).await);
     // With a new token the node comes back.
