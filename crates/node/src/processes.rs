@@ -90,6 +90,8 @@ pub(super) type Freezing = (Vec<u8>, Vec<oneshot::Sender<Result<usize, Fault>>>)
 
 /// The frozen state of a process, and the node that may fetch it.
 pub(super) struct Frozen {
+    /// The agents that are placed in the process.
+    pub(super) agents: Vec<String>,
     pub(super) destination: String,
     pub(super) bytes: Arc<Vec<u8>>,
 }

@@ -285,13 +285,20 @@ impl MasterState {
             self.restore(name, id, &abandoned.id, now);
             return self.abandon(&abandoned);
         }
-        let mut abandoned = None;
+        let (mut abandoned, mut ended) = (None, None);
         if let Some(source) = moving.source {
             abandoned = group.process.take();
-            group.process = (!moving.source_gone).then_some(source);
+            match moving.source_gone {
+                true => ended = Some(source),
+                false => group.process = Some(source),
+            }
         }
         if let Some(process) = &abandoned {
             self.abandon(process);
+        }
+        if let Some(ended) = ended {
+            // Its node tells the senders of what its agents have not read.
+            self.thaw(&ended);
         }
         let Some(group) = self.groups.get_mut(name) else {
             return;

@@ -49,6 +49,7 @@ fn what_a_process_handed_over_is_there_after_its_end() {
         .lock()
         .insert("p".to_owned(), Entry::new(remembered()));
     let frozen = Frozen {
+        agents: vec!["a".to_owned()],
         destination: "node-2".to_owned(),
         bytes: Arc::default(),
     };

@@ -298,12 +298,12 @@ fn agents_are_restored_once_more_if_both_processes_of_a_move_are_gone() {
         .into_iter()
         .filter_map(inherited)
         .collect();
-    assert_eq!(starts, [(second.id.clone(), source.id)]);
+    assert_eq!(starts, [(second.id.clone(), source.id.clone())]);
     assert!(second.id != first.id && master.process(&first.id).is_none());
     // Nothing is tried for ever.
     master.exited(&second.id, &Exit::Signal { signal: 9 }, 6);
-    let starts = master.take_effects().into_iter().filter_map(inherited);
-    assert_eq!(starts.count(), 0);
+    let expected = [("stop", second.id), ("thaw", source.id)];
+    assert_eq!(thawed_and_stopped(&mut master), expected);
     let (_, group) = master.group_of("a").unwrap();
     assert!(group.moving.is_none());
 }
