@@ -1,10 +1,13 @@
 """An agent moves with its state; messages that are sent to it meanwhile arrive once and in order."""
 
 import json
+import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from harness import PROGRAMS, ROOT, wait_for
+import pytest
+from harness import PROGRAMS, ROOT, alive, wait_for
 
 MANIFEST = f"""
     [platform]
@@ -145,3 +148,71 @@ def test_work_side_by_side_is_done_before_the_agent_moves(platform):
     # Its own work goes on where it is.
     assert after["ticks"] > ticks
     wait_for(lambda: report()["ticks"] > after["ticks"], "the clock to tick", also=factory.logs)
+
+
+DEAF = """
+import os
+import pathlib
+import time
+
+import sealbus
+
+if pathlib.Path("BROKEN").exists():
+    print("mover begins", flush=True)
+    while pathlib.Path("HOLD").exists():
+        time.sleep(0.02)
+    os._exit(1)
+
+
+class Deaf(sealbus.Agent):
+    async def save(self) -> bytes:
+        return b"nothing"
+
+    async def restore(self, state: bytes) -> None:
+        print("mover is restored", flush=True)
+
+
+sealbus.run(Deaf())
+"""
+
+
+@pytest.mark.parametrize("mended", [True, False], ids=["restored once more", "lost"])
+def test_an_agent_is_restored_or_the_senders_are_told_if_both_processes_of_a_move_are_gone(platform, tmp_path, mended):
+    hold, broken, deaf = (tmp_path / name for name in ("hold", "broken", "deaf.py"))
+    deaf.write_text(DEAF.replace("HOLD", str(hold)).replace("BROKEN", str(broken)))
+    mover = f'name = "mover"\n    command = ["PYTHON", "{PROGRAMS}/worker.py"]'
+    assert mover in MANIFEST
+    unable = f'name = "mover"\n    command = ["PYTHON", "{deaf}"]\n    isolation = "none"'
+    factory = platform(MANIFEST.replace(mover, unable)).up()
+    before = factory.active("source", "mover")["mover"]
+    factory.send("source", json.dumps(["send", "mover", 20, 0]))
+    wait_for(lambda: json.loads(factory.send("source", '["sent"]')) == [20, True], "all messages to be accepted")
+    broken.touch()
+    hold.touch()
+    goal = "node-2" if before["node"] == "node-1" else "node-1"
+    moving = threading.Thread(target=lambda: factory.tell("move", "mover", goal, expect=None))
+    moving.start()
+
+    def says(what):
+        return lambda: what in factory.tell("logs", "mover").stdout
+
+    wait_for(says(b"mover begins"), "the agent to be placed", also=factory.logs)
+    os.kill(before["pid"], signal.SIGKILL)
+    wait_for(lambda: not alive(before["pid"]), "the former process to end")
+    if mended:
+        broken.unlink()
+    hold.unlink()
+    moving.join()
+
+    def failures():
+        return len(json.loads(factory.send("source", '["failures"]')))
+
+    if mended:
+        wait_for(says(b"mover is restored"), "the agent to be restored", also=factory.logs)
+        assert failures() == 0
+    else:
+        wait_for(lambda: failures() == 20, "the sender to be told", also=factory.logs)
+        broken.unlink()
+        # It begins anew.
+        factory.active("source", "mover")
+        assert not says(b"mover is restored")()

@@ -174,6 +174,30 @@ def test_a_state_directory_may_be_relative_to_another_folder_than_the_programs(p
     assert factory.active("worker")["worker"]["node"] == "node-1"
 
 
+def test_a_node_that_opens_a_long_journal_is_not_given_up(platform):
+    """A disk may need longer for the journal than the Master waits for a silent node. The file is one that opens when it is written."""
+    factory = platform(EMPTY).up()
+    factory.node("node-2").kill()
+    segment = factory.directory / "node-2" / "journal" / "4096-long" / "0.segment"
+    segment.parent.mkdir()
+    os.mkfifo(segment)
+    killed = factory.nodes()["node-2"]["heard"]
+    again = factory.program(SEALBUS, "node", "--state", factory.directory / "node-2", name="node-2-again")
+
+    def heard(after: int) -> int:
+        node = factory.nodes()["node-2"]
+        assert node["state"] != "dead" and again.process.poll() is None, factory.logs()
+        return int(node["heard"]) if node["heard"] > after else 0
+
+    begun = wait_for(lambda: heard(killed), "node-2 to come back", also=factory.logs)
+    # The Master gives up a node that it has not heard for 8 s.
+    wait_for(lambda: heard(begun + 10_000), "node-2 to say that it is there", also=factory.logs)
+    is_there = "node-2 is there"
+    assert is_there not in again.output()
+    segment.write_bytes(b"")
+    wait_for(lambda: is_there in again.output(), is_there, also=factory.logs)
+
+
 @pytest.mark.parametrize("length", [90, 100])
 def test_a_state_directory_whose_sockets_would_have_too_long_a_path_is_refused(platform, length):
     factory = platform(one_worker())

@@ -45,6 +45,26 @@ async def test_a_painter_that_is_cut_off_costs_no_more_than_the_deadline(
     assert "painter-17" not in last
 
 
+async def test_a_seller_without_the_book_or_that_has_left_ends_no_buyer(
+    testbed: TestBed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = example("marketplace")
+
+    class Emptied(module.Seller):  # type: ignore[misc, name-defined]
+        books = ()
+
+    emptied, leaving = Emptied("emptied", 2), module.Seller("leaving", 1)
+    await testbed.start_all(emptied, leaving)
+    buyer = asyncio.ensure_future(testbed.start(module.Buyer("buyer")))
+    leaving.stop()
+    while len(await emptied.df.search("bookshop")) > 1:
+        await asyncio.sleep(0)
+    await testbed.start_all(module.Seller("seller", 9), module.Seller("dear", 15))
+    await testbed.clock.run(testbed.wait())
+    await buyer
+    assert capsys.readouterr().out.splitlines()[-1] == "seller sold 'Middlemarch' for 9"
+
+
 async def test_the_tulips_go_to_the_highest_limits(testbed: TestBed, capsys: pytest.CaptureFixture[str]) -> None:
     module = example("dutch_auction")
     florists = [module.Florist("flora", 25, 1), module.Florist("rosa", 20, 2), module.Florist("viola", 12, 5)]

@@ -8,8 +8,11 @@ use thiserror::Error;
 
 use crate::agent::{Certified, LocalAgent};
 use crate::bus::Bus;
-use crate::mailbox::{Closed, Mailbox, MailboxLimits, mailbox};
-use crate::message::ReceivedMessage;
+use crate::error::UndeliverableReason;
+use crate::failure::failure_notice;
+use crate::foreign::GATEWAY;
+use crate::mailbox::{Closed, Mailbox, MailboxLimits, MailboxSender, RestingMailbox, mailbox};
+use crate::message::{Provenance, ReceivedMessage};
 use crate::outbox::Outbox;
 use crate::transport::TransportError;
 
@@ -83,21 +86,20 @@ impl Bus {
         if let Some(credential) = &credential {
             check_credential(name, credential)?;
         }
-        self.attach_certified(name, credential.map(Certified::new), limits, unread)
+        let ends = mailbox(limits.unwrap_or(self.inner.config.mailbox));
+        for message in unread {
+            // No other task knows the mailbox yet, so it is open.
+            let _ = ends.0.push_accepted(message);
+        }
+        self.attach_certified(name, credential.map(Certified::new), ends)
     }
 
     fn attach_certified(
         &self,
         name: &str,
         certified: Option<Arc<Certified>>,
-        limits: Option<MailboxLimits>,
-        unread: Vec<ReceivedMessage>,
+        (sender, reader): (MailboxSender, Mailbox),
     ) -> Result<(Outbox, Mailbox), AttachError> {
-        let (sender, reader) = mailbox(limits.unwrap_or(self.inner.config.mailbox));
-        for message in unread {
-            // No other task knows the mailbox yet, so it is open.
-            let _ = sender.push_accepted(message);
-        }
         let (bus, receiver) = (self.downgrade(), Arc::<str>::from(name));
         sender.set_tap(self.inner.tap.clone(), receiver.clone());
         sender.on_unread(Box::new(move |messages| {
@@ -130,6 +132,36 @@ impl Bus {
         }
         self.arrived(name);
         Ok((Outbox::new(self.clone(), agent), reader))
+    }
+
+    /// Tells senders that `receiver` has ended without reading their messages: those of this process, and those elsewhere
+    /// whose messages came here with the agent. No process that knows which messages they sent to it carried these here,
+    /// so the agent itself answers them.
+    fn never_read(&self, receiver: &str, messages: &[ReceivedMessage]) {
+        let gateway = format!("{GATEWAY}@{}", self.inner.config.platform);
+        let reason = UndeliverableReason::ReceiverGone;
+        let agent = self.agent(receiver);
+        for message in messages {
+            let view = message.message();
+            let sender = match message.provenance() {
+                Provenance::Foreign(_) => Some(&*gateway),
+                _ => view.sender().map(|sender| sender.name()),
+            };
+            let Some(sender) = sender else { continue };
+            let came_along = match message.provenance() {
+                Provenance::Foreign(_) | Provenance::SameProcess => false,
+                _ => self.agent(sender).is_none(),
+            };
+            match &agent {
+                Some(agent) if came_along => {
+                    let answer = failure_notice(&agent.aid(), &view, receiver, &reason);
+                    if let Some(answer) = answer {
+                        Outbox::new(self.clone(), agent.clone()).last_words(answer, sender);
+                    }
+                }
+                _ => self.notify_sender(sender, &view, receiver, &reason),
+            }
+        }
     }
 
     fn check_name(&self, name: &str) -> Result<(), AttachError> {
@@ -175,19 +207,21 @@ impl Bus {
         self.take_off(name, true);
     }
 
-    /// Gives an agent a new mailbox with these messages, after its former one was emptied and closed for a move that did
-    /// not come about. Its subscriptions go on.
+    /// Gives an agent a new mailbox with the messages of its former one, after a move that did not come about. Its
+    /// conversations and subscriptions go on.
     ///
     /// # Errors
-    /// As [`attach`](Self::attach).
+    /// As [`attach`](Self::attach); then the messages go back to their senders.
     pub fn attach_again(
         &self,
         name: &str,
-        unread: Vec<ReceivedMessage>,
+        resting: RestingMailbox,
     ) -> Result<(Outbox, Mailbox), AttachError> {
         let certified = self.agent(name).and_then(|agent| agent.certified());
         self.take_off(name, false);
-        self.attach_certified(name, certified, None, unread)
+        let ends = mailbox(self.inner.config.mailbox);
+        ends.0.resume(resting);
+        self.attach_certified(name, certified, ends)
     }
 
     /// Takes an agent out of this process, which leaves or is attached again.

@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 
 use crate::agent::LocalAgent;
 use crate::error::UndeliverableReason;
+use crate::failure::failure_notice;
 use crate::foreign::{self, StandIns};
 use crate::inlet::{ArrivedFrame, FrameInlet, FrameOrigin, LostFrame, RefusedFrame};
 use crate::letter::Post;
@@ -402,28 +403,11 @@ impl Bus {
         let Some(agent) = self.agent(sender) else {
             return;
         };
-        if let Some(notice) =
-            crate::failure::failure_notice(&self.inner.ams, lost, receiver, reason)
-        {
+        if let Some(notice) = failure_notice(&self.inner.ams, lost, receiver, reason) {
             agent.mailbox().push_notice(ReceivedMessage::shared(
                 Arc::new(notice),
                 Provenance::Platform,
             ));
-        }
-    }
-
-    /// Tells senders of this process that `receiver` has ended without reading their messages.
-    pub(crate) fn never_read(&self, receiver: &str, messages: &[ReceivedMessage]) {
-        let gateway = format!("{}@{}", foreign::GATEWAY, self.inner.config.platform);
-        for message in messages {
-            let view = message.message();
-            let sender = match message.provenance() {
-                Provenance::Foreign(_) => Some(&*gateway),
-                _ => view.sender().map(|sender| sender.name()),
-            };
-            if let Some(sender) = sender {
-                self.notify_sender(sender, &view, receiver, &UndeliverableReason::ReceiverGone);
-            }
         }
     }
 

@@ -61,8 +61,8 @@ pub use level::{Downgrade, LEVEL_PARAMETER, asks_for_proof, level_of, set_level}
 pub use lifetime::{Lifetime, LifetimeError};
 pub use mailbox::{
     Closed, Conversation, ConversationOpen, Conversations, Late, MESSAGE_OVERHEAD, Mailbox,
-    MailboxCounts, MailboxLimits, MailboxSender, PushError, RestingConversations, Window,
-    WindowListener, mailbox,
+    MailboxCounts, MailboxLimits, MailboxSender, PushError, RestingMailbox, Window, WindowListener,
+    mailbox,
 };
 pub use message::{Provenance, ReceivedMessage, SealedWords, shared_size};
 pub use moment::Moment;

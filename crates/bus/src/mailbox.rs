@@ -5,6 +5,7 @@ mod ended;
 mod entry;
 mod general;
 mod queue;
+mod resting;
 mod sender;
 mod table;
 mod turns;
@@ -25,7 +26,8 @@ use self::queue::{Inner, Shared};
 use crate::gate::Gate;
 use crate::message::ReceivedMessage;
 
-pub use conversation::{Conversation, ConversationOpen, Conversations, RestingConversations};
+pub use conversation::{Conversation, ConversationOpen, Conversations};
+pub use resting::RestingMailbox;
 pub use sender::MailboxSender;
 pub use table::Late;
 pub use window::Window;
@@ -262,23 +264,6 @@ impl Mailbox {
     pub fn is_closed(&self) -> bool {
         self.shared.inner.lock().closed.is_some()
     }
-
-    /// Closes the mailbox and returns the messages in it and in its conversations, in order, to be carried with the agent to another process.
-    /// The senders' buses send later messages after the agent.
-    pub fn drain(self) -> Vec<ReceivedMessage> {
-        self.shared.close(Closed::Moving);
-        self.shared.take(|inner| {
-            let mut out = Vec::with_capacity(inner.waiting());
-            for entry in inner.take_all() {
-                inner.account(&entry, &self.shared.limits);
-                // Kept messages are on disk, and find the agent in its new place.
-                if entry.message.kept().is_none() {
-                    out.push(entry.message);
-                }
-            }
-            out
-        })
-    }
 }
 
 fn take_many(
@@ -302,7 +287,7 @@ fn take_many(
 impl Drop for Mailbox {
     fn drop(&mut self) {
         self.shared.close(Closed::Gone);
-        self.shared.give_back();
+        self.shared.give_back(Vec::new());
     }
 }
 

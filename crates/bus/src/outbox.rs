@@ -2,6 +2,7 @@
 
 mod answer;
 mod keeping;
+mod last_words;
 mod level;
 mod row;
 mod sealing;

@@ -191,6 +191,26 @@ impl Bus {
         }
     }
 
+    /// Holds a message until there is room on its route.
+    pub(crate) fn hold_along(&self, route: &Arc<Route>, parcel: &Parcel<'_>) -> Sent {
+        let message = match parcel.hold() {
+            Ok(message) => message,
+            Err(reason) => return Sent::Impossible(reason),
+        };
+        let mut state = route.state.lock();
+        match &mut *state {
+            State::Held(held) => held.push_back(message),
+            State::Local(_) | State::Remote(_) => {
+                let mut held = HeldMessages::new(&self.inner.held_bytes, false);
+                held.push_back(message);
+                search::start(self, route, &held);
+                *state = State::Held(held);
+            }
+            State::Ended => return Sent::Stale,
+        }
+        Sent::Accepted
+    }
+
     /// Tries to send along a route. `my_turn`: the caller has waited at the gate and goes before newcomers.
     pub(crate) fn send_along(
         &self,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use sealbus_bus::{
     Acknowledgement, BoxFuture, Bus, BusConfig, Capabilities, Destination, Gate, LocalAgent,
-    Location, Mailbox, Outbox, Outgoing, ProcessEndpoint, Rejected, ResolveError, Resolver,
-    Transport, TransportError,
+    Location, Mailbox, Outbox, Outgoing, ProcessEndpoint, Provenance, ReceivedMessage, Rejected,
+    ResolveError, Resolver, Transport, TransportError,
 };
 use sealbus_fipa::{AclMessage, Performative};
 use sealbus_seal::{Credential, Identity, PlatformName, ProcessId, SecurityLevel};
@@ -122,9 +122,9 @@ impl Transport for NarrowTransport {
     }
 }
 
-#[tokio::test]
-async fn room_that_is_made_before_anybody_waits_for_it_is_used() {
-    let bus = bus(|_| ());
+/// A bus whose only way to others is narrow.
+fn narrow(change: impl FnOnce(&mut BusConfig)) -> (Bus, Arc<Narrow>) {
+    let bus = bus(change);
     let narrow = Arc::new(Narrow::default());
     let platform = &bus.config().platform;
     let process = ProcessEndpoint {
@@ -133,14 +133,44 @@ async fn room_that_is_made_before_anybody_waits_for_it_is_used() {
     };
     assert!(bus.set_transport(Arc::new(NarrowTransport(narrow.clone()))));
     assert!(bus.set_resolver(Arc::new(Elsewhere(process))));
+    (bus, narrow)
+}
+
+impl Narrow {
+    async fn accepts(&self, count: usize) {
+        let arrive = async {
+            while self.accepted.load(Ordering::SeqCst) < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(LONG, arrive).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn room_that_is_made_before_anybody_waits_for_it_is_used() {
+    let (bus, narrow) = narrow(|_| ());
     let (alice, _mailbox) = agent(&bus, "alice");
     alice.send(say("bob", "1")).await.unwrap();
-    let arrives = async {
-        while narrow.accepted.load(Ordering::SeqCst) == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(LONG, arrives).await.unwrap();
+    narrow.accepts(1).await;
+}
+
+#[tokio::test]
+async fn the_answers_of_an_agent_that_has_ended_wait_for_room() {
+    // No other message would be held.
+    let (bus, narrow) = narrow(|config| config.hold_bytes = 0);
+    let unread = (0..3).map(|number| {
+        let sender = sealbus_bus::aid_of("carol@factory");
+        let message = say("bob", &number.to_string()).with_sender(sender);
+        ReceivedMessage::shared(Arc::new(message), Provenance::Claimed)
+    });
+    let attached = bus.attach_moved("bob@factory", None, None, unread.collect());
+    let (_bob, mut mailbox) = attached.unwrap();
+    assert!(mailbox.try_recv().is_some());
+    drop(mailbox);
+    bus.detach("bob@factory");
+    narrow.accepts(2).await;
+    assert_eq!(narrow.accepted.load(Ordering::SeqCst), 2);
 }
 
 /// Takes one failure notice out of a mailbox and returns its reason.

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use sealbus_control::admin::NodeState;
+use sealbus_control::node::Exit;
 use sealbus_control::{AgentState, NodeDescription, ProcessContact, UnixMillis};
 use sealbus_manifest::RestartPolicy;
 use sealbus_manifest::isolation::{Confinement, Isolation};
@@ -158,6 +159,12 @@ pub struct Move {
     pub source: Option<Process>,
     /// Whether the source process has already ended.
     pub source_gone: bool,
+    /// How the source process ended, until its node has said whether it had handed in its agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_exit: Option<Exit>,
+    /// Whether the first process at the destination ended before it took over, and the source process, too.
+    #[serde(default)]
+    pub is_second_try: bool,
 }
 
 impl Group {

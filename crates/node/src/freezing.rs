@@ -1,16 +1,25 @@
 //! Freezing a process's agents for a move, and thawing them when the move failed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealbus_bus::{UndeliverableReason, aid_of, failure_notice};
+use sealbus_fipa::{Limits, bitefficient};
+use sealbus_keeping::post::{MOST_POSTED, expiry_of, new_origin, origin_of};
+use sealbus_seal::Identity;
 use tokio::sync::oneshot;
 
 use super::processes::Frozen;
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
+use sealbus_control::clock::now;
+use sealbus_control::post::{Cover, PostedLetter};
 use sealbus_control::rpc::Untold;
 use sealbus_control::traffic::ask_process;
-use sealbus_control::{Blob, Fault, FaultCode, SealedKeys};
+use sealbus_control::{
+    Blob, Fault, FaultCode, FrozenAgent, SealedKeys, UnixMillis, WaitingProvenance,
+};
 
 /// How long a process may take to freeze.
 const FREEZING: Duration = Duration::from_secs(50);
@@ -55,6 +64,7 @@ impl Shared {
         }
         let kept = Frozen {
             destination: destination.to_owned(),
+            agents: self.processes.launch(process)?.agents,
             bytes: Arc::default(),
         };
         self.processes
@@ -119,13 +129,21 @@ impl Shared {
         }
     }
 
-    /// Ends a failed move: the process goes on.
+    /// Ends a failed move: the process goes on. If it has ended, its agents answer what they have not read.
     pub(crate) async fn thaw(&self, process: &str) -> Result<(), Fault> {
-        self.processes.frozen.lock().remove(process);
-        let caller = self.processes.with(process, |entry| {
+        let frozen = self.processes.frozen.lock().remove(process);
+        let thawed = self.processes.with(process, |entry| {
             entry.freezing = None;
             entry.connection.as_ref().map(|(_, caller)| caller.clone())
-        })?;
+        });
+        let caller = match (thawed, frozen) {
+            (Ok(caller), _) => caller,
+            (Err(_), Some(frozen)) => {
+                self.answer_unread(process, &frozen).await;
+                return Ok(());
+            }
+            (Err(fault), None) => return Err(fault),
+        };
         match caller {
             Some(caller) => caller.try_notify(&AttachmentNotice::Thaw).map_err(untold),
             None => Ok(()),
@@ -133,6 +151,151 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Posts the answers of agents that have ended, and that nobody restores, to what they have not read.
+    async fn answer_unread(&self, process: &str, frozen: &Frozen) {
+        let platform = self.platform.read().name.clone();
+        let answers = answers(frozen, &platform, origin_of(process, new_origin()), now());
+        tracing::warn!(
+            process,
+            count = answers.len(),
+            "agents ended during their move: the senders of what they have not read are told"
+        );
+        for some in answers.chunks(MOST_POSTED) {
+            let refused = self.post.keep(some.to_vec()).await;
+            for fault in refused.into_iter().flatten() {
+                tracing::warn!(process, %fault, "a sender is not told");
+            }
+        }
+    }
+}
+
+/// The answers of the agents of a process to what they have not read. Only the process says who wrote that, so the answers
+/// are in the agents' names, and not in the platform's.
+fn answers(frozen: &Frozen, platform: &str, origin: u64, posted: UnixMillis) -> Vec<PostedLetter> {
+    let agents: Vec<FrozenAgent> = serde_json::from_slice(&frozen.bytes).unwrap_or_default();
+    let mut sequences: HashMap<String, u64> = HashMap::new();
+    let mut letters = Vec::new();
+    for FrozenAgent { agent, mailbox, .. } in agents {
+        let name = format!("{agent}@{platform}");
+        let Ok(identity) = Identity::from_agent_name(&name) else {
+            continue;
+        };
+        if !frozen.agents.contains(&agent) {
+            continue;
+        }
+        for waiting in mailbox {
+            if matches!(
+                waiting.provenance,
+                WaitingProvenance::Platform | WaitingProvenance::Foreign
+            ) {
+                continue;
+            }
+            let unread = bitefficient::decode_ref(&waiting.message.0, &Limits::default());
+            let answer = unread.ok().and_then(|unread| {
+                let reason = UndeliverableReason::ReceiverGone;
+                failure_notice(&aid_of(&name), &unread, &name, &reason)
+            });
+            let Some(answer) = answer else { continue };
+            let Some((receiver, of)) = answer.receivers[0].name.rsplit_once('@') else {
+                continue;
+            };
+            let mut message = Vec::new();
+            if of != platform || bitefficient::encode(&answer, &mut message).is_err() {
+                continue;
+            }
+            let sequence = sequences.entry(receiver.to_owned()).or_default();
+            *sequence += 1;
+            letters.push(PostedLetter {
+                cover: Cover {
+                    origin,
+                    sequence: *sequence,
+                    hops: 0,
+                    again: false,
+                    receiver: receiver.to_owned(),
+                    provenance: WaitingProvenance::SameProcess {
+                        identity: identity.to_string(),
+                    },
+                    posted,
+                    expiry: expiry_of(None, posted),
+                    valid_from: None,
+                    receipt: None,
+                    about: None,
+                },
+                message: Blob(message),
+            });
+        }
+    }
+    letters
+}
+
 fn untold(why: Untold) -> Fault {
     Fault::new(FaultCode::Unavailable, why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_control::WaitingMessage;
+    use sealbus_fipa::{AclMessage, Performative};
+
+    use super::*;
+
+    fn waiting(sender: &str, provenance: WaitingProvenance) -> WaitingMessage {
+        let message = AclMessage::new(Performative::Inform)
+            .with_sender(aid_of(sender))
+            .with_reply_with("7");
+        let mut bytes = Vec::new();
+        bitefficient::encode(&message, &mut bytes).unwrap();
+        WaitingMessage {
+            message: Blob(bytes),
+            provenance,
+        }
+    }
+
+    /// A process hands in what it likes. It gets no further than its own agents' names.
+    #[test]
+    fn an_agent_answers_in_its_own_name_and_what_a_process_hands_in_for_others_counts_for_nothing()
+    {
+        let mailbox = vec![
+            waiting("alice@factory", WaitingProvenance::Claimed),
+            waiting("ams@factory", WaitingProvenance::Platform),
+            waiting("alice@elsewhere", WaitingProvenance::Claimed),
+            waiting("alice@factory", WaitingProvenance::Claimed),
+            WaitingMessage {
+                message: Blob(b"no message".to_vec()),
+                provenance: WaitingProvenance::Claimed,
+            },
+        ];
+        let frozen = |agent: &str| FrozenAgent {
+            agent: agent.to_owned(),
+            state: Blob::default(),
+            mailbox: mailbox.clone(),
+        };
+        let bytes = serde_json::to_vec(&[frozen("bob"), frozen("mallory")]).unwrap();
+        let handed_in = Frozen {
+            agents: vec!["bob".to_owned()],
+            destination: "node-2".to_owned(),
+            bytes: Arc::new(bytes),
+        };
+        let letters = answers(&handed_in, "factory", 3, 1);
+        assert_eq!(letters.len(), 2);
+        for (letter, number) in letters.iter().zip(1..) {
+            let cover = &letter.cover;
+            assert_eq!((&*cover.receiver, cover.sequence), ("alice", number));
+            let WaitingProvenance::SameProcess { identity } = &cover.provenance else {
+                panic!("{cover:?}");
+            };
+            let identity: Identity = identity.parse().unwrap();
+            assert!(identity.is_agent_named("bob@factory"));
+            let answer = bitefficient::decode_ref(&letter.message.0, &Limits::default()).unwrap();
+            assert_eq!(answer.performative(), Performative::Failure);
+            assert_eq!(answer.sender().unwrap().name(), "bob@factory");
+            assert_eq!(answer.in_reply_to().unwrap().text().unwrap(), "7");
+        }
+        let nonsense = Frozen {
+            bytes: Arc::new(b"nonsense".to_vec()),
+            ..handed_in
+        };
+        assert!(answers(&nonsense, "factory", 3, 1).is_empty());
+    }
 }

@@ -90,6 +90,8 @@ pub(super) type Freezing = (Vec<u8>, Vec<oneshot::Sender<Result<usize, Fault>>>)
 
 /// The frozen state of a process, and the node that may fetch it.
 pub(super) struct Frozen {
+    /// The agents that are placed in the process.
+    pub(super) agents: Vec<String>,
     pub(super) destination: String,
     pub(super) bytes: Arc<Vec<u8>>,
 }
@@ -435,6 +437,7 @@ impl Processes {
         .map(|complete| {
             if let Some((bytes, waiting)) = complete {
                 let size = bytes.len();
+                tracing::info!(process, size, "its agents are handed in for a move");
                 if let Some(frozen) = self.frozen.lock().get_mut(process) {
                     frozen.bytes = Arc::new(bytes);
                 }
@@ -454,9 +457,9 @@ impl Processes {
         }
     }
 
-    /// The size of what a process has handed over for this destination, if it still waits for the outcome.
+    /// The size of what a process has handed over for this destination, if that still waits for the outcome. The process may
+    /// have ended since.
     pub(crate) fn frozen_for(&self, process: &str, destination: &str) -> Option<usize> {
-        self.with(process, |_| ()).ok()?;
         let frozen = self.frozen.lock();
         let frozen = frozen.get(process);
         let complete = frozen.filter(|it| it.destination == destination && !it.bytes.is_empty());

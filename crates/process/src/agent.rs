@@ -386,10 +386,9 @@ impl AgentHandle {
         };
         // An empty, closed mailbox takes the place until there is a new one.
         let (_, empty) = sealbus_bus::mailbox(sealbus_bus::MailboxLimits::default());
-        let (messages, resting) = std::mem::replace(&mut self.mailbox, empty).rest();
-        match drain.hand_over(messages).await {
+        let resting = std::mem::replace(&mut self.mailbox, empty).rest();
+        match drain.hand_over(resting).await {
             Some((outbox, mut mailbox)) => {
-                mailbox.resume(resting);
                 if let Some(hook) = self.entry.hook.lock().clone() {
                     mailbox.set_hook(move || hook());
                 }

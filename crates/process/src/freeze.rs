@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use sealbus_bus::{ForeignOrigin, Mailbox, Outbox, Provenance, ReceivedMessage};
+use sealbus_bus::{ForeignOrigin, Mailbox, Outbox, Provenance, ReceivedMessage, RestingMailbox};
 use sealbus_channels::Channels;
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
@@ -31,10 +31,11 @@ const COME_TO_REST: Duration = Duration::from_secs(15);
 /// How long the nodes may take to note the events that the agents have dealt with.
 const LAST_EVENTS: Duration = Duration::from_secs(3);
 
-/// An agent that has handed over everything. Dropping this value tells the agent that it is over here.
+/// An agent that has handed over everything. Dropping this value tells the agent that it is over here, and the senders of
+/// its unread messages that it has ended.
 pub(super) struct Resting {
     entry: Arc<Entry>,
-    messages: Vec<ReceivedMessage>,
+    mailbox: RestingMailbox,
     thaw: oneshot::Sender<(Arc<Outbox>, Mailbox)>,
 }
 
@@ -45,8 +46,8 @@ impl Resting {
     }
 
     /// The messages that it has not read.
-    pub(super) fn unread(&self) -> &[ReceivedMessage] {
-        &self.messages
+    pub(super) fn unread(&self) -> impl Iterator<Item = &ReceivedMessage> {
+        self.mailbox.messages()
     }
 }
 
@@ -128,15 +129,16 @@ async fn collect(
     let mut failed = None;
     for (entry, Ready { state, drain }) in entries.into_iter().zip(ready) {
         let (thaw, thawed) = oneshot::channel();
-        let (messages, drained) = oneshot::channel();
-        let asked = drain.send(Drain { messages, thawed });
-        let messages = match asked {
-            Ok(()) => drained.await.unwrap_or_default(),
-            Err(_) => Vec::new(),
+        let (mailbox, handed_over) = oneshot::channel();
+        // If the agent has ended, nobody hands its mailbox over.
+        let _ = drain.send(Drain { mailbox, thawed });
+        let Ok(mailbox) = handed_over.await else {
+            failed = Some("an agent ended while the process was to be moved".to_owned());
+            continue;
         };
         // Kept messages travel separately.
         shared.inbox.left(entry.aid.local_name());
-        match messages.iter().map(pack).collect() {
+        match mailbox.messages().map(pack).collect() {
             Ok(mailbox) => {
                 frozen.push(FrozenAgent {
                     agent: entry.aid.local_name().to_owned(),
@@ -148,7 +150,7 @@ async fn collect(
         }
         resting.push(Resting {
             entry,
-            messages,
+            mailbox,
             thaw,
         });
     }
@@ -187,13 +189,13 @@ async fn note_progress(shared: &Shared, resting: &[Resting]) {
 pub(super) fn thaw(shared: &Shared, resting: Vec<Resting>) {
     for Resting {
         entry,
-        messages,
+        mailbox,
         thaw,
     } in resting
     {
         entry.withdraw_freeze();
         let name = &entry.aid.name;
-        match shared.bus.attach_again(name, messages) {
+        match shared.bus.attach_again(name, mailbox) {
             Ok((outbox, mailbox)) => {
                 let outbox = Arc::new(outbox);
                 entry.outbox.store(outbox.clone());
@@ -209,7 +211,11 @@ pub(super) fn thaw(shared: &Shared, resting: Vec<Resting>) {
 
 /// Ends a successful move: here the process is over.
 pub(super) fn moved(shared: &Shared) {
+    let resting = std::mem::take(&mut *shared.resting.lock());
     shared.end(ProcessEnd::Moved);
+    for Resting { mailbox, .. } in resting {
+        mailbox.carried();
+    }
 }
 
 fn pack(message: &ReceivedMessage) -> Result<WaitingMessage, String> {

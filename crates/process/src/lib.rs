@@ -369,8 +369,10 @@ impl Shared {
             first
         });
         if first {
-            // Handing over ends too: agents that wait for the outcome of a move learn that it is over here.
-            self.resting.lock().clear();
+            // Handing over ends too: agents that wait for the outcome of a move learn that it is over here, and the senders of
+            // their unread messages, too.
+            let resting = std::mem::take(&mut *self.resting.lock());
+            drop(resting);
             for entry in self.agents.lock().by_number.values() {
                 entry.wish(Wish::Stop);
             }

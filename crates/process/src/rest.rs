@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealbus_bus::{Mailbox, Outbox, ReceivedMessage};
+use sealbus_bus::{Mailbox, Outbox, RestingMailbox};
 use tokio::sync::{mpsc, oneshot};
 
 /// The channel on which an agent reports that it is at rest.
@@ -24,9 +24,9 @@ pub(super) struct Ready {
     pub(super) drain: oneshot::Sender<Drain>,
 }
 
-/// Asks an agent at rest for its unread messages.
+/// Asks an agent at rest for its mailbox.
 pub(super) struct Drain {
-    pub(super) messages: oneshot::Sender<Vec<ReceivedMessage>>,
+    pub(super) mailbox: oneshot::Sender<RestingMailbox>,
     pub(super) thawed: oneshot::Receiver<(Arc<Outbox>, Mailbox)>,
 }
 
@@ -53,12 +53,9 @@ impl Rest {
 }
 
 impl Drain {
-    /// Hands over the unread messages and waits. Returns `None` if the agent is over here.
-    pub(super) async fn hand_over(
-        self,
-        messages: Vec<ReceivedMessage>,
-    ) -> Option<(Arc<Outbox>, Mailbox)> {
-        self.messages.send(messages).ok()?;
+    /// Hands over the mailbox and waits. Returns `None` if the agent is over here.
+    pub(super) async fn hand_over(self, mailbox: RestingMailbox) -> Option<(Arc<Outbox>, Mailbox)> {
+        self.mailbox.send(mailbox).ok()?;
         self.thawed.await.ok()
     }
 }

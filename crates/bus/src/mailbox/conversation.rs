@@ -231,6 +231,13 @@ fn follow<T>(
     }
 }
 
+impl Mailbox {
+    /// Opens the agent's conversations.
+    pub fn conversations(&self) -> Conversations {
+        Conversations(self.shared.clone())
+    }
+}
+
 impl Drop for Conversation {
     fn drop(&mut self) {
         let mut wake = Wake::default();
@@ -241,64 +248,6 @@ impl Drop for Conversation {
             }
         });
         wake.wake();
-    }
-}
-
-/// The conversations of an agent that is being moved: nothing is in them, and nothing comes.
-///
-/// If this value is dropped, the agent goes on elsewhere, and its conversations are over here.
-#[must_use = "the agent's conversations end if this is dropped"]
-pub struct RestingConversations(Option<Arc<Shared>>);
-
-impl Mailbox {
-    /// Opens the agent's conversations.
-    pub fn conversations(&self) -> Conversations {
-        Conversations(self.shared.clone())
-    }
-
-    /// As [`drain`](Self::drain), for an agent that may go on here: its conversations can go on too, in
-    /// [another mailbox](Self::resume).
-    pub fn rest(self) -> (Vec<ReceivedMessage>, RestingConversations) {
-        let resting = RestingConversations(Some(self.shared.clone()));
-        (self.drain(), resting)
-    }
-
-    /// Lets the conversations of the agent's former mailbox go on. They get their messages that are in this mailbox.
-    pub fn resume(&mut self, mut resting: RestingConversations) {
-        let Some(former) = resting.0.take() else {
-            return;
-        };
-        let mut old = former.inner.lock();
-        self.shared.put(|inner, wake| {
-            inner.conversations = old.conversations.take();
-            old.successor = Some(self.shared.clone());
-            drop(old);
-            inner.sort(wake);
-            if let Some(table) = &mut inner.conversations {
-                table.wake_all(wake);
-            }
-            // The late ones among the messages were dropped.
-            wake.dropped = true;
-        });
-    }
-}
-
-impl Drop for RestingConversations {
-    fn drop(&mut self) {
-        let Some(shared) = self.0.take() else {
-            return;
-        };
-        shared.put(|inner, wake| {
-            let table = inner.conversations.get_or_insert_default();
-            table.is_over = true;
-            table.wake_all(wake);
-        });
-    }
-}
-
-impl fmt::Debug for RestingConversations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RestingConversations")
     }
 }
 

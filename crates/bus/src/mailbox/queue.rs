@@ -86,7 +86,27 @@ impl Inner {
             });
         }
         let cost = message.size() + MESSAGE_OVERHEAD;
-        self.bytes += cost;
+        // A cost above 4 GiB cannot occur: messages are limited far below.
+        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+        if window != NO_WINDOW
+            && let Some(windows) = &mut self.windows
+        {
+            windows.put(window, cost);
+        }
+        self.enter(message, cost, window, receipt, wake);
+    }
+
+    /// Puts in a message that its window has counted.
+    #[inline]
+    pub(super) fn enter(
+        &mut self,
+        message: ReceivedMessage,
+        cost: u32,
+        window: u32,
+        receipt: Option<u64>,
+        wake: &mut Wake,
+    ) {
+        self.bytes += cost as usize;
         self.notices += usize::from(message.is_notice());
         if let Some(expiry) = message.kept().and_then(|kept| kept.expiry) {
             self.first_expiry = Some(self.first_expiry.map_or(expiry, |first| first.min(expiry)));
@@ -95,16 +115,10 @@ impl Inner {
         let entry = Entry {
             order: self.queue.order(&message, self.arrivals),
             message,
-            // A cost above 4 GiB cannot occur: messages are limited far below.
-            cost: u32::try_from(cost).unwrap_or(u32::MAX),
+            cost,
             window,
             receipt,
         };
-        if window != NO_WINDOW
-            && let Some(windows) = &mut self.windows
-        {
-            windows.put(window, entry.cost);
-        }
         if self.conversations.is_some() {
             return self.put_sorted(entry, wake);
         }
@@ -147,21 +161,10 @@ impl Inner {
         }
     }
 
-    /// Puts the messages of the queue that belong to conversations where they belong.
-    pub(super) fn sort(&mut self, wake: &mut Wake) {
-        let entries = self.queue.take();
-        self.sort_out(entries, wake);
-    }
-
-    /// The same for the messages with this conversation-id.
+    /// Puts the messages of the queue that have this conversation-id where they belong.
     pub(super) fn sort_named(&mut self, id: &str, wake: &mut Wake) {
-        let entries = self.queue.take_named(id);
-        self.sort_out(entries, wake);
-    }
-
-    fn sort_out(&mut self, entries: impl IntoIterator<Item = Entry>, wake: &mut Wake) {
         let mut has_changed = false;
-        for entry in entries {
+        for entry in self.queue.take_named(id) {
             has_changed = true;
             let place = self
                 .conversations
@@ -337,14 +340,17 @@ impl Shared {
         done
     }
 
-    /// Hands messages that will never be read to the parts that can tell the senders.
-    pub(super) fn give_back(&self) {
+    /// Hands messages that will never be read to the parts that can tell the senders: those that are in here, behind
+    /// `rested`.
+    pub(super) fn give_back(&self, rested: Vec<Entry>) {
         let (here, elsewhere) = {
             let mut guard = self.inner.lock();
             let inner = &mut *guard;
             let mut here = Vec::new();
             let mut elsewhere: BTreeMap<u32, Vec<ReceivedMessage>> = BTreeMap::new();
-            for entry in inner.take_all() {
+            for entry in rested.into_iter().chain(inner.take_all()) {
+                inner.bytes -= entry.cost as usize;
+                inner.notices -= usize::from(entry.message.is_notice());
                 // A notice is not answered. A kept message is on a disk.
                 if entry.message.is_notice() || entry.message.kept().is_some() {
                     continue;
@@ -358,8 +364,6 @@ impl Shared {
                         .push(entry.message);
                 }
             }
-            inner.bytes = 0;
-            inner.notices = 0;
             let slots = inner.windows.as_ref().map(|windows| &windows.slots);
             let news = elsewhere.into_iter().filter_map(|(window, messages)| {
                 let slot = slots?.get(window as usize)?.as_ref()?;

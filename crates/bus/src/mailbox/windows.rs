@@ -107,6 +107,17 @@ impl Windows {
         }
     }
 
+    /// Closes all windows: their writers will open others.
+    pub(super) fn close_all(&mut self) {
+        for place in &mut self.slots {
+            if let Some(slot) = place {
+                slot.is_open = false;
+            }
+            place.take_if(|slot| slot.unread == 0);
+        }
+        self.open = 0;
+    }
+
     pub(super) fn put(&mut self, index: u32, cost: u32) {
         if let Some(Some(slot)) = self.slots.get_mut(index as usize) {
             slot.unread += u64::from(cost);

@@ -14,6 +14,9 @@ use sealbus_manifest::RestartPolicy;
 impl MasterState {
     /// Notes that a process ended.
     pub fn exited(&mut self, process: &str, exit: &Exit, now: UnixMillis) {
+        if self.ended_at_rest(process, exit) {
+            return;
+        }
         let barred = self.bars.of(process).next().is_some();
         let Some(name) = self.drop_process(process) else {
             return;
@@ -32,6 +35,10 @@ impl MasterState {
             Exit::Lost => Reason::NodeLost,
             _ => Reason::Ended,
         };
+        // Nobody is left who may go on for an agent that an operator revoked.
+        if barred && group.moving.as_ref().is_some_and(|it| it.source_gone) {
+            group.wanted = false;
+        }
         self.end_process(&ended, cause);
         if self.move_lost(&name, process, exit, now) {
             return;
@@ -110,6 +117,14 @@ impl MasterState {
         }
         group.wanted = false;
         group.start_at = None;
+        if let (Some(ended), Some(exit)) = (
+            &group.process,
+            group.moving.as_ref().and_then(|it| it.source_exit.clone()),
+        ) {
+            let ended = ended.id.clone();
+            self.exited(&ended, &exit, now);
+            return Ok(());
+        }
         let stop_by = Some(now + grace.as_millis() as u64);
         let moving = group.moving.take().filter(|moving| !moving.source_gone);
         // Agents at rest would take the order to stop for the end of their move.

@@ -83,6 +83,8 @@ impl MasterState {
             give_up,
             source: None,
             source_gone: false,
+            source_exit: None,
+            is_second_try: false,
         };
         if let Some(group) = self.groups.get_mut(&name) {
             group.moving = Some(moving);
@@ -162,19 +164,35 @@ impl MasterState {
         let (Some(moving), Some(source)) = (&mut group.moving, group.process.take()) else {
             return;
         };
+        let is_gone = moving.source_exit.take().is_some();
+        let former = source.id.clone();
+        moving.source = Some(source);
+        self.restore(name, id, &former, now);
+        if is_gone {
+            self.drop_process(&former);
+        }
+    }
+
+    /// Places a process of this id at the destination, which restores the agents that the source handed in. Agents that are
+    /// barred in `former` are barred in it.
+    fn restore(&mut self, name: &str, id: String, former: &str, now: UnixMillis) {
+        let Some(group) = self.groups.get_mut(name) else {
+            return;
+        };
+        let Some(moving) = &group.moving else { return };
+        let Some(source) = &moving.source else { return };
         let node = moving.destination.clone();
+        let from = source.node.clone();
         let inherits = Inheritance {
-            node: source.node.clone(),
+            node: from.clone(),
             process: source.id.clone(),
         };
-        let from = source.node.clone();
         let placed = Process::placed(id.clone(), &node, &group.agents, now);
         // An agent that an operator revoked is not trusted again because it moves.
-        let barred: Vec<String> = self.bars.of(&source.id).cloned().collect();
+        let barred: Vec<String> = self.bars.of(former).cloned().collect();
         for agent in barred {
             self.bars.add(&id, &agent, &mut self.rows);
         }
-        moving.source = Some(source);
         group.starts += 1;
         group.place(placed);
         let agents = group.agents.clone();
@@ -244,15 +262,43 @@ impl MasterState {
         let Some(moving) = group.moving.take() else {
             return;
         };
-        let mut abandoned = None;
+        if let (Some(exit), Some(source)) = (&moving.source_exit, &group.process) {
+            // Its agents were not handed in: it ends like any other process.
+            let (exit, source) = (exit.clone(), source.id.clone());
+            group.moving = Some(Move {
+                source_exit: None,
+                ..moving
+            });
+            return self.exited(&source, &exit, now);
+        }
+        let may_try_again = moving.source_gone && !moving.is_second_try && group.wanted;
+        if may_try_again
+            && moving.give_up > now
+            && let Some(abandoned) = group.process.take()
+            && let Ok(id) = (self.draw_name)()
+        {
+            // The node of the source still has the agents, and nobody else does.
+            group.moving = Some(Move {
+                is_second_try: true,
+                ..moving
+            });
+            self.restore(name, id, &abandoned.id, now);
+            return self.abandon(&abandoned);
+        }
+        let (mut abandoned, mut ended) = (None, None);
         if let Some(source) = moving.source {
             abandoned = group.process.take();
-            group.process = (!moving.source_gone).then_some(source);
+            match moving.source_gone {
+                true => ended = Some(source),
+                false => group.process = Some(source),
+            }
         }
         if let Some(process) = &abandoned {
-            self.drop_process(&process.id);
-            self.end_process(process, Reason::Ended);
-            self.stop_process(process, Duration::ZERO, "the move failed");
+            self.abandon(process);
+        }
+        if let Some(ended) = ended {
+            // Its node tells the senders of what its agents have not read.
+            self.thaw(&ended);
         }
         let Some(group) = self.groups.get_mut(name) else {
             return;
@@ -279,6 +325,46 @@ impl MasterState {
             group: name.to_owned(),
             result: Err(fault),
         });
+    }
+
+    /// Ends a process that did not take over.
+    fn abandon(&mut self, process: &Process) {
+        self.drop_process(&process.id);
+        self.end_process(process, Reason::Ended);
+        self.stop_process(process, Duration::ZERO, "the move failed");
+    }
+
+    /// Handles the end of a process that was asked to hand in its agents. Its node has them if it did, even if it told
+    /// only a former Master. Returns true if the move goes on until the node has answered.
+    pub(super) fn ended_at_rest(&mut self, process: &str, exit: &Exit) -> bool {
+        let Some(name) = self.processes.get(process).cloned() else {
+            return false;
+        };
+        let is_barred = self.bars.of(process).next().is_some();
+        let Some(group) = self.groups.get_mut(&name) else {
+            return false;
+        };
+        let Some(ended) = group.process.clone().filter(|it| it.id == process) else {
+            return false;
+        };
+        let Some(moving) = group.moving.as_mut().filter(|it| it.source.is_none()) else {
+            return false;
+        };
+        let node = self.nodes.get(&ended.node);
+        let is_told = is_barred || !group.wanted || ended.stop_by.is_some();
+        if is_told || node.is_none_or(|node| node.state.is_gone()) {
+            return false;
+        }
+        if !moving.source_gone {
+            moving.source_gone = true;
+            moving.source_exit = Some(exit.clone());
+            let destination = moving.destination.clone();
+            self.end_process(&ended, Reason::Ended);
+            self.save(&name);
+            self.ask_to_freeze(&name, &ended, &destination);
+            return true;
+        }
+        moving.source_exit.is_some()
     }
 
     /// Handles the end of a process of a move. Returns true if the end was dealt with here.

@@ -29,11 +29,11 @@ fn context_of_keys(agent: &str) -> Vec<u8> {
 
 impl Sealing {
     /// Seals the keys of this process to the key that `agent`, which moves with these messages, states in its new process.
-    fn hand_over(
+    fn hand_over<'m>(
         &self,
         stated: &[u8],
         agent: &Identity,
-        unread: &[ReceivedMessage],
+        unread: impl Iterator<Item = &'m ReceivedMessage>,
     ) -> Result<SealedKeys, Fault> {
         let stated = CertifiedEncryptionKey::decode(stated).map_err(unusable)?;
         Inclusion::check_of(stated.chain(), &self.trust).map_err(unusable)?;
@@ -91,9 +91,9 @@ impl Sealing {
 }
 
 /// The rows that these messages need, each once.
-fn rows_of(unread: &[ReceivedMessage]) -> Vec<&Arc<OpenedRow>> {
+fn rows_of<'m>(unread: impl Iterator<Item = &'m ReceivedMessage>) -> Vec<&'m Arc<OpenedRow>> {
     let mut known = HashSet::new();
-    let rows = unread.iter().filter_map(ReceivedMessage::row);
+    let rows = unread.filter_map(ReceivedMessage::row);
     rows.filter(|row| known.insert((row.sender(), row.id())))
         .collect()
 }

@@ -1,4 +1,4 @@
-//! Processes joined by the mesh: renewal under open connections, revocation, moves.
+//! Processes joined by the mesh: renewal under open connections, revocation.
 
 use sealbus_channels::{
     ChannelPath, ChannelPattern, Channels, PublishError, Qos, SubscriptionOptions,
@@ -6,7 +6,7 @@ use sealbus_channels::{
 
 use super::*;
 
-async fn open(
+pub(super) async fn open(
     world: &Arc<World>,
     agents: &[&str],
     lifetime: Duration,
@@ -15,14 +15,14 @@ async fn open(
     (Process::open(host.clone(), None).await.unwrap(), host, tell)
 }
 
-fn numbered(process: &Process, receiver: &str, number: usize) -> AclMessage {
+pub(super) fn numbered(process: &Process, receiver: &str, number: usize) -> AclMessage {
     AclMessage::new(Performative::Inform)
         .with_receiver(process.peer(receiver).unwrap())
         .with_content(number.to_string())
 }
 
 /// Reads the next message, which must come from `sender` with proof.
-async fn read_proved(agent: &mut AgentHandle, sender: &str) -> String {
+pub(super) async fn read_proved(agent: &mut AgentHandle, sender: &str) -> String {
     let received = agent.receive().await.unwrap();
     match received.provenance() {
         Provenance::Proved(verified) => assert!(verified.identity().is_agent_named(sender)),
@@ -281,114 +281,4 @@ async fn publish_error(
     let qos = Qos::default();
     let published = channels.publish(agent.outbox(), channel, &qos, event).await;
     published.unwrap_err()
-}
-
-/// A process moves while another writes to its agent without pause. Every message arrives once and in order.
-#[tokio::test]
-async fn a_move_under_traffic_loses_nothing() {
-    const MESSAGES: usize = 2000;
-    let world = World::new();
-    let (writing, _, _tell) = open(&world, &["alice"], HOUR).await;
-    let (here, _, tell_here) = open(&world, &["bob"], HOUR).await;
-    let alice = writing.agent("alice").await.unwrap();
-    let mut bob = here.agent("bob").await.unwrap();
-
-    let writer = writing.clone();
-    let writing_on = tokio::spawn(async move {
-        for number in 0..MESSAGES {
-            alice.send(numbered(&writer, "bob", number)).await.unwrap();
-            if number % 50 == 0 {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        }
-        alice
-    });
-    let mut read = 0;
-    while read < MESSAGES / 4 {
-        assert_eq!(
-            read_proved(&mut bob, "alice@factory").await,
-            read.to_string()
-        );
-        read += 1;
-    }
-    let frozen = ask_to_freeze(&tell_here).await;
-    assert_eq!(bob.wishes().wished().await, Wish::Freeze);
-    let handing_over =
-        tokio::spawn(async move { bob.hand_over(read.to_string().into_bytes()).await });
-    let frozen = frozen.await.unwrap().unwrap();
-    world.place("bob", AgentLocation::InTransit).await;
-    tell_here
-        .send(Command::Stop {
-            grace: HOUR,
-            reason: "moved".to_owned(),
-        })
-        .await
-        .unwrap();
-    assert_eq!(handing_over.await.unwrap(), Thawed::Gone);
-    here.close().await;
-
-    let (host, _tell) = TestHost::new(&world, &["bob"], HOUR, frozen);
-    let there = Process::open(host, None).await.unwrap();
-    let mut bob = there.agent("bob").await.unwrap();
-    let mut read: usize = String::from_utf8(bob.take_state().unwrap())
-        .unwrap()
-        .parse()
-        .unwrap();
-    while read < MESSAGES {
-        let received = bob.receive().await.unwrap();
-        let message = received.message();
-        assert_eq!(message.content_text().unwrap(), read.to_string());
-        assert!(matches!(
-            received.provenance(),
-            Provenance::Carried(_) | Provenance::Proved(_)
-        ));
-        read += 1;
-    }
-    let mut alice = writing_on.await.unwrap();
-    assert!(
-        alice.mailbox().try_recv().is_none(),
-        "no failure was reported"
-    );
-    assert!(bob.mailbox().try_recv().is_none(), "nothing came twice");
-}
-
-/// An agent moves while nobody writes to it. An agent that wrote to it before finds it again, though the former process
-/// is revoked and gone.
-#[tokio::test]
-async fn an_agent_that_moved_in_silence_is_found_again() {
-    let world = World::new();
-    let (writing, _, _tell) = open(&world, &["alice"], HOUR).await;
-    let (here, host, tell_here) = open(&world, &["bob"], HOUR).await;
-    let mut alice = writing.agent("alice").await.unwrap();
-    let mut bob = here.agent("bob").await.unwrap();
-    alice.send(numbered(&writing, "bob", 1)).await.unwrap();
-    assert_eq!(read_proved(&mut bob, "alice@factory").await, "1");
-    // By then the received messages are acknowledged too.
-    bob.send(numbered(&here, "alice", 1)).await.unwrap();
-    assert_eq!(read_proved(&mut alice, "bob@factory").await, "1");
-
-    let frozen = ask_to_freeze(&tell_here).await;
-    assert_eq!(bob.wishes().wished().await, Wish::Freeze);
-    let handing_over = tokio::spawn(async move { bob.hand_over(Vec::new()).await });
-    let frozen = frozen.await.unwrap().unwrap();
-    world.place("bob", AgentLocation::InTransit).await;
-    world.deny_process(&host.membership.process).await;
-    tell_here
-        .send(Command::Stop {
-            grace: HOUR,
-            reason: "moved".to_owned(),
-        })
-        .await
-        .unwrap();
-    assert_eq!(handing_over.await.unwrap(), Thawed::Gone);
-    here.close().await;
-
-    let (host, _tell) = TestHost::new(&world, &["bob"], HOUR, frozen);
-    let there = Process::open(host, None).await.unwrap();
-    let mut bob = there.agent("bob").await.unwrap();
-    alice.send(numbered(&writing, "bob", 2)).await.unwrap();
-    tokio::select! {
-        text = read_proved(&mut bob, "alice@factory") => assert_eq!(text, "2"),
-        notice = alice.receive() => panic!("{notice:?}"),
-    }
 }

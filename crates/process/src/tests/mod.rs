@@ -6,6 +6,7 @@ mod kept_events;
 mod killable;
 mod letters;
 mod meshed;
+mod moves;
 mod sealed;
 mod sealed_channels;
 mod sealed_shares;

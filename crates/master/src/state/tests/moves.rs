@@ -170,3 +170,140 @@ fn an_agent_that_is_killed_while_it_moves_ends_in_order_in_one_process() {
         "{orders:?}"
     );
 }
+
+/// The former Master asked for the agent's state, and the process ended before the next one heard whether it handed that in.
+fn ended_for_a_lost_master() -> (MasterState, Process, String, BTreeMap<String, Vec<u8>>) {
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    let source = live(&mut master, "a", 1);
+    let destination = other(&source.node).to_owned();
+    let group = master.move_agent("a", &destination, 2).unwrap();
+    let mut rows = BTreeMap::new();
+    keep(&mut master, &mut rows, 3);
+    let mut next = load_at(&rows, 4);
+    next.take_effects();
+    next.exited(&source.id, &Exit::Signal { signal: 9 }, 5);
+    assert!(revoked(&mut next).contains(&source.id));
+    keep(&mut next, &mut rows, 6);
+    (next, source, group, rows)
+}
+
+#[test]
+fn a_process_that_ended_is_asked_for_what_it_handed_in_before_its_agent_starts_anew() {
+    for was_handed_in in [true, false] {
+        let (_, source, group, rows) = ended_for_a_lost_master();
+        // Yet another Master goes on in the same way.
+        let mut master = load_at(&rows, 7);
+        let freeze = NodeRequest::Freeze {
+            process: source.id.clone(),
+            destination: other(&source.node).to_owned(),
+        };
+        let asked =
+            |effect: &Effect| matches!(effect, Effect::Ask { request, .. } if **request == freeze);
+        let effects = master.take_effects();
+        assert!(effects.iter().any(asked), "{effects:?}");
+        assert_eq!(master.directory().locate("a"), AgentLocation::InTransit);
+        // The node says again that it ended.
+        master.exited(&source.id, &Exit::Lost, 8);
+        let process = source.id.clone();
+        let about = About::Freeze { group, process };
+        let answer = match was_handed_in {
+            true => Ok(NodeAnswer::Frozen { size: 3 }),
+            false => Err(Fault::new(FaultCode::Unknown, "there is no such process")),
+        };
+        master.answered(about, answer, 9);
+        let inherits = |effect: &Effect| match effect {
+            Effect::Ask { request, .. } => match &**request {
+                NodeRequest::Start { launch, .. } => launch.inherits.is_some(),
+                _ => false,
+            },
+            _ => false,
+        };
+        let effects = master.take_effects();
+        assert_eq!(effects.iter().any(inherits), was_handed_in, "{effects:?}");
+        if was_handed_in {
+            let target = live(&mut master, "a", 10);
+            assert_eq!(target.node, other(&source.node));
+        } else {
+            let (_, group) = master.group_of("a").unwrap();
+            assert!(group.moving.is_none() && group.process.is_none());
+            assert!(
+                group.start_at.is_some_and(|at| at > 9),
+                "{:?}",
+                group.start_at
+            );
+        }
+        assert!(master.process(&source.id).is_none());
+    }
+}
+
+#[test]
+fn an_agent_whose_process_ended_during_its_move_is_killed_and_barred_like_others() {
+    let (mut master, ..) = ended_for_a_lost_master();
+    master.kill("a", GRACE, 6).unwrap();
+    let (_, group) = master.group_of("a").unwrap();
+    assert_eq!(group.processes().count(), 0);
+    assert_eq!(
+        (group.note.as_deref(), group.start_at),
+        (Some("stopped"), None)
+    );
+
+    let (mut master, source, group, _) = ended_for_a_lost_master();
+    master.bar_everywhere("a");
+    let process = source.id;
+    let about = About::Freeze { group, process };
+    master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 7);
+    let target = process_of(&master, "a").id;
+    assert!(master.is_barred(&target, "a"));
+}
+
+/// An agent whose source process ended before the new one took over.
+fn restored_alone() -> (MasterState, Process, Process) {
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    let source = live(&mut master, "a", 1);
+    let group = master.move_agent("a", other(&source.node), 2).unwrap();
+    let process = source.id.clone();
+    let about = About::Freeze { group, process };
+    master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 3);
+    master.exited(&source.id, &Exit::Signal { signal: 9 }, 4);
+    let first = process_of(&master, "a");
+    master.take_effects();
+    (master, source, first)
+}
+
+#[test]
+fn a_revoked_agent_starts_nowhere_if_both_processes_of_its_move_are_gone() {
+    let (mut master, _, first) = restored_alone();
+    master.bar_everywhere("a");
+    master.exited(&first.id, &Exit::Code { code: 1 }, 5);
+    let (_, group) = master.group_of("a").unwrap();
+    assert!(!group.wanted && group.process.is_none() && group.start_at.is_none());
+}
+
+#[test]
+fn agents_are_restored_once_more_if_both_processes_of_a_move_are_gone() {
+    let (mut master, source, first) = restored_alone();
+    master.exited(&first.id, &Exit::Signal { signal: 9 }, 5);
+    let inherited = |effect: Effect| match effect {
+        Effect::Ask { request, .. } => match *request {
+            NodeRequest::Start { launch } => launch.inherits.map(|it| (launch.process, it.process)),
+            _ => None,
+        },
+        _ => None,
+    };
+    let second = process_of(&master, "a");
+    let starts: Vec<_> = master
+        .take_effects()
+        .into_iter()
+        .filter_map(inherited)
+        .collect();
+    assert_eq!(starts, [(second.id.clone(), source.id.clone())]);
+    assert!(second.id != first.id && master.process(&first.id).is_none());
+    // Nothing is tried for ever.
+    master.exited(&second.id, &Exit::Signal { signal: 9 }, 6);
+    let expected = [("stop", second.id), ("thaw", source.id)];
+    assert_eq!(thawed_and_stopped(&mut master), expected);
+    let (_, group) = master.group_of("a").unwrap();
+    assert!(group.moving.is_none());
+}

@@ -1,0 +1,139 @@
+//! The mailbox of an agent that is being moved: nothing more comes into it, and nobody reads it.
+
+use std::sync::Arc;
+use std::{fmt, mem};
+
+use super::entry::Entry;
+use super::queue::{Inner, Shared};
+use super::windows::NO_WINDOW;
+use super::{Closed, Mailbox, MailboxLimits, MailboxSender};
+use crate::message::ReceivedMessage;
+
+/// The mailbox of an agent that is being moved. The bus knows its messages, and who wrote them, until the outcome of the
+/// move is known: the agent has them [elsewhere](Self::carried), or goes on [here](crate::Bus::attach_again).
+///
+/// If this value is dropped, the agent has ended: the messages go back to their senders.
+#[must_use = "the messages go back to their senders if this is dropped"]
+pub struct RestingMailbox {
+    shared: Arc<Shared>,
+    /// They still count in the accounts.
+    entries: Vec<Entry>,
+}
+
+impl Mailbox {
+    /// Closes the mailbox. The senders' buses send later messages after the agent. [Kept](ReceivedMessage::kept) messages
+    /// are on disk, and find the agent in its new place.
+    pub fn rest(self) -> RestingMailbox {
+        let shared = self.shared.clone();
+        shared.close(Closed::Moving);
+        let entries = shared.take(|inner| {
+            let (kept, mut entries): (Vec<_>, Vec<_>) = inner
+                .take_all()
+                .into_iter()
+                .partition(|entry| entry.message.kept().is_some());
+            for entry in kept {
+                inner.account(&entry, &shared.limits);
+            }
+            for entry in &mut entries {
+                inner.settle_receipt(entry, &shared.limits);
+            }
+            entries
+        });
+        RestingMailbox { shared, entries }
+    }
+
+    /// Closes the mailbox and returns the messages in it and in its conversations, in order, to be carried with the agent to another process.
+    /// The senders' buses send later messages after the agent.
+    pub fn drain(self) -> Vec<ReceivedMessage> {
+        self.rest().carried()
+    }
+}
+
+impl RestingMailbox {
+    /// The messages that the agent has not read, in order.
+    pub fn messages(&self) -> impl Iterator<Item = &ReceivedMessage> {
+        self.entries.iter().map(|entry| &entry.message)
+    }
+
+    /// The agent has these messages in its new place. Here, its conversations are over.
+    pub fn carried(mut self) -> Vec<ReceivedMessage> {
+        let entries = mem::take(&mut self.entries);
+        let limits = self.shared.limits;
+        self.shared.take(|inner| {
+            for entry in &entries {
+                inner.account(entry, &limits);
+            }
+        });
+        entries.into_iter().map(|entry| entry.message).collect()
+    }
+}
+
+impl Drop for RestingMailbox {
+    fn drop(&mut self) {
+        let was_resumed = self.shared.put(|inner, wake| {
+            if inner.successor.is_some() {
+                return true;
+            }
+            let table = inner.conversations.get_or_insert_default();
+            table.is_over = true;
+            table.wake_all(wake);
+            false
+        });
+        if !was_resumed {
+            self.shared.give_back(mem::take(&mut self.entries));
+        }
+    }
+}
+
+impl MailboxSender {
+    /// The agent goes on with this mailbox, which nobody else knows yet. The messages of the former one, their windows and
+    /// the agent's conversations go into it.
+    pub fn resume(&self, mut resting: RestingMailbox) {
+        let mut old = resting.shared.inner.lock();
+        self.shared.put(|inner, wake| {
+            inner.conversations = old.conversations.take();
+            inner.windows = old.windows.take();
+            old.successor = Some(self.shared.clone());
+            drop(old);
+            if let Some(windows) = &mut inner.windows {
+                windows.close_all();
+            }
+            for entry in mem::take(&mut resting.entries) {
+                let Entry {
+                    message,
+                    cost,
+                    window,
+                    receipt,
+                    ..
+                } = entry;
+                inner.enter(message, cost, window, receipt, wake);
+            }
+            if let Some(table) = &mut inner.conversations {
+                table.wake_all(wake);
+            }
+            // The late ones among the messages were dropped.
+            wake.dropped = true;
+        });
+    }
+}
+
+impl Inner {
+    /// Tells a writer that keeps its message that the agent has it. Nobody else delivers it again, or answers it.
+    fn settle_receipt(&mut self, entry: &mut Entry, limits: &MailboxLimits) {
+        if let Some(receipt) = entry.receipt.take()
+            && let Some(windows) = &mut self.windows
+        {
+            windows.settled(entry.window, receipt);
+            windows.taken(entry.window, entry.cost, limits);
+            entry.window = NO_WINDOW;
+        }
+    }
+}
+
+impl fmt::Debug for RestingMailbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RestingMailbox")
+            .field("len", &self.entries.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,226 @@
+//! Moves of processes that are joined by the mesh.
+
+use super::meshed::{numbered, open, read_proved};
+use super::*;
+
+/// A process moves while another writes to its agent without pause. Every message arrives once and in order.
+#[tokio::test]
+async fn a_move_under_traffic_loses_nothing() {
+    const MESSAGES: usize = 2000;
+    let world = World::new();
+    let (writing, _, _tell) = open(&world, &["alice"], HOUR).await;
+    let (here, _, tell_here) = open(&world, &["bob"], HOUR).await;
+    let alice = writing.agent("alice").await.unwrap();
+    let mut bob = here.agent("bob").await.unwrap();
+
+    let writer = writing.clone();
+    let writing_on = tokio::spawn(async move {
+        for number in 0..MESSAGES {
+            alice.send(numbered(&writer, "bob", number)).await.unwrap();
+            if number % 50 == 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+        alice
+    });
+    let mut read = 0;
+    while read < MESSAGES / 4 {
+        assert_eq!(
+            read_proved(&mut bob, "alice@factory").await,
+            read.to_string()
+        );
+        read += 1;
+    }
+    let frozen = ask_to_freeze(&tell_here).await;
+    assert_eq!(bob.wishes().wished().await, Wish::Freeze);
+    let handing_over =
+        tokio::spawn(async move { bob.hand_over(read.to_string().into_bytes()).await });
+    let frozen = frozen.await.unwrap().unwrap();
+    world.place("bob", AgentLocation::InTransit).await;
+    tell_here
+        .send(Command::Stop {
+            grace: HOUR,
+            reason: "moved".to_owned(),
+        })
+        .await
+        .unwrap();
+    assert_eq!(handing_over.await.unwrap(), Thawed::Gone);
+    here.close().await;
+
+    let (host, _tell) = TestHost::new(&world, &["bob"], HOUR, frozen);
+    let there = Process::open(host, None).await.unwrap();
+    let mut bob = there.agent("bob").await.unwrap();
+    let mut read: usize = String::from_utf8(bob.take_state().unwrap())
+        .unwrap()
+        .parse()
+        .unwrap();
+    while read < MESSAGES {
+        let received = bob.receive().await.unwrap();
+        let message = received.message();
+        assert_eq!(message.content_text().unwrap(), read.to_string());
+        assert!(matches!(
+            received.provenance(),
+            Provenance::Carried(_) | Provenance::Proved(_)
+        ));
+        read += 1;
+    }
+    let mut alice = writing_on.await.unwrap();
+    assert!(
+        alice.mailbox().try_recv().is_none(),
+        "no failure was reported"
+    );
+    assert!(bob.mailbox().try_recv().is_none(), "nothing came twice");
+}
+
+/// An agent moves while nobody writes to it. An agent that wrote to it before finds it again, though the former process
+/// is revoked and gone.
+#[tokio::test]
+async fn an_agent_that_moved_in_silence_is_found_again() {
+    let world = World::new();
+    let (writing, _, _tell) = open(&world, &["alice"], HOUR).await;
+    let (here, host, tell_here) = open(&world, &["bob"], HOUR).await;
+    let mut alice = writing.agent("alice").await.unwrap();
+    let mut bob = here.agent("bob").await.unwrap();
+    alice.send(numbered(&writing, "bob", 1)).await.unwrap();
+    assert_eq!(read_proved(&mut bob, "alice@factory").await, "1");
+    // By then the received messages are acknowledged too.
+    bob.send(numbered(&here, "alice", 1)).await.unwrap();
+    assert_eq!(read_proved(&mut alice, "bob@factory").await, "1");
+
+    let frozen = ask_to_freeze(&tell_here).await;
+    assert_eq!(bob.wishes().wished().await, Wish::Freeze);
+    let handing_over = tokio::spawn(async move { bob.hand_over(Vec::new()).await });
+    let frozen = frozen.await.unwrap().unwrap();
+    world.place("bob", AgentLocation::InTransit).await;
+    world.deny_process(&host.membership.process).await;
+    tell_here
+        .send(Command::Stop {
+            grace: HOUR,
+            reason: "moved".to_owned(),
+        })
+        .await
+        .unwrap();
+    assert_eq!(handing_over.await.unwrap(), Thawed::Gone);
+    here.close().await;
+
+    let (host, _tell) = TestHost::new(&world, &["bob"], HOUR, frozen);
+    let there = Process::open(host, None).await.unwrap();
+    let mut bob = there.agent("bob").await.unwrap();
+    alice.send(numbered(&writing, "bob", 2)).await.unwrap();
+    tokio::select! {
+        text = read_proved(&mut bob, "alice@factory") => assert_eq!(text, "2"),
+        notice = alice.receive() => panic!("{notice:?}"),
+    }
+}
+
+/// An agent with three messages of an agent in another process, which it has not read, and whose process was frozen.
+struct Frozen {
+    world: Arc<World>,
+    _writing: Process,
+    alice: AgentHandle,
+    here: Process,
+    bob: tokio::task::JoinHandle<(Thawed, AgentHandle)>,
+    agents: Vec<FrozenAgent>,
+    tell: mpsc::Sender<Command>,
+    _tell: mpsc::Sender<Command>,
+}
+
+const UNREAD: usize = 3;
+
+impl Frozen {
+    async fn new() -> Self {
+        let world = World::new();
+        let (writing, _, _tell) = open(&world, &["alice"], HOUR).await;
+        let (here, _, tell) = open(&world, &["bob"], HOUR).await;
+        let alice = writing.agent("alice").await.unwrap();
+        let mut bob = here.agent("bob").await.unwrap();
+        for number in 0..UNREAD {
+            let message = numbered(&writing, "bob", number).with_reply_with(number.to_string());
+            alice.send(message).await.unwrap();
+        }
+        while bob.mailbox().len() < UNREAD {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let answer = ask_to_freeze(&tell).await;
+        assert_eq!(bob.wishes().wished().await, Wish::Freeze);
+        let bob = tokio::spawn(async move { (bob.hand_over(Vec::new()).await, bob) });
+        let agents = answer.await.unwrap().unwrap();
+        assert_eq!(agents[0].mailbox.len(), UNREAD);
+        Self {
+            world,
+            _writing: writing,
+            alice,
+            here,
+            bob,
+            agents,
+            tell,
+            _tell,
+        }
+    }
+
+    /// The move failed.
+    async fn thaw(&mut self) -> AgentHandle {
+        self.tell.send(Command::Thaw).await.unwrap();
+        let (thawed, bob) = (&mut self.bob).await.unwrap();
+        assert_eq!(thawed, Thawed::GoOn);
+        bob
+    }
+
+    /// The move succeeded: bob goes on in this process.
+    async fn moved(&mut self) -> (Process, AgentHandle, mpsc::Sender<Command>) {
+        self.world.place("bob", AgentLocation::InTransit).await;
+        let agents = std::mem::take(&mut self.agents);
+        let (host, tell) = TestHost::new(&self.world, &["bob"], HOUR, agents);
+        let there = Process::open(host, None).await.unwrap();
+        let bob = there.agent("bob").await.unwrap();
+        let stop = Command::Stop {
+            grace: HOUR,
+            reason: "moved".to_owned(),
+        };
+        self.tell.send(stop).await.unwrap();
+        assert_eq!((&mut self.bob).await.unwrap().0, Thawed::Gone);
+        (there, bob, tell)
+    }
+
+    /// Alice is told of each of these messages, once.
+    async fn told_of(&mut self, numbers: std::ops::Range<usize>) {
+        for number in numbers {
+            let notice = self.alice.receive().await.unwrap();
+            let message = notice.message();
+            assert_eq!(message.performative(), Performative::Failure);
+            let about = message.in_reply_to().unwrap();
+            assert_eq!(about.text().unwrap(), number.to_string());
+        }
+        assert!(self.alice.mailbox().try_recv().is_none());
+    }
+}
+
+#[tokio::test]
+async fn senders_elsewhere_are_told_of_what_an_agent_left_unread_whose_move_failed() {
+    let mut frozen = Frozen::new().await;
+    let mut bob = frozen.thaw().await;
+    assert_eq!(read_proved(&mut bob, "alice@factory").await, "0");
+    bob.leave(Parting::Ended);
+    frozen.told_of(1..UNREAD).await;
+}
+
+/// Nobody knows the outcome of the move: the node has gone.
+#[tokio::test]
+async fn senders_elsewhere_are_told_of_what_an_agent_at_rest_left_unread() {
+    let mut frozen = Frozen::new().await;
+    frozen.world.processes.lock().clear();
+    frozen.tell = mpsc::channel(1).0;
+    assert_eq!((&mut frozen.bob).await.unwrap().0, Thawed::Gone);
+    frozen.told_of(0..UNREAD).await;
+}
+
+#[tokio::test]
+async fn senders_elsewhere_are_told_of_what_an_agent_that_moved_left_unread() {
+    let mut frozen = Frozen::new().await;
+    let (_there, mut bob, _tell) = frozen.moved().await;
+    let first = bob.receive().await.unwrap();
+    assert_eq!(first.message().content_text().unwrap(), "0");
+    frozen.here.close().await;
+    bob.leave(Parting::Ended);
+    frozen.told_of(1..UNREAD).await;
+}
