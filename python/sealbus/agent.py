@@ -430,7 +430,7 @@ class Agent(Initiates):
         it goes to another, with ``may_be_again``. A member has `prefetch` events of each publisher's process at a time,
         by default 1. A group is not durable, begins now, and drops nothing.
         """
-        return subscribe(
+        subscription = subscribe(
             self._living,
             pattern,
             filter=filter,
@@ -446,6 +446,8 @@ class Agent(Initiates):
             group=group,
             prefetch=prefetch,
         )
+        await subscription.listed()
+        return subscription
 
     async def publish(
         self,

@@ -79,6 +79,13 @@ conversation! {
             /// The address.
             address: SocketAddr,
         } -> ();
+        /// Agents of a process use channels from now on. The node asks again until the others have heard of it.
+        UsesChannels {
+            /// The process's name.
+            process: String,
+            /// The revision in the first answer; 0 before it.
+            since: u64,
+        } -> ChannelListing;
         /// A process gave a certificate to its agent, which is the sixth step.
         Delivered {
             /// The process's name.
@@ -142,6 +149,7 @@ conversation! {
         Current(Current);
         EncryptionKey(PublishedKey);
         Location(AgentLocation);
+        Listed(ChannelListing);
         Done;
     }
 }
@@ -187,6 +195,16 @@ pub struct GatewayStatus {
     pub counters: GatewayCounters,
 }
 
+/// The standing of a process whose agents use channels in the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelListing {
+    /// A revision of the directory. A replica of that revision that hears of the processes that use channels has all that
+    /// said so before.
+    pub revision: u64,
+    /// Whether all nodes that hear of such processes have heard of this one.
+    pub is_told: bool,
+}
+
 /// The news for a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Current {
@@ -218,6 +236,9 @@ pub struct RunningProcess {
     pub pid: Option<u32>,
     /// The address on which it listens, once it does.
     pub address: Option<SocketAddr>,
+    /// Whether its agents use channels.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub channels: bool,
     /// The process's agents that reported a state, with the latest state.
     pub agents: Vec<(String, AgentState)>,
 }

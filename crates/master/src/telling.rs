@@ -85,6 +85,18 @@ async fn tell_node(
             if master.ask(&node, &request, PATIENCE).await.is_err() {
                 return;
             }
+            if let NodeRequest::Directory { update } = request
+                && update.tells_of_processes()
+            {
+                let (name, revision) = (node.clone(), update.to);
+                let noted = desk.run(move |desk, _| {
+                    desk.state.directory_mut().applied(&name, revision);
+                    Ok(())
+                });
+                if noted.await.is_err() {
+                    return;
+                }
+            }
         }
         held = present;
     }

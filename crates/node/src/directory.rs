@@ -12,9 +12,11 @@ use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::directory::{Changed, DirectoryUpdate, Replica, Standing};
 use sealbus_control::host::Command;
 use sealbus_control::names::{CONTROL_AGENTS, MASTER, SYSTEM_AGENTS};
-use sealbus_control::node::{ask_master, ask_node};
+use sealbus_control::node::{ChannelListing, ask_master, ask_node};
 use sealbus_control::{AgentLocation, DirectoryChange, EndedProcess, Fault, FaultCode};
 
+/// The pause until the Master is asked again whether the other nodes have heard of a process.
+const TOLD: Duration = Duration::from_millis(20);
 /// How long another node may take to say where an agent is.
 const ASKING: Duration = Duration::from_secs(1);
 /// Most agents whose former node is remembered.
@@ -24,9 +26,77 @@ impl Shared {
     /// The standing of the replica, for the next report.
     pub(crate) fn standing(&self) -> Standing {
         let own = self.processes.agents();
+        let hears = self.processes.use_channels();
         let mut replica = self.replica.lock();
         replica.own_agents_are(own);
+        replica.hear_processes(hears);
         replica.standing()
+    }
+
+    /// Lets a process use channels: tells the Master, and then the process of the others that use channels. All that the Master
+    /// heard of before are among these. Returns when the nodes of the others have heard of the process.
+    pub(crate) async fn use_channels(&self, process: &str) -> Result<(), Fault> {
+        self.processes.uses_channels(process)?;
+        let listing = self.list(process, 0).await?;
+        self.tell_of_others(process, listing.revision).await?;
+        let are_told = async {
+            let mut is_told = listing.is_told;
+            while !is_told {
+                tokio::time::sleep(TOLD).await;
+                is_told = self.list(process, listing.revision).await?.is_told;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(RESOLVING, are_told)
+            .await
+            .unwrap_or_else(|_| {
+                let message = "not all nodes have heard yet that the process uses channels";
+                Err(Fault::new(FaultCode::Unavailable, message))
+            })
+    }
+
+    /// Asks the Master whether the other nodes have heard that a process uses channels.
+    async fn list(&self, process: &str, since: u64) -> Result<ChannelListing, Fault> {
+        let process = process.to_owned();
+        let uses = ask_master::UsesChannels { process, since };
+        self.correspondent()?.ask(MASTER, uses, RESOLVING).await
+    }
+
+    /// Tells a process of the others that use channels, as they are at this revision of the directory or later.
+    async fn tell_of_others(&self, process: &str, revision: u64) -> Result<(), Fault> {
+        tokio::time::timeout(RESOLVING, self.until_channels_are_known(revision))
+            .await
+            .map_err(|_| {
+                let message = "the Master does not say which other processes use channels";
+                Fault::new(FaultCode::Unavailable, message)
+            })?;
+        // No news of other processes may come in between.
+        let _telling = self.telling.lock().await;
+        let processes = self.replica.lock().processes();
+        let away = || Fault::new(FaultCode::Unavailable, "another Master leads: ask again");
+        let processes = processes.ok_or_else(away)?;
+        if let Some(caller) = self.processes.hears_of_others(process) {
+            let notice = AttachmentNotice::ProcessesAre { processes };
+            self.tell(process, &caller, &notice);
+        }
+        Ok(())
+    }
+
+    /// Waits until the replica has all processes that use channels, as they were at this revision or later.
+    async fn until_channels_are_known(&self, revision: u64) {
+        let mut applied = self.applied.subscribe();
+        loop {
+            {
+                let mut replica = self.replica.lock();
+                replica.hear_processes(true);
+                if replica.reaches(revision) && replica.processes().is_some() {
+                    return;
+                }
+            }
+            self.wanting.notify_one();
+            // The sender lives as long as the node.
+            let _ = applied.changed().await;
+        }
     }
 
     /// Follows an agent as long as it is asked for.
@@ -194,7 +264,7 @@ impl Shared {
     }
 
     /// Applies a change of the directory. Processes that asked for the changed agents are told, and all are told of
-    /// other processes.
+    /// ended processes. Those that use channels are told of others that do.
     async fn apply(
         &self,
         update: DirectoryUpdate,
@@ -216,6 +286,7 @@ impl Shared {
             }
             changed
         };
+        self.applied.send_replace(());
         self.note_former(left);
         let restarted = self.restarted_nodes(&agents);
         for change in &agents {
@@ -236,10 +307,6 @@ impl Shared {
             if !ended.is_empty() {
                 news.push(Command::ProcessesEnded(ended));
             }
-            let control = self.reachable(joined.clone(), true);
-            if !control.is_empty() {
-                news.push(Command::ProcessesJoined(control));
-            }
             news.extend(rules.clone().map(Box::new).map(Command::Rules));
             for command in news {
                 let _ = presence.commands.send(command).await;
@@ -253,16 +320,15 @@ impl Shared {
         if !ended.is_empty() {
             notices.push(AttachmentNotice::ProcessesEnded { processes: ended });
         }
-        let processes = self.reachable(joined, false);
-        if !processes.is_empty() {
-            notices.push(AttachmentNotice::ProcessesJoined { processes });
-        }
         notices.extend(rules.map(|rules| AttachmentNotice::Rules { rules }));
-        if notices.is_empty() {
+        let joined =
+            (!joined.is_empty()).then_some(AttachmentNotice::ProcessesJoined { processes: joined });
+        if notices.is_empty() && joined.is_none() {
             return;
         }
         for (process, caller) in self.processes.callers() {
-            for notice in &notices {
+            let hears = self.processes.is_told_of_others(&process);
+            for notice in notices.iter().chain(joined.iter().filter(|_| hears)) {
                 self.tell(&process, &caller, notice);
             }
         }

@@ -300,6 +300,7 @@ impl Node {
             former: Mutex::default(),
             wanting: tokio::sync::Notify::new(),
             telling: tokio::sync::Mutex::default(),
+            applied: watch::Sender::default(),
             nodes: Mutex::default(),
             asked: Mutex::new(RecentNames::new(MOST_FOLLOWED)),
             processes: Processes::default(),

@@ -1,5 +1,7 @@
 //! A node's knowledge of its processes.
 
+mod channel_users;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::memory::Remembered;
 use super::peer::Peer;
+use channel_users::Channels;
 use sealbus_control::attachment::FrozenPart;
 use sealbus_control::clock::now;
 use sealbus_control::directory::{MOST_FOLLOWED, RecentNames};
@@ -71,6 +74,7 @@ pub(super) struct Entry {
     /// The places for requests that are worked on at the same time.
     places: Arc<Semaphore>,
     pub(super) address: Option<SocketAddr>,
+    pub(super) channels: Channels,
     pub(super) agents: BTreeMap<String, AgentState>,
     /// The latest certificate chain of each agent, in its wire form; that of the process is under an empty name.
     pub(super) certificates: BTreeMap<String, Vec<u8>>,
@@ -126,6 +130,7 @@ impl Entry {
             present: watch::Sender::default(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
             address: None,
+            channels: Channels::Unused,
             agents: BTreeMap::new(),
             certificates: BTreeMap::new(),
             is_unheard: false,
@@ -222,6 +227,7 @@ impl Processes {
                 process: process.clone(),
                 pid: entry.pid(),
                 address: entry.address,
+                channels: entry.channels >= Channels::Used,
                 agents: entry
                     .agents
                     .iter()

@@ -14,6 +14,11 @@ impl HollowReplica {
         self.0.follow.extend(agents);
     }
 
+    /// Hears of the processes that use channels, from the next answer on.
+    pub fn hear_processes(&mut self) {
+        self.0.processes = true;
+    }
+
     /// The standing that it states to the Master.
     pub fn standing(&self) -> Standing {
         self.0.clone()

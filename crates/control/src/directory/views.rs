@@ -19,6 +19,8 @@ pub(super) struct Views {
     is_sliced: bool,
     of_node: HashMap<String, usize>,
     views: Vec<View>,
+    /// The nodes that hear of the processes that use channels.
+    hearing: BTreeSet<usize>,
     /// The nodes that are to hold each slice, with their weights, the greatest first.
     holders: Vec<Vec<(u64, usize)>>,
     /// The tags of the nodes that follow each name.
@@ -41,6 +43,8 @@ struct View {
     held: Slices,
     /// The revision that the node was told last.
     told: u64,
+    /// The revision that it is known to have.
+    applied: u64,
     tag: u32,
     /// Number of the last exchange of names.
     number: u64,
@@ -53,6 +57,7 @@ impl Default for Views {
             is_sliced: false,
             of_node: HashMap::new(),
             views: Vec::new(),
+            hearing: BTreeSet::new(),
             holders: vec![Vec::new(); SLICES],
             followers: HashMap::new(),
             tags: Vec::new(),
@@ -91,6 +96,7 @@ impl Views {
             is_there: false,
             held: Slices::NONE,
             told: 0,
+            applied: 0,
             tag,
             number: 0,
             followed: 0,
@@ -122,6 +128,8 @@ impl Views {
         let view = self.of(node);
         let gone = &mut self.views[view];
         (gone.is_there, gone.held, gone.told) = (false, Slices::NONE, 0);
+        gone.applied = 0;
+        self.hearing.remove(&view);
         self.begin_anew(view);
         for slice in 0..SLICES {
             let held = self.holders[slice].iter().any(|(_, other)| *other == view);
@@ -172,6 +180,37 @@ impl Views {
     /// Notes the slices that a node holds.
     pub(super) fn holds(&mut self, view: usize, slices: Slices) {
         self.views[view].held = slices;
+    }
+
+    /// Notes whether a node wants to hear of the processes that use channels.
+    pub(super) fn hears_processes(&mut self, view: usize, hears: bool) {
+        match hears {
+            true => self.hearing.insert(view),
+            false => self.hearing.remove(&view),
+        };
+    }
+
+    /// Whether a node hears of the processes that use channels.
+    pub(super) fn hears(&self, view: usize) -> bool {
+        self.hearing.contains(&view)
+    }
+
+    /// Notes the revision that a node has.
+    pub(super) fn applied(&mut self, view: usize, revision: u64) {
+        self.views[view].applied = revision;
+    }
+
+    /// Whether all nodes that hear of the processes that use channels have this revision. A node that has not stated anything
+    /// yet may be one of them.
+    pub(super) fn have_heard(&self, revision: u64) -> bool {
+        let mut there = self.views.iter().enumerate().filter(|(_, it)| it.is_there);
+        there.all(|(view, it)| it.applied >= if self.hears(view) { revision } else { 1 })
+    }
+
+    /// The nodes that hear of the processes that use channels.
+    pub(super) fn hearing(&self) -> impl Iterator<Item = &str> {
+        let hearing = self.hearing.iter();
+        hearing.map(|view| self.views[*view].node.as_str())
     }
 
     /// The revision that a node was told last.

@@ -135,6 +135,7 @@ impl Link {
             AttachmentNotice::DenyList { list } => Command::DenyList(list),
             AttachmentNotice::Letters { agent, letters } => Command::Letters { agent, letters },
             AttachmentNotice::DirectoryChanged { changes } => Command::DirectoryChanged(changes),
+            AttachmentNotice::ProcessesAre { processes } => Command::ProcessesAre(Some(processes)),
             AttachmentNotice::ProcessesEnded { processes } => Command::ProcessesEnded(processes),
             AttachmentNotice::ProcessesJoined { processes } => Command::ProcessesJoined(processes),
             AttachmentNotice::Rules { rules } => Command::Rules(Box::new(rules)),
