@@ -1,7 +1,6 @@
 //! A node's knowledge of its processes.
 
 mod channel_users;
-
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -74,7 +73,7 @@ pub(super) struct Entry {
     /// The places for requests that are worked on at the same time.
     places: Arc<Semaphore>,
     pub(super) address: Option<SocketAddr>,
-    pub(super) channels: Channels,
+    channels: Channels,
     pub(super) agents: BTreeMap<String, AgentState>,
     /// The latest certificate chain of each agent, in its wire form; that of the process is under an empty name.
     pub(super) certificates: BTreeMap<String, Vec<u8>>,
