@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sealbus::channel::{
-    Channel, ChannelEvent, ChannelReplies, ChannelSubscription, LogRetention, Mechanism, Moment,
+    Channel, ChannelEvent, ChannelReplies, ChannelSubscription, LogRetention, Mechanism,
     QosOverride, Reach, RequestOptions,
 };
 use sealbus_bus::ReceivedMessage;
