@@ -32,6 +32,7 @@ use super::permission::ChannelPermissions;
 use super::qos::{ChannelCapabilities, Qos};
 use super::sealed::{EventSealer, Reader};
 pub use acquaintance::ChannelRegistrar;
+use acquaintance::Registration;
 use inlet::Inlet;
 pub use last::{LastError, LastEvents};
 pub use request::{Answers, Replies, RequestOptions};
@@ -65,11 +66,7 @@ pub(crate) struct Shared {
     waiting: AtomicUsize,
     logs: OnceLock<Arc<dyn ChannelLogs>>,
     sealer: OnceLock<Arc<dyn EventSealer>>,
-    registrar: OnceLock<Arc<dyn ChannelRegistrar>>,
-    /// Whether the platform is told, or knows, that agents of this process use channels.
-    is_registering: AtomicBool,
-    /// Whether the others know.
-    is_listed: AtomicBool,
+    registration: Registration,
     turns: kept::Turns,
     feeds: Arc<Feeds>,
 }
@@ -132,9 +129,7 @@ impl Channels {
             waiting: AtomicUsize::new(0),
             logs: OnceLock::new(),
             sealer: OnceLock::new(),
-            registrar: OnceLock::new(),
-            is_registering: AtomicBool::new(false),
-            is_listed: AtomicBool::new(false),
+            registration: Registration::default(),
             turns: kept::Turns::default(),
             feeds: Arc::default(),
         });

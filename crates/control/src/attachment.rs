@@ -50,8 +50,8 @@ conversation! {
         } -> ();
         /// Agents of this process use channels from now on. The others whose agents do come as
         /// [`AttachmentNotice::ProcessesAre`], and later changes as [`AttachmentNotice::ProcessesJoined`] and
-        /// [`AttachmentNotice::ProcessesEnded`]; they hear of this one. The answer comes once their nodes have. A process
-        /// asks again if it attaches to a node that does not know.
+        /// [`AttachmentNotice::ProcessesEnded`]; they hear of this one. The answer comes once they have. A process
+        /// asks again if the others were not known when it attached again.
         UseChannels -> ();
         /// The place of an agent. Later changes come as [`AttachmentNotice::DirectoryChanged`].
         Resolve {

@@ -92,6 +92,11 @@ pub enum Command {
     /// does not know at present: if agents of this process use channels, it must [say so](AttachmentRequest::UseChannels)
     /// again.
     ProcessesAre(Option<Vec<ProcessContact>>),
+    /// Say that all earlier commands were obeyed.
+    Heard {
+        /// Where to say it.
+        answer: oneshot::Sender<()>,
+    },
     /// Report the traffic through the process, and watch it for a while if asked to.
     Observe {
         /// The watch.

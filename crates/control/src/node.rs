@@ -83,8 +83,6 @@ conversation! {
         UsesChannels {
             /// The process's name.
             process: String,
-            /// The revision in the first answer; 0 before it.
-            since: u64,
         } -> ChannelListing;
         /// A process gave a certificate to its agent, which is the sixth step.
         Delivered {
@@ -201,7 +199,7 @@ pub struct ChannelListing {
     /// A revision of the directory. A replica of that revision that hears of the processes that use channels has all that
     /// said so before.
     pub revision: u64,
-    /// Whether all nodes that hear of such processes have heard of this one.
+    /// Whether all others have heard of this one.
     pub is_told: bool,
 }
 
@@ -320,11 +318,12 @@ conversation! {
             /// The processes of the asking one.
             at: MasterContact,
         } -> ();
-        /// The directory changed.
+        /// The directory changed. The answer comes when the node's processes have heard of other processes in the change, or
+        /// have had time for it.
         Directory {
             /// The change.
             update: DirectoryUpdate,
-        } -> ();
+        } -> DirectoryHeard;
         /// The place of an agent, as far as this node knows it. Another node asks one that should hold the agent's slice of
         /// the directory. A node that does not hold it answers [`FaultCode::Unavailable`](crate::FaultCode::Unavailable).
         Locate {
@@ -392,8 +391,16 @@ conversation! {
         Cosigned { cosigning: Cosigning };
         Observed { processes: Vec<ProcessTraffic> };
         Certificates(CertificatePage);
+        Heard(DirectoryHeard);
         Done;
     }
+}
+
+/// The part of the directory that a node's processes have heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectoryHeard {
+    /// The revision up to which they have heard of the processes that use channels.
+    pub heard: u64,
 }
 
 /// A node's answer to a checkpoint.

@@ -302,7 +302,7 @@ impl OwnHost {
             (AttachmentRequest::UseChannels, _) => {
                 let process = self.membership.process.clone();
                 let work = move |desk: &mut Desk, now| {
-                    desk.state.uses_channels(&process, 0, now);
+                    desk.state.uses_channels(&process, now);
                     Ok(())
                 };
                 self.desk.run(work).await?.into()

@@ -274,12 +274,12 @@ fn hear(
         MasterRequest::Announced { process, address } if own(desk, &process) => {
             desk.state.announced(&process, address, now);
         }
-        MasterRequest::UsesChannels { process, since } => {
+        MasterRequest::UsesChannels { process } => {
             if !own(desk, &process) {
                 let message = format!("the process {process} was given up");
                 return Err(Fault::new(FaultCode::NotPlaced, message));
             }
-            return Ok(desk.state.uses_channels(&process, since, now).into());
+            return Ok(desk.state.uses_channels(&process, now).into());
         }
         MasterRequest::Delivered { process, subject } if own(desk, &process) => {
             let subject = match &subject {

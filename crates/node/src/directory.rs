@@ -1,22 +1,22 @@
 //! The node's part of the directory: its replica, the Master's news for it, and the other nodes that are asked for agents
 //! whose slice is not here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::neighbours::HEARING;
 use super::processes::wanted;
 use super::shared::{RESOLVING, Shared};
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::directory::{Changed, DirectoryUpdate, Replica, Standing};
 use sealbus_control::host::Command;
 use sealbus_control::names::{CONTROL_AGENTS, MASTER, SYSTEM_AGENTS};
-use sealbus_control::node::{ChannelListing, ask_master, ask_node};
+use sealbus_control::node::{DirectoryHeard, ask_master, ask_node};
 use sealbus_control::{AgentLocation, DirectoryChange, EndedProcess, Fault, FaultCode};
 
-/// The pause until the Master is asked again whether the other nodes have heard of a process.
-const TOLD: Duration = Duration::from_millis(20);
 /// How long another node may take to say where an agent is.
 const ASKING: Duration = Duration::from_secs(1);
 /// Most agents whose former node is remembered.
@@ -27,75 +27,13 @@ impl Shared {
     pub(crate) fn standing(&self) -> Standing {
         let own = self.processes.agents();
         let hears = self.processes.use_channels();
+        let heard = self.heard();
         let mut replica = self.replica.lock();
         replica.own_agents_are(own);
         replica.hear_processes(hears);
-        replica.standing()
-    }
-
-    /// Lets a process use channels: tells the Master, and then the process of the others that use channels. All that the Master
-    /// heard of before are among these. Returns when the nodes of the others have heard of the process.
-    pub(crate) async fn use_channels(&self, process: &str) -> Result<(), Fault> {
-        self.processes.uses_channels(process)?;
-        let listing = self.list(process, 0).await?;
-        self.tell_of_others(process, listing.revision).await?;
-        let are_told = async {
-            let mut is_told = listing.is_told;
-            while !is_told {
-                tokio::time::sleep(TOLD).await;
-                is_told = self.list(process, listing.revision).await?.is_told;
-            }
-            Ok(())
-        };
-        tokio::time::timeout(RESOLVING, are_told)
-            .await
-            .unwrap_or_else(|_| {
-                let message = "not all nodes have heard yet that the process uses channels";
-                Err(Fault::new(FaultCode::Unavailable, message))
-            })
-    }
-
-    /// Asks the Master whether the other nodes have heard that a process uses channels.
-    async fn list(&self, process: &str, since: u64) -> Result<ChannelListing, Fault> {
-        let process = process.to_owned();
-        let uses = ask_master::UsesChannels { process, since };
-        self.correspondent()?.ask(MASTER, uses, RESOLVING).await
-    }
-
-    /// Tells a process of the others that use channels, as they are at this revision of the directory or later.
-    async fn tell_of_others(&self, process: &str, revision: u64) -> Result<(), Fault> {
-        tokio::time::timeout(RESOLVING, self.until_channels_are_known(revision))
-            .await
-            .map_err(|_| {
-                let message = "the Master does not say which other processes use channels";
-                Fault::new(FaultCode::Unavailable, message)
-            })?;
-        // No news of other processes may come in between.
-        let _telling = self.telling.lock().await;
-        let processes = self.replica.lock().processes();
-        let away = || Fault::new(FaultCode::Unavailable, "another Master leads: ask again");
-        let processes = processes.ok_or_else(away)?;
-        if let Some(caller) = self.processes.hears_of_others(process) {
-            let notice = AttachmentNotice::ProcessesAre { processes };
-            self.tell(process, &caller, &notice);
-        }
-        Ok(())
-    }
-
-    /// Waits until the replica has all processes that use channels, as they were at this revision or later.
-    async fn until_channels_are_known(&self, revision: u64) {
-        let mut applied = self.applied.subscribe();
-        loop {
-            {
-                let mut replica = self.replica.lock();
-                replica.hear_processes(true);
-                if replica.reaches(revision) && replica.processes().is_some() {
-                    return;
-                }
-            }
-            self.wanting.notify_one();
-            // The sender lives as long as the node.
-            let _ = applied.changed().await;
+        Standing {
+            heard,
+            ..replica.standing()
         }
     }
 
@@ -254,39 +192,55 @@ impl Shared {
     }
 
     /// Applies the Master's answer to what was stated of the replica.
-    pub(crate) async fn directory_answered(&self, update: DirectoryUpdate) {
-        self.apply(update, Replica::answered).await;
+    pub(crate) async fn directory_answered(self: &Arc<Self>, update: DirectoryUpdate) {
+        if let Some(revision) = self.apply(update, Replica::answered).await {
+            self.state_when_heard(revision);
+        }
     }
 
-    /// Applies a change that the Master told by itself.
-    pub(crate) async fn directory_told(&self, update: DirectoryUpdate) {
+    /// Applies a change that the Master told by itself. Returns the revision up to which the processes have heard of those
+    /// that use channels.
+    pub(crate) async fn directory_told(
+        self: &Arc<Self>,
+        update: DirectoryUpdate,
+    ) -> DirectoryHeard {
+        let (tells, revision) = (update.tells_of_processes(), update.to);
         self.apply(update, Replica::told).await;
+        let is_late = tokio::time::timeout(HEARING, self.until_heard(revision));
+        if tells && is_late.await.is_err() {
+            self.state_when_heard(revision);
+        }
+        DirectoryHeard {
+            heard: self.heard(),
+        }
     }
 
     /// Applies a change of the directory. Processes that asked for the changed agents are told, and all are told of
-    /// ended processes. Those that use channels are told of others that do.
+    /// ended processes. Those that use channels are told of others that do. If there are such news, this returns the revision.
     async fn apply(
-        &self,
+        self: &Arc<Self>,
         update: DirectoryUpdate,
         apply: fn(&mut Replica, DirectoryUpdate) -> Changed,
-    ) {
+    ) -> Option<u64> {
         // One change at a time, so that joined and ended processes are reported in the right order.
         let _telling = self.telling.lock().await;
+        let (changed, revision) = {
+            let mut replica = self.replica.lock();
+            let changed = apply(&mut replica, update);
+            if replica.wants() {
+                self.wanting.notify_one();
+            }
+            // All others are known at this revision.
+            let revision = replica.processes().map(|_| replica.revision());
+            (changed, revision)
+        };
         let Changed {
             agents,
             left,
             joined,
             ended,
             rules,
-        } = {
-            let mut replica = self.replica.lock();
-            let changed = apply(&mut replica, update);
-            if replica.wants() {
-                self.wanting.notify_one();
-            }
-            changed
-        };
-        self.applied.send_replace(());
+        } = changed;
         self.note_former(left);
         let restarted = self.restarted_nodes(&agents);
         for change in &agents {
@@ -321,17 +275,17 @@ impl Shared {
             notices.push(AttachmentNotice::ProcessesEnded { processes: ended });
         }
         notices.extend(rules.map(|rules| AttachmentNotice::Rules { rules }));
-        let joined =
-            (!joined.is_empty()).then_some(AttachmentNotice::ProcessesJoined { processes: joined });
-        if notices.is_empty() && joined.is_none() {
-            return;
-        }
-        for (process, caller) in self.processes.callers() {
-            let hears = self.processes.is_told_of_others(&process);
-            for notice in notices.iter().chain(joined.iter().filter(|_| hears)) {
-                self.tell(&process, &caller, notice);
+        let has_joined = !joined.is_empty();
+        let joined = has_joined.then_some(AttachmentNotice::ProcessesJoined { processes: joined });
+        if has_joined || !notices.is_empty() {
+            for (process, caller) in self.processes.callers() {
+                let hears = self.processes.is_told_of_others(&process);
+                for notice in notices.iter().chain(joined.iter().filter(|_| hears)) {
+                    self.tell(&process, &caller, notice);
+                }
             }
         }
+        self.told_news(revision, has_joined)
     }
 
     /// Nodes that now listen at another address, because they were restarted under the same name. Frames in transit to

@@ -202,7 +202,7 @@ where
 }
 
 async fn admit(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     ticket: &str,
     caller: &Caller,
     connection: u64,
@@ -231,6 +231,9 @@ async fn admit(
         let processes = replica.processes().filter(|_| is_told);
         (processes, replica.rules().clone())
     };
+    if is_told {
+        shared.came_back(&launch.process, processes.is_some());
+    }
     let welcome = Welcome {
         platform: shared.platform.read().clone(),
         node: shared.name.clone(),
@@ -287,7 +290,7 @@ impl Shared {
 
     /// Carries out a process's request.
     async fn attend(
-        &self,
+        self: &Arc<Self>,
         process: &str,
         request: AttachmentRequest,
     ) -> Result<AttachmentAnswer, Fault> {

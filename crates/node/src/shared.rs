@@ -76,8 +76,9 @@ pub(crate) struct Shared {
     pub(crate) wanting: Notify,
     /// Held while a change of the directory is passed on.
     pub(crate) telling: tokio::sync::Mutex<()>,
-    /// Wakes those that wait until a change of the directory was applied.
-    pub(crate) applied: watch::Sender<()>,
+    /// The revision up to which the processes were told of those that use channels, 0 while not all are known here. Those that
+    /// wait for a change of the directory, or until a process has heard of it, wake.
+    pub(crate) heard: watch::Sender<u64>,
     /// The latest contacts of the nodes.
     pub(crate) nodes: Mutex<HashMap<String, ProcessContact>>,
     /// Agents that the node's own process asked for.

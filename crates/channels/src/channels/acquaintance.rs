@@ -1,11 +1,13 @@
 //! How a process and the others whose agents use channels hear of each other: the process says so to the platform when its
 //! first agent does.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sealbus_bus::BoxFuture;
+use tokio::task::JoinSet;
 
 use super::{Channels, Shared};
 use crate::exchange::Exchange;
@@ -23,12 +25,24 @@ pub trait ChannelRegistrar: Send + Sync {
     fn register(&self) -> BoxFuture<'_, Result<(), String>>;
 }
 
+/// A process's word to the platform that its agents use channels.
+#[derive(Default)]
+pub(super) struct Registration {
+    registrar: OnceLock<Arc<dyn ChannelRegistrar>>,
+    /// Whether the platform is told, or knows.
+    has_begun: AtomicBool,
+    /// Whether the others know.
+    is_listed: AtomicBool,
+    /// The latest attempt. It ends with the channels, for it holds the way to the platform.
+    attempt: Mutex<JoinSet<()>>,
+}
+
 impl Channels {
     /// Sets the platform that tells this process of others. Until it has done so, publishers wait. Call this before agents use
     /// channels. Without it the bus is [told](sealbus_bus::Bus::process_joined) of all others by itself. Returns false if
     /// it was set before.
     pub fn set_registrar(&self, registrar: Arc<dyn ChannelRegistrar>) -> bool {
-        let is_first = self.shared.registrar.set(registrar).is_ok();
+        let is_first = self.shared.registration.registrar.set(registrar).is_ok();
         if is_first {
             self.shared
                 .work(|exchange, _| exchange.is_to_be_acquainted());
@@ -49,7 +63,7 @@ impl Channels {
 
     /// Tells the platform again that agents of this process use channels, if they do: it may have forgotten.
     pub fn register_again(&self) {
-        if self.shared.is_registering.load(Ordering::Acquire) {
+        if self.shared.registration.has_begun.load(Ordering::Acquire) {
             self.shared.register();
         }
     }
@@ -60,7 +74,8 @@ impl Channels {
         self.shared.use_channels();
         let shared = self.shared.clone();
         let is_listed = move |_: &mut Exchange, _| {
-            shared.registrar.get().is_none() || shared.is_listed.load(Ordering::Acquire)
+            let registration = &shared.registration;
+            registration.registrar.get().is_none() || registration.is_listed.load(Ordering::Acquire)
         };
         self.wait_until(limit, is_listed).await
     }
@@ -69,8 +84,13 @@ impl Channels {
 impl Shared {
     /// Agents of this process use channels.
     pub(super) fn use_channels(self: &Arc<Self>) {
-        if self.registrar.get().is_some() && !self.is_registering.load(Ordering::Acquire) {
-            let is_first = !self.is_registering.swap(true, Ordering::AcqRel);
+        let Registration {
+            registrar,
+            has_begun,
+            ..
+        } = &self.registration;
+        if registrar.get().is_some() && !has_begun.load(Ordering::Acquire) {
+            let is_first = !has_begun.swap(true, Ordering::AcqRel);
             if is_first {
                 self.register();
             }
@@ -78,12 +98,12 @@ impl Shared {
     }
 
     fn register(self: &Arc<Self>) {
-        let (Some(registrar), Some(bus)) = (self.registrar.get().cloned(), self.bus.upgrade())
-        else {
+        let registrar = self.registration.registrar.get().cloned();
+        let (Some(registrar), Some(bus)) = (registrar, self.bus.upgrade()) else {
             return;
         };
         let shared = Arc::downgrade(self);
-        bus.runtime().spawn(async move {
+        let registering = async move {
             let mut pause = PAUSE.0;
             while let Err(why) = registrar.register().await {
                 tracing::debug!(
@@ -92,14 +112,15 @@ impl Shared {
                 );
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE.1);
-                if shared.strong_count() == 0 {
-                    return;
-                }
             }
             if let Some(shared) = shared.upgrade() {
-                shared.is_listed.store(true, Ordering::Release);
+                let is_listed = &shared.registration.is_listed;
+                is_listed.store(true, Ordering::Release);
                 shared.introduced.notify_waiters();
             }
-        });
+        };
+        let mut attempt = self.registration.attempt.lock();
+        attempt.abort_all();
+        attempt.spawn_on(registering, bus.runtime());
     }
 }

@@ -31,6 +31,7 @@ impl HollowReplica {
             standing.follow.clear();
         }
         (standing.revision, standing.slices) = (answer.to, answer.slices);
+        standing.heard = standing.revision;
         standing.names = answer.names;
         !standing.follow.is_empty()
     }
@@ -41,6 +42,7 @@ impl HollowReplica {
         let fits = (1..=standing.revision).contains(&update.from);
         if fits && update.names == standing.names {
             standing.revision = standing.revision.max(update.to);
+            standing.heard = standing.revision;
         }
     }
 

@@ -58,6 +58,8 @@ pub struct Directory {
     agents: usize,
     /// The processes whose agents use channels.
     processes: BTreeMap<EndedProcess, SocketAddr>,
+    /// The revisions with which they joined.
+    since: HashMap<EndedProcess, u64>,
     /// The latest processes that ended. They do not come back.
     ended: VecDeque<EndedProcess>,
     rules: Rules,
@@ -132,6 +134,7 @@ impl Directory {
             slices: vec![BTreeMap::new(); SLICES],
             agents: 0,
             processes: BTreeMap::new(),
+            since: HashMap::new(),
             ended: VecDeque::new(),
             rules: Rules::default(),
             recent: VecDeque::new(),
@@ -224,8 +227,9 @@ impl Directory {
         if self.ended.contains(&named) || self.processes.get(&named) == Some(&joined.address) {
             return;
         }
-        self.processes.insert(named, joined.address);
+        self.processes.insert(named.clone(), joined.address);
         self.remember(DirectoryStep::Joined { joined }, Concerns::Channels);
+        self.since.insert(named, self.revision);
     }
 
     /// Notes that a process with these agents has ended.
@@ -244,6 +248,7 @@ impl Directory {
 
     fn note_end(&mut self, ended: EndedProcess, concerns: Concerns) {
         self.processes.remove(&ended);
+        self.since.remove(&ended);
         if self.ended.len() == ENDED {
             self.ended.pop_front();
         }
@@ -298,15 +303,16 @@ impl Directory {
         }
     }
 
-    /// Whether a process that uses channels can be reached, and all nodes that hear of such processes have had this revision.
-    pub fn is_told(&self, named: &EndedProcess, revision: u64) -> bool {
-        self.processes.contains_key(named) && self.views.have_heard(revision)
+    /// Whether a process that uses channels can be reached, and all others that do have heard of it.
+    pub fn is_told(&self, named: &EndedProcess) -> bool {
+        let since = self.since.get(named);
+        since.is_some_and(|since| self.views.have_heard(*since))
     }
 
-    /// Notes that a node has applied what it was told, up to this revision.
-    pub fn applied(&mut self, node: &str, revision: u64) {
+    /// Notes that the processes of a node have heard of those that use channels, up to this revision.
+    pub fn heard(&mut self, node: &str, revision: u64) {
         let view = self.views.of(node);
-        self.views.applied(view, revision);
+        self.views.heard(view, revision);
     }
 
     /// The answer to what a node states of its replica.
@@ -321,8 +327,7 @@ impl Directory {
             }
         };
         self.views.holds(view, standing.slices);
-        self.views.hears_processes(view, standing.processes);
-        self.views.applied(view, standing.revision);
+        self.views.hears_processes(view, standing);
         let slices = self.views.slices_of(view);
         let update = match self.news(view, standing.revision, slices) {
             Some(mut update) => {

@@ -161,13 +161,9 @@ impl Replica {
         self.hears_processes
     }
 
-    /// Whether the replica has everything up to a revision. If not, the Master is to be asked at once.
-    pub fn reaches(&mut self, revision: u64) -> bool {
-        let reaches = self.revision >= revision;
-        if !reaches {
-            (self.is_behind, self.is_stalled) = (true, false);
-        }
-        reaches
+    /// States its standing to the Master at once.
+    pub fn state_at_once(&mut self) {
+        (self.is_behind, self.is_stalled) = (true, false);
     }
 
     /// The rules for all processes.
@@ -228,6 +224,7 @@ impl Replica {
             follow: exchange.follow,
             forget: exchange.forget,
             processes: self.hears_processes,
+            heard: 0,
             transfer: self.transfer.clone(),
         }
     }

@@ -32,6 +32,9 @@ pub struct Standing {
     /// Whether the node wants to hear of the processes that use channels.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub processes: bool,
+    /// The revision up to which the node's processes have heard of these.
+    #[serde(default)]
+    pub heard: u64,
     /// The transfer of which the node wants the next part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<Transfer>,

@@ -266,26 +266,22 @@ impl MasterState {
         self.changed(process, now);
     }
 
-    /// Notes that agents of a process use channels. Says whether the nodes that must hear of it have this revision of the
-    /// directory (0: the present one, which is in the answer).
-    pub fn uses_channels(&mut self, process: &str, since: u64, now: UnixMillis) -> ChannelListing {
+    /// Notes that agents of a process use channels. Says whether the others have heard of it.
+    pub fn uses_channels(&mut self, process: &str, now: UnixMillis) -> ChannelListing {
         if let Some(found) = self.process_mut(process)
             && !std::mem::replace(&mut found.channels, true)
         {
             self.changed(process, now);
         }
-        let revision = match since {
-            0 => self.directory.revision(),
-            since => since,
-        };
         // One that was given up is not waited for.
         let is_told = self.process(process).is_none_or(|(_, found)| {
-            let node = found.node.clone();
-            let process = found.id.clone();
-            self.directory
-                .is_told(&EndedProcess { node, process }, revision)
+            let (node, process) = (found.node.clone(), found.id.clone());
+            self.directory.is_told(&EndedProcess { node, process })
         });
-        ChannelListing { revision, is_told }
+        ChannelListing {
+            revision: self.directory.revision(),
+            is_told,
+        }
     }
 
     /// Notes an agent's report about itself.

@@ -19,6 +19,7 @@ fn a_process_that_was_taken_over_is_not_done_before_it_reports() {
         slot: None,
         ticket: None,
         reattach: Vec::new(),
+        channels: false,
     };
     let processes = Processes::default();
     let is_done = || processes.with("p", |entry| entry.is_done()).unwrap();

@@ -7,6 +7,7 @@ mod answers;
 mod control_plane;
 mod doors;
 mod large;
+mod listing;
 mod sealed;
 #[path = "../support/mod.rs"]
 mod support;

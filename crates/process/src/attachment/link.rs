@@ -195,6 +195,12 @@ async fn answer_node(
             told.map_err(|_| leaving())?;
             Ok(sealed.await.map_err(|_| leaving())??.into())
         }
+        ProcessRequest::Heard => {
+            let (answer, heard) = oneshot::channel();
+            let told = commands.send(Command::Heard { answer }).await;
+            told.map_err(|_| leaving())?;
+            Ok(heard.await.map_err(|_| leaving())?.into())
+        }
     }
 }
 

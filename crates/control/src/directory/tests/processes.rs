@@ -78,45 +78,48 @@ fn a_process_is_told_when_all_nodes_that_hear_have_heard() {
     }
     let named = contact(1, 7).named();
     directory.joined(contact(1, 7));
-    let revision = directory.revision();
-    assert!(
-        !directory.is_told(&named, revision),
-        "a node has said nothing yet"
-    );
+    assert!(!directory.is_told(&named), "a node has said nothing yet");
     replicas[0].hear_processes(true);
     replicas[1].hear_processes(true);
-    let settle = |directory: &mut Directory, replicas: &mut Vec<Replica>| {
-        for _ in 0..2 {
-            for (number, replica) in replicas.iter_mut().enumerate() {
-                catch_up(directory, &name_of(number), replica);
-            }
-        }
-    };
-    settle(&mut directory, &mut replicas);
-    assert!(directory.is_told(&named, revision));
-    assert!(
-        !directory.is_told(&contact(2, 7).named(), revision),
-        "it cannot be reached"
-    );
+    for (number, replica) in replicas.iter_mut().enumerate() {
+        catch_up(&mut directory, &name_of(number), replica);
+    }
+    assert!(!directory.is_told(&named), "no process has heard of it");
+    for (number, replica) in replicas.iter_mut().enumerate() {
+        let standing = Standing {
+            heard: replica.revision(),
+            ..replica.standing()
+        };
+        replica.answered(directory.answer(&name_of(number), &standing));
+    }
+    assert!(directory.is_told(&named));
+    let unreachable = contact(2, 7).named();
+    assert!(!directory.is_told(&unreachable));
     directory.joined(contact(2, 7));
-    let (named, revision) = (contact(2, 7).named(), directory.revision());
+    let named = contact(2, 7).named();
     for number in 0..2 {
-        assert!(!directory.is_told(&named, revision));
+        assert!(!directory.is_told(&named));
         let name = name_of(number);
         let news = directory.news_for(&name).unwrap();
         assert!(news.tells_of_processes());
-        directory.applied(&name, news.to);
+        directory.heard(&name, news.to);
         replicas[number].told(news);
     }
-    assert!(directory.is_told(&named, revision));
+    assert!(directory.is_told(&named));
+    // A node that has only registered may have any processes.
+    directory.answer(&name_of(1), &Standing::default());
+    assert!(!directory.is_told(&named));
+    catch_up(&mut directory, &name_of(1), &mut replicas[1]);
+    directory.heard(&name_of(1), replicas[1].revision());
+    assert!(directory.is_told(&named));
     // A node that is gone has no processes that publish.
     directory.joined(contact(3, 7));
-    let (named, revision) = (contact(3, 7).named(), directory.revision());
+    let named = contact(3, 7).named();
     for number in 0..2 {
-        assert!(!directory.is_told(&named, revision));
+        assert!(!directory.is_told(&named));
         directory.set(&name_of(number), at(0));
     }
-    assert!(directory.is_told(&named, revision));
+    assert!(directory.is_told(&named));
 }
 
 /// The single notices to a process add up to the whole directory.

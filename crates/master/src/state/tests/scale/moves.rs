@@ -6,7 +6,7 @@ impl Platform {
     /// Agents of a process use channels, and its node hears of the others.
     pub(super) fn uses_channels(&mut self, process: &str) {
         let node = self.master.process(process).unwrap().1.node.clone();
-        self.job(|master, now| master.uses_channels(process, 0, now));
+        self.job(|master, now| master.uses_channels(process, now));
         self.nodes.get_mut(&node).unwrap().hear_processes();
     }
 

@@ -111,6 +111,8 @@ final class Mesh implements AutoCloseable {
     private boolean usesChannels;
     /** The platform has told of the others. */
     private boolean isAcquainted;
+    /** The others have heard of this process. */
+    private boolean isListed;
     private long ticks;
     private Permission permission;
     private volatile boolean isClosed;
@@ -227,6 +229,7 @@ final class Mesh implements AutoCloseable {
         while (!isClosed) {
             try {
                 membership.ask(Map.of("ask", "use-channels"));
+                listed();
                 return;
             } catch (IOException away) {
                 LOG.log(Level.FINE, "the platform does not know yet that channels are used here", away);
@@ -235,15 +238,20 @@ final class Mesh implements AutoCloseable {
         }
     }
 
+    private synchronized void listed() {
+        isListed = true;
+        notifyAll();
+    }
+
     /** Whether the platform has told of the other processes whose agents use channels. */
     synchronized boolean isAcquainted() {
         return isAcquainted;
     }
 
-    /** Waits until the platform knows that agents here use channels, for a while. */
+    /** Waits until the others whose agents use channels have heard of this process, for a while. */
     synchronized void awaitListed() {
         long end = System.nanoTime() + Speaking.PATIENCE;
-        while (!isAcquainted && !isClosed) {
+        while (!isListed && !isClosed) {
             long left = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
             if (left <= 0) {
                 LOG.warning("the platform does not know yet that channels are used here: subscriptions miss events until it does");
@@ -736,7 +744,6 @@ final class Mesh implements AutoCloseable {
             List.copyOf(processes.keySet()).stream().filter(one -> !present.contains(one)).forEach(this::ended);
             joined(list);
             isAcquainted = true;
-            notifyAll();
         } else if (usesChannels) {
             Door.start("sealbus-channels", this::register);
         }
