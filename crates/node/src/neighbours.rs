@@ -71,7 +71,7 @@ impl Shared {
         };
         let away = || Fault::new(FaultCode::Unavailable, "another Master leads: ask again");
         let processes = processes.ok_or_else(away)?;
-        if let Some((_, caller)) = self.processes.connection(process) {
+        if let Some(caller) = self.processes.is_to_hear_of_others(process) {
             let notice = AttachmentNotice::ProcessesAre { processes };
             self.tell(process, &caller, &notice);
         }

@@ -100,21 +100,29 @@ impl Processes {
             .unwrap_or(false)
     }
 
+    /// Notes that a process is told of all others that use channels, and returns the connection to it. Over a later
+    /// connection it hears of them when it comes back.
+    pub(crate) fn is_to_hear_of_others(&self, process: &str) -> Option<Caller> {
+        let connection = self.with(process, |entry| {
+            if !matches!(entry.channels, Channels::Told(_)) {
+                entry.channels = Channels::Told(Hearing::default());
+            }
+            entry.connection.as_ref().map(|(_, caller)| caller.clone())
+        });
+        connection.ok().flatten()
+    }
+
     /// Notes that a process was told of all others that use channels, as of this revision.
     pub(crate) fn told_of_others(&self, process: &str, revision: u64) {
-        let _ = self.with(process, |entry| match &mut entry.channels {
-            Channels::Told(hearing) => {
+        let _ = self.with(process, |entry| {
+            if let Some(hearing) = entry.channels.hearing_mut() {
+                hearing.heard = match hearing.told {
+                    // Its publishers themselves wait until it has heard of all others.
+                    0 => revision,
+                    _ => hearing.heard.min(revision.saturating_sub(1)),
+                };
                 hearing.told = hearing.told.max(revision);
-                hearing.heard = hearing.heard.min(revision.saturating_sub(1));
                 hearing.lacks_others = false;
-            }
-            // Its publishers wait until it has heard.
-            channels => {
-                *channels = Channels::Told(Hearing {
-                    told: revision,
-                    heard: revision,
-                    ..Hearing::default()
-                });
             }
         });
     }

@@ -97,13 +97,13 @@ fn a_process_is_told_when_all_nodes_that_hear_have_heard() {
     assert!(!directory.is_told(&unreachable));
     directory.joined(contact(2, 7));
     let named = contact(2, 7).named();
-    for number in 0..2 {
+    for (number, replica) in replicas.iter_mut().enumerate().take(2) {
         assert!(!directory.is_told(&named));
         let name = name_of(number);
         let news = directory.news_for(&name).unwrap();
         assert!(news.tells_of_processes());
         directory.heard(&name, news.to);
-        replicas[number].told(news);
+        replica.told(news);
     }
     assert!(directory.is_told(&named));
     // A node that has only registered may have any processes.
