@@ -1,4 +1,4 @@
-//! What publishers know once a subscription is listed.
+//! Processes that know of a subscription once it is listed.
 
 use std::sync::Arc;
 use std::time::Duration;
