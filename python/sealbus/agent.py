@@ -429,8 +429,10 @@ class Agent(Initiates):
         the events. Each event goes to one of them, the least busy; if that one ends before it has dealt with the event,
         it goes to another, with ``may_be_again``. A member has `prefetch` events of each publisher's process at a time,
         by default 1. A group is not durable, begins now, and drops nothing.
+
+        The first subscription of a program waits until the other programs have heard of it: :meth:`sealbus.ChannelSubscription.listed`.
         """
-        return subscribe(
+        subscription = subscribe(
             self._living,
             pattern,
             filter=filter,
@@ -446,6 +448,8 @@ class Agent(Initiates):
             group=group,
             prefetch=prefetch,
         )
+        await subscription.listed()
+        return subscription
 
     async def publish(
         self,

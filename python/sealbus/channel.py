@@ -421,6 +421,7 @@ class ChannelSubscription:
         return await self.next()
 
     async def __aenter__(self) -> Self:
+        await self.listed()
         return self
 
     async def __aexit__(self, *raised: object) -> None:
@@ -442,6 +443,16 @@ class ChannelSubscription:
             if ended is not None:
                 cause = f"the subscription to {self.pattern} has ended: {ended}"
                 raise SubscriptionEnded(life.name, cause)
+
+    async def listed(self) -> bool:
+        """Waits until the other programs that use channels have heard of this one: a moment, for its first subscription.
+
+        From then on, each event of a publisher comes to this subscription. False if the
+        platform does not say so within 30 seconds; the subscription then goes on, and is listed later.
+        :meth:`sealbus.Agent.subscribe` and ``async with`` wait by themselves.
+        """
+        is_listed: bool = await self._life.call(self._handle.listed)
+        return is_listed
 
     def try_next(self) -> ChannelEvent | None:
         """The next event, if one is there."""

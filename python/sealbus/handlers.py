@@ -186,6 +186,11 @@ class Handlers:
             self._hearing.add(task)
             task.add_done_callback(self._hearing.discard)
 
+    async def listed(self) -> None:
+        """Waits until the platform knows that this program uses channels, if the agent has subscribed."""
+        if self._listeners:
+            await self._listeners[0].subscription.listed()
+
     @property
     def has_events(self) -> bool:
         """Whether there may be an event for :meth:`handle_event`."""

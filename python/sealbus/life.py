@@ -255,6 +255,7 @@ class Life:
             state = self.handle.take_state()
             if self.failure is not None:
                 return
+            await self.handlers.listed()
             if state is None:
                 await self.agent.setup()
             else:

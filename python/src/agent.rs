@@ -27,6 +27,7 @@ use crate::filter::PyFilter;
 use crate::message::PyMessage;
 use crate::pump::PyPump;
 use crate::runtime::{self, Owned};
+use crate::subscribing;
 
 /// One agent's access to the bus.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "AgentHandle")]
@@ -388,7 +389,7 @@ impl PyAgentHandle {
     /// Subscribes to the channels of a pattern.
     fn subscribe(&self, options: &Bound<'_, PyDict>) -> PyResult<PySubscriptionHandle> {
         let outbox = self.with(|handle| handle.outbox().clone())?;
-        channel::subscribe(outbox, options)
+        subscribing::subscribe(outbox, options)
     }
 
     // ----- living

@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyDictMethods};
+use pyo3::types::PyDict;
 use sealbus::channel::{
-    Channel, ChannelEvent, ChannelPattern, ChannelReplies, ChannelSubscription, FlowPolicy,
-    LogRetention, Mechanism, Moment, QosOverride, QueueLimits, Reach, Replay, RequestOptions,
-    SubscribeError, Subscribing,
+    Channel, ChannelEvent, ChannelReplies, ChannelSubscription, LogRetention, Mechanism,
+    QosOverride, Reach, RequestOptions,
 };
-use sealbus::process::Outbox;
 use sealbus_bus::ReceivedMessage;
 use sealbus_channels::Ended;
 
@@ -359,72 +357,17 @@ type Counts = (u64, u64, u64, u64, u64, u64, u64);
 #[pyclass(frozen, module = "sealbus._sealbus", name = "SubscriptionHandle")]
 pub(crate) struct PySubscriptionHandle(Mutex<Option<Owned<Arc<ChannelSubscription>>>>);
 
-/// Subscribes with the options that `sealbus/channel.py` gives.
-pub(crate) fn subscribe(
-    outbox: Arc<Outbox>,
-    options: &Bound<'_, PyDict>,
-) -> PyResult<PySubscriptionHandle> {
-    fn option<'py, T>(options: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<T>>
-    where
-        T: FromPyObjectOwned<'py>,
-    {
-        match options.get_item(name)? {
-            Some(value) if !value.is_none() => value.extract().map(Some).map_err(Into::into),
-            _ => Ok(None),
+impl PySubscriptionHandle {
+    pub(crate) fn new(subscription: ChannelSubscription) -> Self {
+        Self(Mutex::new(Some(Owned::new(Arc::new(subscription)))))
+    }
+
+    fn open(&self) -> PyResult<Arc<ChannelSubscription>> {
+        match &*self.0.lock() {
+            Some(open) => Ok(open.get()?.clone()),
+            None => Err(error::channel("the subscription was cancelled")),
         }
     }
-    let pattern: String = option(options, "pattern")?.unwrap_or_default();
-    let pattern = ChannelPattern::new(&pattern).map_err(error::channel)?;
-    let mut subscribing = Subscribing::new(outbox, pattern);
-    if let Some(filter) = option::<String>(options, "filter")? {
-        subscribing = subscribing.filter(filter);
-    }
-    if let Some(policy) = option::<String>(options, "policy")? {
-        subscribing = subscribing.policy(policy.parse::<FlowPolicy>().map_err(error::channel)?);
-    }
-    let mut limits = QueueLimits::default();
-    if let Some(events) = option(options, "events")? {
-        limits.events = events;
-    }
-    if let Some(bytes) = option(options, "bytes")? {
-        limits.bytes = bytes;
-    }
-    subscribing = subscribing.limits(limits);
-    match option::<String>(options, "takes")?.as_deref() {
-        Some("requests") => subscribing = subscribing.only_requests(),
-        Some("all") => subscribing = subscribing.answering(),
-        _ => {}
-    }
-    if let Some(name) = option::<String>(options, "durable")? {
-        subscribing = subscribing.durable(name).since(Replay::Resume);
-    }
-    if let Some(group) = option::<String>(options, "group")? {
-        subscribing = subscribing.group(group);
-    }
-    if let Some(prefetch) = option(options, "prefetch")? {
-        subscribing = subscribing.prefetch(prefetch);
-    }
-    let replay = match (
-        option::<u64>(options, "since_ms")?,
-        option::<u64>(options, "last")?,
-        option::<u64>(options, "number")?,
-        option::<String>(options, "last_per")?,
-    ) {
-        (Some(milliseconds), _, _, _) => Some(Replay::Since(Moment::from_unix_ms(milliseconds))),
-        (_, Some(count), _, _) => Some(Replay::Last(count)),
-        (_, _, Some(number), _) => Some(Replay::From(number)),
-        (_, _, _, Some(name)) => Some(Replay::LastPerKey(last_events::key(&name)?)),
-        _ => None,
-    };
-    if let Some(replay) = replay {
-        subscribing = subscribing.since(replay);
-    }
-    let subscription = subscribing.open().map_err(|problem| match &problem {
-        SubscribeError::Filter(problem) => error::filter(problem),
-        _ => error::channel(problem),
-    })?;
-    let subscription = Owned::new(Arc::new(subscription));
-    Ok(PySubscriptionHandle(Mutex::new(Some(subscription))))
 }
 
 #[pymethods]
@@ -448,13 +391,19 @@ impl PySubscriptionHandle {
         Ok(())
     }
 
+    /// Waits until the platform knows that channels are used here. The outcome says whether it does.
+    fn listed(&self, pump: &PyPump, call: u64) -> PyResult<()> {
+        let subscription = self.open()?;
+        pump.call(call, async move {
+            let is_listed = subscription.listed().await;
+            move |py: Python<'_>| Ok(is_listed.into_pyobject(py)?.to_owned().into_any().unbind())
+        })
+    }
+
     /// Waits until there is an event, which stays there. The outcome is nothing, or the reason why no further event
     /// will come.
     fn wait(&self, pump: &PyPump, call: u64) -> PyResult<()> {
-        let subscription = match &*self.0.lock() {
-            Some(open) => open.get()?.clone(),
-            None => return Err(error::channel("the subscription was cancelled")),
-        };
+        let subscription = self.open()?;
         pump.call(call, async move {
             let is_there = poll_fn(|waiting| subscription.poll_ready(waiting)).await;
             let ended = subscription.ended();

@@ -26,6 +26,7 @@ mod protocol;
 mod pump;
 mod runtime;
 mod sl;
+mod subscribing;
 mod write_json;
 
 #[global_allocator]

@@ -1,6 +1,7 @@
 //! The AgentBus as agents use it: publish, send, request, subscribe. This module wraps the [exchange](super::exchange)
 //! and runs on the bus's runtime.
 
+mod acquaintance;
 mod inlet;
 mod kept;
 mod last;
@@ -30,6 +31,8 @@ use super::path::ChannelPath;
 use super::permission::ChannelPermissions;
 use super::qos::{ChannelCapabilities, Qos};
 use super::sealed::{EventSealer, Reader};
+pub use acquaintance::ChannelRegistrar;
+use acquaintance::Registration;
 use inlet::Inlet;
 pub use last::{LastError, LastEvents};
 pub use request::{Answers, Replies, RequestOptions};
@@ -63,6 +66,7 @@ pub(crate) struct Shared {
     waiting: AtomicUsize,
     logs: OnceLock<Arc<dyn ChannelLogs>>,
     sealer: OnceLock<Arc<dyn EventSealer>>,
+    registration: Registration,
     turns: kept::Turns,
     feeds: Arc<Feeds>,
 }
@@ -125,6 +129,7 @@ impl Channels {
             waiting: AtomicUsize::new(0),
             logs: OnceLock::new(),
             sealer: OnceLock::new(),
+            registration: Registration::default(),
             turns: kept::Turns::default(),
             feeds: Arc::default(),
         });
@@ -173,23 +178,35 @@ impl Channels {
     /// Publishers and requesters wait for these announcements by themselves. The first best-effort event of a process
     /// waits for only up to a second, and later best-effort events do not wait.
     pub async fn ready(&self, limit: Duration) -> bool {
+        self.shared.use_channels();
+        let knows_all = |exchange: &mut Exchange, now| {
+            exchange.take_interest(now);
+            exchange.knows_all()
+        };
+        let is_ready = self.wait_until(limit, knows_all).await;
+        self.shared.was_introduced.store(true, Ordering::Release);
+        is_ready
+    }
+
+    /// Waits until this is so, for `limit` at most. Returns whether it is.
+    async fn wait_until(
+        &self,
+        limit: Duration,
+        mut is_so: impl FnMut(&mut Exchange, Now) -> bool,
+    ) -> bool {
         let wait = async {
             loop {
                 let news = self.shared.introduced.notified();
                 tokio::pin!(news);
                 news.as_mut().enable();
-                let knows_all = self.shared.work(|exchange, now| {
-                    exchange.take_interest(now);
-                    exchange.knows_all()
-                });
-                if knows_all {
+                if self.shared.work(&mut is_so) {
                     break;
                 }
                 news.await;
             }
         };
         let _waiting = WaitingTask::new(&self.shared.waiting);
-        let is_ready = match self.shared.bus.upgrade() {
+        match self.shared.bus.upgrade() {
             // The timer belongs to the bus's runtime, even if another runtime polls this future.
             Some(bus) => {
                 let sleep = {
@@ -202,12 +219,11 @@ impl Channels {
                 }
             }
             None => false,
-        };
-        self.shared.was_introduced.store(true, Ordering::Release);
-        is_ready
+        }
     }
 
-    /// Subscribes the agent of `outbox`. The subscription is announced to other processes at once.
+    /// Subscribes the agent of `outbox`. The subscription is announced to other processes at once, or, if it is the first use
+    /// of channels in this process, as soon as the process is [listed](Self::listed).
     ///
     /// # Errors
     /// [`SubscribeError`].
@@ -223,6 +239,7 @@ impl Channels {
         if wants_log && self.shared.logs.get().is_none() {
             return Err(SubscribeError::NoLog);
         }
+        self.shared.use_channels();
         let consumer = self
             .shared
             .work(|exchange, now| exchange.subscribe(outbox.name(), options, now))?;
@@ -271,6 +288,7 @@ impl Channels {
     /// All subscriptions, of this process and of other processes. The first call asks the other processes for theirs, which
     /// takes time: see [`ready`](Self::ready).
     pub fn subscriptions(&self) -> Vec<SubscriptionReport> {
+        self.shared.use_channels();
         self.shared.work(|exchange, now| {
             exchange.take_interest(now);
             exchange.subscription_reports()

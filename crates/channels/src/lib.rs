@@ -34,7 +34,8 @@ pub use address::{
     AddressError, AddressProblem, AddressScheme, ChannelAddress, ChannelOwner, LONGEST_ADDRESS,
 };
 pub use channels::{
-    Answers, Channels, LastError, LastEvents, Replies, RequestOptions, Subscription,
+    Answers, ChannelRegistrar, Channels, LastError, LastEvents, Replies, RequestOptions,
+    Subscription,
 };
 pub use declared::DeclaredChannels;
 pub use event::{ChannelHeader, EventParts, Logged, Mechanism, ReceivedEvent, RequestId};

@@ -48,6 +48,11 @@ conversation! {
             /// The address to which others connect.
             address: SocketAddr,
         } -> ();
+        /// Agents of this process use channels from now on. The others whose agents do come as
+        /// [`AttachmentNotice::ProcessesAre`], and later changes as [`AttachmentNotice::ProcessesJoined`] and
+        /// [`AttachmentNotice::ProcessesEnded`]; they hear of this one. The answer comes once they have. A process
+        /// asks again if the others were not known when it attached again.
+        UseChannels -> ();
         /// The place of an agent. Later changes come as [`AttachmentNotice::DirectoryChanged`].
         Resolve {
             /// Local name.
@@ -88,6 +93,8 @@ conversation! {
             /// The numbers of the letters, each with its outcome.
             outcomes: Vec<(u64, LetterOutcome)>,
         } -> ();
+        /// The nodes that keep logs of persistent channels, as far as this process's own node knows them.
+        Nodes -> Vec<String>;
         /// A request to the logs of persistent channels.
         ChannelLog {
             /// The node that keeps the logs.
@@ -122,6 +129,7 @@ conversation! {
         FormerKeys { keys: SealedKeys };
         Posted { refused: Vec<Option<Fault>> };
         ChannelLog { log: LogAnswer };
+        Nodes { nodes: Vec<String> };
         Done;
     }
 }
@@ -186,7 +194,8 @@ pub struct Welcome {
     pub address: IpAddr,
     /// The whole signed deny list in force.
     pub deny_list: Blob,
-    /// The present processes; none if the node does not know yet.
+    /// The present processes whose agents use channels; none if this process has not [said](AttachmentRequest::UseChannels)
+    /// to the node that it does, or if the node does not know them.
     #[serde(default)]
     pub processes: Option<Vec<ProcessContact>>,
     /// The rules for all processes.
@@ -196,6 +205,10 @@ pub struct Welcome {
     pub reattach: String,
     /// Whether the process must restore agents that moved here ([`AttachmentRequest::Inherit`]).
     pub inherits: bool,
+    /// Whether the platform is so small that each process says at once that its agents use channels. Then they can begin to
+    /// use them while no Master can be reached.
+    #[serde(default)]
+    pub all_use_channels: bool,
 }
 
 /// The notices of a node to a process.
@@ -223,7 +236,12 @@ pub enum AttachmentNotice {
         /// The changes.
         changes: Vec<DirectoryChange>,
     },
-    /// Processes that can be reached now.
+    /// All present processes whose agents use channels.
+    ProcessesAre {
+        /// The processes.
+        processes: Vec<ProcessContact>,
+    },
+    /// Processes whose agents use channels, and that can be reached now.
     ProcessesJoined {
         /// The processes.
         processes: Vec<ProcessContact>,
@@ -240,7 +258,7 @@ pub enum AttachmentNotice {
         /// In order.
         letters: Vec<DeliveredLetter>,
     },
-    /// Processes that have ended.
+    /// Processes that have ended. Some of them may be unknown to this one.
     ProcessesEnded {
         /// The processes.
         processes: Vec<EndedProcess>,

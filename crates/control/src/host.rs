@@ -37,7 +37,9 @@ pub struct Membership {
     pub deny_list: Blob,
     /// Whether agents moved here. [`dyn Host::inherit`] has their state and mailboxes.
     pub inherits: bool,
-    /// The other processes at that time, as [`Command::ProcessesAre`]. This one may be among them.
+    /// Whether the process says at once that its agents use channels, as on a small platform.
+    pub all_use_channels: bool,
+    /// The other processes whose agents use channels, as [`Command::ProcessesAre`]. This one may be among them.
     pub processes: Option<Vec<ProcessContact>>,
     /// The rules for all processes at that time. Changes come as [`Command::Rules`].
     pub rules: Rules,
@@ -84,11 +86,17 @@ pub enum Command {
     },
     /// Agents that this process asked for have moved.
     DirectoryChanged(Vec<DirectoryChange>),
-    /// Processes that can be reached now, or at another address.
+    /// Processes whose agents use channels, and that can be reached now, or at another address.
     ProcessesJoined(Vec<ProcessContact>),
-    /// All present processes. Other known processes have ended. `None` means that the platform does not know at
-    /// present.
+    /// All present processes whose agents use channels. Other known processes have ended. `None` means that the platform
+    /// does not know at present: if agents of this process use channels, it must [say so](AttachmentRequest::UseChannels)
+    /// again.
     ProcessesAre(Option<Vec<ProcessContact>>),
+    /// Say that all earlier commands were obeyed.
+    Heard {
+        /// Where to say it.
+        answer: oneshot::Sender<()>,
+    },
     /// Report the traffic through the process, and watch it for a while if asked to.
     Observe {
         /// The watch.

@@ -79,6 +79,11 @@ conversation! {
             /// The address.
             address: SocketAddr,
         } -> ();
+        /// Agents of a process use channels from now on. The node asks again until the others have heard of it.
+        UsesChannels {
+            /// The process's name.
+            process: String,
+        } -> ChannelListing;
         /// A process gave a certificate to its agent, which is the sixth step.
         Delivered {
             /// The process's name.
@@ -142,6 +147,7 @@ conversation! {
         Current(Current);
         EncryptionKey(PublishedKey);
         Location(AgentLocation);
+        Listed(ChannelListing);
         Done;
     }
 }
@@ -187,6 +193,16 @@ pub struct GatewayStatus {
     pub counters: GatewayCounters,
 }
 
+/// The standing of a process whose agents use channels in the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelListing {
+    /// A revision of the directory. A replica of that revision that hears of the processes that use channels has all that
+    /// said so before.
+    pub revision: u64,
+    /// Whether all others have heard of this one.
+    pub is_told: bool,
+}
+
 /// The news for a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Current {
@@ -218,6 +234,9 @@ pub struct RunningProcess {
     pub pid: Option<u32>,
     /// The address on which it listens, once it does.
     pub address: Option<SocketAddr>,
+    /// Whether its agents use channels.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub channels: bool,
     /// The process's agents that reported a state, with the latest state.
     pub agents: Vec<(String, AgentState)>,
 }
@@ -299,11 +318,12 @@ conversation! {
             /// The processes of the asking one.
             at: MasterContact,
         } -> ();
-        /// The directory changed.
+        /// The directory changed. The answer comes when the node's processes have heard of other processes in the change, or
+        /// have had time for it.
         Directory {
             /// The change.
             update: DirectoryUpdate,
-        } -> ();
+        } -> DirectoryHeard;
         /// The place of an agent, as far as this node knows it. Another node asks one that should hold the agent's slice of
         /// the directory. A node that does not hold it answers [`FaultCode::Unavailable`](crate::FaultCode::Unavailable).
         Locate {
@@ -371,8 +391,16 @@ conversation! {
         Cosigned { cosigning: Cosigning };
         Observed { processes: Vec<ProcessTraffic> };
         Certificates(CertificatePage);
+        Heard(DirectoryHeard);
         Done;
     }
+}
+
+/// The part of the directory that a node's processes have heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectoryHeard {
+    /// The revision up to which they have heard of the processes that use channels.
+    pub heard: u64,
 }
 
 /// A node's answer to a checkpoint.

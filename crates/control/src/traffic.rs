@@ -46,11 +46,14 @@ conversation! {
             /// The stated key of an agent of that process.
             key: Blob,
         } -> SealedKeys;
+        /// Nothing: the answer says that the process has obeyed all earlier notices.
+        Heard -> ();
     }
     /// The answers of a process.
     pub enum ProcessAnswer ("answer") {
         Traffic(ProcessTraffic);
         FormerKeys(SealedKeys);
+        Done;
     }
 }
 

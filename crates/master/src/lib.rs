@@ -34,7 +34,6 @@ mod masters;
 mod operator;
 mod own_host;
 pub mod placement;
-mod reachable;
 pub mod registry;
 mod restore;
 mod running;

@@ -13,7 +13,6 @@ use sealbus_seal::{Identity, Name};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::desk::{Desk, DeskHandle, News};
-use super::reachable::reachable;
 use sealbus_control::attachment::{AgentReport, AttachmentAnswer, AttachmentRequest};
 use sealbus_control::authority::IssuedChain;
 use sealbus_control::clock::timestamp;
@@ -88,7 +87,7 @@ impl OwnHost {
                     deny_list: desk.ca.deny_list_version(),
                 };
                 let rules = directory.rules().clone();
-                let processes = reachable(desk, directory.processes(), controls);
+                let processes = directory.processes();
                 let platform = match controls {
                     true => desk.platform.control_plane(),
                     false if has_control => desk.platform.clone().for_control(),
@@ -100,14 +99,7 @@ impl OwnHost {
             .await?;
         let (sender, commands) = mpsc::channel(COMMANDS);
         let asked = Arc::new(Mutex::new(RecentNames::new(MOST_FOLLOWED)));
-        let watching = watch_news(
-            desk.clone(),
-            controls,
-            news,
-            known,
-            asked.clone(),
-            sender.clone(),
-        );
+        let watching = watch_news(desk.clone(), news, known, asked.clone(), sender.clone());
         tokio::spawn(watching);
         let post =
             post.map(|place| OwnPost::new(place, name, platform.max_message, sender.clone()));
@@ -124,6 +116,7 @@ impl OwnHost {
                 processes: Some(processes),
                 rules,
                 inherits: false,
+                all_use_channels: false,
                 reachable: listen.is_some(),
             },
             open,
@@ -138,7 +131,6 @@ impl OwnHost {
 /// Passes on deny lists and changes of the directory, until the process or the Master is gone.
 async fn watch_news(
     desk: DeskHandle,
-    controls: bool,
     mut news: watch::Receiver<News>,
     mut known: News,
     asked: Arc<Mutex<RecentNames>>,
@@ -192,12 +184,6 @@ async fn watch_news(
                 DirectoryStep::Rules { rules: newer } => rules = Some(newer),
             }
         }
-        let Ok(joined) = desk
-            .run(move |desk, _| Ok(reachable(desk, joined, controls)))
-            .await
-        else {
-            return;
-        };
         let mut to_tell = Vec::new();
         if is_whole {
             to_tell.push(Command::ProcessesAre(Some(joined)));
@@ -313,6 +299,16 @@ impl OwnHost {
                 };
                 self.desk.run(work).await?.into()
             }
+            (AttachmentRequest::UseChannels, _) => {
+                let process = self.membership.process.clone();
+                let work = move |desk: &mut Desk, now| {
+                    desk.state.uses_channels(&process, now);
+                    Ok(())
+                };
+                self.desk.run(work).await?.into()
+            }
+            // This process reads the logs of no nodes.
+            (AttachmentRequest::Nodes, _) => Vec::<String>::new().into(),
             (AttachmentRequest::Resolve { agent }, _) => {
                 // Requested names are remembered, and no agent has such a name.
                 if Name::new("agent", &agent).is_err() {

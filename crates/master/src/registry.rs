@@ -119,6 +119,9 @@ pub struct Process {
     pub begun: bool,
     /// The address on which it listens.
     pub address: Option<SocketAddr>,
+    /// Whether its agents use channels. Such processes are told about each other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub channels: bool,
     /// When it was placed.
     pub since: UnixMillis,
     /// When its certificates are revoked if it has not ended before. Set when it was told to stop.
@@ -187,6 +190,7 @@ impl Process {
             pid: None,
             begun: false,
             address: None,
+            channels: false,
             since: now,
             stop_by: None,
             agents: agents

@@ -13,7 +13,6 @@ use super::foundation::Foundation;
 use super::gateways::{self, GatewayRules};
 use super::operator::Operator;
 use super::own_host::HostedProcess;
-use super::reachable::CONTROL_GROUP;
 use super::state::not_a_member;
 use super::vouching::{PlacementsOf, check_process};
 use super::{asking, telling};
@@ -32,6 +31,8 @@ use sealbus_store::Store;
 
 /// Name of the group of the Master's own process.
 const SYSTEM_GROUP: &str = "system";
+/// Name of the group of the control plane's process, where that is another.
+const CONTROL_GROUP: &str = "control";
 
 /// The system agents. They exist as long as this value.
 pub(crate) struct SystemAgents {
@@ -272,6 +273,13 @@ fn hear(
         }
         MasterRequest::Announced { process, address } if own(desk, &process) => {
             desk.state.announced(&process, address, now);
+        }
+        MasterRequest::UsesChannels { process } => {
+            if !own(desk, &process) {
+                let message = format!("the process {process} was given up");
+                return Err(Fault::new(FaultCode::NotPlaced, message));
+            }
+            return Ok(desk.state.uses_channels(&process, now).into());
         }
         MasterRequest::Delivered { process, subject } if own(desk, &process) => {
             let subject = match &subject {

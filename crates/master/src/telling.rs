@@ -11,7 +11,7 @@ use super::desk::{DeskHandle, News};
 use sealbus_control::Blob;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::directory::Concerned;
-use sealbus_control::node::NodeRequest;
+use sealbus_control::node::{DirectoryHeard, NodeAnswer, NodeRequest};
 
 /// How long a node may take to apply news.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -82,8 +82,21 @@ async fn tell_node(
         requests.extend(list.map(|list| NodeRequest::DenyList { list }));
         requests.extend(update.map(|update| NodeRequest::Directory { update }));
         for request in requests {
-            if master.ask(&node, &request, PATIENCE).await.is_err() {
+            let Ok(answer) = master.ask(&node, &request, PATIENCE).await else {
                 return;
+            };
+            if let NodeRequest::Directory { update } = request
+                && update.tells_of_processes()
+                && let NodeAnswer::Heard(DirectoryHeard { heard }) = answer
+            {
+                let name = node.clone();
+                let noted = desk.run(move |desk, _| {
+                    desk.state.directory_mut().heard(&name, heard);
+                    Ok(())
+                });
+                if noted.await.is_err() {
+                    return;
+                }
             }
         }
         held = present;

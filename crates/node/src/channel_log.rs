@@ -1,13 +1,11 @@
 //! The node as a keeper of channels' logs: requests from its processes, other nodes and the Master.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::shared::Shared;
 use sealbus_control::ask::Ask;
 use sealbus_control::channel_log::{KeepOutcome, LogAnswer, LogRequest, ask};
 use sealbus_control::names::MASTER;
-use sealbus_control::names::MASTER_NODE;
 use sealbus_control::node::ask_node;
 use sealbus_control::{AgentLocation, Fault, FaultCode};
 
@@ -165,13 +163,8 @@ impl Shared {
 
     /// The age of a durable subscription, from any node that knows it.
     async fn durable_since(&self, agent: String, durable: String) -> Result<LogAnswer, Fault> {
-        let processes = self.replica.lock().processes();
-        let others: BTreeSet<String> = processes
-            .unwrap_or_default()
-            .into_iter()
-            .map(|contact| contact.node)
-            .filter(|node| *node != self.name && node != MASTER_NODE)
-            .collect();
+        let nodes: Vec<String> = self.replica.lock().nodes().cloned().collect();
+        let others: Vec<&String> = nodes.iter().filter(|node| **node != self.name).collect();
         let request = LogRequest::Since { agent, durable };
         let asked = others
             .iter()

@@ -1,18 +1,20 @@
 //! The node's part of the directory: its replica, the Master's news for it, and the other nodes that are asked for agents
 //! whose slice is not here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::neighbours::HEARING;
 use super::processes::wanted;
 use super::shared::{RESOLVING, Shared};
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::directory::{Changed, DirectoryUpdate, Replica, Standing};
 use sealbus_control::host::Command;
 use sealbus_control::names::{CONTROL_AGENTS, MASTER, SYSTEM_AGENTS};
-use sealbus_control::node::{ask_master, ask_node};
+use sealbus_control::node::{DirectoryHeard, ask_master, ask_node};
 use sealbus_control::{AgentLocation, DirectoryChange, EndedProcess, Fault, FaultCode};
 
 /// How long another node may take to say where an agent is.
@@ -24,9 +26,15 @@ impl Shared {
     /// The standing of the replica, for the next report.
     pub(crate) fn standing(&self) -> Standing {
         let own = self.processes.agents();
+        let hears = self.processes.use_channels();
+        let heard = self.heard();
         let mut replica = self.replica.lock();
         replica.own_agents_are(own);
-        replica.standing()
+        replica.hear_processes(hears);
+        Standing {
+            heard,
+            ..replica.standing()
+        }
     }
 
     /// Follows an agent as long as it is asked for.
@@ -184,38 +192,55 @@ impl Shared {
     }
 
     /// Applies the Master's answer to what was stated of the replica.
-    pub(crate) async fn directory_answered(&self, update: DirectoryUpdate) {
-        self.apply(update, Replica::answered).await;
+    pub(crate) async fn directory_answered(self: &Arc<Self>, update: DirectoryUpdate) {
+        if let Some(revision) = self.apply(update, Replica::answered).await {
+            self.state_when_heard(revision);
+        }
     }
 
-    /// Applies a change that the Master told by itself.
-    pub(crate) async fn directory_told(&self, update: DirectoryUpdate) {
+    /// Applies a change that the Master told by itself. Returns the revision up to which the processes have heard of those
+    /// that use channels.
+    pub(crate) async fn directory_told(
+        self: &Arc<Self>,
+        update: DirectoryUpdate,
+    ) -> DirectoryHeard {
+        let (tells, revision) = (update.tells_of_processes(), update.to);
         self.apply(update, Replica::told).await;
+        let is_late = tokio::time::timeout(HEARING, self.until_heard(revision));
+        if tells && is_late.await.is_err() {
+            self.state_when_heard(revision);
+        }
+        DirectoryHeard {
+            heard: self.heard(),
+        }
     }
 
     /// Applies a change of the directory. Processes that asked for the changed agents are told, and all are told of
-    /// other processes.
+    /// ended processes. Those that use channels are told of others that do. If there are such news, this returns the revision.
     async fn apply(
-        &self,
+        self: &Arc<Self>,
         update: DirectoryUpdate,
         apply: fn(&mut Replica, DirectoryUpdate) -> Changed,
-    ) {
+    ) -> Option<u64> {
         // One change at a time, so that joined and ended processes are reported in the right order.
         let _telling = self.telling.lock().await;
+        let (changed, revision) = {
+            let mut replica = self.replica.lock();
+            let changed = apply(&mut replica, update);
+            if replica.wants() {
+                self.wanting.notify_one();
+            }
+            // All others are known at this revision.
+            let revision = replica.processes().map(|_| replica.revision());
+            (changed, revision)
+        };
         let Changed {
             agents,
             left,
             joined,
             ended,
             rules,
-        } = {
-            let mut replica = self.replica.lock();
-            let changed = apply(&mut replica, update);
-            if replica.wants() {
-                self.wanting.notify_one();
-            }
-            changed
-        };
+        } = changed;
         self.note_former(left);
         let restarted = self.restarted_nodes(&agents);
         for change in &agents {
@@ -236,10 +261,6 @@ impl Shared {
             if !ended.is_empty() {
                 news.push(Command::ProcessesEnded(ended));
             }
-            let control = self.reachable(joined.clone(), true);
-            if !control.is_empty() {
-                news.push(Command::ProcessesJoined(control));
-            }
             news.extend(rules.clone().map(Box::new).map(Command::Rules));
             for command in news {
                 let _ = presence.commands.send(command).await;
@@ -253,19 +274,18 @@ impl Shared {
         if !ended.is_empty() {
             notices.push(AttachmentNotice::ProcessesEnded { processes: ended });
         }
-        let processes = self.reachable(joined, false);
-        if !processes.is_empty() {
-            notices.push(AttachmentNotice::ProcessesJoined { processes });
-        }
         notices.extend(rules.map(|rules| AttachmentNotice::Rules { rules }));
-        if notices.is_empty() {
-            return;
-        }
-        for (process, caller) in self.processes.callers() {
-            for notice in &notices {
-                self.tell(&process, &caller, notice);
+        let has_joined = !joined.is_empty();
+        let joined = has_joined.then_some(AttachmentNotice::ProcessesJoined { processes: joined });
+        if has_joined || !notices.is_empty() {
+            for (process, caller) in self.processes.callers() {
+                let hears = self.processes.is_told_of_others(&process);
+                for notice in notices.iter().chain(joined.iter().filter(|_| hears)) {
+                    self.tell(&process, &caller, notice);
+                }
             }
         }
+        self.told_news(revision, has_joined)
     }
 
     /// Nodes that now listen at another address, because they were restarted under the same name. Frames in transit to

@@ -78,6 +78,9 @@ impl NodeHost {
                 let refusals = MasterRequest::Refusals { records };
                 self.shared.reports.put_of_process(refusals)?;
             }
+            // This process uses no channels.
+            AttachmentRequest::UseChannels => {}
+            AttachmentRequest::Nodes => return Ok(Vec::<String>::new().into()),
             // The heartbeat tells the Master that the node is there. Nobody seals messages to it.
             AttachmentRequest::Report { .. }
             | AttachmentRequest::Letters { .. }

@@ -103,6 +103,7 @@ mod tests {
             ticket: None,
             reattach: Vec::new(),
             slot: None,
+            channels: false,
         }
     }
 

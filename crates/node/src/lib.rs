@@ -18,6 +18,7 @@ mod log;
 mod log_times;
 mod memory;
 mod metrics;
+mod neighbours;
 mod notes;
 mod orders;
 mod peer;
@@ -300,6 +301,7 @@ impl Node {
             former: Mutex::default(),
             wanting: tokio::sync::Notify::new(),
             telling: tokio::sync::Mutex::default(),
+            heard: watch::Sender::default(),
             nodes: Mutex::default(),
             asked: Mutex::new(RecentNames::new(MOST_FOLLOWED)),
             processes: Processes::default(),

@@ -63,6 +63,9 @@ pub(crate) struct Remembered {
     pub(crate) ticket: Option<(SecretHash, UnixMillis)>,
     /// Either of these secrets lets it attach again.
     pub(crate) reattach: Vec<SecretHash>,
+    /// Whether its agents use channels.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) channels: bool,
 }
 
 /// A node's state directory cannot be used.
@@ -290,6 +293,7 @@ pub(crate) mod tests {
             slot: None,
             ticket: None,
             reattach: Vec::new(),
+            channels: false,
         }
     }
 

@@ -89,6 +89,7 @@ mod tests {
                 slot: None,
                 ticket: ticket.map(|ticket| (ticket, now() + 1_000_000)),
                 reattach: Vec::new(),
+                channels: false,
             };
             let entry = Entry::new(remembered);
             processes.entries.lock().insert(name.clone(), entry);
@@ -126,6 +127,7 @@ mod tests {
             slot: None,
             ticket: None,
             reattach: Vec::new(),
+            channels: false,
         };
         let entry = Entry::new(remembered);
         let noting = entry.noting.clone();

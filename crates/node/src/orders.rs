@@ -122,7 +122,9 @@ async fn carry_out(
         NodeRequest::Thaw { process } => shared.thaw(&process).await?,
         NodeRequest::DenyList { list } => shared.deny_list_changed(list).await,
         NodeRequest::Masters { addresses, .. } => shared.masters_are_at(&addresses),
-        NodeRequest::Directory { update } => shared.directory_told(update).await,
+        NodeRequest::Directory { update } => {
+            return Ok(shared.directory_told(update).await.into());
+        }
         NodeRequest::Leave { grace } => {
             let grace = Duration::from_millis(grace);
             let is_masters = true;

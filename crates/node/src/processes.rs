@@ -1,5 +1,8 @@
 //! A node's knowledge of its processes.
 
+mod asking;
+mod channel_users;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,12 +15,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::memory::Remembered;
 use super::peer::Peer;
+pub(super) use asking::wanted;
+use channel_users::Channels;
 use sealbus_control::attachment::FrozenPart;
 use sealbus_control::clock::now;
 use sealbus_control::directory::{MOST_FOLLOWED, RecentNames};
 use sealbus_control::node::{Exit, Launch, RunningProcess};
 use sealbus_control::rpc::Caller;
-use sealbus_control::{AgentState, DirectoryChange, Fault, FaultCode};
+use sealbus_control::{AgentState, Fault, FaultCode};
 use sealbus_process::attachment::part_of;
 
 /// Most bytes of one process's frozen agents.
@@ -71,6 +76,7 @@ pub(super) struct Entry {
     /// The places for requests that are worked on at the same time.
     places: Arc<Semaphore>,
     pub(super) address: Option<SocketAddr>,
+    channels: Channels,
     pub(super) agents: BTreeMap<String, AgentState>,
     /// The latest certificate chain of each agent, in its wire form; that of the process is under an empty name.
     pub(super) certificates: BTreeMap<String, Vec<u8>>,
@@ -128,6 +134,7 @@ impl Entry {
             present: watch::Sender::default(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
             address: None,
+            channels: Channels::Unused,
             agents: BTreeMap::new(),
             certificates: BTreeMap::new(),
             is_unheard: false,
@@ -142,6 +149,7 @@ impl Entry {
     pub(super) fn taken_over(remembered: Remembered) -> Self {
         Self {
             is_unheard: true,
+            channels: Channels::taken_over(remembered.channels),
             ..Self::new(remembered)
         }
     }
@@ -186,20 +194,6 @@ impl Processes {
         entries.iter().filter_map(connected).collect()
     }
 
-    /// The processes that asked for one of the changed agents, each with its changes.
-    pub(crate) fn interested(
-        &self,
-        changes: &[DirectoryChange],
-    ) -> Vec<(String, Caller, Vec<DirectoryChange>)> {
-        let entries = self.entries.lock();
-        let changed = |(process, entry): (&String, &Entry)| {
-            let (_, caller) = entry.connection.as_ref()?;
-            let changes = wanted(changes, |agent| entry.asked.contains(agent));
-            (!changes.is_empty()).then(|| (process.clone(), caller.clone(), changes))
-        };
-        entries.iter().filter_map(changed).collect()
-    }
-
     /// The connection to a process.
     pub(crate) fn connection(&self, process: &str) -> Option<(u64, Caller)> {
         self.entries.lock().get(process)?.connection.clone()
@@ -224,6 +218,7 @@ impl Processes {
                 process: process.clone(),
                 pid: entry.pid(),
                 address: entry.address,
+                channels: entry.channels.are_used(),
                 agents: entry
                     .agents
                     .iter()
@@ -251,20 +246,6 @@ impl Processes {
     /// The launch of a process.
     pub(crate) fn launch(&self, process: &str) -> Result<Launch, Fault> {
         self.with(process, |entry| entry.remembered.launch.clone())
-    }
-
-    /// Notes that a process asked for an agent. Returns the agent that is forgotten for it.
-    ///
-    /// # Errors
-    /// If the process has ended.
-    pub(crate) fn asked(&self, process: &str, agent: &str) -> Result<Option<String>, Fault> {
-        self.with(process, |entry| entry.asked.note(agent))
-    }
-
-    /// Whether a process asked for an agent.
-    pub(crate) fn is_asked(&self, agent: &str) -> bool {
-        let entries = self.entries.lock();
-        entries.values().any(|entry| entry.asked.contains(agent))
     }
 
     /// The agents of all processes.
@@ -480,18 +461,6 @@ impl Processes {
             )
         })
     }
-}
-
-/// The changes that concern the agents asked for.
-pub(super) fn wanted(
-    changes: &[DirectoryChange],
-    is_asked: impl Fn(&str) -> bool,
-) -> Vec<DirectoryChange> {
-    changes
-        .iter()
-        .filter(|change| is_asked(&change.agent))
-        .cloned()
-        .collect()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use sealbus_control::attachment::{
     AgentReport, AttachmentAnswer, AttachmentRequest, FrozenPart, Welcome,
 };
 use sealbus_control::clock::now;
+use sealbus_control::directory::Slices;
 use sealbus_control::node::{Inheritance, MasterRequest, ask_node};
 use sealbus_control::rpc::{self, Caller, Closed, Incoming, LONGEST_FRAME, LONGEST_FRAME_UNKNOWN};
 use sealbus_control::text::excerpt;
@@ -201,7 +202,7 @@ where
 }
 
 async fn admit(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     ticket: &str,
     caller: &Caller,
     connection: u64,
@@ -224,11 +225,15 @@ async fn admit(
         });
     }
     // This is read after the connection is known, so that later changes are sent over the connection.
+    let is_told = shared.processes.is_told_of_others(&launch.process);
     let (processes, rules) = {
         let replica = shared.replica.lock();
-        (replica.processes(), replica.rules().clone())
+        let processes = replica.processes().filter(|_| is_told);
+        (processes, replica.rules().clone())
     };
-    let processes = processes.map(|processes| shared.reachable(processes, false));
+    if is_told {
+        shared.came_back(&launch.process, processes.is_some());
+    }
     let welcome = Welcome {
         platform: shared.platform.read().clone(),
         node: shared.name.clone(),
@@ -240,6 +245,7 @@ async fn admit(
         rules,
         reattach: secret_text(&next),
         inherits: launch.inherits.is_some(),
+        all_use_channels: shared.replica.lock().held() == Slices::ALL,
     };
     Ok((launch.process, turn, welcome))
 }
@@ -284,7 +290,7 @@ impl Shared {
 
     /// Carries out a process's request.
     async fn attend(
-        &self,
+        self: &Arc<Self>,
         process: &str,
         request: AttachmentRequest,
     ) -> Result<AttachmentAnswer, Fault> {
@@ -321,6 +327,11 @@ impl Shared {
                     process: process.to_owned(),
                     address,
                 })?;
+            }
+            AttachmentRequest::UseChannels => self.use_channels(process).await?,
+            AttachmentRequest::Nodes => {
+                let nodes: Vec<String> = self.replica.lock().nodes().cloned().collect();
+                return Ok(nodes.into());
             }
             AttachmentRequest::Resolve { agent } => {
                 // Requested names are remembered, and no agent has such a name.

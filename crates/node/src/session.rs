@@ -127,10 +127,11 @@ async fn live(
             address: shared.address(),
             port: 0,
             deny_list: shared.deny_list(),
-            // The node learns of them when it is on the bus.
+            // The node's own agent uses no channels.
             processes: None,
             rules: shared.replica.lock().rules().clone(),
             inherits: false,
+            all_use_channels: false,
             reachable: true,
         },
         announced: Mutex::new(None),
@@ -153,17 +154,9 @@ async fn live(
         commands,
     };
     shared.presence.send_replace(Some(presence.clone()));
-    let (processes, rules) = {
-        let replica = shared.replica.lock();
-        (replica.processes(), replica.rules().clone())
-    };
-    let processes = processes.map(|processes| shared.reachable(processes, true));
-    for known in [
-        Command::ProcessesAre(processes),
-        Command::Rules(Box::new(rules)),
-    ] {
-        let _ = presence.commands.send(known).await;
-    }
+    // The rules may have changed meanwhile.
+    let rules = Box::new(shared.replica.lock().rules().clone());
+    let _ = presence.commands.send(Command::Rules(rules)).await;
 
     let contact = ProcessContact {
         node: shared.name.clone(),

@@ -76,6 +76,9 @@ pub(crate) struct Shared {
     pub(crate) wanting: Notify,
     /// Held while a change of the directory is passed on.
     pub(crate) telling: tokio::sync::Mutex<()>,
+    /// The revision up to which the processes were told of those that use channels, 0 while not all are known here. Those that
+    /// wait for a change of the directory, or until a process has heard of it, wake.
+    pub(crate) heard: watch::Sender<u64>,
     /// The latest contacts of the nodes.
     pub(crate) nodes: Mutex<HashMap<String, ProcessContact>>,
     /// Agents that the node's own process asked for.
@@ -177,27 +180,6 @@ impl Shared {
             });
         }
         Ok(launch)
-    }
-
-    /// The processes, out of `processes`, that a process can reach: one of the control plane (`of_control`) or one of
-    /// agents.
-    pub(super) fn reachable(
-        &self,
-        mut processes: Vec<ProcessContact>,
-        of_control: bool,
-    ) -> Vec<ProcessContact> {
-        let platform = self.platform.read();
-        if platform.is_control_apart() {
-            let replica = self.replica.lock();
-            // A node's agent has the node's name, and is in the node's own process.
-            let is_control = |contact: &ProcessContact| {
-                contact.process == platform.control.process
-                    || matches!(replica.locate(&contact.node),
-                        AgentLocation::Process(own) if own.process == contact.process)
-            };
-            processes.retain(|contact| is_control(contact) == of_control);
-        }
-        processes
     }
 
     /// Notifies a process of this node without waiting for it. A process that reads nothing is ended: it would go on

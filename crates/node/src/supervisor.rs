@@ -80,6 +80,7 @@ impl Shared {
             ticket: Some((token.secret().hash(), now() + TICKET)),
             reattach: Vec::new(),
             slot: None,
+            channels: false,
         };
         self.processes
             .entries
@@ -210,6 +211,7 @@ impl Shared {
             ticket: Some((ticket, expires)),
             reattach: Vec::new(),
             slot: None,
+            channels: false,
         };
         self.processes
             .entries

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use sealbus_bus::{BoxFuture, NotKept, WeakBus};
 use sealbus_channels::frame::{Frame, Head, Stamp};
 use sealbus_channels::{
@@ -14,17 +15,16 @@ use sealbus_channels::{
 };
 use sealbus_journal::Retention;
 use sealbus_proof::{Evidence, Hash};
-use sealbus_seal::{Identity, SecurityLevel, Trust};
+use sealbus_seal::{SecurityLevel, Trust};
 
 use super::node_queue::{Keeper, NodeQueue};
 use sealbus_control::ask::Ask;
-use sealbus_control::attachment::ask::ChannelLog;
+use sealbus_control::attachment::ask::{ChannelLog, Nodes};
 use sealbus_control::channel_log::{
     KeepOutcome, LogAnswer, LogQuestion, LogRequest, LogStart, PostedEvent, ask,
 };
 use sealbus_control::clock::now;
 use sealbus_control::host::Host;
-use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{Blob, Fault};
 use sealbus_keeping::channel_log::{MOST_BYTES, MOST_EVENTS};
 use sealbus_keeping::post::new_origin;
@@ -34,6 +34,8 @@ pub(super) struct NodeLogs {
     host: Arc<dyn Host>,
     /// This process's own node.
     node: Arc<str>,
+    /// The nodes that it named last, and itself.
+    nodes: Mutex<BTreeSet<Arc<str>>>,
     bus: WeakBus,
     trust: Arc<Trust>,
     level: SecurityLevel,
@@ -59,6 +61,7 @@ impl NodeLogs {
         };
         Arc::new(Self {
             host,
+            nodes: Mutex::new(BTreeSet::from([node.clone()])),
             node,
             bus,
             trust,
@@ -95,18 +98,19 @@ fn local(agent: &str) -> String {
 }
 
 impl ChannelLogs for NodeLogs {
-    fn nodes(&self) -> Vec<Arc<str>> {
-        let mut nodes = BTreeSet::from([self.node.to_string()]);
-        if let Some(bus) = self.bus.upgrade() {
-            for process in bus.processes() {
-                if let Identity::Process { node, .. } = &process.identity
-                    && node.as_str() != MASTER_NODE
-                {
-                    nodes.insert(node.to_string());
+    fn nodes(&self) -> BoxFuture<'_, Vec<Arc<str>>> {
+        Box::pin(async move {
+            match self.host.ask(Nodes).await {
+                Ok(nodes) => {
+                    let nodes = nodes.into_iter().map(Arc::from);
+                    *self.nodes.lock() = nodes.chain([self.node.clone()]).collect();
+                }
+                Err(fault) => {
+                    tracing::debug!(%fault, "the node does not say which nodes keep logs");
                 }
             }
-        }
-        nodes.into_iter().map(Arc::from).collect()
+            self.nodes.lock().iter().cloned().collect()
+        })
     }
 
     fn keep(&self, event: EventToKeep) -> BoxFuture<'_, Result<LogPlace, NotKept>> {

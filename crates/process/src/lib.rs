@@ -215,6 +215,9 @@ impl Process {
                 .await
                 .map_err(OpenError::Announcement)?;
             *announced = true;
+            if self.membership().all_use_channels {
+                Channels::of(&self.shared.bus).register();
+            }
         }
         Ok(())
     }

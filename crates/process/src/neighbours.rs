@@ -1,20 +1,37 @@
-//! The other processes of the platform and the rules for all of them, as the platform reports them.
+//! The other processes of the platform whose agents use channels, and the rules for all, as the platform reports them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
 use sealbus_bus::ProcessEndpoint;
 use sealbus_channels::{
-    ChannelPattern, ChannelPermissions, Channels, DeclaredChannels, QosOverride,
+    ChannelPattern, ChannelPermissions, ChannelRegistrar, Channels, DeclaredChannels, QosOverride,
 };
 use sealbus_seal::Identity;
 
 use super::Shared;
+use sealbus_control::attachment::ask;
+use sealbus_control::host::Host;
 use sealbus_control::names::SYSTEM_AGENTS;
 use sealbus_control::{DirectoryChange, EndedProcess, ProcessContact, Rules};
 
+/// The platform, to which the process says that its agents use channels.
+pub(super) struct Registrar(pub(super) Arc<dyn Host>);
+
+impl ChannelRegistrar for Registrar {
+    fn register(&self) -> BoxFuture<'_, Result<(), String>> {
+        let asked = self.0.ask(ask::UseChannels);
+        asked
+            .map(|told| told.map_err(|fault| fault.to_string()))
+            .boxed()
+    }
+}
+
 impl Shared {
-    /// Tells the bus of processes that can be reached.
+    /// Tells the bus of processes whose agents use channels.
     pub(super) fn processes_joined(&self, processes: &[ProcessContact]) {
         for contact in processes {
             if let Some(identity) = self.other_process(&contact.named()) {
@@ -26,11 +43,13 @@ impl Shared {
         }
     }
 
-    /// Tells the bus of all present processes. Any other process that the bus knows has ended.
+    /// Tells the bus of all present processes whose agents use channels. Any other process that the bus knows has ended.
     pub(super) fn processes_are(&self, processes: Option<Vec<ProcessContact>>) {
-        // A node that does not know at present cannot say that there is none.
+        let channels = Channels::of(&self.bus);
+        // A node that does not know at present cannot say that there is none. It may have forgotten that this process is
+        // to be told.
         let Some(processes) = processes else {
-            return;
+            return channels.register_again();
         };
         let there: HashSet<Identity> = processes
             .iter()
@@ -42,6 +61,7 @@ impl Shared {
             }
         }
         self.processes_joined(&processes);
+        channels.acquainted();
     }
 
     /// Looks anew for agents that have moved.

@@ -21,7 +21,9 @@ use super::record::Recorder;
 use super::reports::Reports;
 use super::resolver::DirectoryResolver;
 use super::sealing::Sealing;
-use super::{Agents, Process, Shared, THE_PROCESS, carrier, channel_log, letters, upkeep};
+use super::{
+    Agents, Process, Shared, THE_PROCESS, carrier, channel_log, letters, neighbours, upkeep,
+};
 
 impl Process {
     /// Takes this process's place on the platform that `host` stands for.
@@ -95,6 +97,10 @@ impl Process {
                 sealing
             })
         });
+        if transport.is_some() {
+            let registrar = Arc::new(neighbours::Registrar(host.clone()));
+            Channels::of(&bus).set_registrar(registrar);
+        }
         let mut agents = Agents::default();
         if let Some((_, standing)) = &own {
             agents.renewals.insert(standing.due, THE_PROCESS);

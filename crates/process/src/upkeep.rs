@@ -165,6 +165,10 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
             let _ = done.send(());
         }
         Command::Rules(rules) => shared.obey_rules(&rules),
+        Command::Heard { answer } => {
+            // If nobody waits for the answer any more, nobody misses it.
+            let _ = answer.send(());
+        }
         Command::Observe { watch, answer } => {
             // If nobody waits for the answer any more, nobody misses it.
             let _ = answer.send(traffic::observe(&shared.bus, &shared.watches, watch));

@@ -49,6 +49,7 @@ class Subscriber:
     """A process's end of channels that announces what it likes, and takes nothing."""
 
     def __init__(self, taken: Mallory, agent: str) -> None:
+        taken.uses_channels()
         self.link: Link = taken.speaks_to(agent)
         #: The other process itself is target 1: its bus.
         self.link.target(1, "")

@@ -69,7 +69,16 @@ class Mallory:
         """The platform takes it for an agent that runs."""
         port = self.listener.getsockname()[1]
         self.rpc.call(ask="announce", address=f"127.0.0.1:{port}")
+        if self.welcome["all_use_channels"]:
+            self.uses_channels()
         self.rpc.call(ask="report", agent=self.local_name, report={"event": "state", "state": "active"})
+
+    def uses_channels(self) -> None:
+        """The platform tells the processes whose agents use channels of this one, as of any that says so."""
+        until = time.monotonic() + PATIENCE
+        while "fault" in (answer := self.rpc.call(ask="use-channels")):
+            assert time.monotonic() < until, answer
+            time.sleep(0.1)
 
     def process_of(self, agent: str) -> tuple[str, str]:
         """The address and identity of an agent's process."""

@@ -209,6 +209,7 @@ impl Channels {
                 why: why.to_owned(),
             });
         }
+        self.shared.use_channels();
         let (capabilities, transport) = self.shared.capabilities();
         qos.check_against(capabilities, transport)?;
         sign(outbox.agent(), message)

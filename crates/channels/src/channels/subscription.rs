@@ -140,6 +140,23 @@ impl Subscription {
             .work(|exchange, now| exchange.decline_request(&self.consumer, request, now));
     }
 
+    /// Waits until the other processes whose agents use channels have heard of this one, which takes a moment for the first
+    /// subscription of a process. From then on, each event of a publisher reaches this subscription. Returns false if the
+    /// platform does not say so within the time for which messages are held; the subscription then goes on, and is listed
+    /// later.
+    pub async fn listed(&self) -> bool {
+        let shared = &self.channels.shared;
+        let limit = shared.bus.upgrade().map(|bus| bus.config().hold_time);
+        let is_listed = self.channels.listed(limit.unwrap_or_default()).await;
+        if !is_listed {
+            tracing::warn!(
+                agent = %self.consumer.agent, channels = %self.consumer.options.pattern,
+                "the platform does not know yet that channels are used here: a subscription misses what other processes publish until it does"
+            );
+        }
+        is_listed
+    }
+
     /// The reason why the subscription has ended, if it has. Events taken before can still be received.
     pub fn ended(&self) -> Option<Ended> {
         self.consumer.ended()

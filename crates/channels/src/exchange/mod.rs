@@ -20,10 +20,11 @@
 //! names the first frame that came too late. If the process is given up, all unread events count as lost. Their
 //! publishers get them back.
 //!
-//! **Announcements.** A process greets all others when one of its agents publishes. Processes with subscriptions
+//! **Announcements.** The platform tells processes whose agents use channels of each other. A process greets all others
+//! when one of its agents publishes. Processes with subscriptions
 //! announce these to it, and later every further one. Two processes say nothing to each other while neither publishes.
-//! A publisher waits until every process of the platform has announced its subscriptions, so that an event reaches each
-//! of them. If a process announces nothing within [`ExchangeConfig::introduction`], the publisher's error names that
+//! A publisher waits until the platform has told its process of the others, and until each of them has announced its
+//! subscriptions, so that an event reaches each of them. If a process announces nothing within [`ExchangeConfig::introduction`], the publisher's error names that
 //! process. Best-effort events do not wait. Publishers do not wait for a process that was given up.
 //!
 //! **Flow.** A publisher waits while a process has more than [`ExchangeConfig::kept_bytes`] unacknowledged. It also
@@ -203,6 +204,10 @@ pub(crate) struct Exchange {
     ready: VecDeque<u32>,
     /// Whether an agent of this process has published. If so, this process wants the subscriptions of other processes.
     is_interested: bool,
+    /// Whether the platform has told this process of the others whose agents use channels.
+    is_acquainted: bool,
+    /// The time until which publishers wait for that.
+    acquainted_until: Option<Duration>,
     /// Whether publishers need not wait for any process: each has announced its subscriptions or is excused.
     all_announced: bool,
     /// The times until which publishers wait at the gates of subscriptions that push back.
@@ -249,6 +254,8 @@ impl Exchange {
             encoded: Vec::new(),
             ready: VecDeque::new(),
             is_interested: false,
+            is_acquainted: true,
+            acquainted_until: None,
             all_announced: true,
             stalls: Vec::new(),
             announcements: Arc::default(),

@@ -74,6 +74,21 @@ impl Exchange {
         self.announcements.open_all();
     }
 
+    /// The platform is to tell this process of others. Until it has, publishers wait.
+    pub(crate) fn is_to_be_acquainted(&mut self) {
+        self.is_acquainted = false;
+        self.all_announced = false;
+    }
+
+    /// The platform has told this process of the others whose agents use channels.
+    pub(crate) fn acquainted(&mut self) {
+        if !self.is_acquainted {
+            self.is_acquainted = true;
+            self.acquainted_until = None;
+            self.announcements.open_all();
+        }
+    }
+
     /// An agent of this process publishes, so this process asks for the subscriptions of other processes.
     pub(crate) fn take_interest(&mut self, now: Now) {
         if !self.is_interested {
@@ -87,7 +102,7 @@ impl Exchange {
 
     /// Whether all processes have announced their subscriptions, except those that publishers do not wait for.
     pub(crate) fn knows_all(&mut self) -> bool {
-        if !self.all_announced {
+        if !self.all_announced && self.is_acquainted {
             let mut peers = self.peers.values();
             self.all_announced = peers.all(|peer| peer.is_known || peer.is_excused);
         }
@@ -97,7 +112,8 @@ impl Exchange {
     /// The gate to wait at until every process has announced its subscriptions; `None` if all have.
     ///
     /// # Errors
-    /// [`PublishError::NotAnnounced`] once publishers have waited long enough for a process.
+    /// [`PublishError::NotAnnounced`] once publishers have waited long enough for a process, and
+    /// [`PublishError::NotAcquainted`] once they have waited long enough for the platform.
     pub(super) fn await_announcements(
         &mut self,
         turn: Turn<'_>,
@@ -108,6 +124,18 @@ impl Exchange {
             return Ok(turn.is_behind_others_at(gate).then(|| gate.clone()));
         }
         let (time, limit) = (now.since_start, self.config.introduction);
+        if !self.is_acquainted {
+            let until = *self.acquainted_until.get_or_insert(time + limit);
+            if until <= time {
+                self.announcements.open_all();
+                return Err(PublishError::NotAcquainted {
+                    seconds: limit.as_secs(),
+                });
+            }
+            let gate = self.announcements.clone();
+            self.open_at(until, &gate);
+            return Ok(Some(gate));
+        }
         for index in self.peers.indexes() {
             let Some(peer) = self.peers.get_mut(index) else {
                 continue;

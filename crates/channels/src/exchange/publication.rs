@@ -54,6 +54,16 @@ pub enum PublishError {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// The platform has not told this process of the others whose agents use channels, so the event might miss some
+    /// subscribers.
+    #[error(
+        "not published: the platform has not said within {seconds} s which other processes use channels, and they would \
+         miss it: see whether the Master runs, and publish again; best-effort events do not wait for it"
+    )]
+    NotAcquainted {
+        /// How long the platform was waited for.
+        seconds: u64,
+    },
     /// There is no open request to answer: this subscription took no such request, answered it before, or is too late.
     #[error(
         "there is no open request to answer: it was answered, has expired, or was not taken by this subscription"

@@ -228,6 +228,33 @@ fn a_process_that_never_announces_itself_is_named() {
 }
 
 #[test]
+fn a_publisher_waits_until_the_platform_has_told_of_the_other_processes() {
+    let mut scene = Scene::new(2);
+    scene.subscribe(1, "/dates");
+    let other = scene.identities[1].clone();
+    let now = scene.now();
+    scene.exchanges[0].process_left(&other, now);
+    scene.exchanges[0].is_to_be_acquainted();
+    assert!(scene.waits());
+    // Nobody says whether there is a subscription.
+    scene.time += Duration::from_secs(30);
+    let alarm = scene.exchanges[0].take_alarm();
+    assert_eq!(alarm, Some(scene.time));
+    let error = scene.publish(Reliability::ExactlyOnce).err();
+    assert_eq!(error, Some(PublishError::NotAcquainted { seconds: 30 }));
+    // An event without promises is sent to those that are known.
+    let attempt = scene.publish(Reliability::BestEffort);
+    assert!(matches!(attempt, Ok(Attempt::Done(reach)) if reach.processes == 0));
+    let now = scene.now();
+    scene.exchanges[0].process_joined(&other, now);
+    assert!(scene.publish(Reliability::ExactlyOnce).is_err());
+    scene.exchanges[0].acquainted();
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    scene.reaches(1);
+}
+
+#[test]
 fn a_process_that_has_left_is_not_waited_for() {
     let mut scene = Scene::new(2);
     assert!(scene.waits());

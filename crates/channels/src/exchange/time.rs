@@ -112,15 +112,17 @@ impl Exchange {
         if until <= now.since_start {
             return true;
         }
-        if !self
-            .stalls
-            .iter()
-            .any(|(_, other)| Arc::ptr_eq(other, gate))
-        {
+        self.open_at(until, gate);
+        false
+    }
+
+    /// Opens a gate for the next one at this time, unless it is to be opened already.
+    pub(super) fn open_at(&mut self, until: Duration, gate: &Arc<Gate>) {
+        let mut stalls = self.stalls.iter();
+        if !stalls.any(|(_, other)| Arc::ptr_eq(other, gate)) {
             self.stalls.push((until, gate.clone()));
             self.set_alarm(Some(until));
         }
-        false
     }
 
     /// Sends a frame that the process must acknowledge, while one of its subscriptions has no credit left or has an event of

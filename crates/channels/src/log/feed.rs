@@ -163,7 +163,7 @@ impl Feed {
         let mut tasks = JoinSet::new();
         let mut readers: HashMap<Arc<str>, tokio::task::AbortHandle> = HashMap::new();
         loop {
-            let nodes = self.logs.nodes();
+            let nodes = self.logs.nodes().await;
             readers.retain(|node, task| {
                 let stays = nodes.contains(node);
                 if !stays {
@@ -390,15 +390,18 @@ impl Feed {
         let Some(durable) = self.reading.durable.as_deref() else {
             return;
         };
-        let notes = self.logs.nodes().into_iter().map(|node| async move {
+        let note = |node: Arc<str>| async move {
             loop {
                 let cursors = self.tracker.unnoted(&node);
                 if cursors.is_empty() || self.note_once(&node, durable, cursors).await {
                     return;
                 }
             }
-        });
-        let all = futures_util::future::join_all(notes);
+        };
+        let all = async {
+            let nodes = self.logs.nodes().await;
+            futures_util::future::join_all(nodes.into_iter().map(note)).await;
+        };
         if tokio::time::timeout(LAST_NOTE, all).await.is_err() {
             tracing::warn!(
                 agent = %self.reading.agent, durable,

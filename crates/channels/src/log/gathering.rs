@@ -57,7 +57,7 @@ pub(crate) async fn gather(
     };
     let until = Instant::now() + within;
     let (latest_of_all, reading) = (&latest, &reading);
-    let questions = logs.nodes().into_iter().map(|node| async move {
+    let questions = logs.nodes().await.into_iter().map(|node| async move {
         let asked = ask(logs, reading, &node, latest_of_all, until, filter_errors).await;
         asked.err().map(|problem| (node, problem))
     });

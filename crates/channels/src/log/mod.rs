@@ -243,7 +243,7 @@ pub type LogCursor = (ChannelPath, u64);
 /// The logs of persistent channels: the platform.
 pub trait ChannelLogs: Send + Sync {
     /// The nodes that keep logs, as far as is known now.
-    fn nodes(&self) -> Vec<Arc<str>>;
+    fn nodes(&self) -> BoxFuture<'_, Vec<Arc<str>>>;
 
     /// Has this process's node keep an event: a [`Frame::Keep`](super::frame::Frame::Keep) whose stamp is filled in on
     /// the way. Returns the event's place when it is on disk. Events are kept in the order of the calls. An event whose

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod pushing_back;
+mod registering;
 
 use std::sync::Arc;
 use std::time::Duration;

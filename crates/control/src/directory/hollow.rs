@@ -14,6 +14,11 @@ impl HollowReplica {
         self.0.follow.extend(agents);
     }
 
+    /// Hears of the processes that use channels, from the next answer on.
+    pub fn hear_processes(&mut self) {
+        self.0.processes = true;
+    }
+
     /// The standing that it states to the Master.
     pub fn standing(&self) -> Standing {
         self.0.clone()
@@ -26,6 +31,7 @@ impl HollowReplica {
             standing.follow.clear();
         }
         (standing.revision, standing.slices) = (answer.to, answer.slices);
+        standing.heard = standing.revision;
         standing.names = answer.names;
         !standing.follow.is_empty()
     }
@@ -36,6 +42,7 @@ impl HollowReplica {
         let fits = (1..=standing.revision).contains(&update.from);
         if fits && update.names == standing.names {
             standing.revision = standing.revision.max(update.to);
+            standing.heard = standing.revision;
         }
     }
 

@@ -1,4 +1,4 @@
-//! The places of all agents, the present processes and the rules for them. The Master has the original, with a revision
+//! The places of all agents, the processes whose agents use channels, and the rules for all. The Master has the original, with a revision
 //! for each change. Nodes keep replicas, so that agents find each other while the Master is away: the whole directory
 //! up to [`MOST_WHOLE`] agents, and [slices](Slices) of a larger one.
 //!
@@ -56,7 +56,10 @@ pub struct Directory {
     /// All other agents.
     slices: Vec<BTreeMap<String, AgentLocation>>,
     agents: usize,
+    /// The processes whose agents use channels.
     processes: BTreeMap<EndedProcess, SocketAddr>,
+    /// The revisions with which they joined.
+    since: HashMap<EndedProcess, u64>,
     /// The latest processes that ended. They do not come back.
     ended: VecDeque<EndedProcess>,
     rules: Rules,
@@ -66,11 +69,48 @@ pub struct Directory {
     looked: u64,
 }
 
-/// A change, and whether it concerns all nodes.
+/// A change, and the nodes that it concerns.
 #[derive(Debug)]
 struct Recent {
     step: DirectoryStep,
-    concerns_all: bool,
+    concerns: Concerns,
+}
+
+/// The nodes that a change concerns.
+#[derive(Debug)]
+enum Concerns {
+    /// All.
+    All,
+    /// Those that hold or follow the agent of the step.
+    Agent,
+    /// Those that hear of the processes that use channels.
+    Channels,
+    /// The end of a process concerns those that hold or follow its agents, for they may have links to it, and those that
+    /// heard of it.
+    End {
+        agents: Vec<String>,
+        used_channels: bool,
+    },
+}
+
+impl Recent {
+    /// The change concerns the nodes that hold or follow one of these agents.
+    fn agents(&self) -> &[String] {
+        match (&self.concerns, &self.step) {
+            (Concerns::Agent, DirectoryStep::Agent(change)) => std::slice::from_ref(&change.agent),
+            (Concerns::End { agents, .. }, _) => agents,
+            _ => &[],
+        }
+    }
+
+    /// The change concerns the nodes that hear of the processes that use channels.
+    fn is_of_channels(&self) -> bool {
+        match &self.concerns {
+            Concerns::All | Concerns::Agent => false,
+            Concerns::Channels => true,
+            Concerns::End { used_channels, .. } => *used_channels,
+        }
+    }
 }
 
 /// The nodes that must hear of changes.
@@ -94,6 +134,7 @@ impl Directory {
             slices: vec![BTreeMap::new(); SLICES],
             agents: 0,
             processes: BTreeMap::new(),
+            since: HashMap::new(),
             ended: VecDeque::new(),
             rules: Rules::default(),
             recent: VecDeque::new(),
@@ -154,11 +195,15 @@ impl Directory {
             agent: agent.to_owned(),
             location,
         };
-        self.remember(DirectoryStep::Agent(change), was_node || is_node);
+        let concerns = match was_node || is_node {
+            true => Concerns::All,
+            false => Concerns::Agent,
+        };
+        self.remember(DirectoryStep::Agent(change), concerns);
         true
     }
 
-    /// The processes that can be reached.
+    /// The reachable processes whose agents use channels.
     pub fn processes(&self) -> Vec<ProcessContact> {
         contacts(&self.processes)
     }
@@ -172,37 +217,52 @@ impl Directory {
     pub fn set_rules(&mut self, rules: Rules) {
         if self.rules != rules {
             self.rules = rules.clone();
-            self.remember(DirectoryStep::Rules { rules }, true);
+            self.remember(DirectoryStep::Rules { rules }, Concerns::All);
         }
     }
 
-    /// Notes the address of a process, unless the process has ended.
+    /// Notes the address of a process whose agents use channels, unless the process has ended.
     pub fn joined(&mut self, joined: ProcessContact) {
         let named = joined.named();
         if self.ended.contains(&named) || self.processes.get(&named) == Some(&joined.address) {
             return;
         }
-        self.processes.insert(named, joined.address);
-        self.remember(DirectoryStep::Joined { joined }, true);
+        self.processes.insert(named.clone(), joined.address);
+        self.remember(DirectoryStep::Joined { joined }, Concerns::Channels);
+        self.since.insert(named, self.revision);
     }
 
-    /// Notes that a process has ended.
-    pub fn ended(&mut self, ended: EndedProcess) {
+    /// Notes that a process with these agents has ended.
+    pub fn ended<'a>(&mut self, ended: EndedProcess, agents: impl IntoIterator<Item = &'a String>) {
+        let concerns = Concerns::End {
+            agents: agents.into_iter().cloned().collect(),
+            used_channels: self.processes.contains_key(&ended),
+        };
+        self.note_end(ended, concerns);
+    }
+
+    /// Notes that the process of a node or of the Master has ended. All nodes have links to it.
+    pub fn control_ended(&mut self, ended: EndedProcess) {
+        self.note_end(ended, Concerns::All);
+    }
+
+    fn note_end(&mut self, ended: EndedProcess, concerns: Concerns) {
         self.processes.remove(&ended);
+        self.since.remove(&ended);
         if self.ended.len() == ENDED {
             self.ended.pop_front();
         }
         self.ended.push_back(ended.clone());
-        self.remember(DirectoryStep::Ended { ended }, true);
+        self.remember(DirectoryStep::Ended { ended }, concerns);
     }
 
-    fn remember(&mut self, step: DirectoryStep, concerns_all: bool) {
+    fn remember(&mut self, step: DirectoryStep, concerns: Concerns) {
         self.revision += 1;
         let most = REMEMBERED.max(self.agents / REMEMBERED_OF_AGENTS);
         while self.recent.len() >= most {
             self.recent.pop_front();
         }
-        self.recent.push_back(Recent { step, concerns_all });
+        self.recent.push_back(Recent { step, concerns });
     }
 
     /// The revision before the oldest change that is remembered.
@@ -228,6 +288,7 @@ impl Directory {
                 let everything = Transfer {
                     slices: Slices::ALL,
                     base: true,
+                    processes: true,
                     after: None,
                 };
                 (0, self.part(everything, usize::MAX).entries)
@@ -242,6 +303,18 @@ impl Directory {
         }
     }
 
+    /// Whether a process that uses channels can be reached, and all others that do have heard of it.
+    pub fn is_told(&self, named: &EndedProcess) -> bool {
+        let since = self.since.get(named);
+        since.is_some_and(|since| self.views.have_heard(*since))
+    }
+
+    /// Notes that the processes of a node have heard of those that use channels, up to this revision.
+    pub fn heard(&mut self, node: &str, revision: u64) {
+        let view = self.views.of(node);
+        self.views.heard(view, revision);
+    }
+
     /// The answer to what a node states of its replica.
     pub fn answer(&mut self, node: &str, standing: &Standing) -> DirectoryUpdate {
         let view = self.views.of(node);
@@ -254,6 +327,7 @@ impl Directory {
             }
         };
         self.views.holds(view, standing.slices);
+        self.views.hears_processes(view, standing);
         let slices = self.views.slices_of(view);
         let update = match self.news(view, standing.revision, slices) {
             Some(mut update) => {
@@ -274,6 +348,7 @@ impl Directory {
                 let all = Transfer {
                     slices,
                     base: true,
+                    processes: standing.processes,
                     after: None,
                 };
                 DirectoryUpdate {
@@ -298,15 +373,17 @@ impl Directory {
         };
         let mut nodes = BTreeSet::new();
         for recent in changes {
-            match &recent.step {
-                DirectoryStep::Agent(change) if !recent.concerns_all && self.is_sliced() => {
-                    for node in self.views.concerned(&change.agent) {
-                        if !nodes.contains(node) {
-                            nodes.insert(node.to_owned());
-                        }
-                    }
+            let agents = recent.agents();
+            let is_all = matches!(recent.concerns, Concerns::All);
+            if is_all || (!self.is_sliced() && !agents.is_empty()) {
+                return Concerned::All;
+            }
+            let by_agents = agents.iter().flat_map(|agent| self.views.concerned(agent));
+            let hearing = recent.is_of_channels().then(|| self.views.hearing());
+            for node in by_agents.chain(hearing.into_iter().flatten()) {
+                if !nodes.contains(node) {
+                    nodes.insert(node.to_owned());
                 }
-                _ => return Concerned::All,
             }
         }
         Concerned::Nodes(nodes)
@@ -334,13 +411,12 @@ impl Directory {
             ..DirectoryUpdate::default()
         };
         for recent in self.after(from)? {
-            let concerns = match &recent.step {
-                DirectoryStep::Agent(change) if !recent.concerns_all => {
-                    slices.contains(Slices::of(&change.agent))
-                        || self.views.follows(view, &change.agent)
-                }
-                _ => true,
+            let knows = |agent: &String| {
+                slices.contains(Slices::of(agent)) || self.views.follows(view, agent)
             };
+            let concerns = matches!(recent.concerns, Concerns::All)
+                || (recent.is_of_channels() && self.views.hears(view))
+                || recent.agents().iter().any(knows);
             if concerns {
                 if update.changes.len() == MOST_CHANGES {
                     update.more = true;
@@ -365,7 +441,8 @@ impl Directory {
             let step = DirectoryStep::Agent(DirectoryChange { agent, location });
             (cursor, Some(step), None)
         });
-        let processes = base.and_then(|()| processes_between(after, None));
+        let processes = of.processes.then_some(());
+        let processes = processes.and_then(|()| processes_between(after, None));
         let processes = processes.map(|range| self.processes.range(range));
         let processes = processes.into_iter().flatten().map(|(named, address)| {
             let joined = contact(named, *address);

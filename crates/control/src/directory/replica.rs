@@ -1,21 +1,20 @@
 //! A node's copy of the directory, or of some slices of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod parts;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 
 use super::following::Following;
 use super::places::{contacts, own_node};
 use super::slices::{HOLDERS, SLICES, Slices, hash, slice_of, weight};
-use super::update::{
-    DirectoryPart, DirectoryStep, DirectoryUpdate, NODES, Standing, Transfer, names_between,
-    processes_between, section_of,
-};
+use super::update::{DirectoryStep, DirectoryUpdate, Standing, Transfer};
 use crate::names::MASTER_NODE;
 use crate::{AgentLocation, DirectoryChange, EndedProcess, ProcessContact, Rules};
 
 /// A node's copy of the directory.
 ///
-/// It has all nodes and processes, the slices that the Master names, and the names that this node follows. All that it [covers](Self::covers) is as the Master's directory was at the revision, or newer.
+/// It has all nodes, the processes that use channels if it [hears](Self::hear_processes) of them, the slices that the Master names, and the names that this node follows. All that it [covers](Self::covers) is as the Master's directory was at the revision, or newer.
 #[derive(Debug)]
 pub struct Replica {
     revision: u64,
@@ -23,8 +22,12 @@ pub struct Replica {
     slices: Vec<BTreeMap<String, AgentLocation>>,
     processes: BTreeMap<EndedProcess, SocketAddr>,
     rules: Rules,
-    /// Whether all nodes and processes came.
+    /// Whether all nodes came.
     has_base: bool,
+    /// Whether it wants to hear of the processes that use channels.
+    hears_processes: bool,
+    /// Whether all of these came.
+    has_processes: bool,
     /// Slices that came whole.
     held: Slices,
     /// The slices that are still to come.
@@ -49,6 +52,8 @@ impl Default for Replica {
             processes: BTreeMap::new(),
             rules: Rules::default(),
             has_base: false,
+            hears_processes: false,
+            has_processes: false,
             held: Slices::NONE,
             transfer: None,
             following: Following::default(),
@@ -67,7 +72,7 @@ pub struct Changed {
     pub agents: Vec<DirectoryChange>,
     /// Agents that have left a node, each with that node.
     pub left: Vec<(String, String)>,
-    /// Processes that can be reached now.
+    /// Processes that use channels and can be reached now.
     pub joined: Vec<ProcessContact>,
     /// Processes that have ended.
     pub ended: Vec<EndedProcess>,
@@ -97,6 +102,11 @@ impl Replica {
             || self.following.is_told(agent)
     }
 
+    /// The nodes, without the Master.
+    pub fn nodes(&self) -> impl Iterator<Item = &String> {
+        self.nodes.keys().filter(|node| *node != MASTER_NODE)
+    }
+
     /// The contact of a node.
     pub fn node(&self, name: &str) -> Option<&ProcessContact> {
         self.nodes.get(name)
@@ -106,8 +116,8 @@ impl Replica {
     /// those behind them.
     pub fn holders(&self, agent: &str) -> Vec<String> {
         let slice = slice_of(agent);
-        let nodes = self.nodes.keys().filter(|node| *node != MASTER_NODE);
-        let mut nodes: Vec<(u64, &String)> = nodes
+        let mut nodes: Vec<(u64, &String)> = self
+            .nodes()
             .map(|node| (weight(slice, hash(node)), node))
             .collect();
         nodes.sort_unstable_by(|one, other| other.cmp(one));
@@ -125,9 +135,35 @@ impl Replica {
         self.slices.iter().map(BTreeMap::len).sum()
     }
 
-    /// The reachable processes, as far as this replica knows them; `None` until all have come once.
+    /// The reachable processes that use channels; `None` if the replica does not hear of them, or not all have come.
     pub fn processes(&self) -> Option<Vec<ProcessContact>> {
-        self.has_base.then(|| contacts(&self.processes))
+        self.has_processes.then(|| contacts(&self.processes))
+    }
+
+    /// Hears of the processes that use channels from the next answer on, or not any more.
+    pub fn hear_processes(&mut self, hears: bool) {
+        if self.hears_processes == hears {
+            return;
+        }
+        self.hears_processes = hears;
+        self.is_stalled = false;
+        if !hears {
+            self.processes.clear();
+            self.has_processes = false;
+        }
+        // A part that comes now does not fit any more.
+        self.transfer = self.transfer.take().filter(|transfer| !transfer.processes);
+        self.hold_all(self.held);
+    }
+
+    #[cfg(test)]
+    pub(super) fn hears_of_processes(&self) -> bool {
+        self.hears_processes
+    }
+
+    /// States its standing to the Master at once.
+    pub fn state_at_once(&mut self) {
+        (self.is_behind, self.is_stalled) = (true, false);
     }
 
     /// The rules for all processes.
@@ -187,6 +223,8 @@ impl Replica {
             names: following.number(),
             follow: exchange.follow,
             forget: exchange.forget,
+            processes: self.hears_processes,
+            heard: 0,
             transfer: self.transfer.clone(),
         }
     }
@@ -214,9 +252,12 @@ impl Replica {
         if update.from == 0 {
             self.revision = update.to;
             self.held = Slices::NONE;
+            self.has_processes = false;
+            let of = update.part.as_ref().map(|part| &part.of);
             self.transfer = Some(Transfer {
                 slices: update.slices,
                 base: true,
+                processes: self.hears_processes && of.is_some_and(|of| of.processes),
                 after: None,
             });
             self.following.begin(update.names);
@@ -288,7 +329,7 @@ impl Replica {
         }
         if let Some(transfer) = &mut self.transfer {
             transfer.slices = transfer.slices & slices;
-            if transfer.slices == Slices::NONE && !transfer.base {
+            if transfer.slices == Slices::NONE && !transfer.base && !transfer.processes {
                 self.transfer = None;
             }
         }
@@ -305,10 +346,13 @@ impl Replica {
     /// Asks for the slices, out of these, that are lacking. One transfer follows the other.
     fn hold_all(&mut self, slices: Slices) {
         let lacking = slices - self.held;
-        if self.transfer.is_none() && (lacking != Slices::NONE || !self.has_base) {
+        let lacks_processes = self.hears_processes && !self.has_processes;
+        let lacks_any = lacking != Slices::NONE || !self.has_base || lacks_processes;
+        if self.transfer.is_none() && lacks_any {
             self.transfer = Some(Transfer {
                 slices: lacking,
                 base: !self.has_base,
+                processes: lacks_processes,
                 after: None,
             });
         }
@@ -342,6 +386,9 @@ impl Replica {
     }
 
     fn joined(&mut self, joined: ProcessContact, changed: &mut Changed) {
+        if !self.hears_processes {
+            return;
+        }
         let former = self.processes.insert(joined.named(), joined.address);
         if former != Some(joined.address) {
             changed.joined.push(joined);
@@ -376,91 +423,6 @@ impl Replica {
         }
         if self.hearsay.remove(&agent).as_ref() != Some(&location) {
             changed.agents.push(DirectoryChange { agent, location });
-        }
-    }
-
-    /// Takes the next part of the transfer. An entry between its ends that is not in it is gone.
-    fn take_part(&mut self, part: DirectoryPart, changed: &mut Changed) {
-        let DirectoryPart { of, until, entries } = part;
-        let Some(transfer) = &mut self.transfer else {
-            return;
-        };
-        if of.after != transfer.after || of.base != transfer.base {
-            return;
-        }
-        transfer.slices = transfer.slices & of.slices;
-        let slices = transfer.slices;
-        let mut named = BTreeSet::new();
-        let mut processes = BTreeSet::new();
-        for entry in &entries {
-            match entry {
-                DirectoryStep::Agent(change) => {
-                    named.insert(change.agent.as_str());
-                }
-                DirectoryStep::Together { agents, .. } => {
-                    named.extend(agents.iter().map(String::as_str));
-                }
-                DirectoryStep::Joined { joined } => {
-                    processes.insert(joined.named());
-                }
-                DirectoryStep::Ended { .. } | DirectoryStep::Rules { .. } => {}
-            }
-        }
-        let (after, until_here) = (of.after.as_ref(), until.as_ref());
-        let mut gone = Vec::new();
-        if of.base
-            && let Some(range) = names_between(NODES, after, until_here)
-        {
-            let nodes = self.nodes.range::<str, _>(range).map(|(name, _)| name);
-            gone.extend(nodes.filter(|name| !named.contains(name.as_str())).cloned());
-        }
-        for slice in slices.iter() {
-            if let Some(range) = names_between(section_of(slice), after, until_here) {
-                let agents = self.slices[slice].range::<str, _>(range);
-                let agents = agents.map(|(name, _)| name);
-                gone.extend(
-                    agents
-                        .filter(|name| !named.contains(name.as_str()))
-                        .cloned(),
-                );
-            }
-        }
-        if of.base
-            && let Some(range) = processes_between(after, until_here)
-        {
-            let ended = self.processes.range(range).map(|(named, _)| named);
-            let ended: Vec<EndedProcess> = ended
-                .filter(|named| !processes.contains(named))
-                .cloned()
-                .collect();
-            for named in ended {
-                self.processes.remove(&named);
-                changed.ended.push(named);
-            }
-        }
-        drop(named);
-        for agent in gone {
-            self.set(agent, AgentLocation::Unknown, changed);
-        }
-        for entry in entries {
-            match entry {
-                DirectoryStep::Together { agents, at } => {
-                    for agent in agents {
-                        self.set(agent, at.clone(), changed);
-                    }
-                }
-                entry => self.take_steps(vec![entry], changed),
-            }
-        }
-        match (until, &mut self.transfer) {
-            (Some(until), Some(transfer)) => transfer.after = Some(until),
-            (_, transfer) => {
-                self.held = self.held | slices;
-                self.has_base |= of.base;
-                *transfer = None;
-                // Something of other slices may be left from before the replica began anew.
-                self.drop_slices(Slices::ALL - self.held);
-            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A replica and its original, when updates are lost, doubled and late, nodes come and go, and the Master starts anew.
 
+mod processes;
+
 use std::collections::HashSet;
 
 use proptest::prelude::*;
@@ -58,7 +60,8 @@ fn check(directory: &Directory, replica: &Replica, names: impl Iterator<Item = S
             assert_eq!(directory.locate(&name), known, "{name}");
         }
     }
-    assert_eq!(Some(directory.processes()), replica.processes());
+    let heard = replica.hears_of_processes().then(|| directory.processes());
+    assert_eq!(replica.processes(), heard);
     assert_eq!(directory.rules(), replica.rules());
 }
 
@@ -78,6 +81,8 @@ enum Event {
     Follows(usize, usize),
     Unfollows(usize, usize),
     OwnAgents(usize, Vec<usize>),
+    /// A process of a node begins to use channels, or the last one that uses them ends.
+    Hears(usize, bool),
     /// The Master tells a node its news, which arrives this often; or later.
     Tells(usize, usize),
     TellsLate(usize),
@@ -106,6 +111,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (node.clone(), agent.clone()).prop_map(|(node, agent)| Event::Unfollows(node, agent)),
         1 => (node.clone(), prop::collection::vec(agent, 0..4))
             .prop_map(|(node, agents)| Event::OwnAgents(node, agents)),
+        2 => (node.clone(), any::<bool>()).prop_map(|(node, hears)| Event::Hears(node, hears)),
         3 => (node.clone(), 0_usize..3).prop_map(|(node, times)| Event::Tells(node, times)),
         1 => node.clone().prop_map(Event::TellsLate),
         1 => Just(Event::Arrives),
@@ -161,7 +167,8 @@ impl World {
             Event::Joins(process, port) => self.directory.joined(contact(process, port)),
             Event::Ends(process) => {
                 self.ended.insert(process);
-                self.directory.ended(contact(process, 7).named());
+                let agents = [agent(process)];
+                self.directory.ended(contact(process, 7).named(), &agents);
             }
             Event::Grows(agents) => {
                 for number in 0..agents.max(self.agents) {
@@ -201,6 +208,7 @@ impl World {
                 let own = own.into_iter().map(agent).collect();
                 self.replicas[node].own_agents_are(own);
             }
+            Event::Hears(node, hears) => self.replicas[node].hear_processes(hears),
             Event::Tells(node, times) => {
                 let news = self.directory.news_for(&name_of(node));
                 for update in (0..times).filter_map(|_| news.clone()) {
@@ -365,7 +373,8 @@ fn an_update_tells_what_it_changed() {
         node: "node-1".to_owned(),
         process: "p".to_owned(),
     };
-    directory.ended(ended.clone());
+    // Its node has asked for an agent of the process, and so may have a link to it.
+    directory.ended(ended.clone(), &["a".to_owned()]);
     let changed = replica.told(directory.news_for("node-1").unwrap());
     assert_eq!((changed.agents.len(), changed.ended), (0, vec![ended]));
     assert_eq!(directory.news_for("node-1"), None);
@@ -401,42 +410,6 @@ fn an_agent_leaves_a_node_when_its_place_changes() {
     assert_eq!(replica.told(directory.news_for("node-1").unwrap()).left, []);
 }
 
-/// The single notices to a process add up to the whole directory.
-#[test]
-fn a_process_that_ended_does_not_join_again() {
-    let mut directory = Directory::starting_at(10);
-    let mut replica = Replica::default();
-    let mut catch_up = |directory: &mut Directory| {
-        let (mut changed, _) = catch_up(directory, "node-1", &mut replica);
-        changed.remove(0)
-    };
-    directory.joined(contact(1, 7));
-    assert_eq!(catch_up(&mut directory).joined, [contact(1, 7)]);
-    directory.joined(contact(2, 7));
-    directory.ended(contact(2, 7).named());
-    directory.joined(contact(2, 7));
-    let changed = catch_up(&mut directory);
-    assert_eq!(changed.joined, []);
-    assert_eq!(changed.ended, [contact(2, 7).named()]);
-    // This Master was restarted, and lacks one process.
-    let mut directory = Directory::starting_at(1000);
-    directory.joined(contact(3, 7));
-    let rules = Rules {
-        channels: Vec::new(),
-        permission: sealbus_seal::permission::Policy {
-            groups: [("sellers".to_owned(), Vec::new())].into(),
-            ..Default::default()
-        },
-        ..Rules::default()
-    };
-    directory.set_rules(rules.clone());
-    let changed = catch_up(&mut directory);
-    assert_eq!(changed.joined, [contact(3, 7)]);
-    assert_eq!(changed.ended, [contact(1, 7).named()]);
-    assert_eq!(changed.rules.as_ref(), Some(&rules));
-    assert_eq!(replica.rules(), &rules);
-}
-
 /// No message holds more than a part of a large directory, and no node waits for a heartbeat to have all of it.
 #[test]
 fn a_whole_transfer_goes_in_parts() {
@@ -449,6 +422,7 @@ fn a_whole_transfer_goes_in_parts() {
     }
     let there = (0..20_000).filter(|number| number % 8 > 0).count();
     let mut replica = Replica::default();
+    replica.hear_processes(true);
     let mut parts = 0;
     loop {
         let standing = replica.standing();

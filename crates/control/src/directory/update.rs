@@ -29,6 +29,12 @@ pub struct Standing {
     /// Local names that the node does not follow any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forget: Vec<String>,
+    /// Whether the node wants to hear of the processes that use channels.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub processes: bool,
+    /// The revision up to which the node's processes have heard of these.
+    #[serde(default)]
+    pub heard: u64,
     /// The transfer of which the node wants the next part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<Transfer>,
@@ -58,6 +64,14 @@ pub struct DirectoryUpdate {
     pub part: Option<DirectoryPart>,
 }
 
+impl DirectoryUpdate {
+    /// Whether it tells of processes that use channels now. Somebody may wait until it has arrived.
+    pub fn tells_of_processes(&self) -> bool {
+        let mut changes = self.changes.iter();
+        changes.any(|step| matches!(step, DirectoryStep::Joined { .. }))
+    }
+}
+
 /// One step of the directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -71,7 +85,7 @@ pub enum DirectoryStep {
         /// The agents' place.
         at: AgentLocation,
     },
-    /// A process can be reached, or can be reached at another address.
+    /// A process whose agents use channels can be reached, or can be reached at another address.
     Joined {
         /// The process.
         joined: ProcessContact,
@@ -93,9 +107,12 @@ pub enum DirectoryStep {
 pub struct Transfer {
     /// The slices.
     pub slices: Slices,
-    /// Whether it has what all nodes hold: rules, nodes and processes.
+    /// Whether it has what all nodes hold: rules and nodes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub base: bool,
+    /// Whether it has the processes that use channels.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub processes: bool,
     /// The last entry of the part before; none at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,

@@ -19,6 +19,8 @@ pub(super) struct Views {
     is_sliced: bool,
     of_node: HashMap<String, usize>,
     views: Vec<View>,
+    /// The nodes that hear of the processes that use channels.
+    hearing: BTreeSet<usize>,
     /// The nodes that are to hold each slice, with their weights, the greatest first.
     holders: Vec<Vec<(u64, usize)>>,
     /// The tags of the nodes that follow each name.
@@ -41,6 +43,10 @@ struct View {
     held: Slices,
     /// The revision that the node was told last.
     told: u64,
+    /// Whether it has stated anything.
+    is_heard_of: bool,
+    /// The revision up to which its processes have heard of those that use channels.
+    heard: u64,
     tag: u32,
     /// Number of the last exchange of names.
     number: u64,
@@ -53,6 +59,7 @@ impl Default for Views {
             is_sliced: false,
             of_node: HashMap::new(),
             views: Vec::new(),
+            hearing: BTreeSet::new(),
             holders: vec![Vec::new(); SLICES],
             followers: HashMap::new(),
             tags: Vec::new(),
@@ -91,6 +98,8 @@ impl Views {
             is_there: false,
             held: Slices::NONE,
             told: 0,
+            is_heard_of: false,
+            heard: 0,
             tag,
             number: 0,
             followed: 0,
@@ -122,6 +131,8 @@ impl Views {
         let view = self.of(node);
         let gone = &mut self.views[view];
         (gone.is_there, gone.held, gone.told) = (false, Slices::NONE, 0);
+        (gone.is_heard_of, gone.heard) = (false, 0);
+        self.hearing.remove(&view);
         self.begin_anew(view);
         for slice in 0..SLICES {
             let held = self.holders[slice].iter().any(|(_, other)| *other == view);
@@ -172,6 +183,45 @@ impl Views {
     /// Notes the slices that a node holds.
     pub(super) fn holds(&mut self, view: usize, slices: Slices) {
         self.views[view].held = slices;
+    }
+
+    /// Notes whether a node wants to hear of the processes that use channels, and what its own have heard.
+    pub(super) fn hears_processes(&mut self, view: usize, standing: &Standing) {
+        match standing.processes {
+            true => self.hearing.insert(view),
+            false => self.hearing.remove(&view),
+        };
+        let stating = &mut self.views[view];
+        // One that has nothing of the directory has only registered, and states more soon.
+        stating.is_heard_of = standing.revision > 0;
+        stating.heard = match stating.is_heard_of {
+            true => stating.heard.max(standing.heard),
+            false => 0,
+        };
+    }
+
+    /// Whether a node hears of the processes that use channels.
+    pub(super) fn hears(&self, view: usize) -> bool {
+        self.hearing.contains(&view)
+    }
+
+    /// Notes the revision up to which the processes of a node have heard.
+    pub(super) fn heard(&mut self, view: usize, revision: u64) {
+        let heard = &mut self.views[view].heard;
+        *heard = revision.max(*heard);
+    }
+
+    /// Whether the processes of all nodes that hear of those that use channels have heard up to this revision. A node that has
+    /// not stated anything yet may be one of them.
+    pub(super) fn have_heard(&self, revision: u64) -> bool {
+        let mut there = self.views.iter().enumerate().filter(|(_, it)| it.is_there);
+        there.all(|(view, it)| it.is_heard_of && (it.heard >= revision || !self.hears(view)))
+    }
+
+    /// The nodes that hear of the processes that use channels.
+    pub(super) fn hearing(&self) -> impl Iterator<Item = &str> {
+        let hearing = self.hearing.iter();
+        hearing.map(|view| self.views[*view].node.as_str())
     }
 
     /// The revision that a node was told last.

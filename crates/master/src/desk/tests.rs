@@ -401,6 +401,7 @@ fn restored(root: &RootAuthority, stranger: &str) -> DeskHandle {
         process: stranger.to_owned(),
         pid: None,
         address: None,
+        channels: false,
         agents: Vec::new(),
     }];
     let registered = parts

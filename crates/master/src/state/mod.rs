@@ -362,7 +362,8 @@ impl MasterState {
         let Some(group) = self.groups.get(name) else {
             return;
         };
-        for contact in group.processes().filter_map(Process::contact) {
+        let using = group.processes().filter(|process| process.channels);
+        for contact in using.filter_map(Process::contact) {
             self.directory.joined(contact);
         }
         let agents = group.agents.clone();
@@ -398,7 +399,6 @@ impl MasterState {
         };
         let location = match (&node.contact, node.state) {
             (Some(contact), state) if state != NodeState::Dead => {
-                self.directory.joined(contact.clone());
                 AgentLocation::Process(contact.clone())
             }
             _ => AgentLocation::Unknown,
@@ -447,13 +447,14 @@ impl MasterState {
         });
     }
 
-    /// Ends a process: its certificates are revoked, and all other processes are told.
+    /// Ends a process: its certificates are revoked, and the processes that may have links to it are told.
     fn end_process(&mut self, process: &Process, cause: Reason) {
         self.revoke(&process.id, cause);
-        self.directory.ended(EndedProcess {
+        let ended = EndedProcess {
             node: process.node.clone(),
             process: process.id.clone(),
-        });
+        };
+        self.directory.ended(ended, process.agents.keys());
     }
 }
 

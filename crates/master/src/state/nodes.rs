@@ -190,6 +190,7 @@ impl MasterState {
         };
         process.pid = found.pid.or(process.pid);
         process.address = found.address.or(process.address);
+        process.channels |= found.channels;
         for (agent, state) in &found.agents {
             if let Some(life) = process.agents.get_mut(agent) {
                 *life = crate::registry::Life::State { state: *state };
@@ -331,7 +332,7 @@ impl MasterState {
             node.contact = None;
             let process = node.process.clone();
             self.revoke(&process, cause);
-            self.directory.ended(EndedProcess {
+            self.directory.control_ended(EndedProcess {
                 node: name.to_owned(),
                 process,
             });

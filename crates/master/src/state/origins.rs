@@ -259,7 +259,7 @@ impl MasterState {
         }
         for process in processes {
             let node = MASTER_NODE.to_owned();
-            self.directory.ended(EndedProcess { node, process });
+            self.directory.control_ended(EndedProcess { node, process });
         }
     }
 

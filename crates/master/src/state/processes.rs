@@ -8,8 +8,8 @@ use super::{About, Effect, MasterState};
 use crate::placement::{Candidate, Wish, place};
 use crate::registry::{Group, Life, Origin, Process};
 use sealbus_control::attachment::AgentReport;
-use sealbus_control::node::{Exit, Inheritance, Launch, NodeAnswer, NodeRequest};
-use sealbus_control::{AgentState, Fault, UnixMillis};
+use sealbus_control::node::{ChannelListing, Exit, Inheritance, Launch, NodeAnswer, NodeRequest};
+use sealbus_control::{AgentState, EndedProcess, Fault, UnixMillis};
 
 /// The `start_at` of a group that waits for a node, and for no moment.
 pub(crate) const WAITING: UnixMillis = UnixMillis::MAX;
@@ -264,6 +264,24 @@ impl MasterState {
         };
         found.address = Some(address);
         self.changed(process, now);
+    }
+
+    /// Notes that agents of a process use channels. Says whether the others have heard of it.
+    pub fn uses_channels(&mut self, process: &str, now: UnixMillis) -> ChannelListing {
+        if let Some(found) = self.process_mut(process)
+            && !std::mem::replace(&mut found.channels, true)
+        {
+            self.changed(process, now);
+        }
+        // One that was given up is not waited for.
+        let is_told = self.process(process).is_none_or(|(_, found)| {
+            let (node, process) = (found.node.clone(), found.id.clone());
+            self.directory.is_told(&EndedProcess { node, process })
+        });
+        ChannelListing {
+            revision: self.directory.revision(),
+            is_told,
+        }
     }
 
     /// Notes an agent's report about itself.

@@ -292,6 +292,7 @@ impl MasterState {
         process.pid = found.pid;
         process.begun = true;
         process.address = found.address;
+        process.channels = found.channels;
         for (agent, state) in &found.agents {
             process
                 .agents

@@ -1,3 +1,4 @@
+mod channels;
 mod histories;
 mod moves;
 mod nodes;

@@ -16,6 +16,7 @@ fn remembered() -> Remembered {
         slot: None,
         ticket: None,
         reattach: Vec::new(),
+        channels: false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! A platform with so many agents that no node holds the whole directory.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use sealbus_process::{AgentHandle, Process};
 use sealbus_seal::SecurityLevel;
 
 use super::support::{LONG, Operator, alive, config, node_config};
-use super::without_master::heartbeats;
+use super::without_master::{heartbeats, neighbours, uses_channels};
 use super::{hear, say};
 
 const NODES: usize = 5;
@@ -85,19 +86,27 @@ async fn crowd(operator: &Operator, name: &str, count: usize) {
     operator.ask(ticket).await.unwrap();
 }
 
-#[tokio::test]
-async fn agents_find_each_other_on_a_large_platform_also_without_master() {
-    let directory = tempfile::tempdir().unwrap();
-    let settings = || config(directory.path(), SecurityLevel::Auth);
-    let master = Master::start(settings()).await.unwrap();
+/// A platform of some nodes.
+async fn started(directory: &Path) -> (Master, Operator, Vec<Node>) {
+    let master = Master::start(config(directory, SecurityLevel::Auth))
+        .await
+        .unwrap();
     let operator = Operator::of(&master).await;
     let mut nodes = Vec::new();
     for number in 1..=NODES {
         let token = operator.token(None).await;
-        let config = node_config(directory.path(), &format!("n{number}"), Some(token));
+        let config = node_config(directory, &format!("n{number}"), Some(token));
         nodes.push(Node::start(config).await.unwrap());
     }
     alive(&operator, NODES).await;
+    (master, operator, nodes)
+}
+
+#[tokio::test]
+async fn agents_find_each_other_on_a_large_platform_also_without_master() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = || config(directory.path(), SecurityLevel::Auth);
+    let (master, operator, mut nodes) = started(directory.path()).await;
     // As long as the platform is small, all nodes know all agents.
     crowd(&operator, "few", WHOLE_AGAIN - 100).await;
     copies(&nodes, "all know all", |known| known >= WHOLE_AGAIN - 100).await;
@@ -177,4 +186,48 @@ async fn agents_find_each_other_on_a_large_platform_also_without_master() {
     .await;
     say(&dave, &alice, "thank you").await;
     assert_eq!(hear(&mut alice).await, "thank you");
+}
+
+#[tokio::test]
+async fn processes_that_use_channels_hear_of_each_other_and_others_of_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let (master, operator, nodes) = started(directory.path()).await;
+    crowd(&operator, "many", MOST_WHOLE + 100).await;
+    copies(&nodes[..4], "no node holds all", |known| {
+        (500..MOST_WHOLE).contains(&known)
+    })
+    .await;
+    let (_, first, alice) = joined(&operator, "alice", "node-1").await;
+    let (_, second, bob) = joined(&operator, "bob", "node-2").await;
+    let (_, third, carol) = joined(&operator, "carol", "node-3").await;
+    let of = |process: &Process| process.contact().unwrap();
+    uses_channels(&third).await;
+    // This one knows of the other as soon as it is listed, and the other of this one.
+    uses_channels(&first).await;
+    assert_eq!(first.bus().processes(), [of(&third)]);
+    neighbours(&third, 1).await;
+    heartbeats(&operator).await;
+    assert_eq!(second.bus().processes(), []);
+    uses_channels(&second).await;
+    assert_eq!(second.bus().processes().len(), 2);
+    neighbours(&first, 2).await;
+    drop((alice, carol));
+    third.close().await;
+    drop(third);
+    neighbours(&first, 1).await;
+    // Another Master knows which of them use channels.
+    drop(operator);
+    master.abandon().await;
+    let master = Master::start(config(directory.path(), SecurityLevel::Auth))
+        .await
+        .unwrap();
+    let operator = Operator::of(&master).await;
+    alive(&operator, NODES).await;
+    let (_, fourth, _dave) = joined(&operator, "dave", "node-4").await;
+    uses_channels(&fourth).await;
+    let known = fourth.bus().processes();
+    assert!(known.len() == 2 && known.contains(&of(&first)) && known.contains(&of(&second)));
+    neighbours(&first, 2).await;
+    neighbours(&second, 2).await;
+    drop(bob);
 }

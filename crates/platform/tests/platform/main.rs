@@ -7,6 +7,7 @@ mod answers;
 mod control_plane;
 mod doors;
 mod large;
+mod listing;
 mod sealed;
 #[path = "../support/mod.rs"]
 mod support;
@@ -26,6 +27,7 @@ use sealbus_process::{AgentHandle, Parting, Process, ProcessEnd};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::{Messages, Policy, Rule};
 use support::{LONG, Operator, alive, config, joined, node_config, platform};
+use without_master::{neighbours, uses_channels};
 
 async fn say(from: &AgentHandle, to: &AgentHandle, what: &str) {
     let message = AclMessage::new(Performative::Inform)
@@ -460,8 +462,9 @@ fn zombie(pid: u32) -> bool {
 async fn a_node_started_again_takes_its_processes_over() {
     let directory = tempfile::tempdir().unwrap();
     let (_master, operator, one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
-    let (_first, alice) = joined(&operator, "alice", "node-1").await;
-    let (_second, mut bob) = joined(&operator, "bob", "node-2").await;
+    let (first, alice) = joined(&operator, "alice", "node-1").await;
+    let (second, mut bob) = joined(&operator, "bob", "node-2").await;
+    uses_channels(&first).await;
     say(&alice, &bob, "before").await;
     assert_eq!(hear(&mut bob).await, "before");
     one.abandon().await;
@@ -480,7 +483,14 @@ async fn a_node_started_again_takes_its_processes_over() {
         })
         .await;
     // A new agent is found through the node that came back.
-    let (_third, mut carol) = joined(&operator, "carol", "node-2").await;
+    let (third, mut carol) = joined(&operator, "carol", "node-2").await;
     say(&alice, &carol, "hello").await;
     assert_eq!(hear(&mut carol).await, "hello");
+    // That node tells the process again of others that use channels.
+    uses_channels(&third).await;
+    let of = |process: &Process| process.contact().unwrap();
+    let known = neighbours(&third, 2).await;
+    assert!(known.contains(&of(&first)) && known.contains(&of(&second)));
+    let known = neighbours(&first, 2).await;
+    assert!(known.contains(&of(&second)) && known.contains(&of(&third)));
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use sealbus_bus::{ProcessEndpoint, Provenance, RefusalReason};
-use sealbus_channels::{ChannelPath, Channels, Subscription, SubscriptionOptions};
+use sealbus_channels::{
+    ChannelPath, Channels, Qos, Reliability, Subscription, SubscriptionOptions,
+};
 use sealbus_control::admin::{AgentStatus, NodeStatus};
 use sealbus_control::{AgentState, Rules};
 use sealbus_fipa::{AclMessage, Performative};
@@ -71,7 +73,7 @@ async fn a_master_started_again_has_every_entry_and_agents_talk_meanwhile() {
 }
 
 /// Waits until a process knows this many others.
-async fn neighbours(process: &Process, count: usize) -> Vec<ProcessEndpoint> {
+pub(super) async fn neighbours(process: &Process, count: usize) -> Vec<ProcessEndpoint> {
     let waiting = async {
         loop {
             let known = process.bus().processes();
@@ -87,30 +89,38 @@ async fn neighbours(process: &Process, count: usize) -> Vec<ProcessEndpoint> {
     }
 }
 
+/// Agents of a process begin to use channels.
+pub(super) async fn uses_channels(process: &Process) {
+    assert!(Channels::of(process.bus()).listed(LONG).await);
+}
+
 #[tokio::test]
-async fn every_process_knows_the_others_also_while_the_master_is_away() {
+async fn processes_that_use_channels_know_each_other_also_while_the_master_is_away() {
     let directory = tempfile::tempdir().unwrap();
     let (master, operator, _one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
     let (first, alice) = joined(&operator, "alice", "node-1").await;
     let (second, bob) = joined(&operator, "bob", "node-2").await;
     let (third, carol) = joined(&operator, "carol", "node-2").await;
-    // The Master's own process, those of the nodes, and the two other programs.
-    let known = neighbours(&first, 5).await;
-    neighbours(&second, 5).await;
-    neighbours(&third, 5).await;
-    let second_is = second.contact().unwrap();
-    assert!(known.contains(&second_is), "{known:#?}");
-    assert!(!known.contains(&first.contact().unwrap()));
+    let of = |process: &Process| process.contact().unwrap();
+    // On a small platform, each process says so from the start.
+    let known = neighbours(&first, 2).await;
+    assert!(known.contains(&of(&second)) && known.contains(&of(&third)));
+    neighbours(&second, 2).await;
+    neighbours(&third, 2).await;
     // A process that leaves disappears for the others.
     drop(carol);
     third.close().await;
     drop(third);
-    neighbours(&first, 4).await;
-    neighbours(&second, 4).await;
+    let second_is = of(&second);
+    let both_are = async || {
+        assert_eq!(neighbours(&first, 1).await, [of(&second)]);
+        assert_eq!(neighbours(&second, 1).await, [of(&first)]);
+    };
+    both_are().await;
 
     drop(operator);
     master.abandon().await;
-    assert!(neighbours(&first, 4).await.contains(&second_is));
+    both_are().await;
 
     let mut config = config(directory.path(), SecurityLevel::Auth);
     config.settings.rules.permission = Policy {
@@ -125,9 +135,11 @@ async fn every_process_knows_the_others_also_while_the_master_is_away() {
     let operator = Operator::of(&master).await;
     alive(&operator, 2).await;
     let (fourth, mut dave) = joined(&operator, "dave", "node-1").await;
-    assert!(neighbours(&first, 5).await.contains(&second_is));
-    neighbours(&second, 5).await;
-    neighbours(&fourth, 5).await;
+    // The new Master knows which of them use channels.
+    uses_channels(&fourth).await;
+    assert_eq!(fourth.bus().processes().len(), 2);
+    assert!(neighbours(&first, 2).await.contains(&second_is));
+    neighbours(&second, 2).await;
     // The new Master's rules reach the processes that were there before.
     forbidden(&alice, &bob).await;
     assert_eq!(count(&first, RefusalReason::NotPermitted), 1);
@@ -177,6 +189,42 @@ async fn publish_to(process: &Process, from: &AgentHandle, what: &str, processes
 }
 
 #[tokio::test]
+async fn a_first_event_reaches_every_subscription_that_was_listed_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
+    let (first, alice) = joined(&operator, "alice", "node-1").await;
+    let channel: ChannelPath = "/dates/business".parse().unwrap();
+    let publisher = Channels::of(first.bus());
+    let qos = Qos {
+        reliability: Reliability::ExactlyOnce,
+        ..publisher.qos_of(&channel)
+    };
+    let mut subscriptions = Vec::new();
+    // Those of other processes come before the first event, and after it.
+    for (round, name) in ["bob", "carol"].into_iter().enumerate() {
+        let (process, agent) = joined(&operator, name, "node-2").await;
+        let options = SubscriptionOptions::new("/dates/*".parse().unwrap());
+        let channels = Channels::of(process.bus());
+        let subscription = channels.subscribe(agent.outbox(), options).unwrap();
+        assert!(subscription.listed().await);
+        subscriptions.push((process, agent, subscription));
+        if round > 0 {
+            // The platform tells those that publish already a moment later.
+            neighbours(&first, subscriptions.len()).await;
+        }
+        let message = AclMessage::new(Performative::Inform).with_content(name);
+        let reach = publisher
+            .publish(alice.outbox(), &channel, &qos, message)
+            .await
+            .unwrap();
+        assert_eq!(reach.processes, subscriptions.len());
+        for (_, _, subscription) in &mut subscriptions {
+            assert_eq!(event(subscription).await.0, name);
+        }
+    }
+}
+
+#[tokio::test]
 async fn channels_of_three_processes_go_on_while_the_master_is_away() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = config(directory.path(), SecurityLevel::Auth);
@@ -201,7 +249,10 @@ async fn channels_of_three_processes_go_on_while_the_master_is_away() {
     let (second, bob) = joined(&operator, "bob", "node-2").await;
     let (third, carol) = joined(&operator, "carol", "node-2").await;
     for process in [&first, &second, &third] {
-        neighbours(process, 5).await;
+        uses_channels(process).await;
+    }
+    for process in [&first, &second, &third] {
+        neighbours(process, 2).await;
     }
     let on = |pattern: &str| SubscriptionOptions::new(pattern.parse().unwrap());
     let subscribe = |process: &Process, agent: &AgentHandle| {

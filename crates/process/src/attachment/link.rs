@@ -135,6 +135,7 @@ impl Link {
             AttachmentNotice::DenyList { list } => Command::DenyList(list),
             AttachmentNotice::Letters { agent, letters } => Command::Letters { agent, letters },
             AttachmentNotice::DirectoryChanged { changes } => Command::DirectoryChanged(changes),
+            AttachmentNotice::ProcessesAre { processes } => Command::ProcessesAre(Some(processes)),
             AttachmentNotice::ProcessesEnded { processes } => Command::ProcessesEnded(processes),
             AttachmentNotice::ProcessesJoined { processes } => Command::ProcessesJoined(processes),
             AttachmentNotice::Rules { rules } => Command::Rules(Box::new(rules)),
@@ -193,6 +194,12 @@ async fn answer_node(
             let told = commands.send(Command::FormerKeys { key, answer }).await;
             told.map_err(|_| leaving())?;
             Ok(sealed.await.map_err(|_| leaving())??.into())
+        }
+        ProcessRequest::Heard => {
+            let (answer, heard) = oneshot::channel();
+            let told = commands.send(Command::Heard { answer }).await;
+            told.map_err(|_| leaving())?;
+            Ok(heard.await.map_err(|_| leaving())?.into())
         }
     }
 }

@@ -114,6 +114,7 @@ impl Attachment {
             processes,
             rules,
             inherits,
+            all_use_channels,
             ..
         } = *welcome;
         Ok(Self {
@@ -128,6 +129,7 @@ impl Attachment {
                 processes,
                 rules,
                 inherits,
+                all_use_channels,
                 reachable: true,
             },
             folder: None,

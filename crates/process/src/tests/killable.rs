@@ -224,6 +224,7 @@ impl Life {
             port: 0,
             deny_list: Blob::default(),
             inherits: false,
+            all_use_channels: false,
             processes: None,
             rules: Rules::default(),
             reachable: false,

@@ -204,9 +204,10 @@ impl TestHost {
             address: ADDRESS,
             port: 0,
             deny_list: Blob(deny_list),
-            processes: None,
+            processes: Some(Vec::new()),
             rules: Rules::default(),
             inherits: !inheritance.is_empty(),
+            all_use_channels: false,
             reachable: !agents.is_empty(),
         };
         let host = TestHost {

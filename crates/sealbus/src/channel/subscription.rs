@@ -161,6 +161,13 @@ impl ChannelSubscription {
         self.subscription.poll_ready(waiting)
     }
 
+    /// Waits until the other processes whose agents use channels have heard of this one, which takes a moment for the first
+    /// subscription of a process. From then on, each event of a publisher reaches this subscription. Returns false if the
+    /// platform does not say so within 30 seconds; the subscription then goes on, and is listed later.
+    pub async fn listed(&self) -> bool {
+        self.subscription.listed().await
+    }
+
     /// Tells that the agent has handled all events that it took. Asking for the next event means the same.
     ///
     /// An agent that [moves](crate::Agent::save) gets nothing more from its subscriptions once `save` is called. A

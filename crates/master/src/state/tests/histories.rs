@@ -81,7 +81,7 @@ proptest! {
                         .placed_on(&node)
                         .into_iter()
                         .map(|process| RunningProcess {
-                            process, pid: Some(1), address: None, agents: Vec::new(),
+                            process, pid: Some(1), address: None, channels: false, agents: Vec::new(),
                         })
                         .collect();
                     let _ = master.register(

@@ -97,6 +97,7 @@ fn a_node_that_returns_is_told_to_end_what_was_placed_elsewhere() {
         process: lost.id.clone(),
         pid: Some(1),
         address: None,
+        channels: false,
         agents: Vec::new(),
     };
     let node = lost.node.clone();

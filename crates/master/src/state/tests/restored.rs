@@ -17,6 +17,7 @@ fn running(process: &str, agent: &str) -> RunningProcess {
         process: process.to_owned(),
         pid: Some(4711),
         address: Some(([127, 0, 0, 1], 1000).into()),
+        channels: false,
         agents: vec![(agent.to_owned(), AgentState::Active)],
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! `cargo test -p sealbus-master --release --lib ten_thousand -- --ignored --nocapture` prints them beside the design's budget.
 
+mod moves;
+
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sealbus_control::directory::{Concerned, HollowReplica};
+use sealbus_control::directory::{Concerned, HOLDERS, HollowReplica};
 use sealbus_control::node::{MasterAnswer, MasterRequest};
 
 use super::*;
@@ -22,6 +25,8 @@ struct Cost {
     /// Requests of nodes, reports and jobs of the desk.
     jobs: usize,
     sent: usize,
+    /// The part of it that is news of the directory.
+    news: usize,
     received: usize,
     messages: usize,
     rows: usize,
@@ -40,6 +45,8 @@ struct Platform {
     nodes: BTreeMap<String, HollowReplica>,
     /// Nodes that are lost.
     lost: Vec<String>,
+    /// Agents that use channels.
+    users: BTreeSet<String>,
     rows: BTreeMap<String, Vec<u8>>,
     now: UnixMillis,
     jobs_since: usize,
@@ -56,6 +63,7 @@ impl Platform {
             master: master(),
             nodes: BTreeMap::new(),
             lost: Vec::new(),
+            users: BTreeSet::new(),
             rows: BTreeMap::new(),
             now: 1_000_000,
             jobs_since: 0,
@@ -209,6 +217,7 @@ impl Platform {
             if let Some((NodeRequest::Directory { update }, bytes)) = told {
                 self.cost.messages += 1;
                 self.cost.sent += bytes;
+                self.cost.news += bytes;
                 if let Some(node) = self.nodes.get_mut(&name) {
                     node.told(&update);
                 }
@@ -226,8 +235,19 @@ impl Platform {
             };
             self.cost.messages += 1;
             self.cost.sent += size(&request);
-            let NodeRequest::Start { launch } = *request else {
-                continue;
+            let launch = match *request {
+                NodeRequest::Start { launch } => launch,
+                NodeRequest::Freeze { .. } => {
+                    let frozen = Ok(NodeAnswer::Frozen { size: 3 });
+                    self.job(|master, now| master.answered(about, frozen, now));
+                    continue;
+                }
+                NodeRequest::Stop { process, .. } => {
+                    let exit = Exit::Code { code: 0 };
+                    self.job(|master, now| master.exited(&process, &exit, now));
+                    continue;
+                }
+                _ => continue,
             };
             let pid = 4711;
             let started = Ok(NodeAnswer::Started { pid });
@@ -235,6 +255,9 @@ impl Platform {
             let (process, agents) = (launch.process, launch.agents);
             self.job(|master, now| master.announced(&process, ([10, 0, 0, 1], 7000).into(), now));
             begun += agents.len();
+            if agents.iter().any(|agent| self.users.contains(agent)) {
+                self.uses_channels(&process);
+            }
             for agent in agents {
                 let report = AgentReport::State {
                     state: AgentState::Active,
@@ -295,6 +318,7 @@ impl Platform {
                 process: process.id.clone(),
                 pid: process.pid,
                 address: process.address,
+                channels: process.channels,
                 agents: agents.map(|agent| (agent, AgentState::Active)).collect(),
             };
             running.entry(process.node.clone()).or_default().push(found);
@@ -303,9 +327,10 @@ impl Platform {
     }
 }
 
-/// Runs a platform. Processes have so many agents each. Returns the costs: of placing all, of a second of heartbeats, of
-/// the loss of one node in a hundred, and of a fail-over.
-fn run(nodes: usize, agents: usize, each: usize) -> [Cost; 4] {
+/// Runs a platform. Processes have so many agents each, and some on one node in a hundred use channels. Returns the costs: of
+/// placing all, of a second of heartbeats, of a move of a process from each of these nodes that uses no channels, and that
+/// uses some, of the loss of one node in a hundred, and of a fail-over.
+fn run(nodes: usize, agents: usize, each: usize) -> [Cost; 6] {
     println!("{nodes} nodes, {agents} agents, {each} in a process");
     let mut platform = Platform::new(nodes);
     platform.cost("all nodes come");
@@ -337,6 +362,27 @@ fn run(nodes: usize, agents: usize, each: usize) -> [Cost; 4] {
     beating.processor /= seconds;
     assert_eq!(beating.jobs, nodes * seconds as usize);
     assert_eq!((beating.rows, beating.messages), (0, 0), "nothing happened");
+
+    // They are not the ones that get lost.
+    let some = (nodes / 100).max(3);
+    let some: Vec<String> = (nodes - some + 1..=nodes)
+        .map(|number| format!("node-{number}"))
+        .collect();
+    platform.begin_to_use_channels(&some);
+    let each_second = (some.len() / 6).max(1);
+    let others_moved = platform.moves(&some, each_second, false);
+    let users_moved = platform.moves(&some, each_second, true);
+    platform.check(agents);
+    // The agents of a process that moves are told to those that hold their slices and to its nodes. The other processes that
+    // use channels are told to the nodes that have some: once that it is there, and once that it has ended.
+    let of_agents = each * 2 * 5 * 640;
+    let of_process = 2 * (some.len() + HOLDERS * each) * 640;
+    let each_of = |moved: &Cost| moved.news / some.len();
+    assert!(each_of(&others_moved) < of_agents, "{others_moved:?}");
+    assert!(
+        each_of(&users_moved) < of_agents + of_process,
+        "{users_moved:?}"
+    );
 
     let lost = (nodes / 100).max(1);
     platform.lost = (1..=lost).map(|number| format!("node-{number}")).collect();
@@ -381,7 +427,15 @@ fn run(nodes: usize, agents: usize, each: usize) -> [Cost; 4] {
     assert!(before == after, "a process was replaced");
     platform.check(agents);
     let taking_over = platform.cost("another Master leads, and all nodes register");
-    [placing, beating, losing, taking_over]
+    assert_eq!(platform.check_users(), 2 * some.len());
+    [
+        placing,
+        beating,
+        others_moved,
+        users_moved,
+        losing,
+        taking_over,
+    ]
 }
 
 fn place_of(group: &Group) -> String {
@@ -406,7 +460,7 @@ fn no_agent_of_a_hundred_nodes_is_lost_or_doubled() {
 #[ignore = "large"]
 fn ten_thousand_nodes_with_a_million_agents() {
     for each in [50, 1] {
-        let [placing, beating, losing, taking_over] = run(10_000, 1_000_000, each);
+        let [placing, beating, others, users, losing, taking_over] = run(10_000, 1_000_000, each);
         let heartbeat = beating.processor / 10_000;
         println!("measured, and in brackets the design's budget, with {each} agents in a process:");
         println!(
@@ -422,6 +476,13 @@ fn ten_thousand_nodes_with_a_million_agents() {
             placing.written,
             placing.rows.div_ceil(120)
         );
+        for (what, moved) in [("no channels", others), ("channels", users)] {
+            println!(
+                "  1000 processes that use {what} move in a minute: {} bytes/s of news (200000), {:?} each",
+                moved.news / 100 * 1000 / 60,
+                moved.processor / 100,
+            );
+        }
         println!(
             "  100 nodes lost: {:?} (30 s), {} bytes",
             losing.processor, losing.sent

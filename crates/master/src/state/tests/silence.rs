@@ -120,6 +120,7 @@ fn a_master_that_is_cut_off_gives_up_no_node() {
                 process: process.id.clone(),
                 pid: Some(4711),
                 address: None,
+                channels: false,
                 agents: Vec::new(),
             };
             let node = process.node.as_str();

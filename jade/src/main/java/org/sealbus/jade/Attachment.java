@@ -29,6 +29,8 @@ final class Attachment implements AutoCloseable {
 
     private final SSLSocket socket;
     private final Consumer<Object> notices;
+    /** Does work after all earlier notices were obeyed. */
+    private final Consumer<Runnable> afterNotices;
     private final AtomicLong numbers = new AtomicLong();
     private final Map<Long, CompletableFuture<Object>> asked = new ConcurrentHashMap<>();
     private final CompletableFuture<String> closed = new CompletableFuture<>();
@@ -50,8 +52,9 @@ final class Attachment implements AutoCloseable {
     }
 
     /** Connects to the node that a ticket names. The node must show the platform's root. */
-    Attachment(Ticket ticket, Consumer<Object> notices) throws IOException {
+    Attachment(Ticket ticket, Consumer<Object> notices, Consumer<Runnable> afterNotices) throws IOException {
         this.notices = notices;
+        this.afterNotices = afterNotices;
         IOException last = null;
         SSLSocket found = null;
         for (String address : ticket.addresses()) {
@@ -147,6 +150,21 @@ final class Attachment implements AutoCloseable {
             resolve(fault).completeExceptionally(new Refused(fault.get("body")));
         } else if (Json.member(frame, "notice") instanceof Map<?, ?> notice) {
             notices.accept(notice.get("body"));
+        } else if (Json.member(frame, "call") instanceof Map<?, ?> call
+                && Json.member(call.get("body"), "ask") instanceof String asked && asked.equals("heard")) {
+            afterNotices.accept(() -> saysThatItHeard(call.get("id")));
+        }
+    }
+
+    private void saysThatItHeard(Object id) {
+        byte[] answer = Json.write(Map.of("answer", Map.of("id", id, "body", Map.of("answer", "done")))).getBytes(StandardCharsets.UTF_8);
+        try {
+            synchronized (socket) {
+                Frames.write(socket.getOutputStream(), answer);
+            }
+        } catch (IOException lost) {
+            // The container attaches again, and is then asked again.
+            close();
         }
     }
 

@@ -8,14 +8,19 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import java.util.logging.Level;
+import java.util.logging.Logger;
 
 /**
  * The logs of persistent channels, which nodes keep, through this container's own node; and filters, which that node evaluates for
  * this process.
  */
 final class ChannelLogs {
+    private static final Logger LOG = Logger.getLogger(ChannelLogs.class.getName());
     private static final int KEEP = 0x30;
     static final int KEEP_SIGNED = 0x31;
     private static final int MOST_FILTERS = 256;
@@ -34,16 +39,31 @@ final class ChannelLogs {
     private final BooleanSupplier isClosed;
     private final long origin = System.currentTimeMillis() / 1000 << 32 | Integer.toUnsignedLong(new SecureRandom().nextInt());
     private long sequence;
+    /** The nodes that keep logs, as the container's own node named them last. */
+    private volatile Set<String> nodes;
 
     ChannelLogs(Membership membership, BooleanSupplier isClosed) {
         this.membership = membership;
         this.isClosed = isClosed;
         node = Json.text(membership.welcome(), "node");
+        nodes = Set.of(node);
     }
 
     /** This container's own node. */
     String node() {
         return node;
+    }
+
+    /** The nodes that keep logs of channels, as far as is known. */
+    Set<String> nodes() {
+        try {
+            Set<String> named = new TreeSet<>(Set.of(node));
+            Json.list(membership.ask(Map.of("ask", "nodes")), "nodes").forEach(one -> named.add((String) one));
+            nodes = named;
+        } catch (IOException away) {
+            LOG.log(Level.FINE, "the node does not say which nodes keep logs", away);
+        }
+        return nodes;
     }
 
     /** Asks the logs of a node. */

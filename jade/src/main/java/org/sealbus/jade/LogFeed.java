@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.logging.Level;
@@ -77,11 +78,12 @@ final class LogFeed {
             return;
         }
         while (true) {
+            Set<String> nodes = logs.nodes();
             synchronized (mesh) {
                 if (!isOpen()) {
                     return;
                 }
-                for (String node : mesh.nodes()) {
+                for (String node : nodes) {
                     places.computeIfAbsent(node, any -> {
                         Door.start("sealbus-log", () -> follow(node));
                         return new HashMap<>();

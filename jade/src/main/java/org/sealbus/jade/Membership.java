@@ -204,7 +204,7 @@ final class Membership implements AutoCloseable {
     private Object firstWelcome() throws IOException {
         for (int left = FIRST_ATTEMPTS; ; left--) {
             try {
-                attachment = new Attachment(ticket, this::obey);
+                attachment = new Attachment(ticket, this::obey, work -> later(work, 0));
                 return attach(ticket.secret());
             } catch (IOException failed) {
                 if (failed instanceof Attachment.Refused || left == 1) {
@@ -339,7 +339,7 @@ final class Membership implements AutoCloseable {
     private void attachAgain(long since) {
         long from = since;
         try {
-            attachment = new Attachment(ticket, this::obey);
+            attachment = new Attachment(ticket, this::obey, work -> later(work, 0));
             Object welcome = attach(reattach);
             attachment.closed().thenAccept(this::lost);
             LOG.info("attached to the node again");

@@ -17,7 +17,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
-import java.util.TreeSet;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
@@ -45,12 +44,12 @@ final class Mesh implements AutoCloseable {
     /** How long a process may not be reached before its messages come back, in nanoseconds. */
     private static final long GIVE_UP = TimeUnit.SECONDS.toNanos(60);
     private static final long PAUSE = 200;
+    /** The pause until the platform is told again that agents here use channels, in milliseconds. */
+    private static final long REGISTER_AGAIN = 500;
     /** The time between two looks at the processes that hear what agents here publish, in milliseconds. */
     private static final long TICK = 200;
     /** Ticks between two looks at groups and questions. */
     private static final int CARE = 5;
-    /** The node of the platform's own agents, which keeps no logs. */
-    private static final String MASTER = "master";
     private static final SecureRandom RANDOM = new SecureRandom();
 
     /** The agents of this process. It is called under the mesh's lock, and calls nothing of the mesh. */
@@ -104,10 +103,16 @@ final class Mesh implements AutoCloseable {
     private final Handover handover = new Handover(this);
     private final ChannelLogs logs;
     private final Publisher publisher;
-    /** The processes that can be reached, with their addresses. */
+    /** The processes whose agents use channels, with their addresses. */
     private final Map<Identity, String> processes = new HashMap<>();
     /** Agents here publish on channels. */
     private boolean isInterested;
+    /** Agents here use channels: the platform is told so, or knows. */
+    private boolean usesChannels;
+    /** The platform has told of the others. */
+    private boolean isAcquainted;
+    /** The others have heard of this process. */
+    private boolean isListed;
     private long ticks;
     private Permission permission;
     private volatile boolean isClosed;
@@ -132,6 +137,10 @@ final class Mesh implements AutoCloseable {
         publisher = new Publisher(this, logs);
         processesAre(Json.member(welcome, "processes"));
         announce();
+        // So they can begin to use them while no Master can be reached.
+        if (Boolean.TRUE.equals(Json.member(welcome, "all_use_channels"))) {
+            useChannels();
+        }
     }
 
     /** Why agents here cannot be agents of the Sealbus platform; null if they can. */
@@ -176,6 +185,7 @@ final class Mesh implements AutoCloseable {
             throw new IllegalStateException(agent + " has a subscription with the durable name " + options.durable()
                     + " already: close it, or take another name");
         }
+        useChannels();
         ChannelSubscription made = subscriptions.add(number -> new ChannelSubscription(this, number, agent, pattern, options));
         exchanges().forEach(exchange -> exchange.hearing().announce(made));
         groups.joined(made);
@@ -207,11 +217,53 @@ final class Mesh implements AutoCloseable {
         return processes.keySet().stream().map(links::get).filter(Objects::nonNull).map(MeshLink::exchange).toList();
     }
 
-    /** The nodes that keep logs of channels, as far as is known. */
-    Set<String> nodes() {
-        Set<String> nodes = new TreeSet<>(Set.of(logs.node()));
-        processes.keySet().stream().map(Identity::name).filter(node -> !node.equals(MASTER)).forEach(nodes::add);
-        return nodes;
+    /** Agents here use channels: the platform tells this process of the others whose agents do, and them of this one. */
+    private synchronized void useChannels() {
+        if (!usesChannels) {
+            usesChannels = true;
+            Door.start("sealbus-channels", this::register);
+        }
+    }
+
+    private void register() {
+        while (!isClosed) {
+            try {
+                membership.ask(Map.of("ask", "use-channels"));
+                listed();
+                return;
+            } catch (IOException away) {
+                LOG.log(Level.FINE, "the platform does not know yet that channels are used here", away);
+                Door.pause(REGISTER_AGAIN);
+            }
+        }
+    }
+
+    private synchronized void listed() {
+        isListed = true;
+        notifyAll();
+    }
+
+    /** Whether the platform has told of the other processes whose agents use channels. */
+    synchronized boolean isAcquainted() {
+        return isAcquainted;
+    }
+
+    /** Waits until the others whose agents use channels have heard of this process, for a while. */
+    synchronized void awaitListed() {
+        long end = System.nanoTime() + Speaking.PATIENCE;
+        while (!isListed && !isClosed) {
+            long left = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
+            if (left <= 0) {
+                LOG.warning("the platform does not know yet that channels are used here: subscriptions miss events until it does");
+                return;
+            }
+            try {
+                wait(left);
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+                return;
+            }
+        }
     }
 
     Publisher publisher() {
@@ -253,6 +305,7 @@ final class Mesh implements AutoCloseable {
 
     /** An agent here publishes: all processes are asked what their agents subscribe to. */
     void takeInterest() {
+        useChannels();
         if (!isInterested) {
             isInterested = true;
             processes.forEach((process, where) -> link(process, where).exchange().want());
@@ -635,6 +688,7 @@ final class Mesh implements AutoCloseable {
         try {
             switch (notice) {
                 case "directory-changed" -> moved(Json.list(body, "changes"));
+                case "processes-are" -> processesAre(Json.member(body, "processes"));
                 case "processes-joined" -> joined(Json.list(body, "processes"));
                 case "processes-ended" -> ended(Json.list(body, "processes"));
                 case "rules" -> obey(Json.member(body, "rules"));
@@ -682,13 +736,16 @@ final class Mesh implements AutoCloseable {
         }
     }
 
-    /** All processes there are; null if the node does not know. */
+    /** All processes whose agents use channels; null if the node does not know, or does not know that agents here do. */
     private synchronized void processesAre(Object contacts) {
         if (contacts instanceof List<?> list) {
             Set<Identity> present = new HashSet<>();
             list.forEach(contact -> present.add(processOf(contact)));
             List.copyOf(processes.keySet()).stream().filter(one -> !present.contains(one)).forEach(this::ended);
             joined(list);
+            isAcquainted = true;
+        } else if (usesChannels) {
+            Door.start("sealbus-channels", this::register);
         }
     }
 

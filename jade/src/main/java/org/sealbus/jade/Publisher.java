@@ -211,15 +211,20 @@ final class Publisher {
 
     /** Waits until every process has announced its subscriptions; for what may be lost, a little the first time. */
     private void introduce(Publication publication) throws SealbusHelper.NotPublished {
-        long end = System.nanoTime() + INTRODUCTION;
+        long begun = System.nanoTime();
+        long end = begun + INTRODUCTION;
         while (true) {
             List<Exchange> silent = mesh.announcers().stream().filter(one -> !one.isReady()).toList();
             long now = System.nanoTime();
-            if (silent.isEmpty() || publication.isBestEffort() && (wasIntroduced || now >= end)) {
+            if (mesh.isAcquainted() && silent.isEmpty() || publication.isBestEffort() && (wasIntroduced || now >= end)) {
                 wasIntroduced = true;
                 return;
             }
             if (!publication.isBestEffort()) {
+                if (!mesh.isAcquainted() && now - begun > Speaking.PATIENCE) {
+                    throw new SealbusHelper.NotPublished("the platform has not said within 30 s which other processes use channels,"
+                            + " and they would miss it: see whether the Master runs, and publish again");
+                }
                 for (Exchange one : silent) {
                     if (one.speaking().isOverdue(now)) {
                         throw new SealbusHelper.NotPublished(one.peer + " has not said within 30 s what its agents subscribe to,"

@@ -215,7 +215,9 @@ public final class SealbusHelper implements ServiceHelper {
                 throw new IllegalStateException("the node does not say whether it is a filter: " + unsaid.getMessage(), unsaid);
             }
         }
-        return service.mesh().subscribe(agent.getLocalName(), pattern, options);
+        ChannelSubscription made = service.mesh().subscribe(agent.getLocalName(), pattern, options);
+        service.mesh().awaitListed();
+        return made;
     }
 
     /**

@@ -182,7 +182,7 @@ class StrangersTest {
     @Test
     void changedDenyListsAreNotObeyed() throws Exception {
         Ticket ticket = Ticket.parse(factory.ticket("jade-reader"));
-        try (Attachment attachment = new Attachment(ticket, notice -> {})) {
+        try (Attachment attachment = new Attachment(ticket, notice -> {}, Runnable::run)) {
             member("jade-gone").close();
             try (Membership revoked = member("jade-revoked")) {
                 factory.run("ca", "revoke", revoked.name());

@@ -1,0 +1,126 @@
+//! How a process and the others whose agents use channels hear of each other: the process says so to the platform when its
+//! first agent does.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sealbus_bus::BoxFuture;
+use tokio::task::JoinSet;
+
+use super::{Channels, Shared};
+use crate::exchange::Exchange;
+
+/// The first pause until the platform is told again, and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// The platform, which tells processes whose agents use channels of each other.
+pub trait ChannelRegistrar: Send + Sync {
+    /// Tells the platform that agents of this process use channels. The platform then tells this process of the others, and
+    /// [`Channels::acquainted`] is called. Returns when the others have heard of this process, too.
+    ///
+    /// # Errors
+    /// Why the platform does not know now. It is told again.
+    fn register(&self) -> BoxFuture<'_, Result<(), String>>;
+}
+
+/// A process's word to the platform that its agents use channels.
+#[derive(Default)]
+pub(super) struct Registration {
+    registrar: OnceLock<Arc<dyn ChannelRegistrar>>,
+    /// Whether the platform is told, or knows.
+    has_begun: AtomicBool,
+    /// Whether the others know.
+    is_listed: AtomicBool,
+    /// The latest attempt. It ends with the channels, for it holds the way to the platform.
+    attempt: Mutex<JoinSet<()>>,
+}
+
+impl Channels {
+    /// Sets the platform that tells this process of others. Until it has done so, publishers wait. Call this before agents use
+    /// channels. Without it the bus is [told](sealbus_bus::Bus::process_joined) of all others by itself. Returns false if
+    /// it was set before.
+    pub fn set_registrar(&self, registrar: Arc<dyn ChannelRegistrar>) -> bool {
+        let is_first = self.shared.registration.registrar.set(registrar).is_ok();
+        if is_first {
+            self.shared
+                .work(|exchange, _| exchange.is_to_be_acquainted());
+        }
+        is_first
+    }
+
+    /// The bus was told of all other processes whose agents use channels.
+    pub fn acquainted(&self) {
+        self.shared.work(|exchange, _| exchange.acquainted());
+        self.shared.introduced.notify_waiters();
+    }
+
+    /// Tells the platform that agents of this process use channels, before they do.
+    pub fn register(&self) {
+        self.shared.use_channels();
+    }
+
+    /// Tells the platform again that agents of this process use channels, if they do: it may have forgotten.
+    pub fn register_again(&self) {
+        if self.shared.registration.has_begun.load(Ordering::Acquire) {
+            self.shared.register();
+        }
+    }
+
+    /// Waits until the other processes whose agents use channels have heard of this one, for `limit` at most. Returns whether
+    /// they have. From then on, each event of a publisher reaches the subscriptions made here before.
+    pub async fn listed(&self, limit: Duration) -> bool {
+        self.shared.use_channels();
+        let shared = self.shared.clone();
+        let is_listed = move |_: &mut Exchange, _| {
+            let registration = &shared.registration;
+            registration.registrar.get().is_none() || registration.is_listed.load(Ordering::Acquire)
+        };
+        self.wait_until(limit, is_listed).await
+    }
+}
+
+impl Shared {
+    /// Agents of this process use channels.
+    pub(super) fn use_channels(self: &Arc<Self>) {
+        let Registration {
+            registrar,
+            has_begun,
+            ..
+        } = &self.registration;
+        if registrar.get().is_some() && !has_begun.load(Ordering::Acquire) {
+            let is_first = !has_begun.swap(true, Ordering::AcqRel);
+            if is_first {
+                self.register();
+            }
+        }
+    }
+
+    fn register(self: &Arc<Self>) {
+        let registrar = self.registration.registrar.get().cloned();
+        let (Some(registrar), Some(bus)) = (registrar, self.bus.upgrade()) else {
+            return;
+        };
+        let shared = Arc::downgrade(self);
+        let registering = async move {
+            let mut pause = PAUSE.0;
+            while let Err(why) = registrar.register().await {
+                tracing::debug!(
+                    why,
+                    "the platform does not know yet that channels are used here"
+                );
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE.1);
+            }
+            if let Some(shared) = shared.upgrade() {
+                let is_listed = &shared.registration.is_listed;
+                is_listed.store(true, Ordering::Release);
+                shared.introduced.notify_waiters();
+            }
+        };
+        let mut attempt = self.registration.attempt.lock();
+        attempt.abort_all();
+        attempt.spawn_on(registering, bus.runtime());
+    }
+}
