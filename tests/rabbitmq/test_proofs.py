@@ -44,7 +44,7 @@ class Notaries:
         return json.loads(self.platform.send(agent, json.dumps(order)))
 
     def heard(self, whence: str, agent: str = "bob") -> list[tuple[str, str]]:
-        """What it heard there from alice, and how."""
+        """The texts that it heard there from alice, and how."""
         found = self.ask(agent, "heard")
         return [(text, how) for where, sender, text, how in found if (where, sender) == (whence, "alice@factory")]
 
@@ -182,7 +182,7 @@ def test_a_broker_neither_reads_nor_changes_what_is_sealed(notaries: Notaries, t
     refused("forged-sender", lambda: tap.put(first, body, message_id=next(stamps), user_id=user_of("carol")))
     assert notaries.heard("direct") == notaries.heard("direct", "carol") == []
 
-    # What is true is taken once, whatever number the broker gives to it.
+    # A true message is taken once, whatever number the broker gives to it.
     said = [(text, "sealed signed") for text in TEXTS]
     tap.put(first, body)
     notaries.hears("direct", TEXTS[:1], "sealed signed")
@@ -193,7 +193,7 @@ def test_a_broker_neither_reads_nor_changes_what_is_sealed(notaries: Notaries, t
     wait_for(lambda: len(notaries.heard("direct")) == 2, "the third message", also=notaries.platform.logs)
     refused("order of messages", lambda: tap.put(second, other_body))
     refused("repeats", lambda: tap.put(*sent[2]))
-    # What was held back comes.
+    # The messages that were held back come.
     for message in sent[3:]:
         tap.put(*message)
     wait_for(lambda: len(notaries.heard("direct")) == 5, "the messages held back", also=notaries.platform.logs)

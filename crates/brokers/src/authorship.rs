@@ -37,8 +37,8 @@ impl Written {
     }
 }
 
-/// Has the authors sign what is not signed yet, with one signature. What cannot be signed goes without evidence, and its receiver
-/// says so.
+/// Has the authors sign what is not signed yet, with one signature. If an author cannot sign, its message goes without evidence,
+/// and the receiver says so.
 pub(crate) fn sign<'a>(written: impl Iterator<Item = &'a Written>) {
     let mut authors: Vec<(Arc<Signer>, Vec<&Written>)> = Vec::new();
     for written in written.filter(|written| written.evidence.get().is_none()) {
@@ -214,7 +214,7 @@ mod tests {
             }
         }
 
-        /// What comes as it was signed is taken, also if there are more certificates than are remembered.
+        /// Messages that come as they were signed are taken, also if there are more certificates than are remembered.
         #[test]
         fn what_comes_in_order_is_taken(gaps in proptest::collection::vec(1..5u64, 1..200)) {
             let mut last = LastNumbers::default();
