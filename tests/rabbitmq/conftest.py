@@ -1,4 +1,4 @@
-"""A platform on a RabbitMQ of its own, shared by the tests: an Erlang node takes seconds of processor time to start."""
+"""A platform on a RabbitMQ of its own, shared by the tests of a file: an Erlang node takes seconds of processor time to start."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def started(directory: Path, level: str, promise: str = "durable") -> Iterator[P
         platform.down()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """One at level auth."""
+    """One at level auth. Some files kill or revoke agents, so each file has its own."""
     yield from started(tmp_path_factory.mktemp("auth"), "auth")
 
 
