@@ -27,24 +27,6 @@ fn renewed_elsewhere(two: &mut Two, end: Timestamp) -> CertificateChain {
     held
 }
 
-#[test]
-fn what_was_renewed_for_a_revoked_owner_is_taken_in_as_revoked() {
-    let end = NOW.plus(HOUR * 5);
-    let mut two = two();
-    // All that it renews has ended, and is not known here.
-    let last = renewed_elsewhere(&mut two, end);
-    let certificate = last.certificate().unwrap();
-    let owner = certificate.identity().clone();
-    two.leader
-        .take_in_denial(owner, "stolen", end, end)
-        .unwrap();
-    let process = Asked::OWN.process();
-    let taken = two.leader.take_in(&last, "node-1", &process, end, end);
-    let serial = taken.unwrap().serial();
-    let known = two.leader.issued.get(&serial).unwrap();
-    assert_eq!(known.revoked.unwrap().reason, Reason::ByOperator);
-}
-
 fn of_seller(service: &CaService) -> usize {
     service.issued.of_subject("seller").count()
 }
