@@ -111,16 +111,22 @@ fn an_agent_that_is_killed_while_it_comes_to_rest_ends_in_order() {
     assert_eq!(thawed_and_stopped(&mut master), []);
 }
 
+/// An agent that its process has handed in for a move, and that is placed in another one.
+fn handed_in() -> (MasterState, Process) {
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    let source = live(&mut master, "a", 1);
+    let group = master.move_agent("a", other(&source.node), 2).unwrap();
+    let process = source.id.clone();
+    let about = About::Freeze { group, process };
+    master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 3);
+    (master, source)
+}
+
 #[test]
 fn an_agent_that_is_killed_while_it_moves_ends_in_order_in_one_process() {
     let moving = || {
-        let mut master = with_nodes(2);
-        master.start(&[entry("a")], 0).unwrap();
-        let source = live(&mut master, "a", 1);
-        let group = master.move_agent("a", other(&source.node), 2).unwrap();
-        let process = source.id.clone();
-        let about = About::Freeze { group, process };
-        master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 3);
+        let (mut master, source) = handed_in();
         let target = process_of(&master, "a");
         master.take_effects();
         master.kill("a", GRACE, 4).unwrap();
@@ -259,13 +265,7 @@ fn an_agent_whose_process_ended_during_its_move_is_killed_and_barred_like_others
 
 /// An agent whose source process ended before the new one took over.
 fn restored_alone() -> (MasterState, Process, Process) {
-    let mut master = with_nodes(2);
-    master.start(&[entry("a")], 0).unwrap();
-    let source = live(&mut master, "a", 1);
-    let group = master.move_agent("a", other(&source.node), 2).unwrap();
-    let process = source.id.clone();
-    let about = About::Freeze { group, process };
-    master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 3);
+    let (mut master, source) = handed_in();
     master.exited(&source.id, &Exit::Signal { signal: 9 }, 4);
     let first = process_of(&master, "a");
     master.take_effects();
