@@ -433,6 +433,11 @@ impl CaService {
         );
         self.events
             .enter(5, &subject, Some(node), Some(serial), what, now);
+        // A revocation of the owner as a whole may have been taken in before.
+        let (identity, from) = (certificate.identity(), certificate.not_before());
+        if let Some(denial) = self.deny_list.denied(identity, serial, from) {
+            self.revoke(&[serial], denial.reason, None, now)?;
+        }
         Ok(certificate)
     }
 

@@ -191,7 +191,6 @@ impl CaService {
                     .map_err(|error| not_denied(&error))?;
             }
         }
-        let mut changed = self.deny_list.version() > version;
         for serial in serials {
             let Some(certificate) = self.issued.get_mut(serial) else {
                 continue;
@@ -217,8 +216,9 @@ impl CaService {
             self.events
                 .enter(0, &subject, None, Some(*serial), what, now);
             tracing::info!(target: "sealbus::certification", %serial, agent = %subject, %reason, "revoked");
-            changed = true;
         }
+        // What is denied already needs no new list.
+        let changed = self.deny_list.version() > version;
         self.is_unpublished |= changed;
         Ok(changed)
     }

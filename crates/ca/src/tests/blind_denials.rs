@@ -27,6 +27,24 @@ fn renewed_elsewhere(two: &mut Two, end: Timestamp) -> CertificateChain {
     held
 }
 
+#[test]
+fn what_was_renewed_for_a_revoked_owner_is_taken_in_as_revoked() {
+    let end = NOW.plus(HOUR * 5);
+    let mut two = two();
+    // All that it renews has ended, and is not known here.
+    let last = renewed_elsewhere(&mut two, end);
+    let certificate = last.certificate().unwrap();
+    let owner = certificate.identity().clone();
+    two.leader
+        .take_in_denial(owner, "stolen", end, end)
+        .unwrap();
+    let process = Asked::OWN.process();
+    let taken = two.leader.take_in(&last, "node-1", &process, end, end);
+    let serial = taken.unwrap().serial();
+    let known = two.leader.issued.get(&serial).unwrap();
+    assert_eq!(known.revoked.unwrap().reason, Reason::ByOperator);
+}
+
 fn of_seller(service: &CaService) -> usize {
     service.issued.of_subject("seller").count()
 }
@@ -108,6 +126,39 @@ fn with_a_renewed_certificate_what_it_goes_back_to_is_denied() {
     for chain in [&first, &second] {
         assert!(leader.trust().verify(chain, now).is_err());
     }
+}
+
+#[test]
+fn a_certificate_that_is_denied_before_it_is_revoked_leaves_the_stored_list_whole() {
+    let mut two = two();
+    let held = two.first(NOW);
+    let renewed = two.renew(&Asked::OWN, &held, &signing_request(), NOW);
+    let process = Asked::OWN.process();
+    let Two { root, leader, .. } = &mut two;
+    leader.publish_whole(NOW).unwrap();
+    let taken = leader.take_in(&renewed.unwrap().0, "node-1", &process, NOW, NOW);
+    // What it renews is denied with it.
+    leader.revoke_renewed(taken.unwrap().serial(), NOW).unwrap();
+    leader.publish(NOW).unwrap();
+    let killed = Reason::Killed;
+    leader.revoke_process(&process, None, killed, NOW).unwrap();
+    leader.publish(NOW).unwrap();
+    let serial = held.certificate().unwrap().serial();
+    assert!(leader.issued.get(&serial).unwrap().revoked.is_some());
+
+    let mut rows: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    for (key, value) in leader.take_rows() {
+        match value {
+            Some(value) => rows.insert(key, value),
+            None => rows.remove(&key),
+        };
+    }
+    let rows = rows
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_slice()));
+    let standby = root.create_authority("ca-2", Validity::starting(NOW, HOUR * 100));
+    let led = CaService::load(standby.unwrap(), trust(root), HOUR, rows, None, NOW);
+    assert!(led.unwrap().trust().verify(&held, NOW).is_err());
 }
 
 #[test]
