@@ -11,21 +11,20 @@ use parking_lot::Mutex;
 use sealbus_conformance::schedule::{Random, seeds};
 
 use super::*;
-use crate::{MemoryStore, read_all};
+use crate::{MemoryStore, WithCommits, read_all};
 
 const LEADERS: u64 = 3;
 const ROWS_EACH: u64 = 12;
 
-/// A store that answers late or not at all, and notes its orders.
-struct Unsure {
-    store: MemoryStore,
+/// When the store is late or does not answer, and the orders that it got.
+struct Orders {
     chance: Mutex<Random>,
     /// The latest term at each write of a row, beside the term in which its leader wrote it.
     written: Mutex<Vec<(Term, Term)>>,
     terms: Mutex<Vec<Term>>,
 }
 
-impl Unsure {
+impl Orders {
     fn below(&self, bound: u64) -> u64 {
         self.chance.lock().below(bound)
     }
@@ -36,16 +35,8 @@ impl Unsure {
         }
     }
 
-    fn lost() -> StoreError {
-        StoreError::Io {
-            path: "nowhere".into(),
-            action: "written",
-            source: io::ErrorKind::TimedOut.into(),
-        }
-    }
-
-    async fn note(&self, batch: &Batch) {
-        let (latest, _) = latest_term(&self.store).await.unwrap();
+    async fn note(&self, store: &MemoryStore, batch: &Batch) {
+        let (latest, _) = latest_term(store).await.unwrap();
         for (key, value) in batch.changes() {
             match (key, value) {
                 (TERM_ROW, Some(_)) => self.terms.lock().push(latest),
@@ -57,56 +48,45 @@ impl Unsure {
             }
         }
     }
-}
 
-impl Store for Unsure {
-    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
-        self.store.get(key)
-    }
-
-    fn scan<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
-        self.store.scan(prefix, after, limit)
-    }
-
-    fn snapshot(&self, take: TakeEntry) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.store.snapshot(take)
-    }
-
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
-        async move {
-            self.sleep().await;
-            if self.below(10) == 0 {
-                return Err(Self::lost());
-            }
-            // Both calls are done at once.
-            let result = self.store.commit(batch.clone()).await;
-            if result.is_ok() {
-                self.note(&batch).await;
-            }
-            self.sleep().await;
-            match self.below(10) {
-                0 => Err(Self::lost()),
-                _ => result,
-            }
+    /// Commits late, or not, or without an answer.
+    async fn commit(&self, store: &MemoryStore, batch: Batch) -> Result<Revision, StoreError> {
+        let lost = || StoreError::Io {
+            path: "nowhere".into(),
+            action: "written",
+            source: io::ErrorKind::TimedOut.into(),
+        };
+        self.sleep().await;
+        if self.below(10) == 0 {
+            return Err(lost());
         }
-        .boxed()
+        // Both calls are done at once.
+        let result = store.commit(batch.clone()).await;
+        if result.is_ok() {
+            self.note(store, &batch).await;
+        }
+        self.sleep().await;
+        match self.below(10) {
+            0 => Err(lost()),
+            _ => result,
+        }
     }
 }
 
 /// Leads now and then until all its rows are acknowledged. Returns their keys.
-async fn lead(name: u64, store: Arc<Unsure>, is_fenced: bool) -> Vec<String> {
+async fn lead(
+    name: u64,
+    store: Arc<dyn Store>,
+    orders: Arc<Orders>,
+    is_fenced: bool,
+) -> Vec<String> {
     let mut acknowledged = Vec::new();
     while (acknowledged.len() as u64) < ROWS_EACH {
-        store.sleep().await;
+        orders.sleep().await;
         let Ok(fenced) = Fenced::claim(store.clone()).await else {
             continue;
         };
-        let mut tries = 1 + store.below(10);
+        let mut tries = 1 + orders.below(10);
         while tries > 0 && (acknowledged.len() as u64) < ROWS_EACH {
             tries -= 1;
             let key = format!("row/{name}/{}", acknowledged.len());
@@ -142,13 +122,18 @@ fn walk(seed: u64, is_fenced: bool) -> Result<(), String> {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let store = Arc::new(Unsure {
-            store: MemoryStore::new(),
+        let orders = Arc::new(Orders {
             chance: Mutex::new(Random(seed)),
             written: Mutex::default(),
             terms: Mutex::default(),
         });
-        let leaders = (0..LEADERS).map(|name| tokio::spawn(lead(name, store.clone(), is_fenced)));
+        let noted = orders.clone();
+        let store: Arc<dyn Store> = Arc::new(WithCommits::new(move |store, batch| {
+            let noted = noted.clone();
+            async move { noted.commit(&store, batch).await }.boxed()
+        }));
+        let leaders = (0..LEADERS)
+            .map(|name| tokio::spawn(lead(name, store.clone(), orders.clone(), is_fenced)));
         let mut acknowledged = Vec::new();
         for leader in leaders.collect::<Vec<_>>() {
             acknowledged.extend(leader.await.unwrap());
@@ -162,11 +147,11 @@ fn walk(seed: u64, is_fenced: bool) -> Result<(), String> {
         if let Some(lost) = acknowledged.iter().find(|key| !found.contains(key)) {
             return Err(format!("{lost} was acknowledged and is lost"));
         }
-        let terms = store.terms.lock();
+        let terms = orders.terms.lock();
         if !terms.is_sorted_by(|earlier, later| earlier < later) {
             return Err(format!("terms fall: {terms:?}"));
         }
-        match store
+        match orders
             .written
             .lock()
             .iter()
