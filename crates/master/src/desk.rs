@@ -40,6 +40,8 @@ pub(crate) use waiting::Awaited;
 const JOBS: usize = 1024;
 /// Jobs done before their changes are written.
 const JOBS_A_WRITE: usize = 256;
+/// How long jobs are done without a turn for other tasks: a token may take long to sign.
+const LONGEST_TURN: Duration = Duration::from_millis(100);
 /// How often expired certificates are forgotten.
 const PRUNING: UnixMillis = 60_000;
 /// The pause before a failed write is repeated.
@@ -246,7 +248,6 @@ struct Work {
 
 impl Work {
     async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
-        let mut batch = Vec::new();
         loop {
             self.settle(Vec::new()).await;
             if self.desk.closing {
@@ -273,15 +274,16 @@ impl Work {
             match first {
                 Ok(None) => break,
                 Ok(Some(job)) => {
-                    batch.push(job);
-                    while batch.len() < JOBS_A_WRITE
-                        && let Ok(job) = jobs.try_recv()
-                    {
-                        batch.push(job);
-                    }
-                    for job in batch.drain(..) {
+                    let begun = Instant::now();
+                    let mut next = Ok(job);
+                    while let Ok(job) = next {
                         let finish = job(&mut self.desk, now);
                         done.push((finish, self.gather(now)));
+                        if done.len() == JOBS_A_WRITE || begun.elapsed() > LONGEST_TURN {
+                            tokio::task::yield_now().await;
+                            break;
+                        }
+                        next = jobs.try_recv();
                     }
                 }
                 Err(_) => {}
@@ -299,9 +301,6 @@ impl Work {
             }
             self.gather(now);
             self.settle(done).await;
-            if self.desk.closing {
-                break;
-            }
         }
         self.settle(Vec::new()).await;
         // The store is released before the jobs' channel closes.

@@ -198,6 +198,30 @@ async fn a_sign_of_life_waits_behind_no_job() {
 }
 
 #[tokio::test]
+async fn other_tasks_get_their_turns_while_signing_takes_long() {
+    const JOBS: usize = 40;
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
+    let (sign, mut signed) = watch::channel(0);
+    let witness = tokio::spawn(async move {
+        let halfway = signed.wait_for(|number| (1..JOBS).contains(number)).await;
+        halfway.is_ok()
+    });
+    let jobs = (0..JOBS).map(|_| {
+        let sign = sign.clone();
+        desk.run(move |_, _| {
+            std::thread::sleep(LONGEST_TURN / 10);
+            sign.send_modify(|number| *number += 1);
+            Ok(())
+        })
+    });
+    for done in futures_util::future::join_all(jobs).await {
+        done.unwrap();
+    }
+    drop(sign);
+    assert!(witness.await.unwrap());
+}
+
+#[tokio::test]
 async fn alarms_count_of_nodes_that_are_not_heard_here() {
     let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
     let mut alarmed: std::collections::BTreeSet<String> = ["stranger".to_owned()].into();
