@@ -1,5 +1,6 @@
 //! Writes the issuance log to files, has it witnessed, and then publishes its checkpoint.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,11 +108,15 @@ impl Publisher {
                 Some(Published { is_whole: true, .. }) => Duration::MAX,
                 _ => AGAIN,
             };
+            // Nodes are counted after changes only: the desk asks after each heartbeat.
+            let counted = Cell::new(None);
             self.desk
                 .wait_until(limit, move |desk| {
                     published.as_ref().is_some_and(|published| {
+                        let changes = Some(desk.state.changes_of_nodes());
                         desk.ca.issued_in_all() != published.size
-                            || alive(desk).count() != published.nodes
+                            || counted.replace(changes) != changes
+                                && alive(desk).count() != published.nodes
                     })
                 })
                 .await;

@@ -14,14 +14,17 @@ pub(super) struct HeardNodes {
     nodes: BTreeMap<String, Node>,
     /// No deadline of a node is earlier. None: that is not known.
     due: Option<UnixMillis>,
-    have_changed: bool,
+    /// How often they were changed.
+    changes: u64,
+    /// The changes that agents were placed after.
+    placed_after: u64,
 }
 
 impl HeardNodes {
     /// The nodes, to be changed. Deadlines may come earlier by that.
     pub(super) fn change(&mut self) -> &mut BTreeMap<String, Node> {
         self.due = None;
-        self.have_changed = true;
+        self.changes += 1;
         &mut self.nodes
     }
 
@@ -36,7 +39,12 @@ impl HeardNodes {
 
     /// Whether a node has changed since the last call.
     pub(super) fn have_changed(&mut self) -> bool {
-        std::mem::take(&mut self.have_changed)
+        std::mem::replace(&mut self.placed_after, self.changes) != self.changes
+    }
+
+    /// How often nodes were changed, signs of life aside.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Notes the earliest deadline of a node.

@@ -313,6 +313,11 @@ impl MasterState {
         &self.nodes
     }
 
+    /// A number that differs after nodes have changed. Their signs of life do not count.
+    pub(crate) fn changes_of_nodes(&self) -> u64 {
+        self.nodes.changes()
+    }
+
     /// All process groups.
     pub fn groups(&self) -> &BTreeMap<String, Group> {
         &self.groups
