@@ -72,12 +72,12 @@ impl Request {
         };
         let mut answer = match done {
             Ok(Outcome::One(result)) => {
-                let form = Written(operation);
+                let form = AsOperation(operation);
                 let answer = Full::new(form.event(0, &result));
                 let end = form.end().map(Ok);
                 Response::new(answer.with_trailers(std::future::ready(end)).boxed())
             }
-            Ok(Outcome::Stream(stream)) => stream.answer(Written(operation)),
+            Ok(Outcome::Stream(stream)) => stream.answer(AsOperation(operation)),
             Err(fault) => return refused(&fault),
         };
         say_grpc(answer.headers_mut());
@@ -88,9 +88,9 @@ impl Request {
 const NO_MESSAGE: Fault = Fault::NoRequest("its body is one message of gRPC");
 
 /// Answers in the form of an operation.
-struct Written(Operation);
+struct AsOperation(Operation);
 
-impl Form for Written {
+impl Form for AsOperation {
     fn event(&self, _number: u64, told: &RawValue) -> Bytes {
         let told: Value = serde_json::from_str(told.get()).unwrap_or_default();
         // A task holds some megabytes at most.

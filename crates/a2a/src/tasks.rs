@@ -54,7 +54,7 @@ struct AtWork {
 }
 
 #[derive(Default)]
-struct Held {
+struct TaskTable {
     /// By the order in which their states last changed.
     by_change: BTreeMap<u64, Arc<Task>>,
     changes: HashMap<String, u64>,
@@ -74,7 +74,7 @@ pub(crate) struct Tasks {
     pub(crate) caller: Caller,
     /// Room for posts to webhooks.
     pub(crate) posts: Arc<Semaphore>,
-    held: Mutex<Held>,
+    held: Mutex<TaskTable>,
 }
 
 /// The present time, in the form of tasks.
@@ -103,7 +103,7 @@ impl Tasks {
         caller: Caller,
         shelf: Option<Shelf>,
     ) -> (Self, Vec<(Arc<Task>, KeptWebhook)>) {
-        let mut held = Held::default();
+        let mut held = TaskTable::default();
         let mut webhooks = Vec::new();
         let mut kept = shelf.as_ref().map(Shelf::tasks).unwrap_or_default();
         kept.sort_by(|one, other| one.log.timestamp().cmp(other.log.timestamp()));
@@ -285,7 +285,7 @@ impl Tasks {
     }
 }
 
-impl Held {
+impl TaskTable {
     fn get(&self, id: &str) -> Option<Arc<Task>> {
         self.by_change.get(self.changes.get(id)?).cloned()
     }

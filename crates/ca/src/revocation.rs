@@ -217,7 +217,7 @@ impl CaService {
                 .enter(0, &subject, None, Some(*serial), what, now);
             tracing::info!(target: "sealbus::certification", %serial, agent = %subject, %reason, "revoked");
         }
-        // What is denied already needs no new list.
+        // A serial number that is denied already needs no new list.
         let changed = self.deny_list.version() > version;
         self.is_unpublished |= changed;
         Ok(changed)

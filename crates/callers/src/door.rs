@@ -113,7 +113,7 @@ pub trait Service: Send + Sync + 'static {
 }
 
 /// The place of one caller: a seat at the service, and a share of the door.
-struct Place<T> {
+struct Seated<T> {
     seat: Arc<T>,
     name: String,
     connections: Arc<Semaphore>,
@@ -141,7 +141,7 @@ pub(crate) struct Door<S: Service> {
     entries: Entries,
     entrance: Entrance,
     published: Published,
-    callers: Keys<Place<S::Seat>>,
+    callers: Keys<Seated<S::Seat>>,
     /// Refused requests, by the word for the reason.
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -170,7 +170,7 @@ impl<S: Service> Door<S> {
         voice: Voice,
     ) -> Result<Arc<Self>, NoPlace> {
         let places = Places::new(entry, address)?;
-        let place = |caller: Caller| Place {
+        let place = |caller: Caller| Seated {
             name: caller.voice.name().to_owned(),
             seat: service.seat(caller),
             connections: Entries::of_caller(),
@@ -301,7 +301,7 @@ impl<S: Service> Door<S> {
         &self,
         head: &Parts,
         guest: &Guest,
-    ) -> Result<(&Place<S::Seat>, Option<u64>), Answer> {
+    ) -> Result<(&Seated<S::Seat>, Option<u64>), Answer> {
         let resource = self.entrance.oauth.as_ref().map(|oauth| &oauth.1);
         // A key or a token says more than the connection on which it comes.
         if let Some(agent) = &guest.agent
@@ -341,7 +341,7 @@ impl<S: Service> Door<S> {
     fn certified(
         &self,
         agent: &VerifiedIdentity,
-    ) -> Result<(&Place<S::Seat>, Option<u64>), Unknown> {
+    ) -> Result<(&Seated<S::Seat>, Option<u64>), Unknown> {
         let trust = self.entrance.trust.as_ref().ok_or(Unknown::WrongKey)?;
         // The connection may be older than a revocation.
         if let Err(error) = trust.check(agent, Timestamp::from(SystemTime::now())) {

@@ -20,12 +20,12 @@ const MOST_RECEIVERS: usize = 4096;
 #[derive(Clone)]
 pub(super) struct Deliveries {
     outbox: Arc<Outbox>,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<WithoutRoom>>,
 }
 
 /// Receivers without room.
 #[derive(Default)]
-struct Waiting {
+struct WithoutRoom {
     receivers: HashMap<String, Queue>,
     bytes: usize,
     /// The number of the next task.
@@ -93,7 +93,7 @@ impl Deliveries {
     }
 }
 
-impl Waiting {
+impl WithoutRoom {
     /// A task waits until a receiver takes a message of this length.
     fn begin(&mut self, receiver: String, length: usize, task: AbortHandle) {
         let queue = Queue {

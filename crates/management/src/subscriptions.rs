@@ -158,7 +158,7 @@ impl<D: Followed> Subscription<D> {
 
 /// The share of one agent, or of another platform with all its agents.
 #[derive(Debug, Default, Clone, Copy)]
-struct Held {
+struct SubscriberShare {
     count: usize,
     length: usize,
 }
@@ -172,7 +172,7 @@ pub(super) struct Subscriptions<D> {
     platform: String,
     /// The shares held: of this platform's agents by name, and of other platforms by `@` and their names in lower case.
     /// An agent from outside can take any name of its platform, so all agents of a platform count together.
-    held: HashMap<String, Held>,
+    held: HashMap<String, SubscriberShare>,
     /// Length of all subscriptions together, in bytes.
     length: usize,
     all: BTreeMap<Sequence, Subscription<D>>,

@@ -91,7 +91,7 @@ pub(super) enum Outcome {
 
 /// The place of an instance among the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Candidacy {
     /// Another one leads, or none, or that is not known.
     Standing,
     /// The role is free.
@@ -113,7 +113,7 @@ enum Place {
 /// One instance's way to the leadership.
 #[derive(Clone, Debug)]
 pub(super) struct Claimant {
-    place: Place,
+    place: Candidacy,
     leased: bool,
     renew_at: Moment,
     look_at: Moment,
@@ -126,7 +126,7 @@ impl Claimant {
     /// An instance that begins. One that has just given the role back `yields`.
     pub(super) fn new(yields: bool, now: Moment) -> Self {
         Self {
-            place: Place::Standing,
+            place: Candidacy::Standing,
             leased: false,
             renew_at: now,
             look_at: now,
@@ -148,12 +148,12 @@ impl Claimant {
     /// The thing to do now.
     pub(super) fn step(&mut self, now: Moment) -> Step {
         match self.place {
-            Place::Over => return Step::Over,
-            Place::Elected => {
-                self.place = Place::Leading { holds: true };
+            Candidacy::Over => return Step::Over,
+            Candidacy::Elected => {
+                self.place = Candidacy::Leading { holds: true };
                 return Step::Lead;
             }
-            Place::Refused => return Step::GiveBack,
+            Candidacy::Refused => return Step::GiveBack,
             _ => {}
         }
         if now >= self.renew_at {
@@ -166,9 +166,9 @@ impl Claimant {
             return Step::Wait(self.renew_at);
         }
         match self.place {
-            Place::Free { seen, .. } | Place::LeadingFree { seen } => Step::Take { seen },
-            Place::Holding { term } => Step::Claim { term },
-            Place::Leading { holds: true } => Step::Wait(self.renew_at),
+            Candidacy::Free { seen, .. } | Candidacy::LeadingFree { seen } => Step::Take { seen },
+            Candidacy::Holding { term } => Step::Claim { term },
+            Candidacy::Leading { holds: true } => Step::Wait(self.renew_at),
             _ if now >= self.look_at => Step::Look,
             _ => Step::Wait(self.renew_at.min(self.look_at)),
         }
@@ -191,16 +191,18 @@ impl Claimant {
             Outcome::Unseen => self.look_at = now + PAUSE,
             Outcome::Seen { term, role } => self.saw(term, role, now),
             Outcome::Taken(taken) => match self.place {
-                Place::Free { term, .. } if taken => self.place = Place::Holding { term },
-                Place::LeadingFree { .. } if taken => self.place = Place::Leading { holds: true },
+                Candidacy::Free { term, .. } if taken => self.place = Candidacy::Holding { term },
+                Candidacy::LeadingFree { .. } if taken => {
+                    self.place = Candidacy::Leading { holds: true }
+                }
                 _ => self.look_again(now),
             },
-            Outcome::Claimed(true) => self.place = Place::Elected,
-            Outcome::Claimed(false) => self.place = Place::Refused,
+            Outcome::Claimed(true) => self.place = Candidacy::Elected,
+            Outcome::Claimed(false) => self.place = Candidacy::Refused,
             Outcome::GivenBack => {
                 self.leased = false;
                 self.renew_at = now;
-                self.place = Place::Standing;
+                self.place = Candidacy::Standing;
                 self.look_at = now + PAUSE;
             }
         }
@@ -209,15 +211,17 @@ impl Claimant {
     /// Begins anew with looking, in the same rank.
     fn look_again(&mut self, now: Moment) {
         self.place = match self.place {
-            Place::Leading { .. } | Place::LeadingFree { .. } => Place::Leading { holds: false },
-            _ => Place::Standing,
+            Candidacy::Leading { .. } | Candidacy::LeadingFree { .. } => {
+                Candidacy::Leading { holds: false }
+            }
+            _ => Candidacy::Standing,
         };
         self.look_at = now;
     }
 
     fn saw(&mut self, term: Revision, role: Role, now: Moment) {
         self.look_at = now + LOOK;
-        let leads = matches!(self.place, Place::Leading { .. });
+        let leads = matches!(self.place, Candidacy::Leading { .. });
         let seen = match role {
             Role::Others => {
                 self.stood_by |= !leads;
@@ -225,7 +229,7 @@ impl Claimant {
                 return;
             }
             Role::Ended(_) if self.stood_by && !leads => {
-                self.place = Place::Over;
+                self.place = Candidacy::Over;
                 return;
             }
             Role::Nobody if now < self.yields_until => return,
@@ -233,8 +237,8 @@ impl Claimant {
             Role::Mine(seen) | Role::Ended(seen) => seen,
         };
         self.place = match leads {
-            true => Place::LeadingFree { seen },
-            false => Place::Free { seen, term },
+            true => Candidacy::LeadingFree { seen },
+            false => Candidacy::Free { seen, term },
         };
     }
 }

@@ -25,7 +25,7 @@ use super::cut_off::Alarms;
 use super::forwarding::forward;
 use super::foundation::PlatformSettings;
 use super::kept_ports::{
-    Kept, Ports, bind_again, keep_enrolment_port, kept_enrolment_port, kept_ports,
+    KeptPorts, Ports, bind_again, keep_enrolment_port, kept_enrolment_port, kept_ports,
 };
 use super::master_error::MasterError;
 use super::masters::Masters;
@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The right to lead, in a term of one's own.
 pub struct Elected {
     pub(super) led: Led,
-    pub(super) kept: Kept,
+    pub(super) kept: KeptPorts,
     pub(super) server: TcpListener,
     /// The Masters beside this one, where there may be some.
     pub(super) masters: Option<Arc<Masters>>,
@@ -201,7 +201,7 @@ async fn act_without_store(
         enrolment: port,
         ..Ports::default()
     };
-    let kept = Kept {
+    let kept = KeptPorts {
         ports: own,
         are_own: true,
         led_last: false,
@@ -292,7 +292,7 @@ async fn own_ca(
 
 async fn listen(
     config: &MasterConfig,
-    kept: &Kept,
+    kept: &KeptPorts,
 ) -> Result<(TcpListener, SocketAddr), MasterError> {
     let (port, may_change) = kept.choose(config.enrolment_port, kept.ports.enrolment);
     let address = SocketAddr::new(config.address, port);

@@ -37,7 +37,7 @@ pub(super) struct Ports {
 
 /// The ports that a Master is to use again.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptPorts {
     pub(super) ports: Ports,
     /// Whether they are this Master's own. If not, it may choose others where they are in use.
     pub(super) are_own: bool,
@@ -45,7 +45,7 @@ pub(super) struct Kept {
     pub(super) led_last: bool,
 }
 
-impl Kept {
+impl KeptPorts {
     /// The port to use, by the operator's wish (0 for none) and what is kept; and whether another one will do.
     pub(super) fn choose(&self, wish: u16, kept: u16) -> (u16, bool) {
         match wish {
@@ -68,14 +68,14 @@ async fn row(store: &dyn Store, key: &str) -> Result<Option<Ports>, StoreError> 
 pub(super) async fn kept_ports(
     store: &dyn Store,
     instance: Option<&str>,
-) -> Result<Kept, StoreError> {
+) -> Result<KeptPorts, StoreError> {
     let last = row(store, PORTS_ROW).await?.unwrap_or_default();
     let led_last = last.instance.as_deref() == instance;
     let own = match instance {
         Some(instance) if !led_last => row(store, &row_of(instance)).await?,
         _ => None,
     };
-    Ok(Kept {
+    Ok(KeptPorts {
         are_own: led_last || own.is_some(),
         led_last,
         ports: own.unwrap_or(last),
@@ -85,7 +85,7 @@ pub(super) async fn kept_ports(
 /// Keeps the ports of the Master that leads now.
 pub(super) async fn keep_ports(
     store: &dyn Store,
-    kept: &Kept,
+    kept: &KeptPorts,
     ports: Ports,
 ) -> Result<(), StoreError> {
     if kept.led_last && kept.ports == ports {

@@ -46,12 +46,12 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub(crate) struct Masters {
     candidate: tokio::sync::Mutex<Candidate>,
     name: String,
-    known: Mutex<Vec<Known>>,
+    known: Mutex<Vec<Instance>>,
     handing_over: watch::Sender<bool>,
 }
 
 /// An instance that is there.
-struct Known {
+struct Instance {
     name: String,
     about: About,
     /// The revision of its row, and when that was new.
@@ -86,7 +86,7 @@ pub(crate) fn single(
 impl Masters {
     pub(super) fn new(candidate: Candidate) -> Self {
         // It knows itself before it has looked for others.
-        let itself = Known {
+        let itself = Instance {
             name: candidate.name().to_owned(),
             about: candidate.about().clone(),
             revision: 0,
@@ -346,13 +346,17 @@ impl Masters {
 }
 
 /// The instances that have rows. The one called `itself` is there also if its lease has just ended, and its row with it.
-fn present(before: Vec<Known>, rows: Vec<(String, Revision, About)>, itself: &str) -> Vec<Known> {
-    let mut present: Vec<Known> = Vec::with_capacity(rows.len() + 1);
+fn present(
+    before: Vec<Instance>,
+    rows: Vec<(String, Revision, About)>,
+    itself: &str,
+) -> Vec<Instance> {
+    let mut present: Vec<Instance> = Vec::with_capacity(rows.len() + 1);
     for (name, revision, about) in rows {
         let same = before
             .iter()
             .find(|it| it.name == name && it.revision == revision);
-        present.push(Known {
+        present.push(Instance {
             changed: same.map_or_else(Instant::now, |same| same.changed),
             name,
             about,
@@ -445,7 +449,7 @@ mod tests {
                 json!({"host": "", "enrolment": format!("10.0.0.1:{port}"), "since": 0, "beat": 1});
             (name.to_owned(), 7, serde_json::from_value(about).unwrap())
         };
-        let names = |known: &[Known]| {
+        let names = |known: &[Instance]| {
             let names = known.iter().map(|it| it.name.clone());
             names.collect::<Vec<_>>()
         };

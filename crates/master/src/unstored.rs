@@ -25,10 +25,10 @@ const AT_ONCE: usize = 64;
 /// The file.
 pub(crate) struct Ledger {
     path: PathBuf,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptLines>,
 }
 
-struct Kept {
+struct KeptLines {
     /// None until it is needed.
     file: Option<File>,
     acts: BTreeMap<u64, Unstored>,
@@ -100,7 +100,7 @@ impl Ledger {
                 }
             }
         }
-        let kept = Kept {
+        let kept = KeptLines {
             file: Some(appended(&path)?),
             acts,
             next,

@@ -29,10 +29,10 @@ const TIMES: usize = 16;
 #[derive(Default)]
 pub(super) struct Keyring {
     /// The latest last.
-    keys: Vec<Held>,
+    keys: Vec<StatedKey>,
 }
 
-struct Held {
+struct StatedKey {
     id: EncryptionKeyId,
     key: Arc<EncryptionKey>,
     made: Timestamp,
@@ -54,7 +54,7 @@ impl Keyring {
         now: Timestamp,
     ) -> Result<(Arc<EncryptionKey>, bool), EncryptionError> {
         let longest_use = (lifetime / 2).max(SHORTEST_USE);
-        let is_young = |held: &Held| held.made <= now && now.since(held.made) < longest_use;
+        let is_young = |held: &StatedKey| held.made <= now && now.since(held.made) < longest_use;
         let is_new = !self.keys.last().is_some_and(is_young);
         if is_new {
             self.add(EncryptionKey::generate()?, now, until);
@@ -69,7 +69,7 @@ impl Keyring {
         if self.keys.len() >= MOST {
             self.keys.remove(0);
         }
-        self.keys.push(Held {
+        self.keys.push(StatedKey {
             id: key.public().id(),
             key: Arc::new(key),
             made,
@@ -101,7 +101,7 @@ impl Keyring {
         let least = now.plus(KEPT_AFTER_START).minus(KEPT);
         for held in former.keys {
             if !own.iter().any(|known| known.id == held.id) {
-                self.keys.push(Held {
+                self.keys.push(StatedKey {
                     stated_until: held.stated_until.max(least),
                     ..held
                 });

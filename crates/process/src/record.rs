@@ -26,13 +26,13 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub(super) struct Recorder {
     /// The agents whose received messages are recorded.
     agents: RwLock<Vec<String>>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<Unsent>,
     queue: mpsc::UnboundedSender<(Arc<str>, ReceivedMessage)>,
 }
 
 /// The messages that the node does not have yet.
 #[derive(Default)]
-struct Waiting {
+struct Unsent {
     bytes: AtomicUsize,
     lost: AtomicUsize,
 }
@@ -41,7 +41,7 @@ impl Recorder {
     /// A recorder that records nothing before it is told.
     pub(super) fn start(host: Arc<dyn Host>) -> Arc<Self> {
         let (queue, messages) = mpsc::unbounded_channel();
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(Unsent::default());
         tokio::spawn(send(host, messages, waiting.clone()));
         Arc::new(Self {
             agents: RwLock::default(),
@@ -86,7 +86,7 @@ impl Watcher for Recorder {
 async fn send(
     host: Arc<dyn Host>,
     mut messages: mpsc::UnboundedReceiver<(Arc<str>, ReceivedMessage)>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<Unsent>,
 ) {
     let node = host.membership().node.clone();
     while let Some(first) = messages.recv().await {

@@ -316,13 +316,13 @@ fn check_share(
 /// The facts that messages before have shown.
 struct Knowledge {
     /// By their number in the file.
-    authors: Vec<Option<Known>>,
+    authors: Vec<Option<KnownAuthor>>,
     /// One for each level. They know the latest batches, of all authors.
     verifiers: Vec<Verifier>,
 }
 
 /// An author whose messages were checked before.
-struct Known {
+struct KnownAuthor {
     verified: VerifiedIdentity,
     /// A delegation that was found true.
     delegation: Delegation,
@@ -359,7 +359,7 @@ impl Knowledge {
         let then = Timestamp::from_unix_seconds(proof.time() / 1_000);
         let verified = ground.trust.verify_as_of(&author.chain, then)?;
         verifier.verify(&verified, proof, statement, now)?;
-        *known = Some(Known {
+        *known = Some(KnownAuthor {
             verified,
             delegation: proof.delegation().clone(),
         });

@@ -106,10 +106,10 @@ struct Look {
 }
 
 /// The reason why a request is not served.
-struct Refused(StatusCode, String);
+struct NotServed(StatusCode, String);
 
-fn refused(status: StatusCode, why: impl Into<String>) -> Refused {
-    Refused(status, why.into())
+fn refused(status: StatusCode, why: impl Into<String>) -> NotServed {
+    NotServed(status, why.into())
 }
 
 impl Window {
@@ -208,7 +208,7 @@ impl Window {
     {
         let mut answer = match self.served(request, stranger).await {
             Ok(answer) => answer,
-            Err(Refused(status, why)) => {
+            Err(NotServed(status, why)) => {
                 tracing::debug!(%status, why, "a request was refused");
                 with(
                     status,
@@ -238,7 +238,7 @@ impl Window {
         self: Arc<Self>,
         request: Request<B>,
         stranger: &Stranger<IpAddr>,
-    ) -> Result<Answer, Refused>
+    ) -> Result<Answer, NotServed>
     where
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
@@ -278,7 +278,7 @@ impl Window {
         }
     }
 
-    fn enter(&self, once: &Secret) -> Result<Answer, Refused> {
+    fn enter(&self, once: &Secret) -> Result<Answer, NotServed> {
         let entered = self.sessions.lock().enter(once, Instant::now());
         let entered = entered
             .map_err(|error| refused(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
@@ -297,7 +297,7 @@ impl Window {
         }
     }
 
-    fn stream(self: Arc<Self>, look: Look) -> Result<Answer, Refused> {
+    fn stream(self: Arc<Self>, look: Look) -> Result<Answer, NotServed> {
         if !look.watch.as_ref().is_none_or(Watch::is_bounded) {
             let why = "at most 16 agents and performatives of 256 bytes each are watched";
             return Err(refused(StatusCode::BAD_REQUEST, why));
@@ -335,7 +335,7 @@ impl Window {
         Ok(answer)
     }
 
-    async fn ask(&self, question: Question) -> Result<Answer, Refused> {
+    async fn ask(&self, question: Question) -> Result<Answer, NotServed> {
         let Source::Platform { directory, .. } = &self.source else {
             let why = "a recording knows messages and refusals only";
             return Err(refused(StatusCode::NOT_FOUND, why));
@@ -349,7 +349,7 @@ impl Window {
         }
     }
 
-    async fn act(&self, confirmed: Confirmed) -> Result<Answer, Refused> {
+    async fn act(&self, confirmed: Confirmed) -> Result<Answer, NotServed> {
         let Source::Platform {
             directory,
             rights: Rights { operates: true, .. },
@@ -367,7 +367,7 @@ impl Window {
 }
 
 /// The answer for a fault: its message and its advice.
-fn told(fault: Fault) -> Refused {
+fn told(fault: Fault) -> NotServed {
     let status = match fault.code {
         FaultCode::BadRequest => StatusCode::BAD_REQUEST,
         _ => StatusCode::BAD_GATEWAY,
@@ -380,7 +380,7 @@ fn told(fault: Fault) -> Refused {
 }
 
 /// Reads a body, which is JSON.
-async fn read<B: Body + Send, T: DeserializeOwned>(body: B) -> Result<T, Refused>
+async fn read<B: Body + Send, T: DeserializeOwned>(body: B) -> Result<T, NotServed>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {

@@ -100,7 +100,7 @@ pub enum CardError {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Written {
+struct WrittenCard {
     name: String,
     description: String,
     version: String,
@@ -179,7 +179,7 @@ impl Card {
     /// # Errors
     /// [`CardError`].
     pub fn read(card: Value, from: &Uri, hosts: &[String]) -> Result<Self, CardError> {
-        let written: Written = wire::read(card).map_err(unreadable)?;
+        let written: WrittenCard = wire::read(card).map_err(unreadable)?;
         let interface = interface(written.supported_interfaces, from, hosts)?;
         let declared = &written.capabilities.extensions;
         let is_known = |it: &&Extension| KNOWN.contains(&it.uri.as_str());

@@ -71,7 +71,7 @@ pub struct SignedCard {
 }
 
 #[derive(Deserialize)]
-struct Written {
+struct WrittenSignature {
     protected: String,
     signature: String,
 }
@@ -91,7 +91,7 @@ fn signatures(card: &Value) -> &[Value] {
     written.map(Vec::as_slice).unwrap_or_default()
 }
 
-impl Written {
+impl WrittenSignature {
     fn read(signature: &Value) -> Result<(Self, Head), CardSignatureError> {
         let unreadable = CardSignatureError::Unreadable;
         let written = Self::deserialize(signature);
@@ -119,7 +119,7 @@ pub fn is_signed(card: &Value) -> bool {
 pub(crate) fn published_at(card: &Value, from: &Uri) -> Option<Uri> {
     let mut heads = signatures(card).iter().take(MOST_SIGNATURES);
     heads.find_map(|signature| {
-        let (_, head) = Written::read(signature).ok()?;
+        let (_, head) = WrittenSignature::read(signature).ok()?;
         let at: Uri = head.jku?.parse().ok()?;
         let has_user = at.authority()?.as_str().contains('@');
         (is_at(&at, from) && !has_user).then_some(at)
@@ -183,7 +183,7 @@ impl Signers {
         let rest = without_empty(&whole).filter(|rest| *rest != whole);
         let mut failed = CardSignatureError::Unsigned;
         for signature in signatures {
-            let (written, head) = match Written::read(signature) {
+            let (written, head) = match WrittenSignature::read(signature) {
                 Ok(read) => read,
                 Err(error) => {
                     failed = error;

@@ -264,7 +264,7 @@ async fn work(
     request: &Message,
     parts: &Parts<Given>,
 ) -> AgentResult<Option<WrittenBody>> {
-    let mut kept = Kept::default();
+    let mut kept = KeptParts::default();
     loop {
         for news in task.news().await? {
             match news {
@@ -334,12 +334,12 @@ pub(super) fn end_error(end: End) -> Box<dyn std::error::Error + Send + Sync> {
 
 /// The parts for one who takes none.
 #[derive(Default)]
-struct Kept {
+struct KeptParts {
     parts: Vec<Part>,
     bytes: usize,
 }
 
-impl Kept {
+impl KeptParts {
     fn add(&mut self, part: Part) -> AgentResult {
         self.bytes += part.bytes();
         if self.bytes > MOST_KEPT {
@@ -359,7 +359,7 @@ enum Outcome {
 }
 
 async fn outcome(task: &mut Task) -> AgentResult<Outcome> {
-    let mut kept = Kept::default();
+    let mut kept = KeptParts::default();
     loop {
         for news in task.news().await? {
             match news {

@@ -128,7 +128,7 @@ impl fmt::Debug for OpenedRow {
     }
 }
 
-struct Known {
+struct KnownRow {
     row: Arc<OpenedRow>,
     since: Instant,
     /// When it was used last, in messages.
@@ -139,7 +139,7 @@ struct Known {
 /// there are too many, rows of the sender that has most are forgotten.
 #[derive(Default)]
 pub struct OpenedRows {
-    senders: HashMap<String, HashMap<RowId, Known>>,
+    senders: HashMap<String, HashMap<RowId, KnownRow>>,
     count: usize,
     messages: u64,
 }
@@ -213,7 +213,7 @@ impl OpenedRows {
         if rows.len() >= MOST_OF_ONE {
             self.count -= forget_half(rows);
         }
-        let known = Known {
+        let known = KnownRow {
             since: now,
             used: self.messages,
             row: Arc::new(row),
@@ -239,7 +239,7 @@ impl OpenedRows {
 }
 
 /// Forgets those that were not used for longest. Returns their number.
-fn forget_half(rows: &mut HashMap<RowId, Known>) -> usize {
+fn forget_half(rows: &mut HashMap<RowId, KnownRow>) -> usize {
     let before = rows.len();
     let mut used: Vec<u64> = rows.values().map(|known| known.used).collect();
     if used.is_empty() {

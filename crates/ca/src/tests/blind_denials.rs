@@ -137,7 +137,7 @@ fn a_certificate_that_is_denied_before_it_is_revoked_leaves_the_stored_list_whol
     let Two { root, leader, .. } = &mut two;
     leader.publish_whole(NOW).unwrap();
     let taken = leader.take_in(&renewed.unwrap().0, "node-1", &process, NOW, NOW);
-    // What it renews is denied with it.
+    // The certificate that it renews is denied with it.
     leader.revoke_renewed(taken.unwrap().serial(), NOW).unwrap();
     leader.publish(NOW).unwrap();
     let killed = Reason::Killed;

@@ -16,14 +16,14 @@ use crate::output::shown;
 
 /// The state of the platform at the last look.
 #[derive(Default)]
-struct Known {
+struct LastLook {
     nodes: BTreeMap<String, &'static str>,
     /// Whether an agent was active, or had ended.
     agents: BTreeMap<String, bool>,
     refused: Vec<RefusalRecord>,
 }
 
-impl Known {
+impl LastLook {
     /// The lines about the changes.
     fn news(
         &mut self,
@@ -78,7 +78,7 @@ impl Known {
 pub(super) async fn follow(directory: &Path) -> Result<(), CliError> {
     let mut connection = Connection::to(directory).await?;
     connection.ask(ask::Narrow { bodies: false }).await?;
-    let mut known = Known::default();
+    let mut known = LastLook::default();
     let mut tails = Tails::new(LogPosition::Offset { offset: 0 });
     loop {
         let nodes = connection.ask(ask::Nodes).await?;

@@ -41,7 +41,7 @@ fn to_record(recorded: &RecordedMessage) -> NewRecord {
 }
 
 /// A kept message. One that nobody signed has no evidence.
-struct Kept<'r> {
+struct KeptMessage<'r> {
     channel: Option<&'r str>,
     qos: String,
     receivers: Vec<Cow<'r, str>>,
@@ -69,11 +69,11 @@ impl<'s> Source<'s> {
     }
 
     /// The message of a record. None if the record is no message.
-    fn open<'r>(self, record: &'r Record, platform: &PlatformName) -> Option<Kept<'r>>
+    fn open<'r>(self, record: &'r Record, platform: &PlatformName) -> Option<KeptMessage<'r>>
     where
         's: 'r,
     {
-        let direct = |receiver: &str, message, evidence| Kept {
+        let direct = |receiver: &str, message, evidence| KeptMessage {
             channel: None,
             qos: String::new(),
             receivers: vec![Cow::Owned(format!("{receiver}@{platform}"))],
@@ -87,7 +87,7 @@ impl<'s> Source<'s> {
                     evidence,
                     body,
                     ..
-                }) => Some(Kept {
+                }) => Some(KeptMessage {
                     channel: Some(head.channel),
                     qos: head.stated_qos(),
                     receivers: head
@@ -155,7 +155,7 @@ struct Wanted<'q> {
 }
 
 impl Wanted<'_> {
-    fn wants(&self, kept: &Kept<'_>) -> bool {
+    fn wants(&self, kept: &KeptMessage<'_>) -> bool {
         if let Some(pattern) = &self.channel {
             let path = kept.channel.and_then(|path| ChannelPath::new(path).ok());
             if !path.is_some_and(|path| pattern.matches(&path)) {

@@ -331,7 +331,7 @@ fn whatever_fails_one_leads_in_the_end() {
         let holder = world.store.role.map(|(_, holder, _)| holder);
         assert_eq!(holder, Some(owner), "seed {seed}");
         let place = world.instances[owner].claimant.place;
-        assert_eq!(place, Place::Leading { holds: true }, "seed {seed}");
+        assert_eq!(place, Candidacy::Leading { holds: true }, "seed {seed}");
         assert!(world.never_falls(), "seed {seed}");
         let term = Some(world.instances[owner].term);
         let mut nodes = world.nodes.iter();

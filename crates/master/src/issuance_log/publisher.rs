@@ -41,7 +41,7 @@ pub(crate) struct Publisher {
 }
 
 /// The log of one size, in files.
-struct Written {
+struct WrittenLog {
     publication: Publication,
     note: Note,
     authority: CertificateChain,
@@ -182,7 +182,7 @@ impl Publisher {
     }
 
     /// Writes the entries and tiles.
-    async fn write(&mut self) -> Result<Written, Fault> {
+    async fn write(&mut self) -> Result<WrittenLog, Fault> {
         let (publication, note, authority) = self
             .desk
             .run(|desk, _| {
@@ -204,7 +204,7 @@ impl Publisher {
                 Ok(())
             })
             .await?;
-        Ok(Written {
+        Ok(WrittenLog {
             publication,
             note,
             authority,
@@ -236,7 +236,7 @@ impl Publisher {
     }
 
     /// Asks a witness, again if it saw another size than the one remembered here.
-    async fn ask(&self, way: &Way, written: &Written, trust: &Trust) -> Answer {
+    async fn ask(&self, way: &Way, written: &WrittenLog, trust: &Trust) -> Answer {
         let size = written.publication.checkpoint.size;
         let name = way.to_string();
         let mut old = self.seen.get(&name).copied().unwrap_or_default();
@@ -258,7 +258,7 @@ impl Publisher {
         }
     }
 
-    async fn request(&self, written: &Written, old: u64) -> Result<AddCheckpoint, String> {
+    async fn request(&self, written: &WrittenLog, old: u64) -> Result<AddCheckpoint, String> {
         let size = written.publication.checkpoint.size;
         let old = old.min(size);
         let folder = self.folder.clone();

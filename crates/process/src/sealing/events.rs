@@ -35,7 +35,7 @@ pub(super) struct Events {
     offers: HashMap<String, Offer>,
     /// By publisher and channel.
     groups: HashMap<(String, String), Owned>,
-    readers: HashMap<Arc<str>, Known>,
+    readers: HashMap<Arc<str>, KnownPackage>,
     memberships: Memberships,
 }
 
@@ -49,7 +49,7 @@ struct Offer {
 }
 
 /// The key package of a reader, as it was looked up.
-struct Known {
+struct KnownPackage {
     session: u64,
     found: Result<Candidate, NotSealed>,
     at: Instant,
@@ -145,13 +145,13 @@ impl Sealing {
             }
             let known = events.readers.get(&reader.agent);
             match known.filter(|it| it.session == reader.session) {
-                Some(Known {
+                Some(KnownPackage {
                     found: Ok(candidate),
                     ..
                 }) if self.trust.check(candidate.verified(), now).is_ok() => {
                     sorted.joining.push((reader.clone(), candidate.clone()));
                 }
-                Some(Known {
+                Some(KnownPackage {
                     found: Err(why),
                     at,
                     ..
@@ -292,7 +292,7 @@ impl Sealing {
                 (Ok(further), _) => changes.extend(further),
                 (Err(error), [(reader, _)]) => {
                     let why = not_sealed(&error);
-                    let known = Known {
+                    let known = KnownPackage {
                         session: reader.session,
                         found: Err(why.clone()),
                         at: Instant::now(),
@@ -380,7 +380,7 @@ impl Sealing {
         let at = Instant::now();
         for (reader, found) in readers.iter().zip(all) {
             let session = reader.session;
-            let known = Known { session, found, at };
+            let known = KnownPackage { session, found, at };
             events.readers.insert(reader.agent.clone(), known);
         }
     }

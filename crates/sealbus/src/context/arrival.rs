@@ -12,7 +12,7 @@ use crate::handler::Handlers;
 use crate::labour::Labour;
 use crate::tool::Tools;
 
-pub(super) enum Arrival {
+pub(super) enum MailOrEvent {
     Mail(Option<ReceivedMessage>),
     Event(Box<ChannelEvent>),
 }
@@ -22,13 +22,13 @@ pub(super) async fn arrival(
     handle: &mut AgentHandle,
     listening: &mut Vec<(u64, ChannelSubscription)>,
     beside: Beside<'_>,
-) -> Arrival {
+) -> MailOrEvent {
     if listening.is_empty() {
-        return Arrival::Mail(mail(handle, beside).await);
+        return MailOrEvent::Mail(mail(handle, beside).await);
     }
     tokio::select! {
-        received = mail(handle, beside) => Arrival::Mail(received),
-        event = poll_fn(|waiting| poll_events(listening, waiting)) => Arrival::Event(Box::new(event)),
+        received = mail(handle, beside) => MailOrEvent::Mail(received),
+        event = poll_fn(|waiting| poll_events(listening, waiting)) => MailOrEvent::Event(Box::new(event)),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::lingering::Lingering;
 use crate::message::Message;
 use crate::supervision::{AgentResult, HandlerError};
 use crate::tool::{Tool, Tools};
-use arrival::{Arrival, Beside, arrival, takes};
+use arrival::{Beside, MailOrEvent, arrival, takes};
 
 pub use error::{ReceiveError, RequestError};
 pub use voice::Voice;
@@ -364,7 +364,7 @@ impl Context {
             };
             self.voice.clock.note();
             match arrived {
-                Arrival::Mail(Some(received)) => {
+                MailOrEvent::Mail(Some(received)) => {
                     let mailbox = self.handle.mailbox();
                     let left = self
                         .tools
@@ -375,8 +375,8 @@ impl Context {
                         return Next::Message(Message::new(received));
                     }
                 }
-                Arrival::Mail(None) => return Next::Stop,
-                Arrival::Event(event) => return Next::Event(*event),
+                MailOrEvent::Mail(None) => return Next::Stop,
+                MailOrEvent::Event(event) => return Next::Event(*event),
             }
         }
     }

@@ -63,7 +63,7 @@
 //! A requester without `X-window` gets only the final reply, with all parts in a list.
 
 mod answer;
-mod outgoing;
+mod requester;
 mod serving;
 
 use std::fmt;
@@ -87,8 +87,8 @@ use crate::message::Message;
 use crate::supervision::AgentResult;
 
 pub use answer::{Answer, Asking, Step};
-use outgoing::Outgoing;
-pub use outgoing::Parts;
+pub use requester::Parts;
+use requester::Requester;
 pub(crate) use serving::Tools;
 
 const PROTOCOL: &str = "fipa-request";
@@ -156,7 +156,7 @@ fn schema<B: ToolBody>() -> String {
 }
 
 type Work = Pin<Box<dyn Future<Output = AgentResult<Option<WrittenBody>>> + Send>>;
-type Serve = dyn Fn(&Message, &Arc<Outgoing>) -> AgentResult<Work> + Send + Sync;
+type Serve = dyn Fn(&Message, &Arc<Requester>) -> AgentResult<Work> + Send + Sync;
 
 /// A typed function as a service; [`Context::offer`](crate::Context::offer) makes it one.
 #[derive(Clone)]
@@ -187,7 +187,7 @@ impl Tool {
         F: Fn(T) -> W + Send + Sync + 'static,
         W: Future<Output = AgentResult<R>> + Send + 'static,
     {
-        let serve = move |request: &Message, _: &Arc<Outgoing>| {
+        let serve = move |request: &Message, _: &Arc<Requester>| {
             let work = work(request.body::<T>()?);
             let work: Work = Box::pin(async move { Ok(Some(work.await?.write()?)) });
             Ok(work)
@@ -203,12 +203,12 @@ impl Tool {
         F: Fn(T, Parts<C>) -> W + Send + Sync + 'static,
         W: Future<Output = AgentResult> + Send + 'static,
     {
-        let serve = move |request: &Message, outgoing: &Arc<Outgoing>| {
-            let outgoing = outgoing.clone();
-            let work = work(request.body::<T>()?, Parts::new(outgoing.clone()));
+        let serve = move |request: &Message, requester: &Arc<Requester>| {
+            let requester = requester.clone();
+            let work = work(request.body::<T>()?, Parts::new(requester.clone()));
             let work: Work = Box::pin(async move {
                 work.await?;
-                Ok(outgoing.kept())
+                Ok(requester.kept())
             });
             Ok(work)
         };
@@ -225,8 +225,8 @@ impl Tool {
         F: Fn(Message, Parts<C>) -> W + Send + Sync + 'static,
         W: Future<Output = AgentResult<Option<WrittenBody>>> + Send + 'static,
     {
-        let serve = move |request: &Message, outgoing: &Arc<Outgoing>| {
-            let work: Work = Box::pin(work(request.clone(), Parts::new(outgoing.clone())));
+        let serve = move |request: &Message, requester: &Arc<Requester>| {
+            let work: Work = Box::pin(work(request.clone(), Parts::new(requester.clone())));
             Ok(work)
         };
         Tool {
@@ -245,7 +245,7 @@ impl Tool {
     fn of<T: ToolBody, R: ToolBody>(
         name: String,
         streams: bool,
-        serve: impl Fn(&Message, &Arc<Outgoing>) -> AgentResult<Work> + Send + Sync + 'static,
+        serve: impl Fn(&Message, &Arc<Requester>) -> AgentResult<Work> + Send + Sync + 'static,
     ) -> Tool {
         Tool {
             name,

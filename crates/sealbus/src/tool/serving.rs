@@ -10,7 +10,7 @@ use sealbus_bus::{Conversation, Mailbox, ReceivedMessage};
 use sealbus_fipa::management::ServiceDescription;
 use sealbus_fipa::{Expression, Performative};
 
-use super::{Outgoing, PATIENCE, PROTOCOL, Tool};
+use super::{PATIENCE, PROTOCOL, Requester, Tool};
 use crate::context::Voice;
 use crate::conversation::{Undelivered, new_conversation_id};
 use crate::filter::Filter;
@@ -150,19 +150,19 @@ impl Serving {
             Ok(conversation) => conversation,
             Err(taken) => return self.fail(&request, taken.into(), None),
         };
-        let outgoing = Arc::new(Outgoing::new(
+        let requester = Arc::new(Requester::new(
             self.voice.clone(),
             request,
             self.tool.is_relay,
         ));
-        conversation.expect_reply_to(&outgoing.tag);
+        conversation.expect_reply_to(&requester.tag);
         // If the agent leaves in the middle, the other side is told.
-        let mut last_word = LastWord(Some(&outgoing));
+        let mut last_word = LastWord(Some(&requester));
         let end = {
-            let request = &outgoing.request;
+            let request = &requester.request;
             let own = self.voice.aid();
             let handling = Handling::of(own, request, request.provenance(), None);
-            handling.within(self.work(&outgoing, &conversation)).await
+            handling.within(self.work(&requester, &conversation)).await
         };
         if matches!(end, End::Cut) {
             return;
@@ -180,19 +180,19 @@ impl Serving {
         };
         // Later messages in the conversation are still for this request.
         let rest = async {
-            while (!answered || outgoing.is_awaited())
+            while (!answered || requester.is_awaited())
                 && let Ok(received) = self.voice.receive_in(&conversation, |_| true).await
             {
-                outgoing.hear(&Message::new(received));
+                requester.hear(&Message::new(received));
             }
         };
         let _ = self.voice.clock.timeout(PATIENCE, rest).await;
     }
 
     /// Works for a request.
-    async fn work(&self, outgoing: &Arc<Outgoing>, conversation: &Conversation) -> End {
-        let request = &outgoing.request;
-        let mut work = match (self.tool.serve)(request, outgoing) {
+    async fn work(&self, requester: &Arc<Requester>, conversation: &Conversation) -> End {
+        let request = &requester.request;
+        let mut work = match (self.tool.serve)(request, requester) {
             Ok(work) => Box::pin(self.labour.guard(work)),
             Err(error) => {
                 self.fail(request, error, None);
@@ -203,14 +203,14 @@ impl Serving {
         let first = std::future::poll_fn(|waiting| Poll::Ready(work.as_mut().poll(waiting))).await;
         let mut done = match first {
             Poll::Ready(Err(error)) if error.is::<Refuse>() => {
-                self.fail(request, error, Some(outgoing));
+                self.fail(request, error, Some(requester));
                 return End::Declined;
             }
             Poll::Ready(done) => Some(done),
             Poll::Pending => None,
         };
         if !self.tool.is_relay
-            && let Err(error) = outgoing.agree().await
+            && let Err(error) = requester.agree().await
         {
             tracing::debug!(agent = self.voice.agent(), %error, "a tool could not agree");
             return End::Declined;
@@ -222,7 +222,7 @@ impl Serving {
             tokio::select! {
                 biased;
                 finished = &mut work => done = Some(finished),
-                () = outgoing.abandoned.notified() => return End::Unwanted(None),
+                () = requester.abandoned.notified() => return End::Unwanted(None),
                 received = self.voice.receive_in(conversation, |_| true) => {
                     let Ok(received) = received else {
                         return End::Cut;
@@ -237,25 +237,25 @@ impl Serving {
                     if message.performative == Performative::Cancel {
                         return End::Unwanted(Some(message));
                     }
-                    outgoing.hear(&message);
+                    requester.hear(&message);
                 }
             }
         };
         match done {
             Ok(body) => {
-                let mut reply = outgoing.reply(Performative::Inform);
+                let mut reply = requester.reply(Performative::Inform);
                 if let Some(body) = body {
                     body.put_into(&mut reply);
                 }
                 let said = async {
-                    outgoing.agree().await?;
+                    requester.agree().await?;
                     self.voice.send(reply).await
                 };
                 if let Err(error) = said.await {
-                    self.fail(request, error.into(), Some(outgoing));
+                    self.fail(request, error.into(), Some(requester));
                 }
             }
-            Err(error) => self.fail(request, error, Some(outgoing)),
+            Err(error) => self.fail(request, error, Some(requester)),
         }
         End::Answered
     }
@@ -265,11 +265,11 @@ impl Serving {
         &self,
         request: &Message,
         error: Box<dyn Error + Send + Sync>,
-        outgoing: Option<&Outgoing>,
+        requester: Option<&Requester>,
     ) {
         let (fault, act, reason) = judge(&*error);
         let act = match act {
-            Performative::Refuse if outgoing.is_some_and(Outgoing::has_agreed) => {
+            Performative::Refuse if requester.is_some_and(Requester::has_agreed) => {
                 Performative::Failure
             }
             act => act,
@@ -280,8 +280,8 @@ impl Serving {
             if is_only_stopped {
                 answer = self.voice.farewell(answer);
             }
-            if let Some(outgoing) = outgoing {
-                outgoing.put_notes(&mut answer);
+            if let Some(requester) = requester {
+                requester.put_notes(&mut answer);
             }
             self.voice.tell(answer);
         }
@@ -293,14 +293,14 @@ impl Serving {
 }
 
 /// Tells the requester that nothing more comes, if the tool is cut off.
-struct LastWord<'a>(Option<&'a Outgoing>);
+struct LastWord<'a>(Option<&'a Requester>);
 
 impl Drop for LastWord<'_> {
     fn drop(&mut self) {
-        if let Some(outgoing) = self.0 {
+        if let Some(requester) = self.0 {
             let failure = Performative::Failure;
-            let word = saying(&outgoing.request, failure, "the agent has left");
-            outgoing.voice.tell(outgoing.voice.farewell(word));
+            let word = saying(&requester.request, failure, "the agent has left");
+            requester.voice.tell(requester.voice.farewell(word));
         }
     }
 }

@@ -19,8 +19,8 @@ use crate::conversation::new_conversation_id;
 use crate::message::Message;
 use crate::supervision::AgentResult;
 
-/// The messages of a tool to one requester.
-pub(super) struct Outgoing {
+/// The requester of a tool, with the way of messages to it.
+pub(super) struct Requester {
     pub(super) voice: Voice,
     pub(super) request: Message,
     /// The `reply-with` of the messages, by which the platform's notices about them come to the conversation.
@@ -42,10 +42,10 @@ pub(super) struct Outgoing {
     kept: Mutex<Vec<String>>,
 }
 
-impl Outgoing {
-    pub(super) fn new(voice: Voice, request: Message, is_relay: bool) -> Outgoing {
+impl Requester {
+    pub(super) fn new(voice: Voice, request: Message, is_relay: bool) -> Requester {
         let window = count(&request, WINDOW).map(|window| window.clamp(1, MOST_AHEAD));
-        Outgoing {
+        Requester {
             voice,
             request,
             tag: new_conversation_id(),
@@ -186,14 +186,14 @@ impl Outgoing {
 
 /// The partial results of a tool; see [`Tool::streaming`](super::Tool::streaming).
 pub struct Parts<C> {
-    outgoing: Arc<Outgoing>,
+    requester: Arc<Requester>,
     gives: PhantomData<fn(C)>,
 }
 
 impl<C: Body> Parts<C> {
-    pub(super) fn new(outgoing: Arc<Outgoing>) -> Parts<C> {
+    pub(super) fn new(requester: Arc<Requester>) -> Parts<C> {
         Parts {
-            outgoing,
+            requester,
             gives: PhantomData,
         }
     }
@@ -204,12 +204,12 @@ impl<C: Body> Parts<C> {
     /// # Errors
     /// If the part cannot be written or sent, or if there are more than 65,536 for a requester that takes no parts.
     pub async fn give(&self, part: &C) -> AgentResult {
-        self.outgoing.give(part.write()?).await
+        self.requester.give(part.write()?).await
     }
 
     /// Whether the one who asked takes parts. Otherwise it gets the final reply alone.
     pub fn are_taken(&self) -> bool {
-        self.outgoing.window.is_some()
+        self.requester.window.is_some()
     }
 
     /// Agrees, if it is a [`relay`](super::Tool::relay) that has not yet. Any other tool has agreed.
@@ -217,13 +217,13 @@ impl<C: Body> Parts<C> {
     /// # Errors
     /// If it cannot be sent.
     pub async fn begin(&self) -> AgentResult {
-        self.outgoing.begin().await
+        self.requester.begin().await
     }
 
     /// Adds this user-defined parameter to every further message to the one who asked.
     pub fn note(&self, name: impl Into<String>, value: impl Into<Expression>) {
         let note = (name.into(), value.into());
-        self.outgoing.notes.lock().push(note);
+        self.requester.notes.lock().push(note);
     }
 
     /// Reports the progress of the tool, from 0 to 1, and its present work, for people.
@@ -231,22 +231,22 @@ impl<C: Body> Parts<C> {
     /// # Errors
     /// If it cannot be sent.
     pub async fn progress(&self, done: f64, text: impl Into<String>) -> AgentResult {
-        let outgoing = &self.outgoing;
-        if outgoing.window.is_none() {
+        let requester = &self.requester;
+        if requester.window.is_none() {
             return Ok(());
         }
-        outgoing.begin().await?;
-        let message = outgoing
+        requester.begin().await?;
+        let message = requester
             .inform(PROGRESS, format!("{done:?}"))
             .with_content(text.into());
-        Ok(outgoing.voice.send(message).await?)
+        Ok(requester.voice.send(message).await?)
     }
 }
 
 impl<C> fmt::Debug for Parts<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parts")
-            .field("request", &self.outgoing.request.to_string())
+            .field("request", &self.requester.request.to_string())
             .finish_non_exhaustive()
     }
 }
