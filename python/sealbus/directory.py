@@ -129,6 +129,8 @@ class Subscription(Generic[_Entry]):
         self._life = life
         self._request = request
         self._read = read
+        # JADE's directories neither agree to a subscription nor answer its end.
+        self._answers: bool | None = None
         self.filter = Filter(conversation_id=str(request.conversation_id))
         """Takes the news of this subscription."""
 
@@ -147,20 +149,33 @@ class Subscription(Generic[_Entry]):
                 receiver, reason = lost
                 cause = f"the subscription was not delivered to {receiver}: {reason}"
                 raise Undeliverable(self._life.name, cause)
+            self._note(news)
             if news.performative is not Performative.AGREE:
                 return self._read(news)
 
     async def cancel(self) -> None:
         """Ends the subscription, and drops the news that were not read."""
+        self._drop()
+        cancel = _sealbus.df_cancel(self._request)
+        if self._answers is False:
+            await self._life.agent.send(cancel)
+            return
         try:
-            answer = await consult(self._life, _sealbus.df_cancel(self._request), ANSWER_TIME)
+            answer = await consult(self._life, cancel, ANSWER_TIME)
         except RequestTimeout:
             # Some directories just stop.
             return
         finally:
-            while self._life.handle.try_receive(self.filter) is not None:
-                pass
+            self._drop()
         _sealbus.directory_done(answer)
+
+    def _note(self, news: Message) -> None:
+        if self._answers is None:
+            self._answers = news.performative is Performative.AGREE
+
+    def _drop(self) -> None:
+        while (news := self._life.handle.try_receive(self.filter)) is not None:
+            self._note(news)
 
 
 class Ams:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
 
 from conftest import LIMIT, Jade, Ours
-from sealbus import AclMessage, Agent, Filter, Performative, ServiceDescription
+from sealbus import AclMessage, Agent, DfAgentDescription, Filter, Performative, ServiceDescription
 
 MESSAGES = 1000
 
@@ -124,6 +128,38 @@ async def test_our_agents_use_jades_df(jade: Callable[..., Jade], ours: Ours) ->
     assert [entry.name and entry.name.name for entry in entries] == ["agent@factory"]
     await df.deregister(timeout=LIMIT)
     assert await df.search("box-selling", timeout=LIMIT) == []
+
+
+async def test_jades_agents_wait_for_entries_of_our_df(jade: Callable[..., Jade], ours: Ours) -> None:
+    plat1 = jade(directory="Directory")
+    agent, seller = await ours.agent("agent"), await ours.agent("seller")
+    waiting = asyncio.create_task(order(agent, plat1, "directory", "await box-selling", ours.aid("df")))
+    # The answer to the first order says nothing of it: JADE's agent obeys both side by side.
+    assert await order(seller, plat1, "directory", "search box-selling 0", ours.aid("df")) == "found"
+    await seller.df.register(ServiceDescription(name="boxes", type="box-selling"))
+    assert await waiting == f"found seller@factory={ours.address}"
+
+
+async def test_leases_and_subscriptions_in_jades_directories(
+    jade: Callable[..., Jade], ours: Ours, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plat1 = jade(directory="Directory")
+    agent = await ours.agent("agent")
+    found = await agent.ams.at(plat1.aid("ams")).find(plat1.aid("directory"), timeout=LIMIT)
+    assert found is not None and found.name == plat1.aid("directory")
+    df = agent.df.at(plat1.aid("df"))
+    news = await df.subscribe("box-selling")
+    # JADE understands no amount of time.
+    leased = DfAgentDescription(lease_time=timedelta(hours=1))
+    boxes = ServiceDescription(name="boxes", type="box-selling")
+    await df.register(boxes, description=leased, timeout=LIMIT)
+    [entry] = await news.next(timeout=LIMIT)
+    assert entry.name == agent.aid
+    # JADE answers no cancel, and nobody waits for it.
+    monkeypatch.setattr("sealbus.directory.ANSWER_TIME", 100 * LIMIT)
+    async with asyncio.timeout(LIMIT):
+        await news.cancel()
+    await df.deregister(timeout=LIMIT)
 
 
 async def test_our_df_searches_in_jades(jade: Callable[..., Jade], ours: Ours) -> None:

@@ -129,7 +129,7 @@ macro_rules! suite {
 
 suite! {
     order Order, receivers Receivers, resume Resume, push_back PushBack,
-    push_back_alone PushBackAlone, crash Crash, moving Moving, comes_back ComesBack,
+    push_back_alone PushBackAlone, crash Crash, unread Unread, moving Moving, comes_back ComesBack,
     forged_sender ForgedSender, revoked_sender RevokedSender, size_limit SizeLimit,
     frames Frames, frames_push_back FramesPushBack, frames_resume FramesResume,
     events Events, events_resume EventsResume, directed Directed, request Request,

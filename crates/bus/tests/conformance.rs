@@ -49,9 +49,11 @@ impl Setting for InProcess {
             Promise::Resume | Promise::FramesResume | Promise::EventsResume => {
                 Some("there are no connections to break")
             }
-            Promise::Crash | Promise::GroupCrash | Promise::Frames | Promise::FramesPushBack => {
-                Some("there is no other process")
-            }
+            Promise::Crash
+            | Promise::Unread
+            | Promise::GroupCrash
+            | Promise::Frames
+            | Promise::FramesPushBack => Some("there is no other process"),
             Promise::ForgedSender => Some("the sender's own bus fills in its name"),
             Promise::RevokedSender => Some("the process itself takes the agent off the bus"),
             _ => None,

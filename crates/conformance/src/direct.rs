@@ -230,6 +230,35 @@ pub(super) async fn crash(world: &dyn World) -> Outcome {
     .await?
 }
 
+pub(super) async fn unread(world: &dyn World) -> Outcome {
+    const MESSAGES: u64 = 20;
+    const READ: u64 = 5;
+    let [alice, bob] = ["alice", "bob"].map(|local| name(world, local));
+    let (from_alice, mut at_alice) = world.attach(0, &alice, None).await;
+    let (from_bob, mut at_bob) = world.attach(1, &bob, None).await;
+    for number in 0..MESSAGES {
+        let message = inform(&bob, number)?.with_reply_with(number.to_string());
+        soon("room for a message", from_alice.send(message)).await??;
+    }
+    until("the messages' arrival", || {
+        (at_bob.len() as u64 == MESSAGES).then_some(())
+    })
+    .await?;
+    for _ in 0..READ {
+        next(&mut at_bob).await?;
+    }
+    // With this, the transport also tells what has arrived.
+    soon("room for a message", from_bob.send(inform(&alice, 0)?)).await??;
+    next(&mut at_alice).await?;
+    world.kill(1).await;
+    let mut back = HashSet::new();
+    while (READ..MESSAGES).any(|number| !back.contains(&number)) {
+        let (_, number) = failure(&next(&mut at_alice).await?)?;
+        back.insert(number);
+    }
+    Ok(())
+}
+
 /// The text of a failure notice, and the number of its message, from `:in-reply-to`.
 fn failure(received: &ReceivedMessage) -> Result<(String, u64), Failure> {
     let message = received.message();

@@ -29,6 +29,7 @@ use std::time::Duration;
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_seal::Identity;
 
+use sealbus_bus::Acknowledgement;
 use sealbus_bus::BoxFuture;
 use sealbus_bus::Bus;
 use sealbus_bus::Outbox;
@@ -144,6 +145,7 @@ pub async fn run(setting: &dyn Setting, promise: Promise) -> Result<Verdict, Fai
             Promise::PushBack => direct::push_back(&*world).await,
             Promise::PushBackAlone => direct::push_back_alone(&*world).await,
             Promise::Crash => direct::crash(&*world).await,
+            Promise::Unread => direct::unread(&*world).await,
             Promise::Moving => direct::moving(&*world).await,
             Promise::ComesBack => direct::comes_back(&*world).await,
             Promise::ForgedSender => direct::forged_sender(&*world).await,
@@ -195,6 +197,9 @@ fn not_claimed(world: &dyn World, promise: Promise) -> Outcome {
         Promise::EventsResume => capabilities.resumes && !world.bus(0).signs(),
         Promise::PushBack | Promise::PushBackAlone | Promise::FramesPushBack => {
             capabilities.pushes_back
+        }
+        Promise::Unread => {
+            capabilities.acknowledgement > Some(Acknowledgement::ReceiverProcess)
         }
         // The level says so.
         Promise::RevokedSender | Promise::ForgedSender => false,
@@ -334,9 +339,9 @@ macro_rules! conformance_tests {
     ($setting:expr) => {
         $crate::conformance_tests! { $setting;
             order Order, receivers Receivers, resume Resume, push_back PushBack,
-            push_back_alone PushBackAlone, crash Crash, moving Moving, comes_back ComesBack,
-            forged_sender ForgedSender, revoked_sender RevokedSender, size_limit SizeLimit,
-            frames Frames, frames_push_back FramesPushBack, frames_resume FramesResume,
+            push_back_alone PushBackAlone, crash Crash, unread Unread, moving Moving,
+            comes_back ComesBack, forged_sender ForgedSender, revoked_sender RevokedSender,
+            size_limit SizeLimit, frames Frames, frames_push_back FramesPushBack, frames_resume FramesResume,
             events Events, events_resume EventsResume, directed Directed, request Request,
             valid_from ValidFrom, expiry Expiry, filter Filter,
             slow_subscription SlowSubscription, events_push_back EventsPushBack,

@@ -15,8 +15,10 @@ pub enum Promise {
     PushBack,
     /// A full mailbox holds back no other agents.
     PushBackAlone,
-    /// Each message to a killed process arrived, or comes back to its sender.
+    /// Each message to a killed process arrived there, or comes back to its sender.
     Crash,
+    /// What waits unread in the mailboxes of a killed process comes back to its senders.
+    Unread,
     /// Messages follow an agent that moves, in order and once.
     Moving,
     /// A message to an absent agent comes back, with the reason.
@@ -83,13 +85,14 @@ impl Promise {
     ];
 
     /// The promises of transports, in the order of the table.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Order,
         Self::Receivers,
         Self::Resume,
         Self::PushBack,
         Self::PushBackAlone,
         Self::Crash,
+        Self::Unread,
         Self::Moving,
         Self::ComesBack,
         Self::ForgedSender,
@@ -122,6 +125,7 @@ impl Promise {
             Self::PushBack => "push-back",
             Self::PushBackAlone => "push-back-alone",
             Self::Crash => "crash",
+            Self::Unread => "unread",
             Self::Moving => "moving",
             Self::ComesBack => "comes-back",
             Self::ForgedSender => "forged-sender",
@@ -159,7 +163,8 @@ impl Promise {
             Self::Resume => "messages arrive once and in order even if connections break",
             Self::PushBack => "a full mailbox holds back the agents that write to it",
             Self::PushBackAlone => "a full mailbox holds back no other agent",
-            Self::Crash => "messages that a killed process did not take come back",
+            Self::Crash => "messages that did not reach a killed process come back",
+            Self::Unread => "messages that a killed process had and its agents did not read come back",
             Self::Moving => "messages follow an agent that moves",
             Self::ComesBack => "a message that cannot be delivered comes back with the reason",
             Self::ForgedSender => "a message under another agent's name is refused",

@@ -281,6 +281,39 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_agent_that_reads_no_answers_gets_few_at_a_time() {
+        let (_platform, process) = open(None).await;
+        let alive = || Handle::current().metrics().num_alive_tasks();
+        for service in [sealbus_control::names::CA, sealbus_control::names::MASTER] {
+            let mallory = process.agent("mallory").await.unwrap();
+            let mut alice = process.agent("alice").await.unwrap();
+            let request = |number: u32| {
+                AclMessage::new(Performative::Request)
+                    .with_receiver(process.peer(service).unwrap())
+                    .with_ontology(sealbus_control::node::ONTOLOGY)
+                    .with_reply_with(number.to_string())
+                    .with_content("{}")
+            };
+            // Few answers find room beside these.
+            for _ in 0..8 {
+                let message = AclMessage::new(Performative::Inform)
+                    .with_receiver(mallory.aid().clone())
+                    .with_content("x".repeat((1 << 20) - 500));
+                alice.send(message).await.unwrap();
+            }
+            let before = alive();
+            for number in 0..100 {
+                mallory.send(request(number)).await.unwrap();
+                alice.send(request(number)).await.unwrap();
+                let answer = alice.receive().await.unwrap().into_message();
+                assert_eq!(answer.performative, Performative::Failure);
+            }
+            let more = alive().saturating_sub(before);
+            assert!(more < 50, "{service} works on {more} requests");
+        }
+    }
+
+    #[tokio::test]
     async fn a_system_agents_name_is_taken() {
         let name = PlatformName::new("home").unwrap();
         let platform = EmbeddedPlatform::start(name).await.unwrap();

@@ -369,8 +369,9 @@ async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
                 }
                 Err(fault) => Err(fault),
             };
-            drop(turn);
             reply.send(result).await;
+            // An asker that does not read its answers gets no more turns meanwhile.
+            drop(turn);
         });
     }
 }

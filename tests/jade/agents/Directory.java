@@ -21,7 +21,7 @@ import jade.lang.acl.MessageTemplate;
 /**
  * Uses DFs as it is told to, with JADE's own classes, and tells who told it what came of it.
  *
- * The order is "register TYPE", "deregister", "search TYPE DEPTH" or "federate"; its reply-to is the DF, or nobody for JADE's own.
+ * The order is "register TYPE", "deregister", "search TYPE DEPTH", "await TYPE" or "federate"; its reply-to is the DF, or nobody for JADE's own.
  */
 public class Directory extends Agent {
     @Override
@@ -73,19 +73,26 @@ public class Directory extends Agent {
             default:
                 SearchConstraints constraints = new SearchConstraints();
                 constraints.setMaxResults(-1L);
-                constraints.setMaxDepth(Long.valueOf(words[2]));
                 DFAgentDescription template = new DFAgentDescription();
                 ServiceDescription service = new ServiceDescription();
                 service.setType(words[1]);
                 template.addServices(service);
-                StringBuilder found = new StringBuilder("found");
-                for (DFAgentDescription entry : DFService.search(this, df, template, constraints)) {
-                    found.append(' ').append(entry.getName().getName());
-                    Iterator<?> addresses = entry.getName().getAllAddresses();
-                    found.append('=').append(addresses.hasNext() ? addresses.next() : "");
+                if (words[0].equals("await")) {
+                    return found(DFService.searchUntilFound(this, df, template, constraints, 600_000));
                 }
-                return found.toString();
+                constraints.setMaxDepth(Long.valueOf(words[2]));
+                return found(DFService.search(this, df, template, constraints));
         }
+    }
+
+    private String found(DFAgentDescription[] entries) {
+        StringBuilder found = new StringBuilder("found");
+        for (DFAgentDescription entry : entries) {
+            found.append(' ').append(entry.getName().getName());
+            Iterator<?> addresses = entry.getName().getAllAddresses();
+            found.append('=').append(addresses.hasNext() ? addresses.next() : "");
+        }
+        return found.toString();
     }
 
     private DFAgentDescription description(String type) {

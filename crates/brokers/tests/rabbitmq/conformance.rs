@@ -88,10 +88,11 @@ impl Setting for RabbitMq {
 }
 
 /// The promises that depend on the kind of the queues. In memory, the whole suite is tried with both kinds.
-const OF_QUEUES: [Promise; 5] = [
+const OF_QUEUES: [Promise; 6] = [
     Promise::Order,
     Promise::Resume,
     Promise::Crash,
+    Promise::Unread,
     Promise::FramesResume,
     Promise::EventsResume,
 ];

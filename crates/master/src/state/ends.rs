@@ -126,7 +126,7 @@ impl MasterState {
             return Ok(());
         }
         let stop_by = Some(now + grace.as_millis() as u64);
-        let moving = group.moving.take().filter(|moving| !moving.source_gone);
+        let moving = group.moving.take();
         // Agents at rest would take the order to stop for the end of their move.
         let rests = moving
             .as_ref()
@@ -134,8 +134,11 @@ impl MasterState {
         let resting = group.process.clone().filter(|_| rests && !grace.is_zero());
         match moving {
             // Until the new process has taken over, the agent is at rest in the former one. If the new one ends before,
-            // the agent goes on in the former one and ends there.
-            Some(moving) if moving.source.is_some() && !grace.is_zero() => {
+            // the agent goes on in the former one and ends there. If the former one has ended, its node tells the senders
+            // of what the agent has not read.
+            Some(moving)
+                if moving.source_gone || moving.source.is_some() && !grace.is_zero() =>
+            {
                 group.moving = Some(moving);
             }
             // The process at the former place ends too.

@@ -378,6 +378,7 @@ impl MasterState {
         let Some(group) = self.groups.get_mut(name) else {
             return false;
         };
+        let is_present = group.process.as_ref().is_some_and(|it| it.id == process);
         let Some(moving) = &mut group.moving else {
             return false;
         };
@@ -388,6 +389,8 @@ impl MasterState {
                 self.save(name);
                 true
             }
+            // It was the source of an earlier move.
+            _ if !is_present => false,
             Some(_) => {
                 let message = format!(
                     "the process on {} ended before it took over: {exit}",
@@ -404,12 +407,17 @@ impl MasterState {
             }
             None => {
                 group.moving = None;
+                let ended = group.process.clone();
                 let message = "the agent ended before it could be moved";
                 let result = Err(Fault::new(FaultCode::Unavailable, message));
                 self.effects.push(Effect::Settled {
                     group: name.to_owned(),
                     result,
                 });
+                // If its node was handed the agents, it tells the senders of what they have not read.
+                if let Some(ended) = ended {
+                    self.thaw(&ended);
+                }
                 false
             }
         }

@@ -63,6 +63,7 @@ impl Setting for Mesh {
 
     fn lacks(&self, promise: Promise) -> Option<&'static str> {
         match promise {
+            Promise::Unread => Some("they are lost with it, and nobody is told"),
             Promise::ForgedSender | Promise::RevokedSender if !self.0.authenticates() => {
                 Some("senders are not proved at this level")
             }

@@ -307,3 +307,69 @@ fn agents_are_restored_once_more_if_both_processes_of_a_move_are_gone() {
     let (_, group) = master.group_of("a").unwrap();
     assert!(group.moving.is_none());
 }
+
+/// Its node has what the agent has not read, and nobody else does.
+#[test]
+fn senders_are_told_of_what_a_killed_agent_left_unread_if_its_former_process_is_gone() {
+    for grace in [GRACE, Duration::ZERO] {
+        let (mut master, source, target) = restored_alone();
+        master.kill("a", grace, 5).unwrap();
+        let stopped = [("stop", target.id.clone())];
+        assert_eq!(thawed_and_stopped(&mut master), stopped);
+        master.exited(&target.id, &Exit::Signal { signal: 9 }, 6);
+        let orders = thawed_and_stopped(&mut master);
+        assert!(orders.contains(&("thaw", source.id)), "{orders:?}");
+        let (_, group) = master.group_of("a").unwrap();
+        assert!(group.moving.is_none() && group.processes().count() == 0);
+        assert_eq!(
+            (group.note.as_deref(), group.start_at),
+            (Some("stopped"), None)
+        );
+    }
+
+    // If the new process has taken over, it has them and tells the senders itself.
+    let (mut master, _, target) = restored_alone();
+    master.kill("a", GRACE, 5).unwrap();
+    live(&mut master, "a", 6);
+    master.exited(&target.id, &Exit::Code { code: 0 }, 7);
+    let stopped = [("stop", target.id)];
+    assert_eq!(thawed_and_stopped(&mut master), stopped);
+}
+
+#[test]
+fn senders_are_told_if_an_agent_is_killed_or_revoked_before_its_node_said_that_it_was_handed_in() {
+    let (mut master, source, ..) = ended_for_a_lost_master();
+    master.take_effects();
+    master.kill("a", GRACE, 6).unwrap();
+    assert_eq!(thawed_and_stopped(&mut master), [("thaw", source.id)]);
+
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    let source = live(&mut master, "a", 1);
+    master.move_agent("a", other(&source.node), 2).unwrap();
+    master.bar_everywhere("a");
+    master.take_effects();
+    master.exited(&source.id, &Exit::Code { code: 1 }, 3);
+    assert_eq!(thawed_and_stopped(&mut master), [("thaw", source.id)]);
+}
+
+#[test]
+fn a_process_that_still_redirects_others_ends_without_ending_the_next_move() {
+    let moved_on = || {
+        let (mut master, former) = handed_in();
+        let process = live(&mut master, "a", 4).id;
+        let group = master.move_agent("a", &former.node, 5).unwrap();
+        (master, former, About::Freeze { group, process })
+    };
+    let end = Exit::Code { code: 0 };
+    let (mut master, former, about) = moved_on();
+    master.exited(&former.id, &end, 6);
+    master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 7);
+    assert_eq!(live(&mut master, "a", 8).node, former.node);
+
+    let (mut master, former, about) = moved_on();
+    master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 6);
+    master.exited(&former.id, &end, 7);
+    assert_eq!(live(&mut master, "a", 8).node, former.node);
+    assert!(master.process(&former.id).is_none());
+}
