@@ -198,9 +198,7 @@ fn not_claimed(world: &dyn World, promise: Promise) -> Outcome {
         Promise::PushBack | Promise::PushBackAlone | Promise::FramesPushBack => {
             capabilities.pushes_back
         }
-        Promise::Unread => {
-            capabilities.acknowledgement > Some(Acknowledgement::ReceiverProcess)
-        }
+        Promise::Unread => capabilities.acknowledgement > Some(Acknowledgement::ReceiverProcess),
         // The level says so.
         Promise::RevokedSender | Promise::ForgedSender => false,
         // Channels need frames. A transport without frames says so when a channel is asked for. Where agents sign, their

@@ -17,7 +17,7 @@ pub enum Promise {
     PushBackAlone,
     /// Each message to a killed process arrived there, or comes back to its sender.
     Crash,
-    /// What waits unread in the mailboxes of a killed process comes back to its senders.
+    /// Messages that wait unread in the mailboxes of a killed process come back to their senders.
     Unread,
     /// Messages follow an agent that moves, in order and once.
     Moving,
@@ -164,7 +164,9 @@ impl Promise {
             Self::PushBack => "a full mailbox holds back the agents that write to it",
             Self::PushBackAlone => "a full mailbox holds back no other agent",
             Self::Crash => "messages that did not reach a killed process come back",
-            Self::Unread => "messages that a killed process had and its agents did not read come back",
+            Self::Unread => {
+                "messages that a killed process had and its agents did not read come back"
+            }
             Self::Moving => "messages follow an agent that moves",
             Self::ComesBack => "a message that cannot be delivered comes back with the reason",
             Self::ForgedSender => "a message under another agent's name is refused",

@@ -74,6 +74,8 @@ pub enum Command {
         /// The channel for the answer.
         answer: oneshot::Sender<Result<SealedKeys, Fault>>,
     },
+    /// The process attached again, perhaps to a node that was started anew and knows none of its agents: report them.
+    AttachedAgain,
     /// A newer signed deny list, which must be verified and obeyed at once: its changes since the last one, or the whole
     /// list.
     DenyList(Blob),

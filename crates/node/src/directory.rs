@@ -2,6 +2,7 @@
 //! whose slice is not here.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use super::neighbours::HEARING;
 use super::processes::wanted;
 use super::shared::{RESOLVING, Shared};
 use sealbus_control::attachment::AttachmentNotice;
-use sealbus_control::directory::{Changed, DirectoryUpdate, Replica, Standing};
+use sealbus_control::directory::{Changed, DirectoryUpdate, HOLDERS, Replica, Standing};
 use sealbus_control::host::Command;
 use sealbus_control::names::{CONTROL_AGENTS, MASTER, SYSTEM_AGENTS};
 use sealbus_control::node::{DirectoryHeard, ask_master, ask_node};
@@ -97,9 +98,10 @@ impl Shared {
         {
             let replica = self.replica.lock();
             if !replica.covers(agent) {
-                holders.unasked = replica.holders(agent);
-                holders.unasked.retain(|node| *node != self.name);
-                holders.unasked.reverse();
+                let mut nodes = replica.holders(agent);
+                nodes.retain(|node| *node != self.name);
+                let turn = self.questions.fetch_add(1, Ordering::Relaxed);
+                holders = Holders::asked_in(turn, nodes);
             }
         }
         // One holder spares the Master most questions.
@@ -331,6 +333,20 @@ struct Holders {
 }
 
 impl Holders {
+    /// `nodes`: the likeliest first. Each question begins with another of those that hold the slice now: a search that one of
+    /// them leads astray asks again, and finds the agent by another one.
+    fn asked_in(turn: usize, mut nodes: Vec<String>) -> Self {
+        let first = nodes.len().min(HOLDERS);
+        if first > 0 {
+            nodes[..first].rotate_left(turn % first);
+        }
+        nodes.reverse();
+        Self {
+            unasked: nodes,
+            ..Self::default()
+        }
+    }
+
     /// The reason why the place of an agent is not known, in place of the Master's.
     fn explain(self, fault: Fault) -> Fault {
         let mut message = fault.message.clone();
@@ -351,6 +367,27 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+
+    #[test]
+    fn no_holder_is_always_asked_first() {
+        let nodes = || (1..=6).map(|number| format!("node-{number}")).collect();
+        let mut first = std::collections::BTreeSet::new();
+        for turn in 0..HOLDERS {
+            let mut holders = Holders::asked_in(turn, nodes());
+            first.extend(holders.unasked.pop());
+            // Those behind the holders may have been holders before.
+            assert_eq!(holders.unasked[..3], ["node-6", "node-5", "node-4"]);
+            assert_eq!(holders.unasked.len(), 5);
+        }
+        assert!(first.iter().eq(["node-1", "node-2", "node-3"]), "{first:?}");
+        assert_eq!(
+            Holders::asked_in(7, vec!["node-1".to_owned()])
+                .unasked
+                .len(),
+            1
+        );
+        assert!(Holders::asked_in(7, Vec::new()).unasked.is_empty());
+    }
 
     #[test]
     fn the_master_is_asked_at_once_only_as_long_as_there_is_something_to_ask() {

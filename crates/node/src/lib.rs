@@ -39,7 +39,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -299,6 +299,7 @@ impl Node {
             lacks_denials_beside: AtomicBool::new(false),
             replica: Mutex::new(Replica::default()),
             former: Mutex::default(),
+            questions: AtomicUsize::new(0),
             wanting: tokio::sync::Notify::new(),
             telling: tokio::sync::Mutex::default(),
             heard: watch::Sender::default(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -72,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) replica: Mutex<Replica>,
     /// For each agent, the node on which it ran before its present one.
     pub(crate) former: Mutex<HashMap<String, String>>,
+    /// How often another node was to be asked for an agent.
+    pub(crate) questions: AtomicUsize,
     /// Notified when the Master is to be asked about the directory at once.
     pub(crate) wanting: Notify,
     /// Held while a change of the directory is passed on.

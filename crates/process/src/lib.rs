@@ -55,10 +55,10 @@ use sealbus_fipa::{Aid, AidError};
 use sealbus_seal::{Identity, PlatformName, SecurityLevel, Timestamp, Trust};
 use tokio::sync::{Notify, watch};
 
-use sealbus_control::FrozenAgent;
 use sealbus_control::attachment::{AgentReport, ask};
 use sealbus_control::host::{Host, Membership};
 use sealbus_control::traffic::{ProcessTraffic, Watch};
+use sealbus_control::{AgentState, FrozenAgent};
 
 pub use agent::{AgentHandle, AgentSender, Parting, Thawed, Wish, Wishes};
 pub use certification::CertificationError;
@@ -355,6 +355,19 @@ impl Shared {
             Parting::Moved => return,
         };
         self.reports.send(entry.aid.local_name(), report);
+    }
+
+    /// Reports the agents that live here once more.
+    fn report_agents(&self) {
+        // Before the last one is open, others cannot reach the process, and each agent is reported later.
+        if !self.awaited.lock().is_empty() {
+            return;
+        }
+        for entry in self.agents.lock().by_number.values() {
+            let state = AgentState::Active;
+            let active = AgentReport::State { state };
+            self.reports.send(entry.aid.local_name(), active);
+        }
     }
 
     /// Notes that an agent placed in this process is open. Returns true for the last one.

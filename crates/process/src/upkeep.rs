@@ -148,6 +148,7 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
             // If nobody waits for the answer any more, nobody misses it.
             let _ = answer.send(shared.former_keys(&key.0));
         }
+        Command::AttachedAgain => shared.report_agents(),
         Command::DenyList(list) => shared.obey_deny_list(&list.0).await,
         Command::Letters { agent, letters } => shared.inbox.take_in(shared, &agent, letters),
         Command::DirectoryChanged(changes) => shared.directory_changed(&changes),

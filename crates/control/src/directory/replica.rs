@@ -33,8 +33,8 @@ pub struct Replica {
     /// The slices that are still to come.
     transfer: Option<Transfer>,
     following: Following,
-    /// Places of followed names in the words of other nodes, until the Master tells.
-    hearsay: HashMap<String, AgentLocation>,
+    /// Places of followed names in the words of other nodes, until the Master tells. `None` if these differ.
+    hearsay: HashMap<String, Option<AgentLocation>>,
     /// Whether the answer to the stated standing is to come. Updates that came before it are in it.
     is_asking: bool,
     /// Whether an update did not fit, or more changes wait.
@@ -190,11 +190,10 @@ impl Replica {
         if self.covers(agent) || !self.following.contains(agent) {
             return;
         }
-        let former = self.hearsay.insert(agent.to_owned(), location.clone());
-        // Those that heard the other must hear the Master's word.
-        if former.is_some_and(|former| former != *location) {
-            self.hearsay.remove(agent);
-        }
+        // Those that heard another place must hear the Master's word.
+        let said = self.hearsay.entry(agent.to_owned());
+        let said = said.or_insert_with(|| Some(location.clone()));
+        said.take_if(|former| former != location);
     }
 
     /// Nobody asks for an agent any more.
@@ -421,7 +420,7 @@ impl Replica {
                 slice.insert(agent.clone(), known.clone());
             }
         }
-        if self.hearsay.remove(&agent).as_ref() != Some(&location) {
+        if self.hearsay.remove(&agent).flatten().as_ref() != Some(&location) {
             changed.agents.push(DirectoryChange { agent, location });
         }
     }

@@ -1,6 +1,6 @@
 //! Keeping events: the checks before an event is kept, and its number on disk.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -30,9 +30,15 @@ impl ChannelLogs {
             under_way.push(self.put(&obeyed, process, event, &mut full));
         }
         let mut outcomes = Vec::with_capacity(under_way.len());
+        let mut kept: BTreeSet<ChannelPath> = BTreeSet::new();
         for put in under_way {
             let outcome = match put {
-                Ok(put) => put.finish().await,
+                Ok(put) => {
+                    let channel = put.log.channel.clone();
+                    let outcome = put.finish().await;
+                    kept.extend(outcome.is_ok().then_some(channel));
+                    outcome
+                }
                 Err(fault) => Err(fault),
             };
             outcomes.push(match outcome {
@@ -40,7 +46,11 @@ impl ChannelLogs {
                 Err(fault) => KeepOutcome::Refused { fault },
             });
         }
-        self.news.send_modify(|count| *count += 1);
+        self.news.send_modify(|news| {
+            for channel in &kept {
+                news.note(channel);
+            }
+        });
         Ok(outcomes)
     }
 

@@ -11,6 +11,7 @@
 mod evidence;
 mod judging;
 mod keeping;
+mod news;
 mod origins;
 mod reading;
 mod retention;
@@ -39,6 +40,7 @@ use sealbus_control::channel_log::{KeptLog, LogAnswer, LogRequest};
 use sealbus_control::{Fault, FaultCode, Rules};
 
 use crate::reserve::Reserve;
+use news::News;
 use origins::{Given, Origins};
 
 /// Most events in one request.
@@ -70,8 +72,8 @@ pub struct ChannelLogs {
     rules: Mutex<Arc<Obeyed>>,
     /// Bytes that were cut off on opening, by stream.
     torn: HashMap<String, u64>,
-    /// Signals that an event was kept.
-    news: watch::Sender<u64>,
+    /// Signals which events were kept.
+    news: watch::Sender<News>,
 }
 
 /// The rules in force, compiled.
@@ -140,7 +142,7 @@ impl ChannelLogs {
             logs: Mutex::new(logs),
             rules: Mutex::default(),
             torn,
-            news: watch::Sender::new(0),
+            news: watch::Sender::default(),
         })
     }
 

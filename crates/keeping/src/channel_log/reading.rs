@@ -13,6 +13,7 @@ use sealbus_fipa::{Limits, bitefficient};
 use sealbus_journal::{JournalError, ReadFrom, Record};
 use sealbus_seal::permission::ChannelRight;
 
+use super::news::News;
 use super::{ChannelLog, ChannelLogs, durable_key, storage};
 use sealbus_control::channel_log::{LogAnswer, LogPiece, LogQuestion, LogStart, StoredEvent};
 use sealbus_control::{Blob, Fault, FaultCode};
@@ -76,7 +77,7 @@ impl ChannelLogs {
         let until = tokio::time::Instant::now() + wait;
         let mut news = self.news.subscribe();
         let pieces = loop {
-            news.mark_unchanged();
+            let seen = news.borrow_and_update().next();
             let (logs, looking) = (self.clone(), wanted.clone());
             let found = tokio::task::spawn_blocking(move || logs.look(&looking)).await;
             let found =
@@ -90,8 +91,10 @@ impl ChannelLogs {
             if pieces.iter().any(|piece| wanted.is_news(piece)) {
                 break pieces;
             }
-            let is_news = tokio::time::timeout_at(until, news.changed()).await;
-            if !matches!(is_news, Ok(Ok(()))) {
+            // Readers of other channels do not look at their logs.
+            let concerns = |news: &News| news.concern(&wanted.pattern, seen);
+            let is_news = tokio::time::timeout_at(until, news.wait_for(concerns)).await;
+            if !matches!(is_news, Ok(Ok(_))) {
                 break pieces;
             }
         };

@@ -136,9 +136,7 @@ impl MasterState {
             // Until the new process has taken over, the agent is at rest in the former one. If the new one ends before,
             // the agent goes on in the former one and ends there. If the former one has ended, its node tells the senders
             // of what the agent has not read.
-            Some(moving)
-                if moving.source_gone || moving.source.is_some() && !grace.is_zero() =>
-            {
+            Some(moving) if moving.source_gone || moving.source.is_some() && !grace.is_zero() => {
                 group.moving = Some(moving);
             }
             // The process at the former place ends too.

@@ -155,6 +155,7 @@ impl Link {
                     self.open = open;
                     // The events missed in between.
                     for missed in [
+                        Command::AttachedAgain,
                         Command::DenyList(welcome.deny_list),
                         Command::ProcessesAre(welcome.processes),
                         Command::Rules(Box::new(welcome.rules)),

@@ -57,6 +57,27 @@ async fn certified_agents_talk_and_leave() {
     ));
 }
 
+/// Its node may have been started again. One that knew of no other agent would end the process with the first.
+#[tokio::test]
+async fn a_process_that_attached_again_reports_the_agents_that_live_in_it() {
+    let (process, host, tell) = open(HOUR).await;
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| process.agent(name));
+    let (_alice, bob, _carol) = tokio::try_join!(alice, bob, carol).unwrap();
+    drop(bob);
+    tell.send(Command::AttachedAgain).await.unwrap();
+    // Commands are obeyed in their order.
+    let (answer, heard) = oneshot::channel();
+    tell.send(Command::Heard { answer }).await.unwrap();
+    heard.await.unwrap();
+    process.close().await;
+    let reports = host.reports.lock();
+    let active = |(_, report): &&(String, AgentReport)| matches!(report, AgentReport::State { .. });
+    let mut again: Vec<_> = reports.iter().filter(active).skip(3).collect();
+    again.sort_by_key(|(agent, _)| agent);
+    let names: Vec<&str> = again.iter().map(|(agent, _)| agent.as_str()).collect();
+    assert_eq!(names, ["alice", "carol"]);
+}
+
 #[tokio::test]
 async fn names_are_checked() {
     let (process, _host, _tell) = open(HOUR).await;
