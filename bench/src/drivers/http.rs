@@ -97,9 +97,10 @@ impl System for Agents {
                 senders.push(Speaker {
                     outbox,
                     mailbox,
-                    sample: AclMessage::new(Performative::Inform)
+                    message: AclMessage::new(Performative::Inform)
                         .with_sender(Aid::new(&name).map_err(failed)?)
-                        .with_receiver(receiver.with_address(&there.address)),
+                        .with_receiver(receiver.with_address(&there.address))
+                        .into(),
                     writing: Writing::Text,
                     channel: None,
                 });

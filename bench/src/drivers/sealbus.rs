@@ -119,18 +119,25 @@ impl Writing {
 pub(crate) struct Speaker {
     pub(crate) outbox: Outbox,
     pub(crate) mailbox: Mailbox,
-    /// The part that is the same in every message.
-    pub(crate) sample: AclMessage,
+    /// The last message. The next one takes its place and its memory, unless somebody still has it: only the content
+    /// differs.
+    pub(crate) message: Arc<AclMessage>,
     pub(crate) writing: Writing,
     /// The channel of a broadcast.
     pub(crate) channel: Option<(Channels, ChannelPath)>,
 }
 
 impl Speaker {
-    fn say(&self, content: &[u8]) -> AclMessage {
-        self.sample
-            .clone()
-            .with_content(self.writing.content(content))
+    fn say(&mut self, content: &[u8]) -> Arc<AclMessage> {
+        let message = Arc::make_mut(&mut self.message);
+        match &mut message.content {
+            Some(Content::Bytes(bytes)) => {
+                bytes.clear();
+                bytes.extend_from_slice(content);
+            }
+            other => *other = Some(self.writing.content(content)),
+        }
+        self.message.clone()
     }
 }
 
@@ -305,7 +312,7 @@ impl System for Agents {
                 senders.push(Speaker {
                     outbox,
                     mailbox,
-                    sample,
+                    message: sample.into(),
                     writing: Writing::Bytes,
                     channel,
                 });

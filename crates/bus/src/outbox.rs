@@ -89,15 +89,22 @@ impl Outbox {
     ///
     /// # Errors
     /// [`SendError`]: neither the receiver named nor those after it accepted the message.
-    pub async fn send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
-        match self.try_send(message) {
-            Ok(()) => {
-                // A sender that never has to wait must still yield its thread to other tasks.
-                tokio::task::consume_budget().await;
-                Ok(())
+    pub fn send(
+        &self,
+        message: impl Into<Arc<AclMessage>>,
+    ) -> impl Future<Output = Result<(), SendError>> + Send {
+        // A message is some hundred bytes long, so it is shared before it could be moved into the future.
+        let message = message.into();
+        async move {
+            match self.try_send(message) {
+                Ok(()) => {
+                    // A sender that never has to wait must still yield its thread to other tasks.
+                    tokio::task::consume_budget().await;
+                    Ok(())
+                }
+                Err(TrySendError::Failed(error)) => Err(error),
+                Err(TrySendError::Full(unsent)) => self.finish(unsent).await,
             }
-            Err(TrySendError::Failed(error)) => Err(error),
-            Err(TrySendError::Full(unsent)) => self.finish(unsent).await,
         }
     }
 
