@@ -199,6 +199,12 @@ def test_an_agent_is_restored_or_the_senders_are_told_if_both_processes_of_a_mov
     wait_for(says(b"mover begins"), "the agent to be placed", also=factory.logs)
     os.kill(before["pid"], signal.SIGKILL)
     wait_for(lambda: not alive(before["pid"]), "the former process to end")
+
+    def is_known():
+        certificates = factory.ask("ca", "list")
+        return any(it["identity"].endswith("/agent/mover") and it["revoked"] for it in certificates)
+
+    wait_for(is_known, "the Master to hear of that", also=factory.logs)
     if end == "restored once more":
         broken.unlink()
     if end == "killed":
