@@ -176,8 +176,8 @@ sealbus.run(Deaf())
 """
 
 
-@pytest.mark.parametrize("mended", [True, False], ids=["restored once more", "lost"])
-def test_an_agent_is_restored_or_the_senders_are_told_if_both_processes_of_a_move_are_gone(platform, tmp_path, mended):
+@pytest.mark.parametrize("end", ["restored once more", "lost", "killed"])
+def test_an_agent_is_restored_or_the_senders_are_told_if_both_processes_of_a_move_are_gone(platform, tmp_path, end):
     hold, broken, deaf = (tmp_path / name for name in ("hold", "broken", "deaf.py"))
     deaf.write_text(DEAF.replace("HOLD", str(hold)).replace("BROKEN", str(broken)))
     mover = f'name = "mover"\n    command = ["PYTHON", "{PROGRAMS}/worker.py"]'
@@ -199,20 +199,30 @@ def test_an_agent_is_restored_or_the_senders_are_told_if_both_processes_of_a_mov
     wait_for(says(b"mover begins"), "the agent to be placed", also=factory.logs)
     os.kill(before["pid"], signal.SIGKILL)
     wait_for(lambda: not alive(before["pid"]), "the former process to end")
-    if mended:
+
+    def is_known():
+        certificates = factory.ask("ca", "list")
+        return any(it["identity"].endswith("/agent/mover") and it["revoked"] for it in certificates)
+
+    wait_for(is_known, "the Master to hear of that", also=factory.logs)
+    if end == "restored once more":
         broken.unlink()
-    hold.unlink()
+    if end == "killed":
+        factory.tell("kill", "mover")
+    else:
+        hold.unlink()
     moving.join()
 
     def failures():
         return len(json.loads(factory.send("source", '["failures"]')))
 
-    if mended:
+    if end == "restored once more":
         wait_for(says(b"mover is restored"), "the agent to be restored", also=factory.logs)
         assert failures() == 0
-    else:
-        wait_for(lambda: failures() == 20, "the sender to be told", also=factory.logs)
+        return
+    wait_for(lambda: failures() == 20, "the sender to be told", also=factory.logs)
+    if end == "lost":
         broken.unlink()
         # It begins anew.
         factory.active("source", "mover")
-        assert not says(b"mover is restored")()
+    assert not says(b"mover is restored")()

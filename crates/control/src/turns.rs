@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 const OF_MEMBER: usize = 4096;
 /// Most requests of any other sender.
 const OF_OTHER: usize = 16;
-/// Most requests of all senders.
+/// Most requests of all who are no members, beyond the first one of each.
 const OF_ALL: usize = 65_536;
 
 /// Counts the requests being worked on. Clones count together.
@@ -22,13 +22,15 @@ pub struct Turns {
 struct Inner {
     members: HashSet<String>,
     taken: HashMap<String, usize>,
-    in_all: usize,
+    /// The turns that count against [`OF_ALL`].
+    shared: usize,
 }
 
 /// The right to have one request worked on. Dropping it ends the right.
 pub struct Turn {
     inner: Arc<Mutex<Inner>>,
     sender: String,
+    is_shared: bool,
 }
 
 impl Turns {
@@ -40,14 +42,17 @@ impl Turns {
             false => OF_OTHER,
         };
         let taken = inner.taken.get(sender).copied().unwrap_or_default();
-        if taken >= most || inner.in_all >= OF_ALL {
+        // A member shows by its first request that it is one, however many others there are.
+        let is_shared = taken > 0 && !inner.members.contains(sender);
+        if taken >= most || is_shared && inner.shared >= OF_ALL {
             return None;
         }
         inner.taken.insert(sender.to_owned(), taken + 1);
-        inner.in_all += 1;
+        inner.shared += usize::from(is_shared);
         Some(Turn {
             inner: self.inner.clone(),
             sender: sender.to_owned(),
+            is_shared,
         })
     }
 }
@@ -70,7 +75,7 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut inner = self.inner.lock();
-        inner.in_all -= 1;
+        inner.shared -= usize::from(self.is_shared);
         if let Some(taken) = inner.taken.get_mut(&self.sender) {
             *taken -= 1;
             if *taken == 0 {
@@ -101,6 +106,25 @@ mod tests {
         assert!(turns.take("node-1").is_none());
         drop((many, node));
         assert!(turns.inner.lock().taken.is_empty());
-        assert_eq!(turns.inner.lock().in_all, 0);
+        assert_eq!(turns.inner.lock().shared, 0);
+    }
+
+    #[test]
+    fn a_flood_of_many_senders_keeps_no_member_out() {
+        let turns = Turns::default();
+        let senders = (0..=OF_ALL).map(|number| format!("mallory-{number}"));
+        let flood: Vec<_> = senders
+            .flat_map(|name| [turns.take(&name), turns.take(&name)])
+            .flatten()
+            .collect();
+        assert_eq!(flood.len(), 2 * OF_ALL + 1);
+        let node = turns.take("node-1").unwrap();
+        assert!(turns.take("node-1").is_none());
+        node.is_members();
+        let many: Vec<_> = (0..1000).filter_map(|_| turns.take("node-1")).collect();
+        assert_eq!(many.len(), 1000);
+        drop((flood, many, node));
+        assert!(turns.inner.lock().taken.is_empty());
+        assert_eq!(turns.inner.lock().shared, 0);
     }
 }
