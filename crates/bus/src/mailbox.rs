@@ -7,6 +7,7 @@ mod general;
 mod queue;
 mod resting;
 mod sender;
+mod slots;
 mod table;
 mod turns;
 mod window;
@@ -152,12 +153,26 @@ impl Mailbox {
     ///
     /// Safe to cancel.
     pub async fn recv(&mut self) -> Option<ReceivedMessage> {
-        self.receive_matching(|_| true).await
+        poll_fn(|context| {
+            self.shared.take(|inner| {
+                let next = inner.take_next(&self.shared.limits);
+                if next.is_some() || inner.closed.is_some() {
+                    return Poll::Ready(next);
+                }
+                inner.reader = Some(context.waker().clone());
+                Poll::Pending
+            })
+        })
+        .await
     }
 
     /// The next message, if one is there.
     pub fn try_recv(&mut self) -> Option<ReceivedMessage> {
-        self.try_receive_matching(|_| true)
+        self.shared.take(|inner| {
+            let next = inner.take_next(&self.shared.limits);
+            inner.hook_armed |= next.is_none();
+            next
+        })
     }
 
     /// Waits for the first message that `matches`. The other messages stay, in order. `None`: the mailbox was closed
@@ -220,7 +235,7 @@ impl Mailbox {
     pub async fn recv_many(&mut self, out: &mut Vec<ReceivedMessage>, most: usize) -> usize {
         poll_fn(|context| {
             self.shared.take(|inner| {
-                let count = take_many(inner, &self.shared.limits, out, most);
+                let count = inner.take_many(&self.shared.limits, out, most);
                 if count > 0 || inner.closed.is_some() {
                     return Poll::Ready(count);
                 }
@@ -234,7 +249,7 @@ impl Mailbox {
     /// Appends up to `most` messages to `out` without waiting, and returns their number.
     pub fn try_recv_many(&mut self, out: &mut Vec<ReceivedMessage>, most: usize) -> usize {
         self.shared.take(|inner| {
-            let count = take_many(inner, &self.shared.limits, out, most);
+            let count = inner.take_many(&self.shared.limits, out, most);
             if inner.queue.is_empty() {
                 inner.hook_armed = true;
             }
@@ -264,24 +279,6 @@ impl Mailbox {
     pub fn is_closed(&self) -> bool {
         self.shared.inner.lock().closed.is_some()
     }
-}
-
-fn take_many(
-    inner: &mut Inner,
-    limits: &MailboxLimits,
-    out: &mut Vec<ReceivedMessage>,
-    most: usize,
-) -> usize {
-    let count = most.min(inner.queue.len());
-    out.reserve(count);
-    for _ in 0..count {
-        let Some(entry) = inner.queue.pop_front() else {
-            break;
-        };
-        inner.settle(&entry, limits);
-        out.push(entry.message);
-    }
-    count
 }
 
 impl Drop for Mailbox {

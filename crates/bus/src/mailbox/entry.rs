@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use super::MESSAGE_OVERHEAD;
 use crate::message::ReceivedMessage;
 
 pub(super) type Hook = Arc<dyn Fn() + Send + Sync>;
@@ -14,6 +15,23 @@ pub(super) struct Order {
     pub(super) round: u64,
     /// How many messages had come when this one did.
     pub(super) arrival: u64,
+}
+
+impl Order {
+    /// The order of the message that is so many behind this one in a row.
+    pub(super) fn after(self, count: u64) -> Self {
+        Self {
+            round: self.round + count,
+            arrival: self.arrival + count,
+        }
+    }
+}
+
+/// The bytes that a message counts as.
+#[inline]
+pub(super) fn cost_of(message: &ReceivedMessage) -> u32 {
+    // A cost above 4 GiB cannot occur: messages are limited far below.
+    u32::try_from(message.size() + MESSAGE_OVERHEAD).unwrap_or(u32::MAX)
 }
 
 pub(super) struct Entry {

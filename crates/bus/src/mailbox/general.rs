@@ -1,11 +1,12 @@
 //! The messages of a mailbox that belong to no conversation, and an index of those that name one.
 
-use std::collections::hash_map::{Entry as Place, RandomState};
+use std::collections::hash_map::{Entry as Line, RandomState};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::mem;
 
-use super::entry::{Entry, Order};
+use super::entry::{Entry, Order, cost_of};
+use super::slots::{Place, Row, Slot, Slots};
 use super::turns::Turns;
 use crate::message::ReceivedMessage;
 
@@ -18,7 +19,15 @@ const FAR: usize = 1024;
 /// take turns; the messages of one sender stay in their order.
 #[derive(Default)]
 pub(super) struct General {
-    entries: VecDeque<Entry>,
+    /// The order. Only these few bytes move when a message is put before others.
+    line: VecDeque<Place>,
+    entries: Slots,
+    /// The messages: those of rows, too.
+    count: usize,
+    /// The rows among the entries.
+    rows: usize,
+    /// Somebody looks at single messages, until no message waits.
+    is_looked_at: bool,
     /// Made when it is first asked. Boxed: many agents have no conversations.
     index: Option<Box<Index>>,
     /// The highest round of which a message was taken.
@@ -53,7 +62,7 @@ impl Index {
 
     fn remove(&mut self, entry: &Entry) {
         if let Some(hash) = self.hash(entry)
-            && let Place::Occupied(mut line) = self.lines.entry(hash)
+            && let Line::Occupied(mut line) = self.lines.entry(hash)
         {
             if let Ok(place) = line.get().binary_search(&entry.order) {
                 line.get_mut().remove(place);
@@ -67,21 +76,25 @@ impl Index {
 
 impl General {
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.count
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.count == 0
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter()
+    /// All messages in their order, one by one.
+    pub(super) fn iter(&mut self) -> impl Iterator<Item = &Entry> {
+        self.unroll();
+        self.is_looked_at = !self.is_empty();
+        let entry = |place| self.entries.get(place);
+        self.line.iter().filter_map(entry)
     }
 
     /// The place of a message that comes as the `arrival`th.
     #[inline]
     pub(super) fn order(&mut self, message: &ReceivedMessage, arrival: u64) -> Order {
-        let round = match self.entries.len() < CROWD && !self.is_crowded {
+        let round = match self.count < CROWD && !self.is_crowded {
             true => self.round,
             false => self.turn(message, arrival),
         };
@@ -93,104 +106,238 @@ impl General {
         let turns = self.turns.get_or_insert_default();
         if !self.is_crowded {
             self.is_crowded = true;
-            for entry in &self.entries {
-                turns.take(&entry.message, entry.order.round);
+            // There are rows only in a crowd.
+            for entry in self.line.iter().filter_map(|it| self.entries.get(it)) {
+                turns.take(&entry.message, entry.order.round, 1);
             }
         }
-        let round = turns.take(message, self.round);
-        turns.forget_before(self.round, self.entries.len());
+        let round = turns.take(message, self.round, 1);
+        turns.forget_before(self.round, self.count);
         let order = Order { round, arrival };
-        let last = match self.entries.back() {
-            Some(entry) if entry.order > order => entry.order.round,
+        let last = match self.line.back() {
+            Some(last) if last.order > order => last.order.round,
             _ => return round,
         };
-        let (length, place) = (self.entries.len(), self.place(order));
+        let (length, place) = (self.line.len(), self.place(order));
         if place.min(length - place) <= FAR {
             return round;
         }
         // Its sender has many messages before it in any case.
         self.turns
             .as_mut()
-            .map_or(round, |it| it.take(message, last))
+            .map_or(round, |it| it.take(message, last, 1))
     }
 
     /// Adds an entry. Returns whether it is the last one.
     #[inline]
     pub(super) fn push(&mut self, entry: Entry) -> bool {
-        let is_last = self.entries.back().is_none_or(|it| it.order < entry.order);
-        if !is_last {
-            self.insert(entry);
-            return false;
-        }
         if let Some(index) = &mut self.index {
             index.insert(&entry);
         }
-        self.entries.push_back(entry);
-        true
+        self.count += 1;
+        let order = entry.order;
+        let slot = self.entries.put(Slot::One(entry));
+        self.line_up(Place { order, slot })
     }
 
-    /// Adds an entry whose place is before others.
-    pub(super) fn insert(&mut self, entry: Entry) {
-        if let Some(index) = &mut self.index {
-            index.insert(&entry);
+    /// Puts a place into the line. Returns whether it is the last one.
+    #[inline]
+    fn line_up(&mut self, place: Place) -> bool {
+        let is_last = self.line.back().is_none_or(|it| it.order < place.order);
+        match is_last {
+            true => self.line.push_back(place),
+            false => self.line.insert(self.place(place.order), place),
         }
-        let place = self.place(entry.order);
-        self.entries.insert(place, entry);
+        is_last
+    }
+
+    /// Whether a row may be added as such: single messages are kept for those who look at them, and in quiet mailboxes.
+    #[inline]
+    pub(super) fn takes_rows(&self) -> bool {
+        self.is_crowded && !self.is_looked_at && self.index.is_none()
+    }
+
+    /// Adds messages of one sender, of which the first one comes as the `arrival`th.
+    pub(super) fn push_row(
+        &mut self,
+        messages: VecDeque<ReceivedMessage>,
+        arrival: u64,
+        window: u32,
+    ) {
+        let Some(first) = messages.front() else {
+            return;
+        };
+        let count = messages.len() as u64;
+        let turns = self.turns.get_or_insert_default();
+        let round = turns.take(first, self.round, count);
+        turns.forget_before(self.round, self.count);
+        self.count += messages.len();
+        self.rows += 1;
+        let slot = self.entries.put(Slot::Row(Row { messages, window }));
+        let order = Order { round, arrival };
+        self.line_up(Place { order, slot });
     }
 
     fn place(&self, order: Order) -> usize {
-        self.entries.partition_point(|it| it.order < order)
+        self.line.partition_point(|it| it.order < order)
     }
 
     /// Takes out the entry whose turn it is.
     #[inline]
     pub(super) fn pop_front(&mut self) -> Option<Entry> {
-        let entry = self.entries.pop_front()?;
-        self.taken(&entry);
-        Some(entry)
-    }
-
-    /// Takes out an entry out of its turn.
-    pub(super) fn remove(&mut self, place: usize) -> Option<Entry> {
-        let entry = self.entries.remove(place)?;
-        self.taken(&entry);
-        Some(entry)
-    }
-
-    #[inline]
-    fn taken(&mut self, entry: &Entry) {
-        self.round = self.round.max(entry.order.round);
+        let place = self.line.pop_front()?;
+        let entry = match self.rows > 0 {
+            true => self.pop_any(place)?,
+            false => self.entries.take_one(place)?,
+        };
+        self.count -= 1;
+        self.taken(entry.order.round);
         if let Some(index) = &mut self.index {
-            index.remove(entry);
+            index.remove(&entry);
         }
-        if self.is_crowded && self.entries.is_empty() {
-            self.is_crowded = false;
-            // Conversations may hold messages of the last round.
-            self.round = self.turns.as_mut().map_or(self.round, |it| it.end());
+        Some(entry)
+    }
+
+    fn pop_any(&mut self, place: Place) -> Option<Entry> {
+        let Some(row) = self.entries.row(place) else {
+            return self.entries.take_one(place);
+        };
+        let message = row.messages.pop_front()?;
+        let entry = Row::entry(message, place.order, row.window);
+        self.go_on(place, 1);
+        Some(entry)
+    }
+
+    /// Messages of the row were taken out of its beginning: the rest takes its place in the line, from which the row was
+    /// taken.
+    fn go_on(&mut self, place: Place, count: u64) {
+        let row = self.entries.row(place);
+        if row.is_none_or(|it| it.messages.is_empty()) {
+            self.entries.take(place);
+            self.rows -= 1;
+            return;
+        }
+        let order = place.order.after(count);
+        let place = Place { order, ..place };
+        match self.line.front() {
+            Some(next) if next.order < order => drop(self.line_up(place)),
+            _ => self.line.push_front(place),
         }
     }
 
-    /// Takes all entries out.
-    pub(super) fn take(&mut self) -> VecDeque<Entry> {
+    /// If it is the turn of a row, takes out those of its messages that have their turn before all others, at most
+    /// `most`. Returns their window and what they cost.
+    pub(super) fn pop_row(
+        &mut self,
+        out: &mut Vec<ReceivedMessage>,
+        most: usize,
+    ) -> Option<(u32, u64)> {
+        if self.rows == 0 || most == 0 {
+            return None;
+        }
+        let place = *self.line.front()?;
+        let row = self.entries.row(place)?;
+        let next = self.line.get(1);
+        let before = next.map_or(usize::MAX, |it| Row::count_before(place.order, it.order));
+        // It is the row's turn, so its first message comes before all others.
+        let count = most.min(before.max(1)).min(row.messages.len());
+        let window = row.window;
+        let taken = row.messages.drain(..count);
+        let cost = taken.fold(0, |cost, message| {
+            let cost = cost + u64::from(cost_of(&message));
+            out.push(message);
+            cost
+        });
+        self.line.pop_front();
+        self.count -= count;
+        let count = count as u64;
+        self.go_on(place, count);
+        self.taken(place.order.round + count.saturating_sub(1));
+        Some((window, cost))
+    }
+
+    /// Takes out an entry out of its turn. Its place is one of those that [`iter`](Self::iter) showed.
+    pub(super) fn remove(&mut self, place: usize) -> Option<Entry> {
+        self.unroll();
+        let place = self.line.remove(place)?;
+        let entry = self.entries.take_one(place)?;
+        self.count -= 1;
+        self.taken(entry.order.round);
+        if let Some(index) = &mut self.index {
+            index.remove(&entry);
+        }
+        Some(entry)
+    }
+
+    /// A message of this round was taken.
+    #[inline]
+    fn taken(&mut self, round: u64) {
+        self.round = self.round.max(round);
+        if self.is_empty() {
+            self.is_looked_at = false;
+            if self.is_crowded {
+                self.is_crowded = false;
+                // Conversations may hold messages of the last round.
+                self.round = self.turns.as_mut().map_or(self.round, |it| it.end());
+            }
+        }
+    }
+
+    /// Makes an entry of each message in rows.
+    fn unroll(&mut self) {
+        if self.rows > 0 {
+            let all = self.take();
+            self.count = all.len();
+            for entry in all {
+                let order = entry.order;
+                let slot = self.entries.put(Slot::One(entry));
+                self.line.push_back(Place { order, slot });
+            }
+        }
+    }
+
+    /// Takes all entries out, in their order.
+    pub(super) fn take(&mut self) -> Vec<Entry> {
         if let Some(index) = &mut self.index {
             index.lines.clear();
         }
-        mem::take(&mut self.entries)
+        let mut all = Vec::with_capacity(self.count);
+        let mut entries = mem::take(&mut self.entries);
+        for place in mem::take(&mut self.line) {
+            match entries.take(place) {
+                Slot::Empty => {}
+                Slot::One(entry) => all.push(entry),
+                Slot::Row(Row { messages, window }) => {
+                    let orders = (0..).map(|count| place.order.after(count));
+                    let row = messages.into_iter().zip(orders);
+                    all.extend(row.map(|(message, order)| Row::entry(message, order, window)));
+                }
+            }
+        }
+        if mem::take(&mut self.rows) > 0 {
+            all.sort_by_key(|entry| entry.order);
+        }
+        self.count = 0;
+        all
     }
 
     /// Takes out the entries with this conversation-id, oldest first, and perhaps some others.
     pub(super) fn take_named(&mut self, id: &str) -> Vec<Entry> {
+        self.unroll();
         let index = self.index.get_or_insert_with(|| {
             let mut index = Box::<Index>::default();
-            self.entries.iter().for_each(|entry| index.insert(entry));
+            let entries = self.line.iter().filter_map(|it| self.entries.get(it));
+            entries.for_each(|entry| index.insert(entry));
             index
         });
         let line = index.lines.remove(&index.hasher.hash_one(id));
         let mut named = Vec::new();
         for order in line.into_iter().flatten() {
             let place = self.place(order);
-            named.extend(self.entries.remove(place));
+            let place = self.line.remove(place);
+            named.extend(place.and_then(|place| self.entries.take_one(place)));
         }
+        self.count -= named.len();
         named
     }
 }
@@ -248,7 +395,11 @@ mod tests {
                     0 | 1 => drop(queue.push(entry(number, id))),
                     2 => drop(queue.pop_front()),
                     3 if !queue.is_empty() => away.extend(queue.remove(place.index(queue.len()))),
-                    4 => away.drain(..).for_each(|entry| queue.insert(entry)),
+                    4 => {
+                        for entry in away.drain(..) {
+                            queue.push(entry);
+                        }
+                    }
                     5 => {
                         let id = format!("talk-{id}");
                         let expected = orders(queue.iter().filter(|entry| named(entry, &id)));

@@ -9,19 +9,22 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use super::entry::{Entry, Hook, Wake};
+use super::entry::{Entry, Hook, Wake, cost_of};
 use super::general::General;
 use super::table::{Place, Table};
 use super::windows::{NO_WINDOW, News, What, Windows};
-use super::{Closed, MESSAGE_OVERHEAD, MailboxLimits};
+use super::{Closed, MailboxLimits};
 use crate::gate::Gate;
 use crate::letter::{Kept, KeptOutcome};
-use crate::message::ReceivedMessage;
+use crate::message::{Provenance, ReceivedMessage};
 use crate::moment::Moment;
 use crate::tap::{Arrival, Tap};
 
 /// The failure notices that are kept for an agent that does not read them, before its sends are refused.
 pub(super) const UNREAD_NOTICES: usize = 4_096;
+
+/// A shorter row of messages is not worth the room for it.
+const SHORTEST_ROW: usize = 8;
 
 pub(super) struct Inner {
     /// The messages that belong to no conversation.
@@ -66,6 +69,15 @@ pub(super) struct Shared {
 /// The callback for messages of this process that an agent has left unread for good, oldest first.
 pub(crate) type UnreadSink = Box<dyn Fn(Vec<ReceivedMessage>) + Send + Sync>;
 
+/// Whether nothing is special about a message, so that only its sender and its length count.
+fn may_be_in_row(message: &ReceivedMessage) -> bool {
+    let is_usual = matches!(
+        message.provenance(),
+        Provenance::Proved(_) | Provenance::Signed(_) | Provenance::Claimed
+    );
+    is_usual && message.kept().is_none()
+}
+
 impl Inner {
     /// Puts a message in, and notes in `wake` the readers to wake.
     #[inline]
@@ -85,15 +97,88 @@ impl Inner {
                 channel: None,
             });
         }
-        let cost = message.size() + MESSAGE_OVERHEAD;
-        // A cost above 4 GiB cannot occur: messages are limited far below.
-        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+        let cost = cost_of(&message);
         if window != NO_WINDOW
             && let Some(windows) = &mut self.windows
         {
-            windows.put(window, cost);
+            windows.put(window, u64::from(cost));
         }
         self.enter(message, cost, window, receipt, wake);
+    }
+
+    /// Puts messages in, and leaves none in `messages`. Many in a row of one sender become one entry.
+    pub(super) fn put_all(
+        &mut self,
+        messages: &mut Vec<ReceivedMessage>,
+        senders: &[u32],
+        window: u32,
+        wake: &mut Wake,
+    ) {
+        let mut messages = messages.drain(..);
+        for row in senders.chunk_by(|one, next| one == next) {
+            let is_watched = self.tap.as_ref().is_some_and(|(tap, _)| tap.is_open());
+            let may_be_entry = !is_watched
+                && self.conversations.is_none()
+                && (messages.as_slice().iter().take(row.len())).all(may_be_in_row);
+            let mut row = messages.by_ref().take(row.len());
+            while row.len() > 0 {
+                if may_be_entry && row.len() >= SHORTEST_ROW && self.queue.takes_rows() {
+                    self.put_row(row.by_ref().collect(), window, wake);
+                } else if let Some(message) = row.next() {
+                    self.put(message, window, None, wake);
+                }
+            }
+        }
+        for message in messages {
+            self.put(message, window, None, wake);
+        }
+    }
+
+    fn put_row(&mut self, row: VecDeque<ReceivedMessage>, window: u32, wake: &mut Wake) {
+        let cost: u64 = row.iter().map(|it| u64::from(cost_of(it))).sum();
+        if let Some(windows) = &mut self.windows {
+            windows.put(window, cost);
+        }
+        // It fits into memory.
+        self.bytes += cost as usize;
+        let first = self.arrivals + 1;
+        self.arrivals += row.len() as u64;
+        self.queue.push_row(row, first, window);
+        self.wake_reader(wake);
+    }
+
+    /// Takes the next message out.
+    pub(super) fn take_next(&mut self, limits: &MailboxLimits) -> Option<ReceivedMessage> {
+        let entry = self.queue.pop_front()?;
+        self.settle(&entry, limits);
+        Some(entry.message)
+    }
+
+    /// Takes up to `most` messages out, in their order.
+    pub(super) fn take_many(
+        &mut self,
+        limits: &MailboxLimits,
+        out: &mut Vec<ReceivedMessage>,
+        most: usize,
+    ) -> usize {
+        let before = out.len();
+        out.reserve(most.min(self.queue.len()));
+        loop {
+            let left = most - (out.len() - before);
+            if let Some((window, cost)) = self.queue.pop_row(out, left) {
+                self.bytes -= cost as usize;
+                if let Some(windows) = &mut self.windows {
+                    windows.taken(window, cost, limits);
+                }
+            } else if left > 0
+                && let Some(entry) = self.queue.pop_front()
+            {
+                self.settle(&entry, limits);
+                out.push(entry.message);
+            } else {
+                return out.len() - before;
+            }
+        }
     }
 
     /// Puts in a message that its window has counted.
@@ -173,7 +258,7 @@ impl Inner {
             match place {
                 Some((Place::Conversation(number), table)) => table.put(number, entry, wake),
                 Some((Place::Late, table)) => table.ignore(entry),
-                Some((Place::General, _)) | None => self.queue.insert(entry),
+                Some((Place::General, _)) | None => drop(self.queue.push(entry)),
             }
         }
         self.sweeps += u64::from(has_changed);
@@ -186,14 +271,14 @@ impl Inner {
         }
         self.sweeps += 1;
         for entry in unread {
-            self.queue.insert(entry);
+            self.queue.push(entry);
         }
         self.wake_reader(wake);
     }
 
     /// Takes all messages out, in the order in which they came.
     pub(super) fn take_all(&mut self) -> Vec<Entry> {
-        let mut entries: Vec<_> = self.queue.take().into();
+        let mut entries = self.queue.take();
         if let Some(table) = &mut self.conversations {
             entries.extend(table.take_all());
             entries.sort_by_key(|entry| entry.order);
@@ -287,7 +372,7 @@ impl Inner {
             if let Some(receipt) = entry.receipt {
                 windows.settled(entry.window, receipt);
             }
-            windows.taken(entry.window, entry.cost, limits);
+            windows.taken(entry.window, u64::from(entry.cost), limits);
         }
     }
 }

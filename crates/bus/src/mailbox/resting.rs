@@ -124,7 +124,7 @@ impl Inner {
             && let Some(windows) = &mut self.windows
         {
             windows.settled(entry.window, receipt);
-            windows.taken(entry.window, entry.cost, limits);
+            windows.taken(entry.window, u64::from(entry.cost), limits);
             entry.window = NO_WINDOW;
         }
     }

@@ -35,8 +35,9 @@ fn with_sender<T>(message: &ReceivedMessage, with: impl FnOnce(&str) -> T) -> T 
 }
 
 impl Turns {
-    /// The round of a message of this sender, not before `round`.
-    pub(super) fn take(&mut self, message: &ReceivedMessage, round: u64) -> u64 {
+    /// The round of a message of this sender, not before `round`. The `count - 1` rounds behind it are those of its next
+    /// messages.
+    pub(super) fn take(&mut self, message: &ReceivedMessage, round: u64, count: u64) -> u64 {
         let proof = match message.provenance() {
             Provenance::Proved(proof) => Some(proof),
             _ => None,
@@ -48,8 +49,8 @@ impl Turns {
             self.proof = proof.cloned();
         }
         let turn = self.latest.1.max(round);
-        self.latest.1 = turn + 1;
-        self.last = self.last.max(turn);
+        self.latest.1 = turn + count;
+        self.last = self.last.max(self.latest.1.saturating_sub(1));
         turn
     }
 

@@ -56,18 +56,21 @@ impl Window {
         self.put(message, Some(receipt))
     }
 
-    /// Puts messages that the allowance covers into the mailbox, and leaves none in `messages`.
+    /// Puts messages that the allowance covers into the mailbox, and leaves none in `messages`. `senders`: a number
+    /// for the sender of each.
     ///
     /// # Errors
     /// The reason, if the mailbox is closed; then `messages` is unchanged.
-    pub fn push_all(&self, messages: &mut Vec<ReceivedMessage>) -> Result<(), Closed> {
+    pub fn push_all(
+        &self,
+        messages: &mut Vec<ReceivedMessage>,
+        senders: &[u32],
+    ) -> Result<(), Closed> {
         self.shared.put(|inner, wake| {
             if let Some(why) = inner.closed {
                 return Err(why);
             }
-            for message in messages.drain(..) {
-                inner.put(message, self.index, None, wake);
-            }
+            inner.put_all(messages, senders, self.index, wake);
             Ok(())
         })
     }
@@ -75,8 +78,7 @@ impl Window {
     /// Gives back the room of a message of that payload length. The writer had counted the message, but it was not put
     /// in.
     pub fn refund(&self, payload_length: usize) {
-        // A cost above 4 GiB cannot occur: messages are limited far below.
-        let cost = u32::try_from(payload_length + MESSAGE_OVERHEAD).unwrap_or(u32::MAX);
+        let cost = (payload_length + MESSAGE_OVERHEAD) as u64;
         let limits = &self.shared.limits;
         self.shared.take(|inner| {
             if let Some(windows) = &mut inner.windows {

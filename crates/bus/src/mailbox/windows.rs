@@ -118,18 +118,18 @@ impl Windows {
         self.open = 0;
     }
 
-    pub(super) fn put(&mut self, index: u32, cost: u32) {
+    pub(super) fn put(&mut self, index: u32, cost: u64) {
         if let Some(Some(slot)) = self.slots.get_mut(index as usize) {
-            slot.unread += u64::from(cost);
+            slot.unread += cost;
         }
     }
 
-    pub(super) fn taken(&mut self, index: u32, cost: u32, limits: &MailboxLimits) {
+    pub(super) fn taken(&mut self, index: u32, cost: u64, limits: &MailboxLimits) {
         let Some(place) = self.slots.get_mut(index as usize) else {
             return;
         };
         let Some(slot) = place else { return };
-        slot.unread = slot.unread.saturating_sub(u64::from(cost));
+        slot.unread = slot.unread.saturating_sub(cost);
         if slot.is_open {
             return self.widen(index, cost, limits);
         }
@@ -146,12 +146,12 @@ impl Windows {
     }
 
     /// Gives room back to the writer of a window.
-    pub(super) fn widen(&mut self, index: u32, cost: u32, limits: &MailboxLimits) {
+    pub(super) fn widen(&mut self, index: u32, cost: u64, limits: &MailboxLimits) {
         let size = window_size(limits, self.open);
         let Some(Some(slot)) = self.slots.get_mut(index as usize) else {
             return;
         };
-        let limit = slot.credit.take(u64::from(cost), size);
+        let limit = slot.credit.take(cost, size);
         let limit = limit.map(|limit| limit.saturating_sub(slot.inherited));
         if let Some(limit) = limit.filter(|limit| *limit > 0) {
             self.news.push(News {

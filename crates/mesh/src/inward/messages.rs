@@ -122,7 +122,7 @@ impl Inward {
             && let Whom::Agent { window, .. } = &open.whom
         {
             let count = messages.len() as u64;
-            match window.push_all(messages) {
+            match window.push_all(messages, senders) {
                 Ok(()) => self.received += count,
                 Err(closed) => {
                     target.leave(link, *handle, closed);
@@ -253,30 +253,33 @@ impl Inward {
                 })
             }
         };
-        let judged = judged.map_err(NotOpened::Refused);
-        let opened = judged.and_then(|provenance| {
-            let opened = self.bus.open(&view, &target.name)?;
-            match (&provenance, &opened) {
-                (Provenance::Proved(_), Some(_)) => Err(NotOpened::Refused(Refused {
+        let refused = match judged {
+            Err(refused) => refused,
+            Ok(provenance) => match self.bus.open(&view, &target.name) {
+                // The way of nearly all messages: nothing is moved that need not be.
+                Ok(None) => {
+                    let received = ReceivedMessage::encoded(message, provenance);
+                    self.row.messages.push(received);
+                    self.row.senders.push(sender_handle);
+                    return;
+                }
+                Ok(Some(_)) if matches!(provenance, Provenance::Proved(_)) => Refused {
                     reason: RefusalReason::NotProved,
                     explanation: "it is sealed, and its author did not sign it".to_owned(),
-                })),
-                _ => Ok((provenance, opened)),
-            }
-        });
-        let refused = match opened {
-            Ok((provenance, opened)) => {
-                let received = ReceivedMessage::encoded(message, provenance).opened(opened);
-                self.row.messages.push(received);
-                self.row.senders.push(sender_handle);
-                return;
-            }
-            Err(NotOpened::UnknownRow) => {
-                let payload = message.into_bytes();
-                self.ask_again(link, sender_handle, target_handle, &payload);
-                return;
-            }
-            Err(NotOpened::Refused(refused)) => refused,
+                },
+                Ok(opened) => {
+                    let received = ReceivedMessage::encoded(message, provenance).opened(opened);
+                    self.row.messages.push(received);
+                    self.row.senders.push(sender_handle);
+                    return;
+                }
+                Err(NotOpened::UnknownRow) => {
+                    let payload = message.into_bytes();
+                    self.ask_again(link, sender_handle, target_handle, &payload);
+                    return;
+                }
+                Err(NotOpened::Refused(refused)) => refused,
+            },
         };
         let Refused {
             reason,
