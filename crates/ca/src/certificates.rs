@@ -5,6 +5,8 @@ use std::collections::{HashMap, HashSet};
 use sealbus_seal::{Identity, Serial, Timestamp};
 
 use super::{IssuedCertificate, subject};
+use sealbus_control::admin::{CertificatesPage, Page};
+use sealbus_control::{Fault, FaultCode};
 
 /// Issued certificates.
 #[derive(Default)]
@@ -50,6 +52,42 @@ impl Certificates {
         serials.filter_map(|serial| self.all.get(serial))
     }
 
+    /// A page of the certificates, in the order they were issued.
+    pub(crate) fn page(
+        &self,
+        all: bool,
+        of: Option<&str>,
+        page: &Page,
+        now: Timestamp,
+    ) -> Result<CertificatesPage, Fault> {
+        let after = page.after.as_deref().map(|end| {
+            place(end).ok_or_else(|| {
+                Fault::new(FaultCode::BadRequest, format!("{end} is no end of a page"))
+            })
+        });
+        let after = after.transpose()?;
+        let is_wanted = |found: &&IssuedCertificate| {
+            (all || found.revoked.is_none() && found.record.not_after >= now)
+                && after.is_none_or(|after| found.place() > after)
+        };
+        let mut found: Vec<&IssuedCertificate> = match of {
+            Some(subject) => self.of_subject(subject).filter(is_wanted).collect(),
+            None => self.values().filter(is_wanted).collect(),
+        };
+        // The rest needs no order.
+        if found.len() > page.most().saturating_add(1) {
+            found.select_nth_unstable_by_key(page.most(), |found| found.place());
+            found.truncate(page.most().saturating_add(1));
+        }
+        found.sort_unstable_by_key(|found| found.place());
+        let (found, end) = page.cut(found.into_iter(), |found| {
+            let (at, log, index) = found.place();
+            format!("{}/{log}/{index}", at.as_unix_seconds())
+        });
+        let statuses = found.into_iter().map(IssuedCertificate::status).collect();
+        Ok(CertificatesPage::from((statuses, end)))
+    }
+
     /// The latest certificate of each process for each subject, if another CA may still renew it.
     pub(crate) fn latest_renewable(&self, now: Timestamp) -> HashSet<Serial> {
         let mut latest: HashMap<(&str, &Identity), &IssuedCertificate> = HashMap::new();
@@ -86,4 +124,12 @@ impl Certificates {
         }
         taken
     }
+}
+
+/// The place of a certificate in the order they were issued, from the text that ends a page.
+fn place(text: &str) -> Option<(Timestamp, &str, u64)> {
+    let (at, rest) = text.split_once('/')?;
+    let (log, index) = rest.rsplit_once('/')?;
+    let at = Timestamp::from_unix_seconds(at.parse().ok()?);
+    Some((at, log, index.parse().ok()?))
 }

@@ -18,7 +18,7 @@ mod shares;
 mod tests;
 mod workload;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use sealbus_seal::{
 use sealbus_transparency::{Inclusion, IssuanceRecord, LogError, LogWriter};
 use serde::{Deserialize, Serialize};
 
-use sealbus_control::admin::CertificateStatus;
+use sealbus_control::admin::{CertificateStatus, CertificatesPage, Page};
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_store::{Row, Rows};
@@ -112,6 +112,11 @@ impl IssuedCertificate {
             true => itself.max(self.origin().until()),
             false => itself,
         }
+    }
+
+    /// The certificate's place in the order they were issued.
+    fn place(&self) -> (Timestamp, &str, u64) {
+        (self.record.issued_at, &self.log, self.index)
     }
 
     fn is_older_than(&self, other: &Self) -> bool {
@@ -401,36 +406,32 @@ impl CaService {
         }
     }
 
-    /// The certificates, in the order they were issued.
-    pub fn certificates(&self, all: bool, now: Timestamp) -> Vec<CertificateStatus> {
-        let mut found: Vec<&IssuedCertificate> = self
-            .issued
-            .values()
-            .filter(|found| all || (found.revoked.is_none() && found.record.not_after >= now))
-            .collect();
-        found.sort_by_key(|found| (found.record.issued_at, &found.log, found.index));
-        found.into_iter().map(IssuedCertificate::status).collect()
+    /// A page of the certificates, in the order they were issued: those of an agent or a node, or all.
+    ///
+    /// # Errors
+    /// [`FaultCode::BadRequest`] if no page ended so.
+    pub fn certificates(
+        &self,
+        all: bool,
+        of: Option<&str>,
+        page: &Page,
+        now: Timestamp,
+    ) -> Result<CertificatesPage, Fault> {
+        self.issued.page(all, of, page, now)
     }
 
-    /// The latest living certificate of each agent, by local name.
-    pub fn living_by_agent(&self, now: Timestamp) -> HashMap<&str, &IssuanceRecord> {
-        let mut latest: HashMap<&str, &IssuedCertificate> = HashMap::new();
-        for found in self.issued.values() {
-            let Identity::Agent { name, .. } = &found.record.identity else {
-                continue;
-            };
-            let lives = found.revoked.is_none() && found.record.not_after >= now;
-            let newer = latest
-                .get(name.as_str())
-                .is_none_or(|known| known.is_older_than(found));
-            if lives && newer {
-                latest.insert(name.as_str(), found);
-            }
-        }
-        latest
-            .into_iter()
-            .map(|(name, found)| (name, &found.record))
-            .collect()
+    /// The latest living certificate of an agent, by its local name.
+    pub fn living(&self, agent: &str, now: Timestamp) -> Option<&IssuanceRecord> {
+        let of_agent = self.issued.of_subject(agent).filter(|found| {
+            matches!(found.record.identity, Identity::Agent { .. })
+                && found.revoked.is_none()
+                && found.record.not_after >= now
+        });
+        let latest = of_agent.reduce(|one, two| match one.is_older_than(two) {
+            true => two,
+            false => one,
+        });
+        latest.map(|found| &found.record)
     }
 }
 

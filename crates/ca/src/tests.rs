@@ -1,6 +1,7 @@
 mod authorities;
 mod blind;
 mod blind_denials;
+mod listed;
 mod long_lived;
 mod restored;
 mod shares;

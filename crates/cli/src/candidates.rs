@@ -5,8 +5,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap_complete::CompletionCandidate;
-use sealbus_control::admin::{AdminAnswer, AdminRequest, ask};
-use sealbus_control::ask::Ask;
+use sealbus_control::admin::{Page, ask};
 
 use crate::arguments::General;
 use crate::connection::Connection;
@@ -18,7 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The agents' local names.
 pub(crate) fn agents() -> Vec<CompletionCandidate> {
-    let agents = answer(ask::Agents).unwrap_or_default();
+    let all = ask::Agents {
+        page: Page::default(),
+    };
+    let agents = ask(async |master| master.list(all).await).unwrap_or_default();
     agents
         .into_iter()
         .map(|agent| {
@@ -31,7 +33,10 @@ pub(crate) fn agents() -> Vec<CompletionCandidate> {
 
 /// The nodes' names.
 pub(crate) fn nodes() -> Vec<CompletionCandidate> {
-    let nodes = answer(ask::Nodes).unwrap_or_default();
+    let all = ask::Nodes {
+        page: Page::default(),
+    };
+    let nodes = ask(async |master| master.list(all).await).unwrap_or_default();
     nodes
         .into_iter()
         .map(|node| CompletionCandidate::new(node.name).help(Some(node.host.into())))
@@ -40,10 +45,10 @@ pub(crate) fn nodes() -> Vec<CompletionCandidate> {
 
 /// The channels that processes use now, and those whose events nodes keep.
 pub(crate) fn channels() -> Vec<CompletionCandidate> {
-    let used = answer(ask::Observe { watch: None });
+    let used = ask(async |master| master.ask(ask::Observe { watch: None }).await);
     let used = used.into_iter().flat_map(|traffic| traffic.processes);
     let used = used.flat_map(|process| process.channels);
-    let kept = answer(ask::ChannelLogs);
+    let kept = ask(async |master| master.ask(ask::ChannelLogs).await);
     let kept = kept.into_iter().flat_map(|kept| kept.logs);
     let all: BTreeSet<String> = used
         .map(|used| used.channel)
@@ -53,14 +58,13 @@ pub(crate) fn channels() -> Vec<CompletionCandidate> {
 }
 
 /// The Master's answer. A shell has no place for errors, so there are no candidates instead.
-fn answer<A>(request: A) -> Result<A::Answer, CliError>
-where
-    A: Ask<Requests = AdminRequest, Answers = AdminAnswer>,
-{
+fn ask<T>(
+    question: impl AsyncFnOnce(&mut Connection) -> Result<T, CliError>,
+) -> Result<T, CliError> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let general = General::of_typed(&words);
     runtime()?.block_on(async {
         let mut connection = Connection::open_within(&general, PATIENCE).await?;
-        connection.ask(request).await
+        question(&mut connection).await
     })
 }

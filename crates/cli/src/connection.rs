@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sealbus_bus::Lifetime;
-use sealbus_control::admin::{AdminAnswer, AdminRequest, ask};
+use sealbus_control::admin::{AdminAnswer, AdminRequest, List, Listed, Listing, ask};
 use sealbus_control::ask::Ask;
 use sealbus_control::operators;
 use sealbus_control::rpc::Caller;
@@ -100,6 +100,21 @@ impl Connection {
             directory: directory.to_owned(),
             is_narrowed: false,
         }
+    }
+
+    /// Asks the Master for a whole list, page by page.
+    pub(crate) async fn list<L>(
+        &mut self,
+        list: L,
+    ) -> Result<Vec<<L::Answer as Listed>::Item>, CliError>
+    where
+        L: List + Ask<Requests = AdminRequest, Answers = AdminAnswer>,
+    {
+        let mut listing = Listing::of(list);
+        while let Some(page) = listing.next_page() {
+            listing.take(self.ask(page).await?);
+        }
+        Ok(listing.into_items())
     }
 
     /// Asks the Master, and turns the platform's fault into an error of the command line.

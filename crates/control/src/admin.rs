@@ -6,6 +6,7 @@ mod certificates;
 mod gateways;
 mod masters;
 mod nodes;
+mod pages;
 mod reading;
 
 use std::net::{IpAddr, SocketAddr};
@@ -28,6 +29,9 @@ pub use certificates::{CertificateStatus, Revoked};
 pub use gateways::{CertifiedCaller, GatewayState};
 pub use masters::{MasterRole, MasterStatus};
 pub use nodes::{NodeState, NodeStatus, SilentNode};
+pub use pages::{
+    AgentsPage, CertificatesPage, List, Listed, Listing, NodesPage, Page, ServicesPage,
+};
 
 conversation! {
     /// The requests of an operator to the Master.
@@ -39,9 +43,17 @@ conversation! {
         /// Let a Master that stands by lead in this one's place.
         HandOver -> ();
         /// The platform's nodes.
-        Nodes -> Vec<NodeStatus>;
+        Nodes {
+            /// The page.
+            #[serde(default)]
+            page: Page,
+        } -> NodesPage;
         /// The platform's agents.
-        Agents -> Vec<AgentStatus>;
+        Agents {
+            /// The page.
+            #[serde(default)]
+            page: Page,
+        } -> AgentsPage;
         /// The refused attempts.
         Refusals -> Vec<RefusalRecord>;
         /// A one-time token for a node, or for a further Master.
@@ -92,7 +104,7 @@ conversation! {
             agent: String,
             /// Milliseconds that it has until it is certified and runs.
             timeout: u64,
-        } -> Vec<AgentStatus>;
+        } -> AgentsPage;
         /// End an agent, with its process, and revoke its certificate.
         Kill {
             /// Local name.
@@ -149,7 +161,13 @@ conversation! {
         Certificates {
             /// Whether to include expired and revoked ones.
             all: bool,
-        } -> Vec<CertificateStatus>;
+            /// The agent or node whose certificates are meant; without it those of all.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            of: Option<String>,
+            /// The page.
+            #[serde(default)]
+            page: Page,
+        } -> CertificatesPage;
         /// The platform's CAs.
         Authorities -> Vec<AuthorityStatus>;
         /// Revoke a CA by an operator's order, with everything that it certified.
@@ -183,7 +201,10 @@ conversation! {
             /// Name of the service.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             service_name: Option<String>,
-        } -> Vec<ServiceStatus>;
+            /// The page.
+            #[serde(default)]
+            page: Page,
+        } -> ServicesPage;
         /// Register a service in the DF in an agent's name, with the operator's authority.
         DfRegister {
             /// Local name of the agent.
@@ -266,18 +287,18 @@ conversation! {
         Evidence(EvidencePages);
         Traffic(Traffic);
         Masters { masters: Vec<MasterStatus> };
-        Nodes { nodes: Vec<NodeStatus> };
-        Agents { agents: Vec<AgentStatus> };
+        Nodes(NodesPage);
+        Agents(AgentsPage);
         Refusals { records: Vec<RefusalRecord> };
         Secret(IssuedSecret);
         Log(LogText);
         CertificationEvents(CertificationEvents);
-        Certificates { certificates: Vec<CertificateStatus> };
+        Certificates(CertificatesPage);
         Authorities { authorities: Vec<AuthorityStatus> };
         Root { certificate: String };
         Checkpoint(Checkpoint);
         Replies { replies: Vec<String> };
-        Services { services: Vec<ServiceStatus> };
+        Services(ServicesPage);
         Gateway(GatewayState);
         Moved(Moved);
         Revoked(Revoked);

@@ -167,6 +167,8 @@ pub(super) struct Found<'c, D> {
     pub(super) entries: Vec<&'c D>,
     /// Whether more matched than fit in.
     pub(super) is_cut: bool,
+    /// The entry at which it ended, if it did not look at all.
+    pub(super) rest: Option<Sequence>,
 }
 
 #[derive(Debug)]
@@ -339,19 +341,30 @@ impl<D: Description> Catalogue<D> {
     /// Like [`search`](Self::search), but after the first entry it returns no more entries than fit into `length`
     /// bytes.
     pub(super) fn search_within(&self, template: &D, most: usize, length: usize) -> Found<'_, D> {
+        self.search_from(0, template, most, length)
+    }
+
+    /// Like [`search_within`](Self::search_within), without the entries before `first`.
+    pub(super) fn search_from(
+        &self,
+        first: Sequence,
+        template: &D,
+        most: usize,
+        length: usize,
+    ) -> Found<'_, D> {
         let mut entries = Vec::new();
         let mut room = length;
-        for filed in self.candidates(template) {
-            if entries.len() >= most {
-                break;
-            }
-            if !filed.description.matches(template) {
+        for (sequence, filed) in self.candidates(first, template) {
+            let is_full = entries.len() >= most;
+            if !is_full && !filed.description.matches(template) {
                 continue;
             }
-            if !entries.is_empty() && filed.length > room {
+            let is_cut = !is_full && !entries.is_empty() && filed.length > room;
+            if is_full || is_cut {
                 return Found {
                     entries,
-                    is_cut: true,
+                    is_cut,
+                    rest: Some(sequence),
                 };
             }
             room = room.saturating_sub(filed.length);
@@ -360,23 +373,32 @@ impl<D: Description> Catalogue<D> {
         Found {
             entries,
             is_cut: false,
+            rest: None,
         }
     }
 
-    /// The entries that may match a template, in the order of registration.
-    fn candidates<'c>(&'c self, template: &D) -> Box<dyn Iterator<Item = &'c Filed<D>> + 'c> {
+    /// The entries from `first` on that may match a template, in the order of registration.
+    fn candidates<'c>(
+        &'c self,
+        first: Sequence,
+        template: &D,
+    ) -> Box<dyn Iterator<Item = (Sequence, &'c Filed<D>)> + 'c> {
+        let filed = move |sequence: Sequence| Some((sequence, self.entries.get(&sequence)?));
         if let Some(name) = template.name() {
-            let sequence = self.sequence(&name.name);
-            return Box::new(sequence.and_then(|it| self.entries.get(&it)).into_iter());
+            let sequence = self.sequence(&name.name).filter(|it| *it >= first);
+            return Box::new(sequence.and_then(filed).into_iter());
         }
         // The entries with the rarest word are the fewest to look at.
         let words = self.words.of(template);
         let having = words.iter().map(|word| self.having.get(word));
         match having.min_by_key(|having| having.map_or(0, BTreeSet::len)) {
-            None => Box::new(self.entries.values()),
+            None => {
+                let entries = self.entries.range(first..);
+                Box::new(entries.map(|(sequence, filed)| (*sequence, filed)))
+            }
             Some(rarest) => {
-                let sequences = rarest.into_iter().flatten();
-                Box::new(sequences.filter_map(|sequence| self.entries.get(sequence)))
+                let sequences = rarest.into_iter().flat_map(move |it| it.range(first..));
+                Box::new(sequences.copied().filter_map(filed))
             }
         }
     }

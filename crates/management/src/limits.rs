@@ -91,8 +91,9 @@ impl DirectoryLimits {
         constraints: &SearchConstraints,
     ) -> Results<'c, D> {
         let most = constraints.results(self.results);
-        let Found { entries, is_cut } =
-            directory.search_within(template, most, self.results_length);
+        let Found {
+            entries, is_cut, ..
+        } = directory.search_within(template, most, self.results_length);
         let told = |limit: &str, most: usize| {
             format!("more matches, but the platform's limit '{limit}' allows {most}")
         };

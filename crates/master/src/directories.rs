@@ -15,6 +15,9 @@ use sealbus_management::{ChangeError, DirectoryService, Inbox, Outcome};
 use sealbus_process::AgentHandle;
 use sealbus_store::Store;
 
+/// The most bytes of entries in a part of what a search finds, if there is more than one.
+const LONGEST_PART: usize = 1 << 20;
+
 /// A change that the directories must follow.
 pub(crate) enum LifeChange {
     /// An agent of the platform is in this state, or is gone.
@@ -132,20 +135,24 @@ impl Directories {
             .flatten()
     }
 
-    /// Entries of the DF that match.
+    /// A part of the entries of the DF that match, as [`sealbus_management::Df::search_part`] returns them.
     ///
     /// # Errors
     /// [`FaultCode::Unavailable`] if the Master is ending.
     pub(crate) async fn search(
         &self,
         template: DfAgentDescription,
-    ) -> Result<Vec<DfAgentDescription>, Fault> {
+        first: u64,
+        most: usize,
+    ) -> Result<(Vec<DfAgentDescription>, Option<u64>), Fault> {
+        let length = match most {
+            usize::MAX => usize::MAX,
+            _ => LONGEST_PART,
+        };
         self.df
             .read(move |df| {
-                df.search(&template, usize::MAX)
-                    .into_iter()
-                    .cloned()
-                    .collect()
+                let (found, rest) = df.search_part(&template, first, most, length);
+                (found.into_iter().cloned().collect(), rest)
             })
             .await
             .ok_or_else(ending)

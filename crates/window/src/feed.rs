@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sealbus_control::admin::{AgentStatus, NodeStatus, PlatformStatus, SilentNode, ask};
+use sealbus_control::admin::{AgentStatus, NodeStatus, Page, PlatformStatus, SilentNode, ask};
 use sealbus_control::operators;
 use sealbus_control::rpc::Caller;
 use sealbus_control::traffic::{MessageHead, Watch};
@@ -248,14 +248,20 @@ async fn follow_once(
                 status = latest;
                 lines.tell(&Event::Status { status: &status }).await?;
             }
-            let nodes = caller.ask(ask::Nodes, PATIENCE).await?;
+            let all = ask::Nodes {
+                page: Page::default(),
+            };
+            let nodes = caller.list(all, PATIENCE).await?;
             lines.tell(&Event::Nodes { nodes: &nodes }).await?;
             let mut rows: HashMap<String, AgentRow> = board
                 .agents
                 .into_iter()
                 .map(|row| (row.agent.clone(), row))
                 .collect();
-            let all = caller.ask(ask::Agents, PATIENCE).await?;
+            let all = ask::Agents {
+                page: Page::default(),
+            };
+            let all = caller.list(all, PATIENCE).await?;
             let all = all.into_iter().map(|status| {
                 let traffic = rows.remove(&status.name);
                 (status.name.clone(), Agent { status, traffic })

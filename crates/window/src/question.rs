@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sealbus_control::admin::{
     BrokerStatus, CertificateStatus, CertificationEvent, ChannelLogs, Checkpoint, GatewayState,
-    ServiceStatus, ask,
+    Page, ServiceStatus, ask,
 };
 use sealbus_control::node::LogPosition;
 use sealbus_control::rpc::Caller;
@@ -96,14 +96,19 @@ impl Question {
             Self::Agent { agent } => {
                 let local = agent.split('@').next().unwrap_or_default().to_owned();
                 let path = format!("/agent/{local}");
-                let all = ask::Certificates { all: true };
-                let mut certificates = caller.ask(all, PATIENCE).await?;
+                let its = ask::Certificates {
+                    all: true,
+                    of: Some(local.clone()),
+                    page: Page::default(),
+                };
+                let mut certificates = caller.list(its, PATIENCE).await?;
                 certificates.retain(|certificate| certificate.identity.ends_with(&path));
                 let all = ask::DfSearch {
                     service_type: None,
                     service_name: None,
+                    page: Page::default(),
                 };
-                let mut services = caller.ask(all, PATIENCE).await?;
+                let mut services = caller.list(all, PATIENCE).await?;
                 services.retain(|service| is_agent(&service.agent, &local));
                 let log = ask::Log {
                     agent: local.clone(),
@@ -120,8 +125,12 @@ impl Question {
                 })
             }
             Self::Certificates => {
-                let all = ask::Certificates { all: true };
-                let certificates = caller.ask(all, PATIENCE).await?;
+                let all = ask::Certificates {
+                    all: true,
+                    of: None,
+                    page: Page::default(),
+                };
+                let certificates = caller.list(all, PATIENCE).await?;
                 Ok(Answer::Certificates {
                     certificates: latest(certificates, MOST_CERTIFICATES),
                     events: events(&caller, |_| true).await?,

@@ -311,7 +311,11 @@ fn what_was_renewed_is_taken_in_once_and_can_be_revoked() {
         "it renews nothing"
     );
     let serial = chain.certificate().unwrap().serial();
-    let listed = two.leader.certificates(true, back);
+    let listed = two
+        .leader
+        .certificates(true, None, &Page::default(), back)
+        .unwrap()
+        .certificates;
     let found = listed
         .iter()
         .find(|found| found.serial == serial.to_string())

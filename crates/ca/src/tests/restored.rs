@@ -32,7 +32,14 @@ fn a_ca_that_was_restored_takes_back_what_it_had_denied() {
     restored.publish(NOW).unwrap();
     assert!(restored.deny_list_version() > version);
     assert!(restored.trust().verify(&chain, NOW).is_err());
-    assert!(restored.certificates(true, NOW)[0].revoked.is_some());
+    assert!(
+        restored
+            .certificates(true, None, &Page::default(), NOW)
+            .unwrap()
+            .certificates[0]
+            .revoked
+            .is_some()
+    );
     // A second call changes nothing.
     assert!(restored.take_back(&in_force, NOW).unwrap().is_empty());
     let fault = restored.take_back(b"no list", NOW).unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sealbus_control::admin::{AgentStatus, IssuedSecret, ask};
+use sealbus_control::admin::{AgentStatus, IssuedSecret, Page, ask};
 use serde_json::json;
 
 use super::{cell, instant, is_agent};
@@ -20,7 +20,11 @@ pub(crate) async fn ps(
     if ps.refused {
         return refused(connection, output).await;
     }
-    let agents = connection.ask(ask::Agents).await?;
+    let agents = connection
+        .list(ask::Agents {
+            page: Page::default(),
+        })
+        .await?;
     output.show(&agents, || list(&agents));
     Ok(())
 }
@@ -100,8 +104,8 @@ async fn start_again(
     };
     let started = connection.ask(request).await;
     waiting.finish_and_clear();
-    let agents = started?;
-    let agent = agents.iter().find(|known| is_agent(&known.name, agent));
+    let started = started?.agents;
+    let agent = started.iter().find(|known| is_agent(&known.name, agent));
     Ok(agent.and_then(|agent| agent.node.clone()))
 }
 
@@ -132,7 +136,11 @@ pub(crate) async fn restart(
     output: Output,
 ) -> Result<(), CliError> {
     let Stop { agent, timeout } = &restart.stop;
-    let agents = connection.ask(ask::Agents).await?;
+    let agents = connection
+        .list(ask::Agents {
+            page: Page::default(),
+        })
+        .await?;
     let ended = |known: &AgentStatus| is_agent(&known.name, agent) && known.state.is_none();
     if !agents.iter().any(ended) {
         end(connection, agent, timeout.0, output).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealbus_control::admin::{
-    AuthorityStatus, CertificateStatus, CertificationEvent, CertificationEvents, ask,
+    AuthorityStatus, CertificateStatus, CertificationEvent, CertificationEvents, Page, ask,
 };
 
 use super::{cell, instant, is_agent, now};
@@ -84,9 +84,12 @@ pub(crate) async fn list(
     list: &CaList,
     output: Output,
 ) -> Result<(), CliError> {
-    let certificates = connection
-        .ask(ask::Certificates { all: !list.valid })
-        .await?;
+    let all = ask::Certificates {
+        all: !list.valid,
+        of: None,
+        page: Page::default(),
+    };
+    let certificates = connection.list(all).await?;
     output.show(&certificates, || shown(&certificates));
     Ok(())
 }

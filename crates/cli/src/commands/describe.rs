@@ -2,7 +2,7 @@
 
 use sealbus_control::RefusalRecord;
 use sealbus_control::admin::{
-    AgentStatus, CertificateStatus, Mailbox, NodeStatus, ServiceStatus, ask,
+    AgentStatus, CertificateStatus, Mailbox, NodeStatus, Page, ServiceStatus, ask,
 };
 use sealbus_manifest::isolation::Isolation;
 use serde::Serialize;
@@ -30,7 +30,11 @@ pub(crate) async fn agent(
     describe: &DescribeAgent,
     output: Output,
 ) -> Result<(), CliError> {
-    let agents = connection.ask(ask::Agents).await?;
+    let agents = connection
+        .list(ask::Agents {
+            page: Page::default(),
+        })
+        .await?;
     let agent = agents
         .into_iter()
         .find(|agent| is_agent(&agent.name, &describe.agent))
@@ -39,14 +43,20 @@ pub(crate) async fn agent(
             help: "`sealbus ps` lists the agents".to_owned(),
         })?;
     let local = agent.name.split('@').next().unwrap_or_default().to_owned();
-    let mut certificates = connection.ask(ask::Certificates { all: true }).await?;
+    let its = ask::Certificates {
+        all: true,
+        of: Some(local.clone()),
+        page: Page::default(),
+    };
+    let mut certificates = connection.list(its).await?;
     let path = format!("/agent/{local}");
     certificates.retain(|certificate| certificate.identity.ends_with(&path));
     let all = ask::DfSearch {
         service_type: None,
         service_name: None,
+        page: Page::default(),
     };
-    let mut services = connection.ask(all).await?;
+    let mut services = connection.list(all).await?;
     services.retain(|service| service.agent == agent.name);
     let mailbox = connection.ask(ask::Mailbox { agent: local }).await?;
     let mut refused = connection.ask(ask::Refusals).await?;
@@ -110,7 +120,11 @@ pub(crate) async fn node(
     describe: &DescribeNode,
     output: Output,
 ) -> Result<(), CliError> {
-    let nodes = connection.ask(ask::Nodes).await?;
+    let nodes = connection
+        .list(ask::Nodes {
+            page: Page::default(),
+        })
+        .await?;
     let node = nodes
         .into_iter()
         .find(|node| node.name == describe.node)
@@ -118,7 +132,11 @@ pub(crate) async fn node(
             message: format!("there is no node {}", describe.node),
             help: "`sealbus nodes` lists the nodes".to_owned(),
         })?;
-    let mut agents = connection.ask(ask::Agents).await?;
+    let mut agents = connection
+        .list(ask::Agents {
+            page: Page::default(),
+        })
+        .await?;
     agents.retain(|agent| agent.node.as_ref() == Some(&node.name));
     let told = Node { node, agents };
     output.show(&told, || told.text());

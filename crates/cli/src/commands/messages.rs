@@ -2,7 +2,7 @@
 
 use sealbus::{AclMessage, Performative};
 use sealbus_bus::Delivery;
-use sealbus_control::admin::{SendMessage, SilentNode, ask};
+use sealbus_control::admin::{Page, SendMessage, SilentNode, ask};
 use sealbus_fipa::Aid;
 use serde_json::json;
 
@@ -163,8 +163,9 @@ pub(crate) async fn search(
     let request = ask::DfSearch {
         service_type: search.service_type.clone(),
         service_name: search.service_name.clone(),
+        page: Page::default(),
     };
-    let services = connection.ask(request).await?;
+    let services = connection.list(request).await?;
     output.show(&services, || {
         let mut table = table(&["AGENT", "TYPE", "NAME"]);
         for service in &services {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use sealbus_control::admin::{AgentStatus, PlatformStatus, SendMessage, ServiceStatus, ask};
+use sealbus_control::admin::{AgentStatus, Page, PlatformStatus, SendMessage, ServiceStatus, ask};
 use sealbus_files::Private;
 use sealbus_seal::SecurityLevel;
 use serde::Serialize;
@@ -167,13 +167,19 @@ impl Stage {
         let request = ask::DfSearch {
             service_type: Some(service_type.to_owned()),
             service_name: None,
+            page: Page::default(),
         };
-        self.connect().await?.ask(request).await
+        self.connect().await?.list(request).await
     }
 
     /// The agents, by name.
     pub(crate) async fn agents(&self) -> Result<Vec<AgentStatus>, CliError> {
-        self.connect().await?.ask(ask::Agents).await
+        self.connect()
+            .await?
+            .list(ask::Agents {
+                page: Page::default(),
+            })
+            .await
     }
 
     /// The platform's status report.

@@ -8,8 +8,8 @@ impl AdminRequest {
         match self {
             Self::Status
             | Self::Masters
-            | Self::Nodes
-            | Self::Agents
+            | Self::Nodes { .. }
+            | Self::Agents { .. }
             | Self::Refusals
             | Self::Log { .. }
             | Self::ChannelLogs

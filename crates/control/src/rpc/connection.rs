@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::LONGEST_FRAME;
 use super::codec::{CodecError, Decoder, Frame, encode};
 use super::outgoing::{OUTGOING, OutgoingFrames, Untold, WeakOutgoingFrames};
+use crate::admin::{List, Listed, Listing};
 use crate::ask::Ask;
 use crate::asker::{self, Answered, Asker, to_json};
 use crate::{Fault, FaultCode};
@@ -247,6 +248,22 @@ impl Caller {
         let id = asked.number;
         let sending = self.outgoing.send(Frame::Call { id, body });
         asked.answer::<A>(sending, patience).await
+    }
+
+    /// Asks for a whole list, page by page. Waits for each page for at most `patience`.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub async fn list<L: List>(
+        &self,
+        list: L,
+        patience: Duration,
+    ) -> Result<Vec<<L::Answer as Listed>::Item>, Fault> {
+        let mut listing = Listing::of(list);
+        while let Some(page) = listing.next_page() {
+            listing.take(self.ask(page, patience).await?);
+        }
+        Ok(listing.into_items())
     }
 
     /// Sends a notice, which has no answer. Waits while the connection is busy.

@@ -123,6 +123,20 @@ impl Df {
         self.entries.search(template, most)
     }
 
+    /// A part of the entries that match a template, in the order of registration: at most `most`, and after the first one no
+    /// more than fit into `length` bytes. It begins at the entry with the number `first`; 0 is before all. Returns also the
+    /// number at which the next part begins, if there is one.
+    pub fn search_part(
+        &self,
+        template: &DfAgentDescription,
+        first: u64,
+        most: usize,
+        length: usize,
+    ) -> (Vec<&DfAgentDescription>, Option<u64>) {
+        let found = self.entries.search_from(first, template, most, length);
+        (found.entries, found.rest)
+    }
+
     /// When [`tick`](Self::tick) must be called next.
     pub fn deadline(&self) -> Option<SystemTime> {
         let lease = self.leases.first().and_then(|end| {

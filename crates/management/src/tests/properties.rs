@@ -275,6 +275,14 @@ impl World {
             assert_eq!(reloaded.search(template, usize::MAX), expected);
             let first = expected.first().copied().into_iter().collect::<Vec<_>>();
             assert_eq!(self.df.search(template, 1), first);
+            let (mut parts, mut next) = (Vec::new(), Some(0));
+            while let Some(first) = next {
+                let (part, rest) = self.df.search_part(template, first, 2, 200);
+                assert!(part.len() <= 2);
+                parts.extend(part);
+                next = rest;
+            }
+            assert_eq!(parts, expected);
         }
         // Subscriptions survive too: both DFs send the same notifications of the same new entry.
         for template in templates {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Admin, local};
-use crate::listing::nodes;
+use crate::desk::Desk;
 use crate::registry::Origin;
 use sealbus_control::admin::{ChannelLogs, Mailbox, SilentNode};
 use sealbus_control::ask::Ask;
@@ -24,15 +24,21 @@ impl Admin {
         ask: A,
         take: fn(A::Answer) -> Result<T, Fault>,
     ) -> Result<(Vec<T>, Vec<SilentNode>), Fault> {
-        let nodes = self.desk.run(|desk, _| Ok(nodes(desk))).await?;
-        let asked = nodes.into_iter().map(|node| {
+        let nodes = |desk: &mut Desk, _| {
+            let nodes = desk.state.nodes().iter();
+            Ok(nodes
+                .map(|(name, node)| (name.clone(), node.state))
+                .collect::<Vec<_>>())
+        };
+        let nodes = self.desk.run(nodes).await?;
+        let asked = nodes.into_iter().map(|(node, state)| {
             let ask = ask.clone();
             async move {
-                let answer = match node.state.absence() {
-                    None => self.system.master.ask(&node.name, ask, READING).await,
+                let answer = match state.absence() {
+                    None => self.system.master.ask(&node, ask, READING).await,
                     Some(why) => Err(Fault::new(FaultCode::Unavailable, why)),
                 };
-                (node.name, answer.and_then(take))
+                (node, answer.and_then(take))
             }
         });
         let (mut taken, mut silent) = (Vec::new(), Vec::new());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealbus_control::admin::NodeState;
+use sealbus_control::admin::{NodeState, Page};
 use sealbus_control::clock::timestamp;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{AgentState, Fault, UnixMillis};
@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use super::Admin;
 use crate::desk::Desk;
-use crate::listing::agents;
+use crate::listing::known;
 use crate::registry::Origin;
 
 const NODE_STATES: [NodeState; 5] = [
@@ -57,9 +57,12 @@ fn of_desk(desk: &Desk, now: UnixMillis) -> Sample {
         let count = nodes.filter(|node| node.state == state).count();
         sample.put(&NODES, [state.as_str()], count as u64);
     }
-    let agents = agents(desk, now);
-    let count = |state: Option<AgentState>| {
-        let fitting = agents.iter().filter(|agent| agent.state == state);
+    let all = Page::default();
+    let agents: Vec<(&str, Option<AgentState>)> = known(desk, all.places())
+        .map(|(agent, ..)| (agent, desk.state.life(agent)))
+        .collect();
+    let count = |wanted: Option<AgentState>| {
+        let fitting = agents.iter().filter(|(_, state)| *state == wanted);
         fitting.count() as u64
     };
     for state in AGENT_STATES {
@@ -83,9 +86,10 @@ fn of_desk(desk: &Desk, now: UnixMillis) -> Sample {
     sample.put(&DENY_LIST_VERSION, [], desk.ca.deny_list_version());
     let ca_ends = desk.ca.outlook(timestamp(now)).1.as_unix_seconds();
     sample.put(&CERTIFICATE_END, ["ca"], ca_ends);
-    let ends = agents.iter().filter_map(|agent| agent.expires);
-    if let Some(first) = ends.min() {
-        sample.put(&CERTIFICATE_END, ["agent"], first / 1000);
+    let living = agents.iter();
+    let living = living.filter_map(|(agent, _)| desk.ca.living(agent, timestamp(now)));
+    if let Some(first) = living.map(|found| found.not_after).min() {
+        sample.put(&CERTIFICATE_END, ["agent"], first.as_unix_seconds());
     }
     sample.put(&START, [], desk.since / 1000);
     sample.put(&LOG_ALARMS, [], desk.log_alarms.len() as u64);

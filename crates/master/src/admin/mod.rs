@@ -26,13 +26,13 @@ use super::backup::Backups;
 use super::broker_certificate::certify_broker;
 use super::desk::{Desk, DeskHandle};
 use super::gateways;
-use super::listing::{agents, nodes};
+use super::listing::{agents, agents_beside, known, nodes};
 use super::masters::{Masters, alone, single};
 use super::system::SystemAgents;
 use sealbus_ca::{Outlook, Unstored};
 use sealbus_control::admin::{
-    AdminAnswer, AdminRequest, AgentStatus, CertificationEvents, CertifiedBroker, Checkpoint,
-    GatewayState, MasterStatus, PlatformStatus, Revoked,
+    AdminAnswer, AdminRequest, CertificationEvents, CertifiedBroker, Checkpoint, GatewayState,
+    MasterStatus, Page, PlatformStatus, Revoked,
 };
 use sealbus_control::clock::timestamp;
 use sealbus_control::operators::OperatorKey;
@@ -72,8 +72,14 @@ impl Admin {
                 masters: self.masters().await?,
             },
             AdminRequest::HandOver => self.hand_over()?.into(),
-            AdminRequest::Nodes => self.desk.run(|desk, _| Ok(nodes(desk))).await?.into(),
-            AdminRequest::Agents => self.agents().await?.into(),
+            AdminRequest::Nodes { page } => {
+                let found = move |desk: &mut Desk, _| Ok(nodes(desk, &page));
+                self.desk.run(found).await?.into()
+            }
+            AdminRequest::Agents { page } => {
+                let found = move |desk: &mut Desk, now| Ok(agents(desk, &page, now));
+                self.desk.run(found).await?.into()
+            }
             AdminRequest::Refusals => {
                 let latest =
                     |desk: &mut Desk, _| Ok(desk.refusals.latest.iter().cloned().collect());
@@ -104,8 +110,10 @@ impl Admin {
             }
             AdminRequest::StartAgain { agent, timeout } => {
                 let timeout = Duration::from_millis(timeout);
-                self.start_again(local(&agent), timeout).await?;
-                self.agents().await?.into()
+                let agent = local(&agent);
+                self.start_again(agent.clone(), timeout).await?;
+                let found = move |desk: &mut Desk, now| Ok(agents_beside(desk, &agent, now));
+                self.desk.run(found).await?.into()
             }
             AdminRequest::Kill { agent, grace } => {
                 let grace = Duration::from_millis(grace);
@@ -129,9 +137,12 @@ impl Admin {
                 };
                 self.desk.run(events).await?.into()
             }
-            AdminRequest::Certificates { all } => {
-                let found =
-                    move |desk: &mut Desk, now| Ok(desk.ca.certificates(all, timestamp(now)));
+            AdminRequest::Certificates { all, of, page } => {
+                let found = move |desk: &mut Desk, now| {
+                    let of = of.as_deref().map(local);
+                    desk.ca
+                        .certificates(all, of.as_deref(), &page, timestamp(now))
+                };
                 self.desk.run(found).await?.into()
             }
             AdminRequest::Revoke { what, reason } => {
@@ -186,7 +197,11 @@ impl Admin {
             AdminRequest::DfSearch {
                 service_type,
                 service_name,
-            } => self.search(service_type, service_name).await?.into(),
+                page,
+            } => {
+                let searching = self.search(service_type, service_name, page);
+                searching.await?.into()
+            }
             AdminRequest::DfRegister {
                 agent,
                 service_type,
@@ -287,9 +302,9 @@ impl Admin {
                     Outlook::EndsVerySoon | Outlook::Ended => alarms.push(ending.to_string()),
                 }
                 let alive = |node: &&crate::registry::Node| node.state.is_there();
-                let living = agents(desk, 0)
-                    .iter()
-                    .filter(|agent| agent.state.is_some())
+                let all = Page::default();
+                let living = known(desk, all.places())
+                    .filter(|(agent, ..)| desk.state.life(agent).is_some())
                     .count();
                 Ok(PlatformStatus {
                     name: desk.platform.name.clone(),
@@ -326,10 +341,6 @@ impl Admin {
             Ok(())
         };
         self.desk.run(check).await
-    }
-
-    async fn agents(&self) -> Result<Vec<AgentStatus>, Fault> {
-        self.desk.run(|desk, now| Ok(agents(desk, now))).await
     }
 }
 

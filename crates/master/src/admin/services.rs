@@ -4,7 +4,7 @@ use sealbus_fipa::Aid;
 use sealbus_fipa::management::{DfAgentDescription, DfFunction, ServiceDescription};
 
 use super::{Admin, local};
-use sealbus_control::admin::ServiceStatus;
+use sealbus_control::admin::{Page, ServiceStatus, ServicesPage};
 use sealbus_control::clock::now;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_management::client::{Answer, ask_df};
@@ -14,7 +14,15 @@ impl Admin {
         &self,
         service_type: Option<String>,
         service_name: Option<String>,
-    ) -> Result<Vec<ServiceStatus>, Fault> {
+        page: Page,
+    ) -> Result<ServicesPage, Fault> {
+        let first = page.after.as_deref().unwrap_or("0");
+        let first = first.parse().map_err(|_| {
+            Fault::new(
+                FaultCode::BadRequest,
+                format!("{first} is no end of a page"),
+            )
+        })?;
         let wanted = ServiceDescription {
             name: service_name.clone(),
             service_type: service_type.clone(),
@@ -25,7 +33,8 @@ impl Admin {
             services: if any { Vec::new() } else { vec![wanted] },
             ..DfAgentDescription::default()
         };
-        let found = self.system.directories.search(template).await?;
+        let searching = self.system.directories.search(template, first, page.most());
+        let (found, rest) = searching.await?;
         let fits = |wish: &Option<String>, found: &Option<String>| wish.is_none() || wish == found;
         let services = found
             .into_iter()
@@ -45,7 +54,10 @@ impl Admin {
                 service_type: service.service_type,
             })
             .collect();
-        Ok(services)
+        Ok(ServicesPage {
+            services,
+            end: rest.map(|rest| rest.to_string()),
+        })
     }
 
     pub(super) async fn register(
@@ -142,13 +154,9 @@ impl Admin {
             name: Some(aid.clone()),
             ..DfAgentDescription::default()
         };
-        Ok(self
-            .system
-            .directories
-            .search(template)
-            .await?
-            .into_iter()
-            .next())
+        let searching = self.system.directories.search(template, 0, 1);
+        let (found, _) = searching.await?;
+        Ok(found.into_iter().next())
     }
 
     /// Has the DF change an entry in the agent's name.

@@ -11,6 +11,7 @@ use super::super::cut_off::Hearing;
 use super::super::state::{Patience, RESTORED_ROW};
 use super::*;
 use crate::vouching::check_process;
+use sealbus_control::admin::Page;
 use sealbus_control::authority::CertificatePage;
 use sealbus_control::node::{NodeRequest, RunningProcess};
 use sealbus_control::{Blob, NodeDescription, ProcessContact, Subject, TransportDescription};
@@ -250,7 +251,12 @@ async fn what_is_revoked_by_its_serial_number_is_barred_in_the_process_that_held
         let (identity, time) = (desk.agent("guest")?, timestamp(now));
         desk.ca
             .certify_own(identity, address, Some(&process), &request, life, time)?;
-        let serial = desk.ca.certificates(true, time).remove(0).serial;
+        let serial = desk
+            .ca
+            .certificates(true, None, &Page::default(), time)?
+            .certificates
+            .remove(0)
+            .serial;
         let guest = Subject::Agent {
             name: "guest".to_owned(),
         };
@@ -472,7 +478,11 @@ async fn a_restored_state_takes_the_certificates_of_a_process_back_in_parts() {
                 let is_first = index == 0;
                 next.push(desk.take_back_process("node-1", process, part, is_first, now));
             }
-            let known = desk.ca.certificates(true, timestamp(now)).len();
+            let known = desk
+                .ca
+                .certificates(true, None, &Page::default(), timestamp(now))?
+                .certificates
+                .len();
             Ok((next, known))
         });
         taking.await.unwrap()

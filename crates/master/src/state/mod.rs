@@ -183,7 +183,7 @@ pub struct MasterState {
     nodes: HeardNodes,
     groups: BTreeMap<String, Group>,
     /// Agent to group.
-    agents: HashMap<String, String>,
+    agents: BTreeMap<String, String>,
     /// Process to group. A group that moves has two processes.
     processes: HashMap<String, String>,
     bars: Bars,
@@ -234,7 +234,7 @@ impl MasterState {
             draw_name,
             nodes: HeardNodes::default(),
             groups: BTreeMap::new(),
-            agents: HashMap::new(),
+            agents: BTreeMap::new(),
             processes: HashMap::new(),
             bars: Bars::default(),
             was_restored: false,

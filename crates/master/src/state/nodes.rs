@@ -358,6 +358,12 @@ impl MasterState {
         Ok(())
     }
 
+    /// The groups with a process on a node.
+    pub(crate) fn groups_on(&self, node: &str) -> impl Iterator<Item = &Group> {
+        let names = self.loads.groups_on(node);
+        names.filter_map(|name| self.groups.get(name))
+    }
+
     /// The processes placed on a node.
     pub fn placed_on(&self, node: &str) -> Vec<String> {
         let all = |group: &Group| -> Vec<Process> {
@@ -366,9 +372,7 @@ impl MasterState {
             let present = group.process.iter().cloned().chain(source);
             present.chain(group.leaving.iter().cloned()).collect()
         };
-        let groups = self.loads.groups_on(node);
-        groups
-            .filter_map(|name| self.groups.get(name))
+        self.groups_on(node)
             .filter(|group| group.origin != Origin::System)
             .flat_map(all)
             .filter(|process| process.node == node)

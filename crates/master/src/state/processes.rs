@@ -1,8 +1,10 @@
 //! Processes: placement, start and life.
 
-use sealbus_seal::denylist::Reason;
 use std::net::SocketAddr;
+use std::ops::Bound;
 use std::time::Duration;
+
+use sealbus_seal::denylist::Reason;
 
 use super::{About, Effect, MasterState};
 use crate::placement::{Candidate, Wish, place};
@@ -323,6 +325,15 @@ impl MasterState {
         };
         self.refresh(&name);
         self.move_on(&name, now);
+    }
+
+    /// The agents in these places, by name, each with its group and the group's name.
+    pub(crate) fn agents(
+        &self,
+        places: (Bound<&str>, Bound<&str>),
+    ) -> impl Iterator<Item = (&str, &str, &Group)> {
+        let names = self.agents.range::<str, _>(places);
+        names.filter_map(|(agent, name)| Some((&**agent, &**name, self.groups.get(name)?)))
     }
 
     /// The state of an agent for the operator.

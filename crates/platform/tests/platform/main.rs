@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sealbus_bus::{Delivery, RefusalReason, SendError};
-use sealbus_control::admin::{AgentStatus, ask};
+use sealbus_control::admin::{AgentStatus, Page, ask};
 use sealbus_control::{AgentState, FaultCode};
 use sealbus_fipa::{AclMessage, Performative};
 use sealbus_manifest::Manifest;
@@ -236,12 +236,15 @@ async fn a_revoked_agent_is_cut_off_and_not_certified_again() {
                 .with_receiver(bob.aid().clone())
                 .with_content("after");
             let _ = alice.send(message).await;
-            let certificates = operator
-                .ask(ask::Certificates { all: false })
-                .await
-                .unwrap();
+            let living = ask::Certificates {
+                all: false,
+                of: None,
+                page: Page::default(),
+            };
+            let found = operator.ask(living).await.unwrap();
             assert!(
-                !certificates
+                !found
+                    .certificates
                     .iter()
                     .any(|c| c.identity.ends_with("/agent/alice"))
             );
@@ -373,15 +376,16 @@ async fn the_directories_answer_and_follow_the_agents_lives() {
     let search = || ask::DfSearch {
         service_type: Some("selling".to_owned()),
         service_name: None,
+        page: Page::default(),
     };
-    let services = operator.ask(search()).await.unwrap();
+    let services = operator.ask(search()).await.unwrap().services;
     assert_eq!(services.len(), 1);
     assert_eq!(services[0].agent, "alice@factory");
     drop(alice);
     process.close().await;
     let gone = async {
         loop {
-            if operator.ask(search()).await.unwrap().is_empty() {
+            if operator.ask(search()).await.unwrap().services.is_empty() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

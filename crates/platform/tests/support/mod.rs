@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_control::Fault;
-use sealbus_control::admin::{AdminRequest, AgentStatus, NodeState, NodeStatus, ask};
+use sealbus_control::admin::{AdminRequest, AgentStatus, NodeState, NodeStatus, Page, ask};
 use sealbus_control::ask::Ask;
 use sealbus_control::operators;
 use sealbus_control::rpc::Caller;
@@ -61,11 +61,17 @@ impl Operator {
     }
 
     pub(crate) async fn agents(&self) -> Vec<AgentStatus> {
-        self.ask(ask::Agents).await.unwrap()
+        let all = ask::Agents {
+            page: Page::default(),
+        };
+        self.ask(all).await.unwrap().agents
     }
 
     pub(crate) async fn nodes(&self) -> Vec<NodeStatus> {
-        self.ask(ask::Nodes).await.unwrap()
+        let all = ask::Nodes {
+            page: Page::default(),
+        };
+        self.ask(all).await.unwrap().nodes
     }
 
     pub(crate) async fn until(

@@ -1,7 +1,7 @@
 //! Findings about a running platform.
 
 use sealbus_control::AgentState;
-use sealbus_control::admin::{NodeState, ask};
+use sealbus_control::admin::{NodeState, Page, ask};
 use sealbus_manifest::Manifest;
 
 use super::super::now;
@@ -44,7 +44,11 @@ pub(super) async fn findings(
 }
 
 async fn nodes(connection: &mut Connection) -> Result<Finding, CliError> {
-    let nodes = connection.ask(ask::Nodes).await?;
+    let nodes = connection
+        .list(ask::Nodes {
+            page: Page::default(),
+        })
+        .await?;
     let away: Vec<String> = nodes
         .iter()
         .filter(|node| matches!(node.state, NodeState::Dead | NodeState::Expected))
@@ -70,7 +74,11 @@ async fn nodes(connection: &mut Connection) -> Result<Finding, CliError> {
 }
 
 async fn agents(connection: &mut Connection) -> Result<Vec<Finding>, CliError> {
-    let agents = connection.ask(ask::Agents).await?;
+    let agents = connection
+        .list(ask::Agents {
+            page: Page::default(),
+        })
+        .await?;
     let (mut waiting, mut expired) = (Vec::new(), Vec::new());
     let now = now();
     for agent in &agents {
