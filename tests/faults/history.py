@@ -59,16 +59,17 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
 
     A sender that is killed cannot be told: the last messages of a life that was killed are excused, unless they were kept on
     disk before they were accepted. So are the events that waited where the receiver was before a move: they come back to their
-    sender, which may be killed before that. A kept message counts as delivered when the receiver has taken it: the one that a killed
-    receiver had in hand is excused.
+    sender, which may be killed before that, or while they come. A kept message counts as delivered when the receiver has taken it: the
+    one that a killed receiver had in hand is excused.
     """
     verdict = Verdict()
     begun: set[int] = set()
-    #: The numbers that each killed life had accepted. The last life may still be told.
-    killed: list[set[int]] = []
+    #: The numbers that each killed life had accepted, and the one that it was told of last. The last life may still be told.
+    killed: list[tuple[set[int], int]] = []
     last_life = None
     for life in lives(sent):
         accepted = set()
+        told_last = -1
         for event, *values in life:
             match event, values:
                 case "begun", [number]:
@@ -79,12 +80,13 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
                     verdict.refused.add(number)
                 case "told", [number, *_]:
                     verdict.told.add(number)
+                    told_last = number
         verdict.accepted |= accepted
         if last_life is not None:
             killed.append(last_life)
         # Numbers under way when the life was saved may be noted after that.
         was_moved = any(event[0] == "saved" for event in life[-4:])
-        last_life = None if was_moved else accepted
+        last_life = None if was_moved else (accepted, told_last)
     last: dict[int, int] = {}
     gaps = 0
     #: The number that each killed life of the receiver may have had in hand.
@@ -119,11 +121,12 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
     if kind == "persistent":
         missing -= in_hand
     if kind in ("direct", "sealed-direct", "channel", "sealed"):
-        for accepted in killed:
+        for accepted, told_last in killed:
             arrived = accepted & verdict.heard
             missing -= {number for number in accepted if number > max(arrived, default=-1)}
             if kind not in ("direct", "sealed-direct"):
-                late = [(left, first) for left, first in moves if max(accepted, default=-1) < first + UNDER_WAY]
+                under_way = max(accepted, default=-1) - UNDER_WAY
+                late = [(left, first) for left, first in moves if under_way < first or left < told_last < first]
                 missing -= {number for number in accepted if any(left < number < first for left, first in late)}
     # Events that retention or a slow subscription left out are counted to the receiver.
     verdict.lost = missing if len(missing) > gaps else set()

@@ -51,8 +51,14 @@ def test_events_that_a_move_left_behind_are_excused_if_their_sender_was_killed_s
     assert verdict(killed, received, "channel").is_clean()
     assert verdict(killed, received).lost == {2, 3}
     # A sender that goes on for long has been told.
-    killed = [*accepted(*range(1000)), SECOND, *accepted(*later(0))]
+    sent = accepted(*range(1000))
+    killed = [*sent, SECOND, *accepted(*later(0))]
     assert verdict(killed, received, "channel").lost == {2, 3}
+    # The former process could be cut off, and tell it late.
+    killed = [*sent, ["told", 2, "gone"], SECOND, *accepted(*later(0))]
+    assert verdict(killed, received, "channel").is_clean()
+    killed = [*sent, ["told", 2, "gone"], ["told", 9, "gone"], SECOND, *accepted(*later(0))]
+    assert verdict(killed, received, "channel").lost == {3}
     # Numbers heard on both sides of a gap are no excuse without a move.
     assert verdict([*sent, SECOND, *accepted(*later(0))], heard(0, 1, 4, 5, *later(0)), "channel").lost == {2, 3}
 
