@@ -40,7 +40,8 @@ pub(crate) struct Shelf {
     /// Places by origin and sequence number.
     places: BTreeMap<(u64, u64), LinePosition>,
     had: Had,
-    /// Letters that are admitted and not on the shelf yet, by origin and sequence number.
+    /// Letters that are admitted and not on the shelf yet, and those that came back and are not noted yet, by origin and
+    /// sequence number.
     writing: BTreeSet<(u64, u64)>,
     /// Letters that are handed to the present process and not settled.
     under_way: BTreeSet<u64>,
@@ -61,6 +62,15 @@ pub(crate) struct Shelf {
     shares: Arc<Shares>,
     /// Whether letters came from other nodes. These may bring them again.
     is_visited: bool,
+}
+
+/// A letter that came back, before that is noted on disk.
+#[derive(Debug)]
+pub(crate) struct Returned {
+    number: u64,
+    mark: LetterMark,
+    /// The letter before it came back.
+    former: Cover,
 }
 
 /// The reason why a letter is not taken in.
@@ -116,7 +126,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// Whether a letter that was admitted may not be on disk yet.
+    /// Whether a letter that was admitted, or the note that it came back, may not be on disk yet.
     pub(crate) fn is_on_its_way(&self, cover: &Cover) -> bool {
         self.writing.contains(&(cover.origin, cover.sequence))
     }
@@ -138,13 +148,40 @@ impl Shelf {
     }
 
     /// Takes over the carry count of the letter under this number, which came back from where it was carried to, and
-    /// whether it may have been taken there.
-    pub(crate) fn returned(&mut self, number: u64, back: &Cover) {
-        if let Some(kept) = self.letters.get_mut(&number) {
-            kept.cover.hops = kept.cover.hops.max(back.hops);
-            kept.cover.again |= back.again;
-            self.had.note(kept.cover.mark());
+    /// whether it may have been taken there. Returns what to take back if that cannot be noted on disk.
+    pub(crate) fn returned(&mut self, number: u64, back: &Cover) -> Option<Returned> {
+        let kept = self.letters.get_mut(&number)?;
+        let former = kept.cover.clone();
+        kept.cover.hops = kept.cover.hops.max(back.hops);
+        kept.cover.again |= back.again;
+        let mark = kept.cover.mark();
+        self.had.note(mark);
+        self.writing.insert((mark.origin, mark.sequence));
+        Some(Returned {
+            number,
+            mark,
+            former,
+        })
+    }
+
+    /// Reports whether the note that a letter came back is on disk.
+    pub(crate) fn return_noted(&mut self, returned: Returned, is_noted: bool) {
+        let Returned {
+            number,
+            mark,
+            former,
+        } = returned;
+        self.writing.remove(&(mark.origin, mark.sequence));
+        if is_noted {
+            return;
         }
+        if let Some(kept) = self.letters.get_mut(&number)
+            && kept.cover.mark() == mark
+        {
+            kept.cover.hops = former.hops;
+            kept.cover.again = former.again;
+        }
+        self.had.forget(mark);
     }
 
     /// Notes on disk say that a letter with this mark was here.
@@ -259,6 +296,10 @@ impl Shelf {
 
     /// How a letter that another node keeps compares with the letters that are or were here.
     pub(crate) fn standing(&self, mark: LetterMark, now: UnixMillis) -> Standing {
+        // This copy is lost if the node ends now. The other node keeps its own meanwhile.
+        if self.writing.contains(&(mark.origin, mark.sequence)) {
+            return Standing::Behind;
+        }
         let carried = LetterMark {
             hops: mark.hops.saturating_add(1),
             ..mark

@@ -15,7 +15,7 @@ use sealbus_seal::Identity;
 
 use super::mailbox::{HANDED, Mailbox};
 use super::shares::sender_of;
-use super::shelf::{NotTaken, ShelvedLetter};
+use super::shelf::{NotTaken, Returned, ShelvedLetter};
 use super::{CLOCKS_APART, LONGEST_LIFETIME, Post, storage};
 
 impl Post {
@@ -85,19 +85,21 @@ impl Post {
                     mailbox,
                     written,
                     kept: None,
+                    returned: None,
                 });
             }
             // The letter stays where it is. The note that it has been away must survive a restart of this node.
             // Otherwise the letter would be taken for one that was carried on and must be removed here.
             Err(NotTaken::Returned(number)) => {
-                shelf.returned(number, &cover);
                 let written = mailbox.note_return(number, &cover);
-                drop(shelf);
                 let written = Some(written.map_err(storage)?);
+                let returned = shelf.returned(number, &cover);
+                drop(shelf);
                 return Ok(Put {
                     mailbox,
                     written,
                     kept: None,
+                    returned,
                 });
             }
             Err(NotTaken::Full) => {
@@ -131,6 +133,7 @@ impl Post {
                     mailbox,
                     written: Some(written),
                     kept: Some(ShelvedLetter { cover, size }),
+                    returned: None,
                 })
             }
             Err(error) => {
@@ -266,6 +269,8 @@ pub(super) struct Put {
     written: Option<Written>,
     /// `None` if the letter was known.
     kept: Option<ShelvedLetter>,
+    /// The known letter, if it came back.
+    returned: Option<Returned>,
 }
 
 impl Put {
@@ -274,6 +279,10 @@ impl Put {
             return Ok(());
         };
         let written = written.await;
+        if let Some(returned) = self.returned {
+            let mut shelf = self.mailbox.shelf.lock();
+            shelf.return_noted(returned, written.is_ok());
+        }
         let Some(kept) = self.kept else {
             return written.map(|_| ()).map_err(storage);
         };

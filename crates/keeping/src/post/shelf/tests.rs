@@ -245,3 +245,32 @@ fn a_letter_waits_for_an_earlier_one_that_is_being_written() {
     let line = shelf.to_hand_over(0);
     assert_eq!(shelf.still_in_order(&line, &may_go), [3, 1, 2]);
 }
+
+/// The node may end before it is, and the other node would have forgotten its own copy.
+#[test]
+fn another_node_keeps_its_copy_until_this_one_is_on_disk() {
+    let mut shelf = Shelf::default();
+    let elsewhere = carried(1, 0).cover.mark();
+    let here = carried(1, 1);
+    shelf.admit(&here.cover, 10).unwrap();
+    assert_eq!(shelf.standing(elsewhere, 0), Standing::Behind);
+    shelf.arrived(0, here.clone());
+    assert_eq!(shelf.standing(elsewhere, 0), Standing::Had);
+
+    // It was carried on, and comes back.
+    let (elsewhere, back) = (carried(1, 2).cover.mark(), carried(1, 3).cover);
+    assert_eq!(shelf.standing(elsewhere, 0), Standing::Free);
+    for is_noted in [false, true] {
+        assert_eq!(shelf.admit(&back, 10), Err(NotTaken::Returned(0)));
+        let returned = shelf.returned(0, &back).unwrap();
+        assert!(shelf.is_on_its_way(&back));
+        assert_eq!(shelf.standing(elsewhere, 0), Standing::Behind);
+        shelf.return_noted(returned, is_noted);
+        let standing = if is_noted {
+            Standing::Had
+        } else {
+            Standing::Free
+        };
+        assert_eq!(shelf.standing(elsewhere, 0), standing);
+    }
+}
