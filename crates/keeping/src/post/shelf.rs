@@ -69,8 +69,8 @@ pub(crate) struct Shelf {
 pub(crate) struct Returned {
     number: u64,
     mark: LetterMark,
-    /// The letter before it came back.
-    former: Cover,
+    /// Its carry count, and whether it may have been taken, before it came back.
+    former: (u32, bool),
 }
 
 /// The reason why a letter is not taken in.
@@ -151,7 +151,7 @@ impl Shelf {
     /// whether it may have been taken there. Returns what to take back if that cannot be noted on disk.
     pub(crate) fn returned(&mut self, number: u64, back: &Cover) -> Option<Returned> {
         let kept = self.letters.get_mut(&number)?;
-        let former = kept.cover.clone();
+        let former = (kept.cover.hops, kept.cover.again);
         kept.cover.hops = kept.cover.hops.max(back.hops);
         kept.cover.again |= back.again;
         let mark = kept.cover.mark();
@@ -171,17 +171,16 @@ impl Shelf {
             mark,
             former,
         } = returned;
-        self.writing.remove(&(mark.origin, mark.sequence));
-        if is_noted {
+        let kept = self.letters.get_mut(&number);
+        let Some(kept) = kept.filter(|kept| kept.cover.mark() == mark) else {
+            // It has come back once more, or is gone.
             return;
+        };
+        self.writing.remove(&(mark.origin, mark.sequence));
+        if !is_noted {
+            (kept.cover.hops, kept.cover.again) = former;
+            self.had.forget(mark);
         }
-        if let Some(kept) = self.letters.get_mut(&number)
-            && kept.cover.mark() == mark
-        {
-            kept.cover.hops = former.hops;
-            kept.cover.again = former.again;
-        }
-        self.had.forget(mark);
     }
 
     /// Notes on disk say that a letter with this mark was here.
@@ -260,6 +259,7 @@ impl Shelf {
         if let Some(place) = self.places.remove(&key) {
             self.line.remove(&place);
         }
+        self.writing.remove(&key);
         self.bytes -= kept.size;
         self.uncount(&kept);
         self.under_way.remove(&number);

@@ -273,4 +273,17 @@ fn another_node_keeps_its_copy_until_this_one_is_on_disk() {
         };
         assert_eq!(shelf.standing(elsewhere, 0), standing);
     }
+
+    // The note of an earlier return says nothing of a later one.
+    let first = shelf.returned(0, &carried(1, 5).cover).unwrap();
+    let second = shelf.returned(0, &carried(1, 7).cover).unwrap();
+    shelf.return_noted(first, true);
+    let elsewhere = carried(1, 6).cover.mark();
+    assert_eq!(shelf.standing(elsewhere, 0), Standing::Behind);
+    shelf.return_noted(second, true);
+    assert_eq!(shelf.standing(elsewhere, 0), Standing::Had);
+    let last = shelf.returned(0, &carried(1, 9).cover).unwrap();
+    shelf.take(0).unwrap();
+    shelf.return_noted(last, true);
+    assert_eq!(shelf.waiting(), 0);
 }
