@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealbus_control::Fault;
-use sealbus_control::admin::{NodeState, Page, ask};
+use sealbus_control::admin::{NodeState, ask};
 use sealbus_control::operators;
 use sealbus_control::rpc::Caller;
 use sealbus_manifest::isolation::Isolation;
@@ -173,9 +173,7 @@ impl Apart {
     async fn alive(&self, count: usize) -> Result<(), HollowError> {
         let waiting = async {
             loop {
-                let all = ask::Nodes {
-                    page: Page::default(),
-                };
+                let all = ask::Nodes::default();
                 let nodes = self.operator.list(all, WITHIN).await?;
                 let alive = nodes.iter().filter(|node| node.state == NodeState::Alive);
                 if alive.count() == count {

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use sealbus_seal::{Identity, Serial, Timestamp};
 
 use super::{IssuedCertificate, subject};
+use sealbus_control::Fault;
 use sealbus_control::admin::{CertificatesPage, Page};
-use sealbus_control::{Fault, FaultCode};
 
 /// Issued certificates.
 #[derive(Default)]
@@ -60,12 +60,7 @@ impl Certificates {
         page: &Page,
         now: Timestamp,
     ) -> Result<CertificatesPage, Fault> {
-        let after = page.after.as_deref().map(|end| {
-            place(end).ok_or_else(|| {
-                Fault::new(FaultCode::BadRequest, format!("{end} is no end of a page"))
-            })
-        });
-        let after = after.transpose()?;
+        let after = page.start(place)?;
         let is_wanted = |found: &&IssuedCertificate| {
             (all || found.revoked.is_none() && found.record.not_after >= now)
                 && after.is_none_or(|after| found.place() > after)

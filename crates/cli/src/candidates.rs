@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap_complete::CompletionCandidate;
-use sealbus_control::admin::{Page, ask};
+use sealbus_control::admin::ask;
 
 use crate::arguments::General;
 use crate::connection::Connection;
@@ -17,9 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The agents' local names.
 pub(crate) fn agents() -> Vec<CompletionCandidate> {
-    let all = ask::Agents {
-        page: Page::default(),
-    };
+    let all = ask::Agents::default();
     let agents = ask(async |master| master.list(all).await).unwrap_or_default();
     agents
         .into_iter()
@@ -33,9 +31,7 @@ pub(crate) fn agents() -> Vec<CompletionCandidate> {
 
 /// The nodes' names.
 pub(crate) fn nodes() -> Vec<CompletionCandidate> {
-    let all = ask::Nodes {
-        page: Page::default(),
-    };
+    let all = ask::Nodes::default();
     let nodes = ask(async |master| master.list(all).await).unwrap_or_default();
     nodes
         .into_iter()

@@ -167,7 +167,7 @@ pub(super) struct Found<'c, D> {
     pub(super) entries: Vec<&'c D>,
     /// Whether more matched than fit in.
     pub(super) is_cut: bool,
-    /// The entry at which it ended, if it did not look at all.
+    /// The entry that comes next, if it ended before the last one.
     pub(super) rest: Option<Sequence>,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sealbus_control::admin::{AgentStatus, NodeStatus, Page, PlatformStatus, SilentNode, ask};
+use sealbus_control::admin::{AgentStatus, NodeStatus, PlatformStatus, SilentNode, ask};
 use sealbus_control::operators;
 use sealbus_control::rpc::Caller;
 use sealbus_control::traffic::{MessageHead, Watch};
@@ -248,9 +248,7 @@ async fn follow_once(
                 status = latest;
                 lines.tell(&Event::Status { status: &status }).await?;
             }
-            let all = ask::Nodes {
-                page: Page::default(),
-            };
+            let all = ask::Nodes::default();
             let nodes = caller.list(all, PATIENCE).await?;
             lines.tell(&Event::Nodes { nodes: &nodes }).await?;
             let mut rows: HashMap<String, AgentRow> = board
@@ -258,9 +256,7 @@ async fn follow_once(
                 .into_iter()
                 .map(|row| (row.agent.clone(), row))
                 .collect();
-            let all = ask::Agents {
-                page: Page::default(),
-            };
+            let all = ask::Agents::default();
             let all = caller.list(all, PATIENCE).await?;
             let all = all.into_iter().map(|status| {
                 let traffic = rows.remove(&status.name);

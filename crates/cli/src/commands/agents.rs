@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sealbus_control::admin::{AgentStatus, IssuedSecret, Page, ask};
+use sealbus_control::admin::{AgentStatus, IssuedSecret, ask};
 use serde_json::json;
 
 use super::{cell, instant, is_agent};
@@ -20,11 +20,7 @@ pub(crate) async fn ps(
     if ps.refused {
         return refused(connection, output).await;
     }
-    let agents = connection
-        .list(ask::Agents {
-            page: Page::default(),
-        })
-        .await?;
+    let agents = connection.list(ask::Agents::default()).await?;
     output.show(&agents, || list(&agents));
     Ok(())
 }
@@ -136,11 +132,7 @@ pub(crate) async fn restart(
     output: Output,
 ) -> Result<(), CliError> {
     let Stop { agent, timeout } = &restart.stop;
-    let agents = connection
-        .list(ask::Agents {
-            page: Page::default(),
-        })
-        .await?;
+    let agents = connection.list(ask::Agents::default()).await?;
     let ended = |known: &AgentStatus| is_agent(&known.name, agent) && known.state.is_none();
     if !agents.iter().any(ended) {
         end(connection, agent, timeout.0, output).await?;

@@ -30,11 +30,7 @@ pub(crate) async fn agent(
     describe: &DescribeAgent,
     output: Output,
 ) -> Result<(), CliError> {
-    let agents = connection
-        .list(ask::Agents {
-            page: Page::default(),
-        })
-        .await?;
+    let agents = connection.list(ask::Agents::default()).await?;
     let agent = agents
         .into_iter()
         .find(|agent| is_agent(&agent.name, &describe.agent))
@@ -120,11 +116,7 @@ pub(crate) async fn node(
     describe: &DescribeNode,
     output: Output,
 ) -> Result<(), CliError> {
-    let nodes = connection
-        .list(ask::Nodes {
-            page: Page::default(),
-        })
-        .await?;
+    let nodes = connection.list(ask::Nodes::default()).await?;
     let node = nodes
         .into_iter()
         .find(|node| node.name == describe.node)
@@ -132,11 +124,7 @@ pub(crate) async fn node(
             message: format!("there is no node {}", describe.node),
             help: "`sealbus nodes` lists the nodes".to_owned(),
         })?;
-    let mut agents = connection
-        .list(ask::Agents {
-            page: Page::default(),
-        })
-        .await?;
+    let mut agents = connection.list(ask::Agents::default()).await?;
     agents.retain(|agent| agent.node.as_ref() == Some(&node.name));
     let told = Node { node, agents };
     output.show(&told, || told.text());

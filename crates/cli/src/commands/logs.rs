@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use owo_colors::{AnsiColors, OwoColorize};
-use sealbus_control::admin::{AgentStatus, Page, ask};
+use sealbus_control::admin::{AgentStatus, ask};
 use sealbus_control::node::{LogPosition, LogText};
 use sealbus_control::text::printable;
 use serde_json::json;
@@ -39,13 +39,7 @@ pub(crate) async fn logs(
     }
     loop {
         if logs.agent.is_empty() {
-            tails.add_all(
-                &connection
-                    .list(ask::Agents {
-                        page: Page::default(),
-                    })
-                    .await?,
-            );
+            tails.add_all(&connection.list(ask::Agents::default()).await?);
         }
         let lines = tails.more(connection, logs.agent.is_empty()).await?;
         let is_wanted = |line: &str| match &logs.grep {

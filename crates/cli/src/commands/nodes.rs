@@ -1,6 +1,6 @@
 //! `nodes`, `token`: the machines of the platform.
 
-use sealbus_control::admin::{Page, ask};
+use sealbus_control::admin::ask;
 use sealbus_manifest::isolation::Isolation;
 
 use super::instant;
@@ -11,11 +11,7 @@ use crate::output::{Output, table};
 
 /// `sealbus nodes`
 pub(crate) async fn nodes(connection: &mut Connection, output: Output) -> Result<(), CliError> {
-    let nodes = connection
-        .list(ask::Nodes {
-            page: Page::default(),
-        })
-        .await?;
+    let nodes = connection.list(ask::Nodes::default()).await?;
     output.show(&nodes, || {
         let mut table = table(&[
             "NODE",

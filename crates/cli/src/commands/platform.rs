@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sealbus_control::AgentState;
-use sealbus_control::admin::{AgentStatus, Page, PlatformStatus, ask};
+use sealbus_control::admin::{AgentStatus, PlatformStatus, ask};
 use serde::Serialize;
 use serde_json::json;
 
@@ -42,11 +42,7 @@ pub(crate) async fn status(
         ));
     }
     if !status.agent.is_empty() {
-        let agents = connection
-            .list(ask::Agents {
-                page: Page::default(),
-            })
-            .await?;
+        let agents = connection.list(ask::Agents::default()).await?;
         let absent = status
             .agent
             .iter()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sealbus_control::Login;
 use sealbus_control::Rules;
-use sealbus_control::admin::{NodeState, Page, ask};
+use sealbus_control::admin::{NodeState, ask};
 use sealbus_manifest::{BrokerEntry, Manifest, PromiseEntry, RabbitEntry, WitnessEntry};
 use sealbus_master::{
     BrokerChoice, BrokerPromise, Elected, Master, MasterConfig, MasterError, OutsideWitness,
@@ -310,11 +310,7 @@ async fn start_agents(
     let mut connection = Connection::to(directory).await?;
     let deadline = Instant::now() + JOINING;
     loop {
-        let nodes = connection
-            .list(ask::Nodes {
-                page: Page::default(),
-            })
-            .await?;
+        let nodes = connection.list(ask::Nodes::default()).await?;
         let alive = nodes
             .iter()
             .filter(|node| node.state == NodeState::Alive)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use owo_colors::OwoColorize;
-use sealbus_control::admin::{AgentStatus, NodeStatus, Page, ask};
+use sealbus_control::admin::{AgentStatus, NodeStatus, ask};
 use sealbus_control::node::LogPosition;
 use sealbus_control::{AgentState, RefusalRecord};
 use sealbus_window::fresh;
@@ -81,16 +81,8 @@ pub(super) async fn follow(directory: &Path) -> Result<(), CliError> {
     let mut known = LastLook::default();
     let mut tails = Tails::new(LogPosition::Offset { offset: 0 });
     loop {
-        let nodes = connection
-            .list(ask::Nodes {
-                page: Page::default(),
-            })
-            .await?;
-        let agents = connection
-            .list(ask::Agents {
-                page: Page::default(),
-            })
-            .await?;
+        let nodes = connection.list(ask::Nodes::default()).await?;
+        let agents = connection.list(ask::Agents::default()).await?;
         let refused = connection.ask(ask::Refusals).await?;
         tails.add_all(&agents);
         for line in known.news(&nodes, &agents, refused) {

@@ -174,12 +174,7 @@ impl Stage {
 
     /// The agents, by name.
     pub(crate) async fn agents(&self) -> Result<Vec<AgentStatus>, CliError> {
-        self.connect()
-            .await?
-            .list(ask::Agents {
-                page: Page::default(),
-            })
-            .await
+        self.connect().await?.list(ask::Agents::default()).await
     }
 
     /// The platform's status report.

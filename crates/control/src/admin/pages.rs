@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgentStatus, CertificateStatus, NodeStatus, ServiceStatus, ask};
 use crate::ask::Ask;
+use crate::{Fault, FaultCode};
 
 /// The most items that a [`Listing`] asks for at a time.
 const ITEMS: u32 = 1000;
@@ -33,6 +34,18 @@ impl Page {
         (start, Bound::Unbounded)
     }
 
+    /// The end of the page before, if there is one, as `read` understands it.
+    ///
+    /// # Errors
+    /// [`FaultCode::BadRequest`] if `read` does not understand it.
+    pub fn start<'p, T>(&'p self, read: impl Fn(&'p str) -> Option<T>) -> Result<Option<T>, Fault> {
+        let no_end = |end| Fault::new(FaultCode::BadRequest, format!("{end} is no end of a page"));
+        let after = self.after.as_deref();
+        after
+            .map(|end| read(end).ok_or_else(|| no_end(end)))
+            .transpose()
+    }
+
     /// The most items, at least one.
     pub fn most(&self) -> usize {
         self.limit.map_or(usize::MAX, |limit| limit.max(1) as usize)
@@ -50,6 +63,20 @@ impl Page {
         items.truncate(most);
         let end = items.last().filter(|_| is_cut).map(place);
         (items, end)
+    }
+}
+
+impl Default for ask::Nodes {
+    fn default() -> Self {
+        let page = Page::default();
+        Self { page }
+    }
+}
+
+impl Default for ask::Agents {
+    fn default() -> Self {
+        let page = Page::default();
+        Self { page }
     }
 }
 

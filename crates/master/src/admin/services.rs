@@ -16,13 +16,7 @@ impl Admin {
         service_name: Option<String>,
         page: Page,
     ) -> Result<ServicesPage, Fault> {
-        let first = page.after.as_deref().unwrap_or("0");
-        let first = first.parse().map_err(|_| {
-            Fault::new(
-                FaultCode::BadRequest,
-                format!("{first} is no end of a page"),
-            )
-        })?;
+        let first = page.start(|end| end.parse().ok())?.unwrap_or_default();
         let wanted = ServiceDescription {
             name: service_name.clone(),
             service_type: service_type.clone(),

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use sealbus_brokers::lasting_address;
-use sealbus_control::admin::{Page, ask};
+use sealbus_control::admin::ask;
 use sealbus_control::operators::connect_to_standby;
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::word::{Reply, Word};
@@ -110,9 +110,7 @@ async fn a_master_that_starts_while_etcd_is_away_renews_and_revokes() {
         };
         let revoked = operator.ask(revoke, LONG).await.unwrap();
         assert!(!revoked.is_stored);
-        let all = ask::Agents {
-            page: Page::default(),
-        };
+        let all = ask::Agents::default();
         let other = operator.ask(all, LONG).await.unwrap_err();
         assert_eq!(other.code, FaultCode::Unavailable);
         let replied = said(renew("thief")).await;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_control::Fault;
-use sealbus_control::admin::{AdminRequest, AgentStatus, NodeState, NodeStatus, Page, ask};
+use sealbus_control::admin::{AdminRequest, AgentStatus, NodeState, NodeStatus, ask};
 use sealbus_control::ask::Ask;
 use sealbus_control::operators;
 use sealbus_control::rpc::Caller;
@@ -61,16 +61,12 @@ impl Operator {
     }
 
     pub(crate) async fn agents(&self) -> Vec<AgentStatus> {
-        let all = ask::Agents {
-            page: Page::default(),
-        };
+        let all = ask::Agents::default();
         self.ask(all).await.unwrap().agents
     }
 
     pub(crate) async fn nodes(&self) -> Vec<NodeStatus> {
-        let all = ask::Nodes {
-            page: Page::default(),
-        };
+        let all = ask::Nodes::default();
         self.ask(all).await.unwrap().nodes
     }
 

@@ -1,7 +1,7 @@
 //! Findings about a running platform.
 
 use sealbus_control::AgentState;
-use sealbus_control::admin::{NodeState, Page, ask};
+use sealbus_control::admin::{NodeState, ask};
 use sealbus_manifest::Manifest;
 
 use super::super::now;
@@ -44,11 +44,7 @@ pub(super) async fn findings(
 }
 
 async fn nodes(connection: &mut Connection) -> Result<Finding, CliError> {
-    let nodes = connection
-        .list(ask::Nodes {
-            page: Page::default(),
-        })
-        .await?;
+    let nodes = connection.list(ask::Nodes::default()).await?;
     let away: Vec<String> = nodes
         .iter()
         .filter(|node| matches!(node.state, NodeState::Dead | NodeState::Expected))
@@ -74,11 +70,7 @@ async fn nodes(connection: &mut Connection) -> Result<Finding, CliError> {
 }
 
 async fn agents(connection: &mut Connection) -> Result<Vec<Finding>, CliError> {
-    let agents = connection
-        .list(ask::Agents {
-            page: Page::default(),
-        })
-        .await?;
+    let agents = connection.list(ask::Agents::default()).await?;
     let (mut waiting, mut expired) = (Vec::new(), Vec::new());
     let now = now();
     for agent in &agents {
