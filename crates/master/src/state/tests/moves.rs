@@ -197,7 +197,7 @@ fn ended_for_a_lost_master() -> (MasterState, Process, String, BTreeMap<String, 
 #[test]
 fn a_process_that_ended_is_asked_for_what_it_handed_in_before_its_agent_starts_anew() {
     for was_handed_in in [true, false] {
-        let (_, source, group, rows) = ended_for_a_lost_master();
+        let (_, source, group, mut rows) = ended_for_a_lost_master();
         // Yet another Master goes on in the same way.
         let mut master = load_at(&rows, 7);
         let freeze = NodeRequest::Freeze {
@@ -228,8 +228,12 @@ fn a_process_that_ended_is_asked_for_what_it_handed_in_before_its_agent_starts_a
         let effects = master.take_effects();
         assert_eq!(effects.iter().any(inherits), was_handed_in, "{effects:?}");
         if was_handed_in {
-            let target = live(&mut master, "a", 10);
+            // So does the one after it.
+            keep(&mut master, &mut rows, 10);
+            master = load_at(&rows, 11);
+            let target = live(&mut master, "a", 12);
             assert_eq!(target.node, other(&source.node));
+            assert!(!master.processes.contains_key(&source.id));
         } else {
             let (_, group) = master.group_of("a").unwrap();
             assert!(group.moving.is_none() && group.process.is_none());
