@@ -94,6 +94,8 @@ check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a c
 	$(CARGO) clippy --locked --workspace $(FEATURES),sealbus-python/command --all-targets -- -D warnings
 	$(call say,FIPA language without the standard library)
 	$(CARGO) clippy --locked -p sealbus-fipa --no-default-features -- -D warnings
+	$(call say,Fuzz targets)
+	$(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --target-dir target -- -D warnings
 	$(call say,Documentation of the code)
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	$(call say,Unit tests)

@@ -90,7 +90,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(part) = &part {
         assert!(part.opened(inside.to_vec()).is_err());
         let outer = part.to_message();
-        assert_eq!(outer.content_bytes().as_deref(), Some(bytes));
+        assert_eq!(outer.content_bytes(), Some(bytes));
     }
     assert!(member.follow(inside).is_err());
     assert!(member.open(b"", inside).is_err());
@@ -103,5 +103,5 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let sealed = group.seal(CHANNEL.as_bytes(), bytes).expect("it is sealed");
     let opened = member.open(CHANNEL.as_bytes(), &sealed).expect("it opens");
-    assert_eq!(&**opened, bytes);
+    assert_eq!(&*opened, bytes);
 });

@@ -65,7 +65,7 @@ pub enum ChainError {
 ///
 /// # Errors
 /// [`ChainError`].
-pub(crate) fn read_chain(
+pub fn read_chain(
     metadata: Option<&Map<String, Value>>,
     platform: &str,
 ) -> Result<Delegation, ChainError> {

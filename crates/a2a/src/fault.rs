@@ -129,7 +129,7 @@ impl Fault {
     }
 
     /// The `error` of a JSON-RPC response.
-    pub(crate) fn to_rpc(&self) -> Value {
+    pub fn to_rpc(&self) -> Value {
         let mut error = json!({"code": self.names().0, "message": self.message()});
         if let Some(details) = self.details() {
             error["data"] = details;
@@ -163,7 +163,7 @@ impl Fault {
     }
 
     /// The status and the body of a REST answer.
-    pub(crate) fn to_rest(&self) -> (StatusCode, Value) {
+    pub fn to_rest(&self) -> (StatusCode, Value) {
         let Names(_, status, name, _) = self.names();
         let details = self.details().unwrap_or_else(|| json!([]));
         let error = json!({

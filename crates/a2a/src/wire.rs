@@ -292,7 +292,7 @@ impl ListTasks {
     ///
     /// # Errors
     /// [`Fault::BadMember`].
-    pub(crate) fn from_query(query: &str) -> Result<Self, Fault> {
+    pub fn from_query(query: &str) -> Result<Self, Fault> {
         let mut list = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let value = value.into_owned();

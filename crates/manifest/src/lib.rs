@@ -333,7 +333,7 @@ impl AgentEntry {
     }
 
     /// The local names of all agents that this entry asks for.
-    pub(crate) fn local_names(&self) -> Vec<String> {
+    pub fn local_names(&self) -> Vec<String> {
         self.processes()
             .into_iter()
             .flat_map(|(_, agents)| agents)

@@ -31,7 +31,7 @@ pub(crate) const LONGEST_PIECE: usize = 64 << 10;
 /// The longest body. Besides messages, the longest body is a binding with its certificates.
 pub const LONGEST_BODY: usize = LONGEST_PIECE + 64;
 /// The longest body before the peer is known. It limits the memory that a stranger can occupy.
-pub(crate) const LONGEST_FIRST_BODY: usize = 1024;
+pub const LONGEST_FIRST_BODY: usize = 1024;
 
 /// The header of every frame.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -46,7 +46,7 @@ impl RemoteFault {
 }
 
 /// The error in an answer of this status over REST.
-pub(crate) fn rest_fault(status: u16, body: &[u8]) -> RemoteFault {
+pub fn rest_fault(status: u16, body: &[u8]) -> RemoteFault {
     let told = wire::parse(body).unwrap_or_default();
     let error = told.get("error").cloned();
     RemoteFault::read(&error.unwrap_or(Value::Object(Map::new())), status.into())

@@ -116,7 +116,7 @@ pub fn is_signed(card: &Value) -> bool {
 
 /// The address at which the server of the card publishes the key of a signature (`jku`), if it does. Other servers' keys prove
 /// nothing.
-pub(crate) fn published_at(card: &Value, from: &Uri) -> Option<Uri> {
+pub fn published_at(card: &Value, from: &Uri) -> Option<Uri> {
     let mut heads = signatures(card).iter().take(MOST_SIGNATURES);
     heads.find_map(|signature| {
         let (_, head) = WrittenSignature::read(signature).ok()?;

@@ -44,7 +44,7 @@ use schema::{
 };
 
 /// The operations of the service.
-pub(crate) const OPERATIONS: [Operation; 11] = [
+pub const OPERATIONS: [Operation; 11] = [
     operation("SendMessage", SEND, STREAM_RESPONSE),
     operation("SendStreamingMessage", SEND, STREAM_RESPONSE),
     operation("GetTask", GET_TASK, TASK),
@@ -76,7 +76,7 @@ impl Operation {
     ///
     /// # Errors
     /// [`BadBytes`].
-    pub(crate) fn read_answer(&self, bytes: &[u8]) -> Result<Map<String, Value>, BadBytes> {
+    pub fn read_answer(&self, bytes: &[u8]) -> Result<Map<String, Value>, BadBytes> {
         reading::read(self.answers, bytes)
     }
 

@@ -56,7 +56,7 @@ pub fn queue(queue: &Queue) -> String {
 }
 
 /// The queue of an agent or a process that has this name.
-pub(crate) fn queue_of_name(name: &str) -> Option<Queue> {
+pub fn queue_of_name(name: &str) -> Option<Queue> {
     let part = |prefix: &str, suffix: &str| name.strip_prefix(prefix)?.strip_suffix(suffix);
     let of = |promise| {
         let word = word(promise);
@@ -75,7 +75,7 @@ pub fn user(local_name: &str, address: IpAddr) -> String {
 }
 
 /// The user of an agent or a process with this identity on the broker. Other identities have none.
-pub(crate) fn user_of(identity: &Identity, address: IpAddr) -> Option<String> {
+pub fn user_of(identity: &Identity, address: IpAddr) -> Option<String> {
     match identity {
         Identity::Agent { name, .. } => Some(user(name.as_str(), address)),
         Identity::Process { node, process, .. } => {
@@ -86,7 +86,7 @@ pub(crate) fn user_of(identity: &Identity, address: IpAddr) -> Option<String> {
 }
 
 /// The agent or the process of `platform` that a user stands for, and its address: the inverse of [`user_of`].
-pub(crate) fn identity_of_user(user: &str, platform: &PlatformName) -> Option<(Identity, IpAddr)> {
+pub fn identity_of_user(user: &str, platform: &PlatformName) -> Option<(Identity, IpAddr)> {
     let (name, address) = user.strip_prefix("UID=")?.split_once(",CN=")?;
     let address = address.parse().ok()?;
     let identity = match name.strip_prefix("node/") {

@@ -110,7 +110,7 @@ impl Decoder {
     ///
     /// # Errors
     /// After an error the stream cannot go on.
-    pub(crate) fn next_frame(&mut self) -> Result<Option<Frame>, CodecError> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, CodecError> {
         let Some(prefix) = self.buffer.first_chunk::<LENGTH>() else {
             return Ok(None);
         };
