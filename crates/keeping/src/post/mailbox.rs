@@ -169,12 +169,12 @@ impl Mailbox {
     /// carry count.
     pub(super) fn note_removed(
         &self,
-        shelf: &mut Shelf,
+        shelf: &Shelf,
         removed: &[(u64, LetterMark)],
     ) -> Result<(), JournalError> {
         let mut stretches = BTreeMap::new();
         for (number, mark) in removed {
-            if let Some((first, end)) = shelf.had().stretch(*mark) {
+            if let Some((first, end)) = shelf.stretch(*mark) {
                 stretches.insert((mark.origin, mark.hops, first), end);
             }
             let name = format!("{HOPS}{number}");

@@ -7,6 +7,7 @@ use sealbus_control::post::{LetterMark, LetterOutcome, Receipt};
 
 use super::mailbox::Mailbox;
 use super::notices::{RECEIPT, reason_of};
+use super::shelf::Shelf;
 use super::{Post, storage};
 
 impl Post {
@@ -65,14 +66,13 @@ impl Post {
         mailbox: &Arc<Mailbox>,
         numbers: &[u64],
     ) -> Result<(), Fault> {
-        let removed: Vec<_> = {
-            let mut shelf = mailbox.shelf.lock();
+        let settled = |shelf: &mut Shelf| {
             let marks = numbers
                 .iter()
                 .filter_map(|number| Some((*number, shelf.settled(*number)?)));
             marks.collect()
         };
-        self.remove(mailbox, removed).await
+        self.remove(mailbox, settled).await
     }
 
     /// Forgets letters that another node has, unless they have come back from there.
@@ -81,31 +81,31 @@ impl Post {
         mailbox: &Arc<Mailbox>,
         sent: &[(u64, LetterMark)],
     ) -> Result<(), Fault> {
-        let removed: Vec<_> = {
-            let shelf = mailbox.shelf.lock();
-            let still = |number, mark| {
-                let kept = shelf.get(number);
-                kept.is_some_and(|kept| kept.cover.mark() == mark)
+        let carried = |shelf: &mut Shelf| {
+            let still = |(number, mark): &&(u64, LetterMark)| {
+                let kept = shelf.get(*number);
+                kept.is_some_and(|kept| kept.cover.mark() == *mark)
             };
-            let gone = sent.iter().filter(|(number, mark)| still(*number, *mark));
-            gone.copied().collect()
+            sent.iter().filter(still).copied().collect()
         };
-        self.remove(mailbox, removed).await
+        self.remove(mailbox, carried).await
     }
 
-    /// Removes letters, and notes their marks, which say that they were here.
+    /// Removes letters that `choose` names, each with the mark that says that it was here. A letter that comes back after
+    /// it was chosen is kept anew.
     async fn remove(
         &self,
         mailbox: &Arc<Mailbox>,
-        removed: Vec<(u64, LetterMark)>,
+        choose: impl FnOnce(&mut Shelf) -> Vec<(u64, LetterMark)>,
     ) -> Result<(), Fault> {
-        if removed.is_empty() {
-            return Ok(());
-        }
-        let numbers: Vec<u64> = removed.iter().map(|(number, _)| *number).collect();
-        let mut taken = Vec::with_capacity(removed.len());
-        let written = {
+        let mut taken = Vec::new();
+        let (numbers, written) = {
             let mut shelf = mailbox.shelf.lock();
+            let removed = choose(&mut shelf);
+            if removed.is_empty() {
+                return Ok(());
+            }
+            let numbers: Vec<u64> = removed.iter().map(|(number, _)| *number).collect();
             for number in &numbers {
                 let kept = shelf.get(*number);
                 if kept.is_some_and(|kept| kept.cover.receipt == Some(Receipt::Process)) {
@@ -114,14 +114,14 @@ impl Post {
                 }
             }
             // Once the letter is gone, only this mark says that it was here.
-            let noted = mailbox.note_removed(&mut shelf, &removed);
+            let noted = mailbox.note_removed(&shelf, &removed);
             noted.map_err(storage)?;
             let written = mailbox.stream.remove(&numbers).map_err(storage)?;
             // The letter leaves the shelf at once: if it comes back while this is written, it is kept again.
             for number in &numbers {
                 taken.extend(shelf.take(*number).map(|kept| (*number, kept)));
             }
-            written
+            (numbers, written)
         };
         if let Err(error) = written.await {
             let mut shelf = mailbox.shelf.lock();

@@ -194,6 +194,11 @@ impl Shelf {
         &mut self.had
     }
 
+    /// The stretch of letters around this one that were here and cannot be missing on disk.
+    pub(crate) fn stretch(&self, mark: LetterMark) -> Option<(u64, u64)> {
+        self.had.stretch(mark, &self.writing)
+    }
+
     /// Marks a letter as settled here, so that no copy of it is taken in any more. Returns the mark.
     pub(crate) fn settled(&mut self, number: u64) -> Option<LetterMark> {
         let mark = LetterMark {

@@ -287,3 +287,23 @@ fn another_node_keeps_its_copy_until_this_one_is_on_disk() {
     shelf.return_noted(last, true);
     assert_eq!(shelf.waiting(), 0);
 }
+
+#[test]
+fn what_says_on_disk_that_letters_were_here_leaves_out_those_that_may_not_reach_the_disk() {
+    let mut shelf = Shelf::default();
+    for sequence in [1, 2, 3, 4, 5] {
+        let kept = letter(7, sequence);
+        shelf.admit(&kept.cover, kept.size).unwrap();
+        if sequence != 2 && sequence != 5 {
+            shelf.put(sequence, kept);
+        }
+    }
+    let stretch = |shelf: &Shelf, sequence| shelf.stretch(letter(7, sequence).cover.mark());
+    assert_eq!(stretch(&shelf, 1), Some((1, 2)));
+    assert_eq!(stretch(&shelf, 3), Some((3, 5)));
+    assert_eq!(stretch(&shelf, 4), Some((3, 5)));
+    shelf.put(2, letter(7, 2));
+    assert_eq!(stretch(&shelf, 1), Some((1, 5)));
+    shelf.retract(&letter(7, 5).cover);
+    assert_eq!(stretch(&shelf, 4), Some((1, 5)));
+}
