@@ -1,11 +1,14 @@
-"""A node of another CA, though its platform has the same name, gets in nowhere, and both sides are told why."""
+"""A node of another CA, though its platform has the same name, gets in nowhere, and both sides are told why. A node of the
+platform itself, in an attacker's hands, learns nothing of the agents of others and changes nothing of theirs."""
 
-import base64
 import json
+import signal
 import socket
 import ssl
 
 import pytest
+from attacker.mallory import Mallory
+from attacker.rogue import RogueNode, of_node
 from harness import DEADLINE, SEALBUS, one_worker, wait_for
 
 EMPTY = """
@@ -32,15 +35,9 @@ class Stranger:
 
     def credential(self, folder):
         """Its certificates and key, for another implementation of TLS."""
-        chain = base64.b64decode(self.kept["chain"])
-        certificates, rest = [], chain[1:]
-        while rest:
-            length = int.from_bytes(rest[:2], "big")
-            certificates.append(ssl.DER_cert_to_PEM_cert(rest[2 : 2 + length]))
-            rest = rest[2 + length :]
-        assert len(certificates) == chain[0]
+        chain = [ssl.DER_cert_to_PEM_cert(der) for der in of_node(self.file).chain]
         chain_file, key_file = folder / "stranger.pem", folder / "stranger.key"
-        chain_file.write_text("".join(certificates))
+        chain_file.write_text("".join(chain))
         key_file.write_text(self.kept["key"])
         return chain_file, key_file
 
@@ -103,3 +100,53 @@ def test_its_certificate_opens_no_link_to_agents(platform, stranger, tmp_path):
     (refusal,) = wait_for(noted, "the refusal to be noted", also=factory.logs)
     assert "spiffe://factory/node/stranger" in refusal["reason"]
     assert json.loads(factory.send("worker", '["echo", "still here"]')) == "still here"
+
+
+#: Requests that a node takes from the Master alone, from the agent's own node alone, or from nobody.
+FORBIDDEN = [
+    {"ask": "channel-log", "request": request}
+    for request in (
+        {"log": "list"},
+        {"log": "evidence", "question": {}},
+        {"log": "since", "agent": "worker", "durable": "ledger"},
+        {"log": "settle", "agent": "worker", "durable": "ledger", "cursors": {"prices": 1}},
+        {"log": "read", "question": {"agent": "worker", "pattern": "prices", "start": {"from": "now"}, "began": 0, "events": 9, "bytes": 999, "wait": 0}},
+        {"log": "keep", "events": []},
+        {"log": "judge", "agent": "worker", "filters": ["price > 1"]},
+        {"log": "record", "messages": []},
+    )
+] + [
+    {"ask": "mailbox", "agent": "worker"},
+    {"ask": "log", "log": "worker", "from": {"from": "offset", "offset": 0}, "limit": 1000},
+    {"ask": "observe"},
+    {"ask": "stop", "process": "PROCESS", "grace": 0, "reason": "x"},
+    {"ask": "freeze", "process": "PROCESS", "destination": "rogue"},
+    {"ask": "fetch-frozen", "process": "PROCESS", "index": 0},
+    {"ask": "former-keys", "process": "PROCESS", "key": ""},
+    {"ask": "certificates", "process": "PROCESS"},
+    {"ask": "leave", "grace": 0},
+]
+
+
+def test_a_node_in_other_hands_speaks_for_its_own_agents_alone(platform):
+    factory = platform(WORKER).up()
+    place = factory.active("worker")["worker"]
+    node, process = place["node"], place["process"]
+    program = factory.node("rogue")
+    with Mallory(factory.ask("ticket", "guide", "--node", node)["ticket"], "guide") as guide:
+        (address, _), (listens, identity) = guide.process_of(node), guide.process_of("rogue")
+    program.process.send_signal(signal.SIGKILL)
+    program.wait()
+    file = factory.directory / "rogue" / "node.json"
+    rogue = RogueNode(file, "rogue", identity.rpartition("/")[2], listens)
+    with rogue.connects(address) as link:
+        link.target(0, f"{node}@factory")
+        for number, question in enumerate(FORBIDDEN):
+            question = json.loads(json.dumps(question).replace("PROCESS", process))
+            answer = rogue.asks(link, node, f"rogue-{number}", question)
+            assert '"code":"not-permitted"' in answer or "waits here for rogue" in answer, (question, answer)
+    for subject in ({"kind": "agent", "name": "worker"}, {"kind": "agent", "name": node}, {"kind": "agent", "name": "ams"}):
+        with pytest.raises(AssertionError, match="not"):
+            rogue.certified(**subject)
+    assert json.loads(factory.send("worker", '["echo", "still here"]')) == "still here"
+    assert factory.agents()["worker"]["pid"] == place["pid"]

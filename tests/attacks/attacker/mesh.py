@@ -84,9 +84,14 @@ class Link:
     """A connection to a process of the mesh, opened as the process `claimed`."""
 
     def __init__(
-        self, address: str, claimed: str | None, credential: Credential | None = None, level: str = "auth"
+        self,
+        address: str,
+        claimed: str | None,
+        credential: Credential | None = None,
+        level: str = "auth",
+        listens: str = "127.0.0.1:9",
     ) -> None:
-        """Without a name to claim, nothing is said yet."""
+        """Without a name to claim, nothing is said yet. `listens`: where it says that others may connect to it."""
         plain = socket.create_connection(place(address))
         self.plain = plain
         self.waits(int(PATIENCE))
@@ -116,15 +121,15 @@ class Link:
                 self.exporter = self.stream.export_keying_material(b"EXPORTER-sealbus-agent-binding", 32)
             self.stream.sendall(PREFACE)
             if claimed is not None:
-                self.hello(claimed, level)
+                self.hello(claimed, level, listens)
         except BaseException:
             plain.close()
             raise
 
-    def hello(self, claimed: str, level: str) -> None:
+    def hello(self, claimed: str, level: str, listens: str) -> None:
         process = claimed.encode()
         hello = struct.pack("<HBB", VERSION, LEVELS[level], 0) + os.urandom(16) + bytes(32)
-        hello += struct.pack("<QQIH", 0, next(CONNECTIONS), 16 << 20, len(process)) + process + b"127.0.0.1:9"
+        hello += struct.pack("<QQIH", 0, next(CONNECTIONS), 16 << 20, len(process)) + process + listens.encode()
         self.send(HELLO, hello)
 
     def waits(self, seconds: int) -> None:
