@@ -64,12 +64,22 @@ struct Side {
     windows: [Window; 2],
     heard: [Arc<Heard>; 2],
     talk: Option<Conversation>,
-    /// Whether messages of one sender that come together are said to be of one sender.
-    has_rows: bool,
+    way: Way,
+}
+
+/// How messages of one sender that come together are put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// All at once.
+    Together,
+    /// One by one. In a crowded mailbox, they become rows as well.
+    OneByOne,
+    /// One by one, each with a receipt, so that it is an entry of its own.
+    Single,
 }
 
 impl Side {
-    fn new(has_rows: bool) -> Self {
+    fn new(way: Way) -> Self {
         let limits = MailboxLimits {
             messages: 100_000,
             bytes: 100_000,
@@ -87,7 +97,7 @@ impl Side {
             windows,
             heard,
             talk: None,
-            has_rows,
+            way,
         }
     }
 
@@ -95,14 +105,20 @@ impl Side {
     /// in the first process, 2 and 3 in the second one.
     fn push(&self, sender: u8, mut messages: Vec<ReceivedMessage>, others: usize) {
         let own = messages.len() - others;
-        let number = |place| match self.has_rows {
-            true => u32::from(place >= own),
-            false => u32::try_from(place).unwrap(),
-        };
-        let senders: Vec<u32> = (0..messages.len()).map(number).collect();
         let window = &self.windows[usize::from(sender / 2)];
-        window.push_all(&mut messages, &senders).unwrap();
-        assert!(messages.is_empty());
+        match self.way {
+            Way::Together => {
+                let senders: Vec<u32> = (0..messages.len())
+                    .map(|place| u32::from(place >= own))
+                    .collect();
+                window.push_all(&mut messages, &senders).unwrap();
+                assert!(messages.is_empty());
+            }
+            Way::OneByOne => messages.into_iter().for_each(|it| window.push(it).unwrap()),
+            Way::Single => messages
+                .into_iter()
+                .for_each(|it| window.push_with_receipt(it, 0).unwrap()),
+        }
     }
 
     fn step(&mut self, step: &Step, first: u64) -> Vec<String> {
@@ -195,10 +211,11 @@ proptest! {
     /// After any steps, a mailbox with rows gives the same messages, counts and answers as one with single messages.
     #[test]
     fn rows_are_read_as_single_messages(
+        way in prop_oneof![Just(Way::Together), Just(Way::OneByOne)],
         steps in prop::collection::vec(step(), 1..24),
         end in prop_oneof![Just(End::Read), Just(End::Drop), Just(End::Drain)],
     ) {
-        let (mut rows, mut single) = (Side::new(true), Side::new(false));
+        let (mut rows, mut single) = (Side::new(way), Side::new(Way::Single));
         let mut number = 0;
         for step in &steps {
             prop_assert_eq!(rows.step(step, number), single.step(step, number));
@@ -228,7 +245,7 @@ proptest! {
 
 #[test]
 fn a_writer_of_rows_has_its_room_again_and_never_more() {
-    let side = Side::new(true);
+    let side = Side::new(Way::Together);
     let mut reader = side.reader.unwrap();
     let (window, heard) = (&side.windows[0], &side.heard[0]);
     heard.limit.store(window.first_limit(), Ordering::Relaxed);
@@ -254,7 +271,7 @@ fn a_writer_of_rows_has_its_room_again_and_never_more() {
 
 #[test]
 fn senders_of_rows_take_turns() {
-    let side = Side::new(true);
+    let side = Side::new(Way::Together);
     for number in 0..20 {
         side.push(
             0,
@@ -273,7 +290,7 @@ fn senders_of_rows_take_turns() {
 
 #[test]
 fn a_closed_mailbox_takes_no_row() {
-    let side = Side::new(true);
+    let side = Side::new(Way::Together);
     side.sender.close(Closed::Moving);
     let mut row: Vec<_> = (0..50).map(|it| message_of(0, it)).collect();
     let closed = side.windows[0].push_all(&mut row, &[0; 50]);

@@ -42,6 +42,19 @@ pub(super) struct Entry {
     pub(super) receipt: Option<u64>,
 }
 
+/// Whether nothing is special about a message, so that only its sender and its length count.
+#[inline]
+pub(super) fn may_be_in_row(message: &ReceivedMessage) -> bool {
+    message.kept().is_none() && !message.is_notice()
+}
+
+impl Entry {
+    #[inline]
+    pub(super) fn may_be_in_row(&self) -> bool {
+        self.receipt.is_none() && may_be_in_row(&self.message)
+    }
+}
+
 /// The tasks to wake after the lock is released.
 #[derive(Default)]
 pub(super) struct Wake {

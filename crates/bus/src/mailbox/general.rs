@@ -3,29 +3,33 @@
 use std::collections::hash_map::{Entry as Line, RandomState};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
-use std::mem;
+use std::{iter, mem};
 
 use super::entry::{Entry, Order, cost_of};
-use super::slots::{Place, Row, Slot, Slots};
+use super::line::{Item, Row};
 use super::turns::Turns;
 use crate::message::ReceivedMessage;
 
 /// From this many waiting messages on, their senders take turns.
 const CROWD: usize = 32;
-/// The most entries that are moved to put a message before others.
+/// The most items that are moved to put a message before others.
 const FAR: usize = 1024;
+/// After so many messages in a row of one sender, its next ones become a row.
+pub(super) const SHORTEST_ROW: usize = 8;
+/// The messages for which the room of an ended row is kept.
+const ROOM: usize = 1024;
 
 /// The queue of the messages that belong to no conversation, in the order in which they came. If many wait, their senders
 /// take turns; the messages of one sender stay in their order.
 #[derive(Default)]
 pub(super) struct General {
-    /// The order. Only these few bytes move when a message is put before others.
-    line: VecDeque<Place>,
-    entries: Slots,
+    line: VecDeque<Item>,
     /// The messages: those of rows, too.
     count: usize,
-    /// The rows among the entries.
+    /// The rows in the line.
     rows: usize,
+    /// The room of a row that has ended.
+    room: VecDeque<ReceivedMessage>,
     /// Somebody looks at single messages, until no message waits.
     is_looked_at: bool,
     /// Made when it is first asked. Boxed: many agents have no conversations.
@@ -87,8 +91,7 @@ impl General {
     pub(super) fn iter(&mut self) -> impl Iterator<Item = &Entry> {
         self.unroll();
         self.is_looked_at = !self.is_empty();
-        let entry = |place| self.entries.get(place);
-        self.line.iter().filter_map(entry)
+        self.line.iter().filter_map(Item::entry)
     }
 
     /// The place of a message that comes as the `arrival`th.
@@ -107,7 +110,7 @@ impl General {
         if !self.is_crowded {
             self.is_crowded = true;
             // There are rows only in a crowd.
-            for entry in self.line.iter().filter_map(|it| self.entries.get(it)) {
+            for entry in self.line.iter().filter_map(Item::entry) {
                 turns.take(&entry.message, entry.order.round, 1);
             }
         }
@@ -115,7 +118,7 @@ impl General {
         turns.forget_before(self.round, self.count);
         let order = Order { round, arrival };
         let last = match self.line.back() {
-            Some(last) if last.order > order => last.order.round,
+            Some(last) if last.order() > order => last.order().round,
             _ => return round,
         };
         let (length, place) = (self.line.len(), self.place(order));
@@ -135,23 +138,53 @@ impl General {
             index.insert(&entry);
         }
         self.count += 1;
-        let order = entry.order;
-        let slot = self.entries.put(Slot::One(entry));
-        self.line_up(Place { order, slot })
+        if entry.may_be_in_row() && self.takes_rows() {
+            let Entry { order, window, .. } = entry;
+            if let Some(row) = self.row_for(order, window, 1) {
+                row.push(entry.message);
+                return true;
+            }
+        }
+        self.line_up(Item::One(entry))
     }
 
-    /// Puts a place into the line. Returns whether it is the last one.
+    /// The row to whose end messages belong of which the first one has this order, if it pays to have one for them.
     #[inline]
-    fn line_up(&mut self, place: Place) -> bool {
-        let is_last = self.line.back().is_none_or(|it| it.order < place.order);
+    fn row_for(&mut self, order: Order, window: u32, count: usize) -> Option<&mut Row> {
+        let is_followed = match self.line.back() {
+            Some(Item::Row(last)) if last.is_followed_by(order, window) => true,
+            last => {
+                let repeats = self.turns.as_ref().map_or(0, |turns| turns.repeats());
+                if repeats.max(count) < SHORTEST_ROW || last.is_some_and(|it| it.order() > order) {
+                    return None;
+                }
+                false
+            }
+        };
+        if !is_followed {
+            self.rows += 1;
+            let row = Row::new(order, window, mem::take(&mut self.room));
+            self.line.push_back(Item::Row(row));
+        }
+        match self.line.back_mut() {
+            Some(Item::Row(row)) => Some(row),
+            _ => None,
+        }
+    }
+
+    /// Puts an item into the line. Returns whether it is the last one.
+    #[inline]
+    fn line_up(&mut self, item: Item) -> bool {
+        let order = item.order();
+        let is_last = self.line.back().is_none_or(|it| it.order() < order);
         match is_last {
-            true => self.line.push_back(place),
-            false => self.line.insert(self.place(place.order), place),
+            true => self.line.push_back(item),
+            false => self.line.insert(self.place(order), item),
         }
         is_last
     }
 
-    /// Whether a row may be added as such: single messages are kept for those who look at them, and in quiet mailboxes.
+    /// Whether messages may be in rows: single ones are kept for those who look at them, and in quiet mailboxes.
     #[inline]
     pub(super) fn takes_rows(&self) -> bool {
         self.is_crowded && !self.is_looked_at && self.index.is_none()
@@ -160,35 +193,45 @@ impl General {
     /// Adds messages of one sender, of which the first one comes as the `arrival`th.
     pub(super) fn push_row(
         &mut self,
-        messages: VecDeque<ReceivedMessage>,
+        messages: impl ExactSizeIterator<Item = ReceivedMessage>,
         arrival: u64,
         window: u32,
     ) {
-        let Some(first) = messages.front() else {
+        let count = messages.len();
+        let mut messages = messages.peekable();
+        let Some(first) = messages.peek() else {
             return;
         };
-        let count = messages.len() as u64;
         let turns = self.turns.get_or_insert_default();
-        let round = turns.take(first, self.round, count);
+        let round = turns.take(first, self.round, count as u64);
         turns.forget_before(self.round, self.count);
-        self.count += messages.len();
-        self.rows += 1;
-        let slot = self.entries.put(Slot::Row(Row { messages, window }));
+        self.count += count;
         let order = Order { round, arrival };
-        self.line_up(Place { order, slot });
+        match self.row_for(order, window, count) {
+            Some(row) => row.extend(messages),
+            None => {
+                self.rows += 1;
+                let mut row = Row::new(order, window, VecDeque::with_capacity(count));
+                row.extend(messages);
+                self.line_up(Item::Row(row));
+            }
+        }
     }
 
     fn place(&self, order: Order) -> usize {
-        self.line.partition_point(|it| it.order < order)
+        self.line.partition_point(|it| it.order() < order)
     }
 
     /// Takes out the entry whose turn it is.
     #[inline]
     pub(super) fn pop_front(&mut self) -> Option<Entry> {
-        let place = self.line.pop_front()?;
-        let entry = match self.rows > 0 {
-            true => self.pop_any(place)?,
-            false => self.entries.take_one(place)?,
+        let entry = match self.line.front_mut()? {
+            Item::Row(row) => {
+                let entry = row.pop()?;
+                self.go_on();
+                entry
+            }
+            Item::One(_) => self.line.pop_front().and_then(Item::into_entry)?,
         };
         self.count -= 1;
         self.taken(entry.order.round);
@@ -198,30 +241,26 @@ impl General {
         Some(entry)
     }
 
-    fn pop_any(&mut self, place: Place) -> Option<Entry> {
-        let Some(row) = self.entries.row(place) else {
-            return self.entries.take_one(place);
+    /// Messages of the first row were taken: its other messages may have their turn later.
+    #[inline]
+    fn go_on(&mut self) {
+        let Some(Item::Row(row)) = self.line.front() else {
+            return;
         };
-        let message = row.messages.pop_front()?;
-        let entry = Row::entry(message, place.order, row.window);
-        self.go_on(place, 1);
-        Some(entry)
-    }
-
-    /// Messages of the row were taken out of its beginning: the rest takes its place in the line, from which the row was
-    /// taken.
-    fn go_on(&mut self, place: Place, count: u64) {
-        let row = self.entries.row(place);
-        if row.is_none_or(|it| it.messages.is_empty()) {
-            self.entries.take(place);
-            self.rows -= 1;
+        let (order, is_over) = (row.order(), row.len() == 0);
+        let is_next = self.line.get(1).is_none_or(|it| it.order() > order);
+        if is_next && !is_over {
             return;
         }
-        let order = place.order.after(count);
-        let place = Place { order, ..place };
-        match self.line.front() {
-            Some(next) if next.order < order => drop(self.line_up(place)),
-            _ => self.line.push_front(place),
+        match self.line.pop_front() {
+            Some(Item::Row(row)) if is_over => {
+                self.rows -= 1;
+                let room = row.into_room();
+                if (self.room.capacity()..=ROOM).contains(&room.capacity()) {
+                    self.room = room;
+                }
+            }
+            item => drop(item.map(|item| self.line_up(item))),
         }
     }
 
@@ -232,35 +271,32 @@ impl General {
         out: &mut Vec<ReceivedMessage>,
         most: usize,
     ) -> Option<(u32, u64)> {
-        if self.rows == 0 || most == 0 {
+        let next = self.line.get(1).map(Item::order);
+        let Item::Row(row) = self.line.front_mut()? else {
+            return None;
+        };
+        // It is the row's turn, so its first message comes before all others.
+        let before = next.map_or(row.len(), |next| row.count_before(next).max(1));
+        let count = most.min(before);
+        if count == 0 {
             return None;
         }
-        let place = *self.line.front()?;
-        let row = self.entries.row(place)?;
-        let next = self.line.get(1);
-        let before = next.map_or(usize::MAX, |it| Row::count_before(place.order, it.order));
-        // It is the row's turn, so its first message comes before all others.
-        let count = most.min(before.max(1)).min(row.messages.len());
-        let window = row.window;
-        let taken = row.messages.drain(..count);
-        let cost = taken.fold(0, |cost, message| {
+        let (window, round) = (row.window(), row.order().round);
+        let cost = row.drain(count).fold(0, |cost, message| {
             let cost = cost + u64::from(cost_of(&message));
             out.push(message);
             cost
         });
-        self.line.pop_front();
         self.count -= count;
-        let count = count as u64;
-        self.go_on(place, count);
-        self.taken(place.order.round + count.saturating_sub(1));
+        self.go_on();
+        self.taken(round + (count as u64 - 1));
         Some((window, cost))
     }
 
     /// Takes out an entry out of its turn. Its place is one of those that [`iter`](Self::iter) showed.
     pub(super) fn remove(&mut self, place: usize) -> Option<Entry> {
         self.unroll();
-        let place = self.line.remove(place)?;
-        let entry = self.entries.take_one(place)?;
+        let entry = self.line.remove(place)?.into_entry()?;
         self.count -= 1;
         self.taken(entry.order.round);
         if let Some(index) = &mut self.index {
@@ -288,11 +324,7 @@ impl General {
         if self.rows > 0 {
             let all = self.take();
             self.count = all.len();
-            for entry in all {
-                let order = entry.order;
-                let slot = self.entries.put(Slot::One(entry));
-                self.line.push_back(Place { order, slot });
-            }
+            self.line = all.into_iter().map(Item::One).collect();
         }
     }
 
@@ -302,16 +334,10 @@ impl General {
             index.lines.clear();
         }
         let mut all = Vec::with_capacity(self.count);
-        let mut entries = mem::take(&mut self.entries);
-        for place in mem::take(&mut self.line) {
-            match entries.take(place) {
-                Slot::Empty => {}
-                Slot::One(entry) => all.push(entry),
-                Slot::Row(Row { messages, window }) => {
-                    let orders = (0..).map(|count| place.order.after(count));
-                    let row = messages.into_iter().zip(orders);
-                    all.extend(row.map(|(message, order)| Row::entry(message, order, window)));
-                }
+        for item in mem::take(&mut self.line) {
+            match item {
+                Item::One(entry) => all.push(entry),
+                Item::Row(mut row) => all.extend(iter::from_fn(|| row.pop())),
             }
         }
         if mem::take(&mut self.rows) > 0 {
@@ -326,7 +352,7 @@ impl General {
         self.unroll();
         let index = self.index.get_or_insert_with(|| {
             let mut index = Box::<Index>::default();
-            let entries = self.line.iter().filter_map(|it| self.entries.get(it));
+            let entries = self.line.iter().filter_map(Item::entry);
             entries.for_each(|entry| index.insert(entry));
             index
         });
@@ -335,7 +361,7 @@ impl General {
         for order in line.into_iter().flatten() {
             let place = self.place(order);
             let place = self.line.remove(place);
-            named.extend(place.and_then(|place| self.entries.take_one(place)));
+            named.extend(place.and_then(Item::into_entry));
         }
         self.count -= named.len();
         named

@@ -9,22 +9,19 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use super::entry::{Entry, Hook, Wake, cost_of};
-use super::general::General;
+use super::entry::{Entry, Hook, Wake, cost_of, may_be_in_row};
+use super::general::{General, SHORTEST_ROW};
 use super::table::{Place, Table};
 use super::windows::{NO_WINDOW, News, What, Windows};
 use super::{Closed, MailboxLimits};
 use crate::gate::Gate;
 use crate::letter::{Kept, KeptOutcome};
-use crate::message::{Provenance, ReceivedMessage};
+use crate::message::ReceivedMessage;
 use crate::moment::Moment;
 use crate::tap::{Arrival, Tap};
 
 /// The failure notices that are kept for an agent that does not read them, before its sends are refused.
 pub(super) const UNREAD_NOTICES: usize = 4_096;
-
-/// A shorter row of messages is not worth the room for it.
-const SHORTEST_ROW: usize = 8;
 
 pub(super) struct Inner {
     /// The messages that belong to no conversation.
@@ -68,15 +65,6 @@ pub(super) struct Shared {
 
 /// The callback for messages of this process that an agent has left unread for good, oldest first.
 pub(crate) type UnreadSink = Box<dyn Fn(Vec<ReceivedMessage>) + Send + Sync>;
-
-/// Whether nothing is special about a message, so that only its sender and its length count.
-fn may_be_in_row(message: &ReceivedMessage) -> bool {
-    let is_usual = matches!(
-        message.provenance(),
-        Provenance::Proved(_) | Provenance::Signed(_) | Provenance::Claimed
-    );
-    is_usual && message.kept().is_none()
-}
 
 impl Inner {
     /// Puts a message in, and notes in `wake` the readers to wake.
@@ -123,7 +111,7 @@ impl Inner {
             let mut row = messages.by_ref().take(row.len());
             while row.len() > 0 {
                 if may_be_entry && row.len() >= SHORTEST_ROW && self.queue.takes_rows() {
-                    self.put_row(row.by_ref().collect(), window, wake);
+                    self.put_row(row.by_ref(), window, wake);
                 } else if let Some(message) = row.next() {
                     self.put(message, window, None, wake);
                 }
@@ -134,16 +122,22 @@ impl Inner {
         }
     }
 
-    fn put_row(&mut self, row: VecDeque<ReceivedMessage>, window: u32, wake: &mut Wake) {
-        let cost: u64 = row.iter().map(|it| u64::from(cost_of(it))).sum();
+    fn put_row(
+        &mut self,
+        row: impl ExactSizeIterator<Item = ReceivedMessage>,
+        window: u32,
+        wake: &mut Wake,
+    ) {
+        let first = self.arrivals + 1;
+        self.arrivals += row.len() as u64;
+        let mut cost = 0;
+        let row = row.inspect(|message| cost += u64::from(cost_of(message)));
+        self.queue.push_row(row, first, window);
         if let Some(windows) = &mut self.windows {
             windows.put(window, cost);
         }
         // It fits into memory.
         self.bytes += cost as usize;
-        let first = self.arrivals + 1;
-        self.arrivals += row.len() as u64;
-        self.queue.push_row(row, first, window);
         self.wake_reader(wake);
     }
 

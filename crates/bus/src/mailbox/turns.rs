@@ -21,6 +21,8 @@ pub(super) struct Turns {
     latest: (String, u64),
     /// The proof of the latest sender. With it the name in its next message need not be read.
     proof: Option<VerifiedIdentity>,
+    /// How many messages of the latest sender came in a row.
+    repeats: usize,
     last: u64,
 }
 
@@ -50,8 +52,15 @@ impl Turns {
         }
         let turn = self.latest.1.max(round);
         self.latest.1 = turn + count;
+        // They fit into memory.
+        self.repeats += count as usize;
         self.last = self.last.max(self.latest.1.saturating_sub(1));
         turn
+    }
+
+    /// How many messages of the latest sender came in a row, so far.
+    pub(super) fn repeats(&self) -> usize {
+        self.repeats
     }
 
     /// Makes a sender the latest.
@@ -60,6 +69,7 @@ impl Turns {
         if name == sender {
             return;
         }
+        self.repeats = 0;
         if *next > 0 {
             self.next.insert(self.hasher.hash_one(&*name), *next);
         }
@@ -80,6 +90,7 @@ impl Turns {
         self.latest.0.clear();
         self.latest.1 = 0;
         self.proof = None;
+        self.repeats = 0;
         match self.next.capacity() > 2 * REMEMBERED {
             true => self.next = HashMap::new(),
             false => self.next.clear(),

@@ -1,0 +1,116 @@
+//! What waits at the places of a queue: single messages, and rows of them.
+
+use std::collections::VecDeque;
+
+use super::entry::{Entry, Order, cost_of};
+use crate::message::ReceivedMessage;
+
+pub(super) enum Item {
+    One(Entry),
+    Row(Row),
+}
+
+impl Item {
+    #[inline]
+    pub(super) fn order(&self) -> Order {
+        match self {
+            Self::One(entry) => entry.order,
+            Self::Row(row) => row.order,
+        }
+    }
+
+    pub(super) fn entry(&self) -> Option<&Entry> {
+        match self {
+            Self::One(entry) => Some(entry),
+            Self::Row(_) => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn into_entry(self) -> Option<Entry> {
+        match self {
+            Self::One(entry) => Some(entry),
+            Self::Row(_) => None,
+        }
+    }
+}
+
+/// Messages of which each came next after the one before it, and has its turn a round later. Mostly, one sender sent them.
+pub(super) struct Row {
+    /// The order of the first message.
+    order: Order,
+    window: u32,
+    messages: VecDeque<ReceivedMessage>,
+}
+
+impl Row {
+    /// A row that begins with this order and has no messages yet. `room` is empty.
+    pub(super) fn new(order: Order, window: u32, room: VecDeque<ReceivedMessage>) -> Self {
+        Self {
+            order,
+            window,
+            messages: room,
+        }
+    }
+
+    /// Whether a message of this order and window comes next after the last one.
+    #[inline]
+    pub(super) fn is_followed_by(&self, order: Order, window: u32) -> bool {
+        window == self.window && order == self.order.after(self.messages.len() as u64)
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, message: ReceivedMessage) {
+        self.messages.push_back(message);
+    }
+
+    pub(super) fn extend(&mut self, messages: impl Iterator<Item = ReceivedMessage>) {
+        self.messages.extend(messages);
+    }
+
+    pub(super) fn order(&self) -> Order {
+        self.order
+    }
+
+    pub(super) fn window(&self) -> u32 {
+        self.window
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Takes the first message out.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        let message = self.messages.pop_front()?;
+        let order = self.order;
+        self.order = order.after(1);
+        Some(Entry {
+            cost: cost_of(&message),
+            message,
+            order,
+            window: self.window,
+            receipt: None,
+        })
+    }
+
+    /// Takes the first `count` messages out.
+    pub(super) fn drain(&mut self, count: usize) -> impl Iterator<Item = ReceivedMessage> {
+        self.order = self.order.after(count as u64);
+        self.messages.drain(..count)
+    }
+
+    /// How many messages have their turn before `next`.
+    pub(super) fn count_before(&self, next: Order) -> usize {
+        let rounds = next.round.saturating_sub(self.order.round);
+        let is_first = self.order.after(rounds) < next;
+        let before = usize::try_from(rounds + u64::from(is_first)).unwrap_or(usize::MAX);
+        before.min(self.len())
+    }
+
+    /// The room of a row without messages.
+    pub(super) fn into_room(self) -> VecDeque<ReceivedMessage> {
+        self.messages
+    }
+}
