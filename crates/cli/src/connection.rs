@@ -122,7 +122,10 @@ impl Connection {
     where
         A: Ask<Requests = AdminRequest, Answers = AdminAnswer>,
     {
-        let request: AdminRequest = ask.into();
+        Ok(A::take(self.answer(ask.into()).await?)?)
+    }
+
+    async fn answer(&mut self, request: AdminRequest) -> Result<AdminAnswer, CliError> {
         let asked = match &request {
             AdminRequest::Send { message } => message.wait,
             AdminRequest::Kill { grace, .. }
@@ -136,7 +139,7 @@ impl Connection {
         let mut until = None;
         loop {
             let mut fault = match self.caller.ask(&request, patience).await {
-                Ok(answer) => return Ok(A::take(answer)?),
+                Ok(answer) => return Ok(answer),
                 Err(fault) => fault,
             };
             let is_lost = fault.code == FaultCode::Unavailable && self.caller.is_closed();

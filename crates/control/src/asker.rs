@@ -10,7 +10,6 @@ use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::oneshot;
 
-use crate::ask::Ask;
 use crate::{Fault, FaultCode};
 
 /// Most requests that wait for answers. Further requests are refused.
@@ -68,27 +67,20 @@ impl Asked<'_> {
     ///
     /// # Errors
     /// The peer's fault, or [`FaultCode::Unavailable`] if no answer came.
-    pub(crate) async fn answer<A: Ask>(
+    pub(crate) async fn answer(
         mut self,
         sending: impl Future<Output = Result<(), Fault>>,
         patience: Duration,
-    ) -> Result<A::Answer, Fault> {
+    ) -> Answered {
         let answered = async {
             sending.await?;
             (&mut self.answered).await.unwrap_or_else(|_| Err(gone()))
         };
         let answer = tokio::time::timeout(patience, answered).await;
-        let peer = self.peer;
-        let answer = answer.map_err(|_| {
-            let message = format!("{peer} did not answer within {patience:?}");
-            Fault::new(FaultCode::Unavailable, message)
-        })??;
-        let answer = serde_json::from_str(&answer).map_err(|error| {
-            let message = format!("the answer of {peer} could not be read: {error}");
-            Fault::new(FaultCode::Internal, message)
-                .advise("both sides may be of different versions")
-        })?;
-        A::take(answer)
+        answer.unwrap_or_else(|_| {
+            let message = format!("{} did not answer within {patience:?}", self.peer);
+            Err(Fault::new(FaultCode::Unavailable, message))
+        })
     }
 }
 
@@ -163,6 +155,15 @@ pub(crate) fn gone() -> Fault {
 /// A request, an answer or a fault as JSON.
 pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<Box<RawValue>, Fault> {
     to_raw_value(value).map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
+}
+
+/// Reads the JSON of a peer's answer.
+pub(crate) fn read<T: DeserializeOwned>(peer: &str, answer: &str) -> Result<T, Fault> {
+    serde_json::from_str(answer).map_err(|error| {
+        let message = format!("the answer of {peer} could not be read: {error}");
+        Fault::new(FaultCode::Internal, message)
+            .advise("both sides may be of different versions")
+    })
 }
 
 /// Reads the JSON of a request or notice.

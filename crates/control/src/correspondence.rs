@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::ask::Ask;
-use crate::asker::{Answered, Asker, parse, to_json};
+use crate::asker::{Answered, Asker, parse, read, to_json};
 use crate::node::{LANGUAGE, ONTOLOGY};
 use crate::turns::{Turn, Turns};
 use crate::{Fault, FaultCode, Term};
@@ -102,6 +102,11 @@ impl Correspondent {
         patience: Duration,
     ) -> Result<A::Answer, Fault> {
         let content = content_of::<A::Requests>(&ask.into())?;
+        let answer = self.answer(agent, content, patience).await?;
+        A::take(read(agent, &answer)?)
+    }
+
+    async fn answer(&self, agent: &str, content: String, patience: Duration) -> Answered {
         let asked = self.asker.begin(agent)?;
         let tag = format!("{}{}", self.life, asked.number);
         let mut message = AclMessage::new(Performative::Request)
@@ -120,7 +125,7 @@ impl Correspondent {
             sent.map(drop)
                 .map_err(|error| Fault::new(FaultCode::Unavailable, error.to_string()))
         };
-        asked.answer::<A>(sending, patience).await
+        asked.answer(sending, patience).await
     }
 
     /// Takes a message that came in, and gives a request its sender's turn. A request beyond the sender's turns is

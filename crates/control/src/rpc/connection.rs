@@ -17,6 +17,8 @@ use crate::ask::Ask;
 use crate::asker::{self, Answered, Asker, to_json};
 use crate::{Fault, FaultCode};
 
+/// What faults call the other side.
+const PEER: &str = "the other side";
 /// How long the other side may take no bytes while some wait for it.
 const STALLED: Duration = Duration::from_secs(30);
 /// Requests that wait for the application before reading stops.
@@ -244,10 +246,15 @@ impl Caller {
     /// The other side's fault, or [`FaultCode::Unavailable`] if no answer came.
     pub async fn ask<A: Ask>(&self, ask: A, patience: Duration) -> Result<A::Answer, Fault> {
         let body = to_json::<A::Requests>(&ask.into())?;
-        let asked = self.asker.begin("the other side")?;
+        let answer = self.answer(body, patience).await?;
+        A::take(asker::read(PEER, &answer)?)
+    }
+
+    async fn answer(&self, body: Box<RawValue>, patience: Duration) -> Answered {
+        let asked = self.asker.begin(PEER)?;
         let id = asked.number;
         let sending = self.outgoing.send(Frame::Call { id, body });
-        asked.answer::<A>(sending, patience).await
+        asked.answer(sending, patience).await
     }
 
     /// Asks for a whole list, page by page. Waits for each page for at most `patience`.
