@@ -14,13 +14,17 @@ fuzz_target!(|bytes: &[u8]| {
     let from = from.parse().expect("an address");
     if let Ok(found) = parse(bytes) {
         // Nobody has the private half of this key of RFC 8037.
-        let keys = br#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
+        let keys =
+            br#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
         let signers = Signers::keys(keys).expect("a key");
         if is_signed(&found) {
             assert!(signers.verify(&found, Timestamp::default()).is_err());
         }
         if let Some(at) = published_at(&found, &from) {
-            assert!(at.host().is_some_and(|host| host.eq_ignore_ascii_case("agents.example")));
+            assert!(
+                at.host()
+                    .is_some_and(|host| host.eq_ignore_ascii_case("agents.example"))
+            );
         }
     }
     let found = parse(bytes).unwrap_or_default();

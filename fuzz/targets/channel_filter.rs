@@ -2,12 +2,17 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use sealbus_channels::{
+    ChannelFilter, ChannelHeader, ChannelPath, EventKey, Mechanism, Moment, Qos,
+};
 use sealbus_fipa::{AclMessage, Content, Expression, Number, Performative};
-use sealbus_channels::{ChannelFilter, ChannelHeader, ChannelPath, EventKey, Mechanism, Moment, Qos};
 
 fuzz_target!(|text: &str| {
     let (filter, key) = (ChannelFilter::new(text), EventKey::new(text));
-    for error in [filter.as_ref().err(), key.as_ref().err()].into_iter().flatten() {
+    for error in [filter.as_ref().err(), key.as_ref().err()]
+        .into_iter()
+        .flatten()
+    {
         assert!(error.offset <= text.len());
     }
     let Ok(channel) = ChannelPath::new("/dates/business") else {

@@ -16,7 +16,10 @@ fuzz_target!(|bytes: &[u8]| {
         .filter(|line| !matches!(line, Line::Sha256(_)))
         .collect();
     let file = write_file(&lines).expect("lines are JSON");
-    let messages = lines.iter().filter(|line| matches!(line, Line::Message(_))).count();
+    let messages = lines
+        .iter()
+        .filter(|line| matches!(line, Line::Message(_)))
+        .count();
     match inspect(&file, &demands) {
         Ok(report) => assert_eq!(report.messages.len(), messages),
         Err(error) => assert!(error.line <= lines.len() + 1),

@@ -12,7 +12,14 @@ fuzz_target!(|bytes: &[u8]| {
     let mut assembler = Assembler::new(limits);
     for piece in bytes.chunks(1000) {
         assembler.push(piece);
-        while let Ok(Some(whole)) = assembler.next_message(Instant::now()) {
+        loop {
+            // After an error, the connection ends.
+            let Ok(next) = assembler.next_message(Instant::now()) else {
+                return;
+            };
+            let Some(whole) = next else {
+                break;
+            };
             let (version, order) = (whole.header.version, whole.header.order);
             let Ok(Message::Request(request, body)) = Message::decode(&whole.header, &whole.bytes)
             else {
@@ -25,7 +32,10 @@ fuzz_target!(|bytes: &[u8]| {
                 continue;
             };
             let written = request.encode(version, order, |out| message.encode(out));
-            let header = written.first_chunk().and_then(Header::read).expect("a header");
+            let header = written
+                .first_chunk()
+                .and_then(Header::read)
+                .expect("a header");
             let Ok(Message::Request(again, body)) = Message::decode(&header, &written) else {
                 panic!("what was written is a request");
             };

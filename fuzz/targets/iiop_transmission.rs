@@ -17,7 +17,8 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let envelope = read.envelope.clone();
-    let Ok(written) = transmission::write(envelope, &read.message, read.representation, CodeSet::Utf8)
+    let Ok(written) =
+        transmission::write(envelope, &read.message, read.representation, CodeSet::Utf8)
     else {
         return;
     };
@@ -26,6 +27,9 @@ fuzz_target!(|bytes: &[u8]| {
         panic!("what was written is a message");
     };
     if let Ok(again) = transmission::read(&again, CodeSet::Utf8, &limits) {
-        assert_eq!(format!("{:?}", again.message), format!("{:?}", read.message));
+        assert_eq!(
+            format!("{:?}", again.message),
+            format!("{:?}", read.message)
+        );
     }
 });

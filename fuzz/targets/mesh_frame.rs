@@ -19,7 +19,9 @@ fuzz_target!(|bytes: &[u8]| {
     let mut again = Vec::new();
     parsed.frame.encode(u64::from(parsed.sequence), &mut again);
     let read = parse(&again, LONGEST_BODY);
-    let read = read.expect("what was written is a frame").expect("and it is whole");
+    let read = read
+        .expect("what was written is a frame")
+        .expect("and it is whole");
     assert_eq!(read.frame, parsed.frame);
     if parsed.frame.kind().is_counted() {
         assert_eq!(read.sequence, parsed.sequence);

@@ -5,13 +5,11 @@
 use std::fmt::Debug;
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_control::authority::{AuthorityAnswer, AuthorityRequest};
 use sealbus_control::admin::{AdminAnswer, AdminRequest};
 use sealbus_control::attachment::{AttachmentAnswer, AttachmentNotice, AttachmentRequest};
+use sealbus_control::authority::{AuthorityAnswer, AuthorityRequest};
 use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest};
-use sealbus_control::node::{
-    MasterAnswer, MasterRequest, NodeAnswer, NodeRequest,
-};
+use sealbus_control::node::{MasterAnswer, MasterRequest, NodeAnswer, NodeRequest};
 use sealbus_control::rpc::{Decoder, Frame};
 use sealbus_control::traffic::{ProcessAnswer, ProcessRequest};
 use sealbus_control::word::{Reply, Word};

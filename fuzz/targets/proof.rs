@@ -10,8 +10,8 @@ use libfuzzer_sys::fuzz_target;
 use sealbus_proof::{Delegation, Evidence, LONGEST_PROOF, NotProved, Proof, Verifier};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    CertificateChain, Identity, KeyPair, PlatformName, RootAuthority, SecurityLevel, SigningRequest,
-    Timestamp, Trust, Validity, VerifiedIdentity,
+    CertificateChain, Identity, KeyPair, PlatformName, RootAuthority, SecurityLevel,
+    SigningRequest, Timestamp, Trust, Validity, VerifiedIdentity,
 };
 
 const NOW: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
@@ -23,11 +23,18 @@ static AUTHOR: LazyLock<(VerifiedIdentity, Trust)> = LazyLock::new(|| {
     let root = RootAuthority::create(&platform, validity).expect("a root");
     let authority = root.create_authority("ca", validity).expect("a CA");
     let identity = Identity::agent(&platform, "a").expect("a legal name");
-    let request = KeyPair::generate().expect("a key").signing_request().expect("a request");
+    let request = KeyPair::generate()
+        .expect("a key")
+        .signing_request()
+        .expect("a request");
     let request = SigningRequest::parse(&request).expect("its own request");
     let grant = Grant::by_operator(identity, IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let chain: CertificateChain = authority.issue(&grant, &request, validity).expect("a certificate").chain;
-    let trust = Trust::new(platform, &[root.certificate().clone()], Duration::ZERO).expect("its trust");
+    let chain: CertificateChain = authority
+        .issue(&grant, &request, validity)
+        .expect("a certificate")
+        .chain;
+    let trust =
+        Trust::new(platform, &[root.certificate().clone()], Duration::ZERO).expect("its trust");
     let author = trust.verify(&chain, NOW).expect("a proved identity");
     (author, trust)
 });
@@ -61,8 +68,13 @@ fuzz_target!(|bytes: &[u8]| {
     let bent = Proof::decode(&bent).expect("the fields have any value");
     let judged = verifier.verify(author, &bent, &[7; 32], now);
     assert!(matches!(judged, Err(NotProved::NotDelegated { .. })));
-    let other = [SecurityLevel::Signed, SecurityLevel::Sealed].into_iter().find(|level| *level != proof.level());
-    let mut elsewhere = Verifier::new(author.identity().platform().clone(), other.expect("another level"));
+    let other = [SecurityLevel::Signed, SecurityLevel::Sealed]
+        .into_iter()
+        .find(|level| *level != proof.level());
+    let mut elsewhere = Verifier::new(
+        author.identity().platform().clone(),
+        other.expect("another level"),
+    );
     let judged = elsewhere.verify(author, &bent, &[7; 32], now);
     assert!(matches!(judged, Err(NotProved::OtherLevel { .. })));
 });

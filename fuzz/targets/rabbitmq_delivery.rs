@@ -16,7 +16,10 @@ fuzz_target!(|bytes: &[u8]| {
         let platform = PlatformName::new("factory").unwrap();
         if let Some((identity, address)) = names::identity_of_user(text, &platform) {
             let user = names::user_of(&identity, address).unwrap();
-            assert_eq!(names::identity_of_user(&user, &platform), Some((identity, address)));
+            assert_eq!(
+                names::identity_of_user(&user, &platform),
+                Some((identity, address))
+            );
         }
         if let Some(queue) = names::queue_of_name(text) {
             assert_eq!(names::queue(&queue), text);

@@ -5,9 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_seal::{
-    IssuingAuthority, PlatformName, RootAuthority, Timestamp, Trust, Validity,
-};
+use sealbus_seal::{IssuingAuthority, PlatformName, RootAuthority, Timestamp, Trust, Validity};
 
 const NOW: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
 const CONTEXT: &[u8] = b"sealbus deny list v2\0";
@@ -16,7 +14,9 @@ static TRUSTED: LazyLock<(Trust, IssuingAuthority)> = LazyLock::new(|| {
     let platform = PlatformName::new("factory").expect("a legal name");
     let validity = Validity::starting(NOW, Duration::from_secs(86_400));
     let root = RootAuthority::create(&platform, validity).expect("a root");
-    let authority = root.create_authority("ca-1", validity).expect("an authority");
+    let authority = root
+        .create_authority("ca-1", validity)
+        .expect("an authority");
     let trust = Trust::new(platform, &[root.certificate().clone()], Duration::ZERO);
     (trust.expect("its trust"), authority)
 });

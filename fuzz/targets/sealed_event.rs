@@ -99,7 +99,9 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(Candidate::verify(inside, key.public().clone(), ben, trust, *now).is_err());
     if group.is_due(*now) {
         let change = group.change(&[], &[], *now).expect("a new epoch");
-        member.follow(&change.commit.expect("ben stays")).expect("the next epoch");
+        member
+            .follow(&change.commit.expect("ben stays"))
+            .expect("the next epoch");
     }
     let sealed = group.seal(CHANNEL.as_bytes(), bytes).expect("it is sealed");
     let opened = member.open(CHANNEL.as_bytes(), &sealed).expect("it opens");

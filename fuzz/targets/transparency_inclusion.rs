@@ -9,8 +9,8 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    CertificateChain, Identity, KeyPair, LONGEST_INCLUSION, PlatformName, RootAuthority, SigningRequest, Timestamp,
-    Validity,
+    CertificateChain, Identity, KeyPair, LONGEST_INCLUSION, PlatformName, RootAuthority,
+    SigningRequest, Timestamp, Validity,
 };
 use sealbus_transparency::Inclusion;
 
@@ -23,10 +23,16 @@ static CHAIN: LazyLock<CertificateChain> = LazyLock::new(|| {
     let root = RootAuthority::create(&platform, validity).expect("a root");
     let authority = root.create_authority("ca", validity).expect("a CA");
     let identity = Identity::agent(&platform, "a").expect("a legal name");
-    let request = KeyPair::generate().expect("a key").signing_request().expect("a request");
+    let request = KeyPair::generate()
+        .expect("a key")
+        .signing_request()
+        .expect("a request");
     let request = SigningRequest::parse(&request).expect("its own request");
     let grant = Grant::by_operator(identity, IpAddr::V4(Ipv4Addr::LOCALHOST));
-    authority.issue(&grant, &request, validity).expect("a certificate").chain
+    authority
+        .issue(&grant, &request, validity)
+        .expect("a certificate")
+        .chain
 });
 
 fuzz_target!(|bytes: &[u8]| {

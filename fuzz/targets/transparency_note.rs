@@ -17,6 +17,9 @@ fuzz_target!(|text: &str| {
         assert_eq!(key.to_string().parse().as_ref(), Ok(&key));
     }
     if let Ok(request) = AddCheckpoint::parse(text) {
-        assert_eq!(AddCheckpoint::parse(&request.to_string()).as_ref(), Ok(&request));
+        assert_eq!(
+            AddCheckpoint::parse(&request.to_string()).as_ref(),
+            Ok(&request)
+        );
     }
 });
