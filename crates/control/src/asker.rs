@@ -161,8 +161,7 @@ pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<Box<RawValue>, Fault> {
 pub(crate) fn read<T: DeserializeOwned>(peer: &str, answer: &str) -> Result<T, Fault> {
     serde_json::from_str(answer).map_err(|error| {
         let message = format!("the answer of {peer} could not be read: {error}");
-        Fault::new(FaultCode::Internal, message)
-            .advise("both sides may be of different versions")
+        Fault::new(FaultCode::Internal, message).advise("both sides may be of different versions")
     })
 }
 

@@ -1,4 +1,4 @@
-//! What waits at the places of a queue: single messages, and rows of them.
+//! The items in the line of a mailbox: single messages, and rows of them.
 
 use std::collections::VecDeque;
 

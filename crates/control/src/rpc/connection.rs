@@ -17,7 +17,7 @@ use crate::ask::Ask;
 use crate::asker::{self, Answered, Asker, to_json};
 use crate::{Fault, FaultCode};
 
-/// What faults call the other side.
+/// The name of the other side in faults.
 const PEER: &str = "the other side";
 /// How long the other side may take no bytes while some wait for it.
 const STALLED: Duration = Duration::from_secs(30);
