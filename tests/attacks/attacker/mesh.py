@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import itertools
 import os
@@ -43,6 +44,12 @@ class Credential:
     chain: list[bytes]
     #: The CA's proof that its issuance log has the certificate.
     inclusion: bytes = b""
+
+    @classmethod
+    def issued(cls, key: Ed25519PrivateKey, answer: dict[str, Any]) -> Credential:
+        """The certificate in the CA's answer, for this key."""
+        assert "chain" in answer, answer
+        return cls(key, [base64.b64decode(der) for der in answer["chain"]], base64.b64decode(answer["inclusion"]))
 
     def chain_on_the_wire(self) -> bytes:
         proofs = [self.inclusion] if self.inclusion else []

@@ -54,9 +54,7 @@ class RogueNode:
             "signature": base64.b64encode(self.own.key.sign(b"sealbus node vouching v1\0" + statement)).decode(),
         }
         with Rpc(over_tls(self.door, ENROLMENT)) as rpc:
-            answer = rpc.call(ask="certify", voucher=voucher)
-        assert "chain" in answer, answer
-        return Credential(key, [base64.b64decode(der) for der in answer["chain"]], base64.b64decode(answer["inclusion"]))
+            return Credential.issued(key, rpc.call(ask="certify", voucher=voucher))
 
     def connects(self, address: str) -> Link:
         """A connection on which it is proved as a process and as an agent, as nodes are."""

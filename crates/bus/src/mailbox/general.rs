@@ -140,36 +140,38 @@ impl General {
         self.count += 1;
         if entry.may_be_in_row() && self.takes_rows() {
             let Entry { order, window, .. } = entry;
-            if let Some(row) = self.row_for(order, window, 1) {
+            if let Some(row) = self.last_row(order, window) {
                 row.push(entry.message);
                 return true;
+            }
+            let repeats = self.turns.as_ref().map_or(0, |turns| turns.repeats());
+            if repeats >= SHORTEST_ROW && self.line.back().is_none_or(|it| it.order() < order) {
+                return self.begin_row(order, window, iter::once(entry.message));
             }
         }
         self.line_up(Item::One(entry))
     }
 
-    /// The row to whose end messages belong of which the first one has this order, if it pays to have one for them.
+    /// The row at the end of the line, if a message of this order and window comes next in it.
     #[inline]
-    fn row_for(&mut self, order: Order, window: u32, count: usize) -> Option<&mut Row> {
-        let is_followed = match self.line.back() {
-            Some(Item::Row(last)) if last.is_followed_by(order, window) => true,
-            last => {
-                let repeats = self.turns.as_ref().map_or(0, |turns| turns.repeats());
-                if repeats.max(count) < SHORTEST_ROW || last.is_some_and(|it| it.order() > order) {
-                    return None;
-                }
-                false
-            }
-        };
-        if !is_followed {
-            self.rows += 1;
-            let row = Row::new(order, window, mem::take(&mut self.room));
-            self.line.push_back(Item::Row(row));
-        }
+    fn last_row(&mut self, order: Order, window: u32) -> Option<&mut Row> {
         match self.line.back_mut() {
-            Some(Item::Row(row)) => Some(row),
+            Some(Item::Row(row)) if row.is_followed_by(order, window) => Some(row),
             _ => None,
         }
+    }
+
+    /// Adds a row of these messages, of which the first one has this order. Returns whether it is the last item.
+    fn begin_row(
+        &mut self,
+        order: Order,
+        window: u32,
+        messages: impl Iterator<Item = ReceivedMessage>,
+    ) -> bool {
+        self.rows += 1;
+        let mut row = Row::new(order, window, mem::take(&mut self.room));
+        row.extend(messages);
+        self.line_up(Item::Row(row))
     }
 
     /// Puts an item into the line. Returns whether it is the last one.
@@ -207,14 +209,9 @@ impl General {
         turns.forget_before(self.round, self.count);
         self.count += count;
         let order = Order { round, arrival };
-        match self.row_for(order, window, count) {
+        match self.last_row(order, window) {
             Some(row) => row.extend(messages),
-            None => {
-                self.rows += 1;
-                let mut row = Row::new(order, window, VecDeque::with_capacity(count));
-                row.extend(messages);
-                self.line_up(Item::Row(row));
-            }
+            None => drop(self.begin_row(order, window, messages)),
         }
     }
 
