@@ -6,6 +6,7 @@
 
 mod hello;
 mod reading;
+mod row;
 mod signed;
 mod writing;
 
@@ -17,17 +18,24 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub use self::hello::Hello;
 pub(crate) use self::reading::length_of;
 pub use self::reading::{Parsed, parse};
+pub use self::row::Messages;
+pub(crate) use self::row::OpenRow;
 pub use self::signed::SignedMessages;
-pub(crate) use self::writing::{MESSAGE_START, begin_message, finish_message, lengthen};
+use self::writing::put_length;
+pub(crate) use self::writing::{
+    MESSAGE_START, begin_message, finish_message, finish_row, lengthen,
+};
 
 /// The version of this protocol; both sides must speak the same.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 /// The first bytes of a connection, inside TLS if there is TLS, from both sides.
 pub const PREFACE: [u8; 8] = *b"SEALBUS\x01";
 /// Bytes of a header.
 pub const HEADER_LENGTH: usize = size_of::<Header>();
 /// The longest piece of a message in one frame. Longer messages are cut, so that others can go in between.
 pub(crate) const LONGEST_PIECE: usize = 64 << 10;
+/// The longest frame with a row of messages. A frame is read when it is whole.
+pub(crate) const LONGEST_ROW: usize = 8 << 10;
 /// The longest body. Besides messages, the longest body is a binding with its certificates.
 pub const LONGEST_BODY: usize = LONGEST_PIECE + 64;
 /// The longest body before the peer is known. It limits the memory that a stranger can occupy.
@@ -95,6 +103,7 @@ pub enum Kind {
     Refused = 27,
     Sign = 28,
     Unread = 29,
+    Row = 30,
 }
 
 impl Kind {
@@ -122,6 +131,7 @@ impl Kind {
             27 => Self::Refused,
             28 => Self::Sign,
             29 => Self::Unread,
+            30 => Self::Row,
             _ => return None,
         })
     }
@@ -228,6 +238,15 @@ pub enum Frame<'a> {
         is_signed: bool,
         /// The message's bit-efficient encoding, or the frame of the bus.
         payload: &'a [u8],
+    },
+    /// Whole messages in a row, of which none is signed.
+    Row {
+        /// The sender's handle, as bound.
+        sender: u32,
+        /// The receiver's handle, as targeted.
+        target: u32,
+        /// The messages' bit-efficient encodings.
+        messages: Messages<'a>,
     },
     /// The first piece of a long message.
     Begin {
@@ -389,6 +408,7 @@ impl Frame<'_> {
             Self::Prove { .. } => Kind::Prove,
             Self::Delegate { .. } => Kind::Delegate,
             Self::Message { .. } => Kind::Message,
+            Self::Row { .. } => Kind::Row,
             Self::Begin { .. } => Kind::Begin,
             Self::Continue { .. } => Kind::Continue,
             Self::Target { .. } => Kind::Target,

@@ -208,7 +208,16 @@ impl Inward {
             payload,
         } = parsed.frame
         {
-            self.message(link, sender, target, is_signed, payload)?;
+            self.message(link, sender, target, is_signed, [payload, &[]])?;
+        } else if let Frame::Row {
+            sender,
+            target,
+            messages,
+        } = parsed.frame
+        {
+            for rest in messages.rests() {
+                self.message(link, sender, target, false, [messages.beginning(), rest])?;
+            }
         } else if let Frame::Sign {
             time,
             signature,

@@ -367,7 +367,9 @@ impl Outward {
         let mut senders = Vec::new();
         let mut accepted = Vec::new();
         self.session.for_each_kept(|frame, _, _| match frame {
-            Frame::Message { sender, .. } | Frame::Begin { sender, .. } => senders.push(*sender),
+            Frame::Message { sender, .. }
+            | Frame::Row { sender, .. }
+            | Frame::Begin { sender, .. } => senders.push(*sender),
             Frame::Sign { authors, .. } => {
                 senders.extend(authors.iter().map(|author| author.sender()));
             }

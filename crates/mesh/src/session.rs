@@ -113,6 +113,22 @@ impl Session {
         });
     }
 
+    /// Appends a whole message, whose payload `write` puts at the end of the buffer. It says how many bytes messages like
+    /// this begin with. Messages that are alike and wait to be written share a frame.
+    ///
+    /// # Errors
+    /// The error of `write`; then nothing was appended.
+    pub fn append_message<E>(
+        &mut self,
+        sender: u32,
+        target: u32,
+        is_signed: bool,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<usize, E>,
+    ) -> Result<(), E> {
+        self.unacknowledged
+            .append_message(sender, target, is_signed, write)
+    }
+
     /// Appends a counted frame that `write` encodes itself, with the number that it is given.
     ///
     /// # Errors

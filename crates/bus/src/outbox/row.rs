@@ -5,17 +5,13 @@ use std::sync::Arc;
 
 use sealbus_fipa::AclMessage;
 
-use super::{Last, Outbox};
+use super::{Last, Outbox, TURN};
 use crate::delegation::Delegation;
 use crate::error::{SendError, TrySendError};
 use crate::message::{Provenance, ReceivedMessage};
 use crate::permission::Permit;
 use crate::route::State;
 use crate::transport::Outgoing;
-
-/// The messages that [`Outbox::send_many`] sends before other tasks have their turn. A sender of single messages yields
-/// as often.
-const ROW: usize = 128;
 
 impl Outbox {
     /// Sends messages in their order, as [`send`](Self::send) sends each. Messages in a row to one agent take one lock,
@@ -30,10 +26,10 @@ impl Outbox {
         messages: impl IntoIterator<Item = M>,
     ) -> Result<(), SendError> {
         let mut messages = messages.into_iter().map(Into::into);
-        let mut row = VecDeque::with_capacity(ROW);
+        let mut row = VecDeque::with_capacity(TURN);
         loop {
             // The caller's iterator runs without any lock: it may send as well.
-            row.extend(messages.by_ref().take(ROW));
+            row.extend(messages.by_ref().take(TURN));
             if row.is_empty() {
                 return Ok(());
             }

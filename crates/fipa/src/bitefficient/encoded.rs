@@ -106,6 +106,19 @@ pub struct Checker {
     beginning: Vec<u8>,
     /// The parser's knowledge after the beginning.
     layout: Option<(Layout, usize)>,
+    /// Whether the last message has nothing but content behind the beginning.
+    is_plain: bool,
+}
+
+/// What a message certainly has in common with the last one that the same [`Checker`] found sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Likeness {
+    /// Nothing is known.
+    None,
+    /// The sender, in the same bytes.
+    Sender,
+    /// All but the content.
+    AllButContent,
 }
 
 impl Checker {
@@ -115,18 +128,19 @@ impl Checker {
             limits,
             beginning: Vec::new(),
             layout: None,
+            is_plain: false,
         }
     }
 
-    /// Checks a message, as [`EncodedMessage::new`] does. Returns with it whether the message certainly has the sender of
-    /// the last message that was sound, in the same bytes.
+    /// Checks a message, as [`EncodedMessage::new`] does. Returns with it what it has in common with the last message that
+    /// was sound.
     ///
     /// # Errors
     /// As [`decode_ref`](super::decode_ref).
     pub fn check<B: AsRef<[u8]>>(
         &mut self,
         message: B,
-    ) -> Result<(EncodedMessage<B>, bool), DecodeError> {
+    ) -> Result<(EncodedMessage<B>, Likeness), DecodeError> {
         let bytes = message.as_ref();
         let mut parser = Parser::new(bytes, &self.limits, ());
         let known = self.layout.filter(|_| bytes.starts_with(&self.beginning));
@@ -153,17 +167,34 @@ impl Checker {
                 layout
             }
         };
-        parser
-            .finish(&mut layout)
-            .inspect_err(|_| self.layout = None)?;
+        let is_plain =
+            finish_plain(&mut parser, &mut layout).inspect_err(|_| self.layout = None)?;
+        let was_plain = core::mem::replace(&mut self.is_plain, is_plain);
         let layout = ShortLayout::new(&layout);
-        // A sender in the beginning is the only one: none may follow.
-        let has_same_sender =
-            known.is_some_and(|(layout, _)| layout.offsets.get(Parameter::Sender).is_some());
+        let likeness = match known {
+            Some(_) if is_plain && was_plain => Likeness::AllButContent,
+            // A sender in the beginning is the only one: none may follow.
+            Some((beginning, _)) if beginning.offsets.get(Parameter::Sender).is_some() => {
+                Likeness::Sender
+            }
+            _ => Likeness::None,
+        };
         let message = EncodedMessage {
             bytes: message,
             layout,
         };
-        Ok((message, has_same_sender))
+        Ok((message, likeness))
     }
+}
+
+/// Steps over the parameters that are left, and the end mark. Returns whether content is the only one.
+fn finish_plain(parser: &mut Parser<'_, ()>, layout: &mut Layout) -> Result<bool, DecodeError> {
+    let is_content = parser.peek() == Some(Parameter::Content as u8);
+    if is_content {
+        parser.note_parameter(layout)?;
+    }
+    let after = parser.at;
+    parser.finish(layout)?;
+    // Only the end mark came behind it.
+    Ok(is_content && parser.at == after + 1)
 }

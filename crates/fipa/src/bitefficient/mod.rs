@@ -19,7 +19,7 @@ mod view;
 pub use codetable::CodeTable;
 pub use encode::{TextForm, encode, encode_around_content, encode_with};
 pub(crate) use encode::{write_byte_string, write_date_time};
-pub use encoded::{Checker, EncodedMessage};
+pub use encoded::{Checker, EncodedMessage, Likeness};
 pub use nibbles::Nibbles;
 pub(crate) use nibbles::write_number;
 pub(crate) use parse::DEEPEST;

@@ -8,7 +8,7 @@ use zerocopy::FromBytes;
 
 use super::{
     FLAG_MORE, FLAG_SIGNED, Frame, FrameError, GoodbyeReason, HEADER_LENGTH, Header, Hello, Kind,
-    SignedMessages, Why,
+    Messages, SignedMessages, Why,
 };
 
 /// A frame that was read.
@@ -66,6 +66,15 @@ fn decode(kind: Kind, flags: u8, body: &[u8]) -> Option<Frame<'_>> {
                 target,
                 is_signed: flags & FLAG_SIGNED != 0,
                 payload,
+            }
+        }
+        Kind::Row => {
+            let (sender, body) = take_u32(body)?;
+            let (target, messages) = take_u32(body)?;
+            Frame::Row {
+                sender,
+                target,
+                messages: Messages::decode(messages)?,
             }
         }
         Kind::Begin => {

@@ -36,6 +36,15 @@ impl Frame<'_> {
                 put_u32(out, *target);
                 out.extend_from_slice(payload);
             }
+            Self::Row {
+                sender,
+                target,
+                messages,
+            } => {
+                put_u32(out, *sender);
+                put_u32(out, *target);
+                messages.encode(out);
+            }
             Self::Begin {
                 sender,
                 target,
@@ -149,6 +158,11 @@ pub(crate) fn finish_message(out: &mut [u8], start: usize, sequence: u64, is_sig
     finish(out, start, Kind::Message, mark(is_signed), sequence);
 }
 
+/// Completes a row of messages that begins at `start`.
+pub(crate) fn finish_row(out: &mut [u8], start: usize, sequence: u64) {
+    finish(out, start, Kind::Row, 0, sequence);
+}
+
 /// Extends the frame at the beginning of `out` by `by` bytes that are stored elsewhere.
 pub(crate) fn lengthen(out: &mut [u8], by: usize) {
     if let Ok((header, _)) = Header::mut_from_prefix(out) {
@@ -182,6 +196,11 @@ fn finish(out: &mut [u8], start: usize, kind: Kind, flags: u8, sequence: u64) {
 
 fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// A length of 64 KiB at most.
+pub(super) fn put_length(out: &mut Vec<u8>, length: usize) {
+    out.extend_from_slice(&(length as u16).to_le_bytes());
 }
 
 fn put_u64(out: &mut Vec<u8>, value: u64) {

@@ -9,6 +9,7 @@ use sealbus_bus::{
     check_sender,
 };
 use sealbus_fipa::AclMessageRef;
+use sealbus_fipa::bitefficient::{EncodedMessage, Likeness};
 use sealbus_proof::Evidence;
 use sealbus_seal::SecurityLevel;
 
@@ -34,26 +35,34 @@ pub(super) struct Row {
     target: u32,
     messages: Vec<ReceivedMessage>,
     senders: Vec<u32>,
+    /// The sender of the last message that was checked, if that message is the last of the row and is not sealed.
+    judged: Option<u32>,
     /// Room for the payloads of short messages, so that they share allocations.
     shared: BytesMut,
 }
 
 impl Row {
-    /// A copy of a payload, for a mailbox.
-    fn keep(&mut self, payload: &[u8], is_first: bool) -> Bytes {
-        if payload.len() >= SHARED_LIMIT {
-            return Bytes::copy_from_slice(payload);
+    /// Adds a message that passed all checks and is not sealed.
+    fn accept(&mut self, message: EncodedMessage<Bytes>, provenance: Provenance, sender: u32) {
+        self.messages
+            .push(ReceivedMessage::encoded(message, provenance));
+        self.senders.push(sender);
+        self.judged = Some(sender);
+    }
+
+    /// A copy of a payload, which comes in two parts, for a mailbox.
+    fn keep(&mut self, [beginning, rest]: [&[u8]; 2], is_first: bool) -> Bytes {
+        let length = beginning.len() + rest.len();
+        if length >= SHARED_LIMIT {
+            return [beginning, rest].concat().into();
         }
-        if is_first || self.shared.capacity() < payload.len() {
+        if is_first || self.shared.capacity() < length {
             // The first message of a row has its own room, so that an agent that gets few messages keeps little.
-            let room = if is_first {
-                payload.len()
-            } else {
-                SHARED_BLOCK
-            };
+            let room = if is_first { length } else { SHARED_BLOCK };
             self.shared = BytesMut::with_capacity(room);
         }
-        self.shared.extend_from_slice(payload);
+        self.shared.extend_from_slice(beginning);
+        self.shared.extend_from_slice(rest);
         self.shared.split().freeze()
     }
 }
@@ -65,12 +74,12 @@ impl Inward {
         sender: u32,
         target: u32,
         is_signed: bool,
-        payload: &[u8],
+        payload: [&[u8]; 2],
     ) -> Result<(), Broken> {
         let Some(Some(slot)) = self.targets.get_mut(target as usize) else {
             return Err(Broken::Rule("a message to a target that was not opened"));
         };
-        slot.allow(payload.len())?;
+        slot.allow(payload[0].len() + payload[1].len())?;
         if is_signed || self.level >= SecurityLevel::Signed || !self.line.is_empty() {
             let payload = self.row.keep(payload, self.waiting.is_empty());
             self.arrived(link, sender, target, is_signed, payload);
@@ -108,6 +117,7 @@ impl Inward {
     /// Puts the messages of the row into their mailbox, and hands frames in the row to the bus.
     pub(super) fn end_row(&mut self, link: &Arc<Link>) {
         self.end_frames(link);
+        self.row.judged = None;
         let Row {
             target: handle,
             messages,
@@ -218,8 +228,8 @@ impl Inward {
                 return;
             }
         };
-        let last_sender = self.last_sender.take();
-        let (message, has_same_sender) = match self.checker.check(payload) {
+        let judged = self.row.judged.take();
+        let (message, likeness) = match self.checker.check(payload) {
             Ok(checked) if checked.0.length() == checked.0.bytes().len() => checked,
             // Not even the sender can be read.
             _ => {
@@ -234,14 +244,24 @@ impl Inward {
                 return;
             }
         };
+        // Only its content may differ from that of the message before it, which passed all checks.
+        if likeness == Likeness::AllButContent
+            && judged == Some(sender_handle)
+            && let (Some(last), Ok(None)) = (self.row.messages.last(), &proved)
+        {
+            let provenance = last.provenance().clone();
+            self.row.accept(message, provenance, sender_handle);
+            return;
+        }
         let view = message.message();
+        let last_sender = self.last_sender.take();
         let judged = match (sender, proved) {
             (None, _) => Err(never_bound()),
             (_, Err(refused)) => Err(refused),
             (Some(sender), Ok(evidence)) => {
                 // This message has the same proved name as the one before.
-                let known =
-                    last_sender.filter(|last| has_same_sender && Arc::ptr_eq(last, &sender.name));
+                let known = last_sender
+                    .filter(|last| likeness >= Likeness::Sender && Arc::ptr_eq(last, &sender.name));
                 let permit = target.permits.of(&sender.name);
                 let judged = judge(&self.bus, sender, &target.name, &view, known, permit);
                 judged.map(|(provenance, named)| {
@@ -258,9 +278,7 @@ impl Inward {
             Ok(provenance) => match self.bus.open(&view, &target.name) {
                 // The way of nearly all messages: nothing is moved that need not be.
                 Ok(None) => {
-                    let received = ReceivedMessage::encoded(message, provenance);
-                    self.row.messages.push(received);
-                    self.row.senders.push(sender_handle);
+                    self.row.accept(message, provenance, sender_handle);
                     return;
                 }
                 Ok(Some(_)) if matches!(provenance, Provenance::Proved(_)) => Refused {

@@ -30,28 +30,37 @@ impl Outward {
             };
         self.session
             .for_each_kept(|frame, number, may_have_arrived| {
-                if let Frame::Message {
-                    sender,
-                    target: handle,
-                    payload,
-                    ..
-                } = frame
-                    && let Some(Some(target)) = self.targets.get(*handle as usize)
-                {
-                    let payload = Bytes::copy_from_slice(payload);
+                let (sender, handle, payloads) = match frame {
+                    Frame::Message {
+                        sender,
+                        target,
+                        payload,
+                        ..
+                    } => (*sender, *target, vec![Bytes::copy_from_slice(payload)]),
+                    Frame::Row {
+                        sender,
+                        target,
+                        messages,
+                    } => (*sender, *target, messages.to_bytes().collect()),
+                    _ => return,
+                };
+                let Some(Some(target)) = self.targets.get(handle as usize) else {
+                    return;
+                };
+                for payload in payloads {
                     if target.is_process {
-                        let frame = Queued::message(*sender, payload);
+                        let frame = Queued::message(sender, payload);
                         lost_frames.push((number, self.as_lost(frame, may_have_arrived)));
-                        return;
+                        continue;
                     }
-                    let Some(sender) = self.name_of(*sender) else {
-                        return;
+                    let Some(sender) = self.name_of(sender) else {
+                        continue;
                     };
                     if may_have_arrived || !is_reachable {
                         actions.push(unreachable(sender, &target.name, payload));
                     } else {
                         unsent
-                            .entry(*handle)
+                            .entry(handle)
                             .or_default()
                             .push(Returned { sender, payload });
                     }

@@ -8,11 +8,14 @@ use sealbus_fipa::EncodeError;
 
 use super::{Action, Outward, TargetState};
 use crate::flow::{Admission, Queued};
-use crate::frame::{self, LONGEST_PIECE, MESSAGE_START};
+use crate::frame::LONGEST_PIECE;
 use crate::statement::statement_of;
 
 /// Room for the parts of a message besides its content.
 const ROOM_FOR_PARAMETERS: usize = 512;
+
+/// The bytes behind the content of a text. All that comes before the content is mostly the same in the next message.
+const END: usize = 2;
 
 enum Stop {
     Encode(EncodeError),
@@ -63,26 +66,26 @@ impl Outward {
                 let mut length = 0;
                 let mut statement = None;
                 let mut hash = 0;
-                let appended = self.session.append_with(|out, sequence| {
-                    let start = frame::begin_message(out, sender_handle, handle);
+                let write = |out: &mut Vec<u8>| {
+                    let start = out.len();
                     outgoing.encode_into(out).map_err(Stop::Encode)?;
-                    length = out.len() - start - MESSAGE_START;
+                    let message = &out[start..];
+                    length = message.len();
                     if length > largest {
                         return Err(Stop::TooLarge(length));
                     }
                     if length > LONGEST_PIECE {
-                        return Err(Stop::Long(Bytes::copy_from_slice(
-                            &out[start + MESSAGE_START..],
-                        )));
+                        return Err(Stop::Long(Bytes::copy_from_slice(message)));
                     }
-                    let message = &out[start + MESSAGE_START..];
                     hash = self.memory.hash(sender.name(), message);
                     if signs {
                         statement = Some(statement_of(&target.name, message));
                     }
-                    frame::finish_message(out, start, sequence, signs);
-                    Ok(())
-                });
+                    Ok(length.saturating_sub(outgoing.content_length() + END))
+                };
+                let appended = self
+                    .session
+                    .append_message(sender_handle, handle, signs, write);
                 match appended {
                     Ok(()) => {
                         target.credit.sent(length);

@@ -8,7 +8,7 @@ use std::io::IoSlice;
 use bytes::Bytes;
 
 use super::Violation;
-use crate::frame::{self, Frame};
+use crate::frame::{self, Frame, MESSAGE_START, OpenRow};
 
 /// A full chunk of the stream of counted frames. Chunks are freed as a whole.
 const CHUNK: usize = 64 << 10;
@@ -84,6 +84,8 @@ pub(super) struct Unacknowledged {
     pub(super) unwritten: usize,
     /// Frames before this number were written to some connection: they may have arrived.
     ever_written: u64,
+    /// The last frame in the last chunk, if it holds whole messages and nothing of it was written.
+    open: Option<OpenRow>,
     spare: Option<Vec<u8>>,
 }
 
@@ -97,12 +99,75 @@ impl Unacknowledged {
             cursor: (0, 0),
             unwritten: 0,
             ever_written: 0,
+            open: None,
             spare: None,
         }
     }
 
     /// Appends one frame that `write` puts at the end of the buffer. `write` may change its mind.
     pub(super) fn append<E>(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.open = None;
+        self.write(write)?;
+        self.count();
+        Ok(())
+    }
+
+    /// Appends a message, whose payload `write` puts at the end of the buffer. It says how many bytes messages like this
+    /// begin with. The message joins those before it in their frame if they are alike and still here.
+    pub(super) fn append_message<E>(
+        &mut self,
+        sender: u32,
+        target: u32,
+        is_signed: bool,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<usize, E>,
+    ) -> Result<(), E> {
+        let before = self.open;
+        let mut after = None;
+        let mut has_joined = false;
+        self.write(|out, sequence| {
+            let start = frame::begin_message(out, sender, target);
+            let beginning = write(out)?;
+            let message = OpenRow {
+                start,
+                sender,
+                target,
+                first: out.len() - start - MESSAGE_START,
+                beginning,
+                is_row: false,
+            };
+            if !is_signed
+                && let Some(mut row) = before.filter(|row| row.start < start)
+                && row.join(&message, out)
+            {
+                has_joined = true;
+                frame::finish_row(out, row.start, sequence - 1);
+                after = Some(row);
+            } else {
+                frame::finish_message(out, start, sequence, is_signed);
+                after = Some(message).filter(|_| !is_signed);
+            }
+            Ok(())
+        })?;
+        self.open = after;
+        if !has_joined {
+            self.count();
+        }
+        Ok(())
+    }
+
+    /// A frame was appended.
+    fn count(&mut self) {
+        if let Some(chunk) = self.chunks.back_mut() {
+            chunk.frames += 1;
+            self.next += 1;
+        }
+    }
+
+    /// Has `write` put bytes at the end of the buffer.
+    fn write<E>(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>, u64) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -139,8 +204,6 @@ impl Unacknowledged {
             return Err(error);
         }
         let length = chunk.bytes.len() - start;
-        chunk.frames += 1;
-        self.next += 1;
         self.bytes += length;
         self.unwritten += length;
         Ok(())
@@ -181,6 +244,7 @@ impl Unacknowledged {
     /// Notes that this many of the pending bytes were written.
     pub(super) fn written(&mut self, count: usize) {
         self.unwritten -= count;
+        self.open = None;
         let mut left = count;
         while let Some(chunk) = self.chunks.get(self.cursor.0) {
             let in_chunk = left.min(chunk.len() - self.cursor.1);
@@ -278,6 +342,7 @@ impl Unacknowledged {
         // All chunks count as before the cursor for the moment, so that whole chunks can go.
         self.cursor = (self.chunks.len(), 0);
         self.unwritten = 0;
+        self.open = None;
         self.acknowledge(received)?;
         self.cursor = (0, 0);
         if let Some(chunk) = self.chunks.front() {

@@ -223,10 +223,17 @@ impl Intruder {
     }
 
     pub(crate) async fn send(&mut self, frame: &Frame<'_>) -> io::Result<()> {
+        self.send_together(std::slice::from_ref(frame)).await
+    }
+
+    /// Sends frames that arrive together.
+    pub(crate) async fn send_together(&mut self, frames: &[Frame<'_>]) -> io::Result<()> {
         let mut out = Vec::new();
-        frame.encode(self.sequence, &mut out);
-        if frame.kind().is_counted() {
-            self.sequence += 1;
+        for frame in frames {
+            frame.encode(self.sequence, &mut out);
+            if frame.kind().is_counted() {
+                self.sequence += 1;
+            }
         }
         self.send_bytes(&out).await
     }

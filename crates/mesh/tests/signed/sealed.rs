@@ -293,7 +293,7 @@ async fn what_a_receiver_has_forgotten_comes_again_and_nothing_is_lost_doubled_o
 /// A message that the former process gives back gets its secret again, and opens in the next one.
 #[tokio::test]
 async fn sealed_messages_follow_an_agent_that_moves_once_and_in_order() {
-    const MESSAGES: usize = 3000;
+    const MESSAGES: usize = 12_000;
     let platform = Platform::new(SecurityLevel::Signed);
     let here = platform.process("node-0").await;
     let homes = [
@@ -333,7 +333,7 @@ async fn sealed_messages_follow_an_agent_that_moves_once_and_in_order() {
         for process in processes() {
             process.bus.location_changed(name);
         }
-        for _ in 0..700 {
+        for _ in 0..2800 {
             let received = soon(mailbox.recv()).await.unwrap();
             assert!(received.is_sealed());
             short += usize::from(received.row().is_some());

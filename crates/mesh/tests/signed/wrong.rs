@@ -396,7 +396,7 @@ async fn an_older_protocol_is_refused_by_name() {
     let last = scene.process.bus.refusals().last();
     let why = &last.last().unwrap().explanation;
     assert!(
-        why.contains("version 1 of the mesh, this process 2"),
+        why.contains("version 2 of the mesh, this process 3"),
         "{why}"
     );
     scene.unharmed().await;

@@ -1,0 +1,217 @@
+//! Messages of one sender to one target in one frame. Messages in a row mostly begin alike: with the act, the sender, the
+//! receiver. Those bytes travel once.
+//!
+//! ```text
+//! first message | (length u16 | rest of a message)* | length of the first message u16 | length of the beginning u16
+//! ```
+
+use bytes::Bytes;
+
+use super::{LONGEST_ROW, MESSAGE_START, put_length};
+
+/// The bytes behind the messages of a row.
+const TRAILER: usize = 4;
+
+/// The messages of a row, which begin with the same bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Messages<'a> {
+    first: &'a [u8],
+    beginning: usize,
+    others: &'a [u8],
+}
+
+impl<'a> Messages<'a> {
+    /// Reads the messages, which are as many as the bytes have room for.
+    pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let (bytes, beginning) = bytes.split_last_chunk()?;
+        let (bytes, first) = bytes.split_last_chunk()?;
+        let beginning = usize::from(u16::from_le_bytes(*beginning));
+        let (first, others) = bytes.split_at_checked(usize::from(u16::from_le_bytes(*first)))?;
+        let mut left = others;
+        while !left.is_empty() {
+            (_, left) = split_rest(left)?;
+        }
+        (beginning <= first.len()).then_some(Self {
+            first,
+            beginning,
+            others,
+        })
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.first);
+        out.extend_from_slice(self.others);
+        put_length(out, self.first.len());
+        put_length(out, self.beginning);
+    }
+
+    /// The bytes that all messages begin with.
+    pub fn beginning(&self) -> &'a [u8] {
+        &self.first[..self.beginning]
+    }
+
+    /// Each message whole.
+    pub fn to_bytes(self) -> impl Iterator<Item = Bytes> + use<'a> {
+        let beginning = self.beginning();
+        self.rests()
+            .map(move |rest| [beginning, rest].concat().into())
+    }
+
+    /// The rest of each message, in their order.
+    pub fn rests(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut left = self.others;
+        let others = std::iter::from_fn(move || {
+            let (rest, after) = split_rest(left)?;
+            left = after;
+            Some(rest)
+        });
+        std::iter::once(&self.first[self.beginning..]).chain(others)
+    }
+}
+
+/// The first rest in `bytes`, and the bytes behind it.
+fn split_rest(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, bytes) = bytes.split_first_chunk()?;
+    bytes.split_at_checked(usize::from(u16::from_le_bytes(*length)))
+}
+
+/// A message, or a row of them, that was written and that another message may join.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenRow {
+    /// The place of the frame in its buffer.
+    pub(crate) start: usize,
+    pub(crate) sender: u32,
+    pub(crate) target: u32,
+    /// The length of the first message, and of its beginning.
+    pub(crate) first: usize,
+    pub(crate) beginning: usize,
+    pub(crate) is_row: bool,
+}
+
+impl OpenRow {
+    /// Joins the message to the row if it begins as the row does: the last frame in `out`, at `start`, whose header is not
+    /// written yet. The caller then [completes](super::finish_row) the row's frame.
+    pub(crate) fn join(&mut self, next: &Self, out: &mut Vec<u8>) -> bool {
+        let payload = next.start + MESSAGE_START;
+        let rest = payload + next.beginning;
+        let own = self.start + MESSAGE_START;
+        let is_alike = (self.sender, self.target, self.beginning)
+            == (next.sender, next.target, next.beginning)
+            && next.start - self.start + next.first <= LONGEST_ROW
+            && out[own..own + self.beginning] == out[payload..rest];
+        if is_alike {
+            let end = match self.is_row {
+                true => next.start - TRAILER,
+                false => next.start,
+            };
+            let length = next.first - next.beginning;
+            out.copy_within(rest.., end + 2);
+            out.truncate(end + 2 + length);
+            // Both are shorter than LONGEST_ROW.
+            out[end..end + 2].copy_from_slice(&(length as u16).to_le_bytes());
+            put_length(out, self.first);
+            put_length(out, self.beginning);
+            self.is_row = true;
+        }
+        is_alike
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frame::{Frame, LONGEST_BODY, parse};
+    use crate::session::Session;
+
+    /// The messages of all frames that wait to be written, with the number of frames.
+    fn waiting(session: &Session) -> (Vec<(u32, u32, Vec<u8>)>, usize) {
+        let mut slices = Vec::new();
+        session.gather(usize::MAX, &mut slices);
+        let written: Vec<u8> = slices.iter().flat_map(|it| it.to_vec()).collect();
+        let (mut messages, mut frames, mut left) = (Vec::new(), 0, written.as_slice());
+        while let Some(parsed) = parse(left, LONGEST_BODY).unwrap() {
+            assert_eq!(parsed.sequence, frames);
+            match parsed.frame {
+                Frame::Message {
+                    sender,
+                    target,
+                    payload,
+                    ..
+                } => messages.push((sender, target, payload.to_vec())),
+                Frame::Row {
+                    sender,
+                    target,
+                    messages: row,
+                } => messages.extend(row.to_bytes().map(|it| (sender, target, it.into()))),
+                other => panic!("{other:?}"),
+            }
+            let mut again = Vec::new();
+            parsed.frame.encode(parsed.sequence.into(), &mut again);
+            assert_eq!(again, left[..parsed.length]);
+            frames += 1;
+            left = &left[parsed.length..];
+        }
+        assert!(left.is_empty());
+        (messages, frames as usize)
+    }
+
+    fn append(session: &mut Session, sender: u32, target: u32, beginning: &[u8], rest: &[u8]) {
+        let Ok(()) = session.append_message(sender, target, false, |out| {
+            out.extend_from_slice(beginning);
+            out.extend_from_slice(rest);
+            Ok::<_, Infallible>(beginning.len())
+        });
+    }
+
+    #[test]
+    fn messages_that_begin_alike_share_a_frame_until_it_is_written() {
+        let mut session = Session::default();
+        for rest in [b"one".as_slice(), b"", b"three"] {
+            append(&mut session, 1, 2, b"from a to b: ", rest);
+        }
+        let (messages, frames) = waiting(&session);
+        assert_eq!((messages.len(), frames), (3, 1));
+        assert_eq!(messages[2].2, b"from a to b: three");
+        let length = session.unwritten();
+        assert!(
+            length < MESSAGE_START + 13 + 3 + 2 + 7 + TRAILER + 1,
+            "{length}"
+        );
+        session.written(length);
+        append(&mut session, 1, 2, b"from a to b: ", b"four");
+        assert_eq!(session.next(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_what_was_written(
+            messages in prop::collection::vec(
+                (0_u32..2, 0_u32..2, 0_usize..3, prop::collection::vec(any::<u8>(), 0..3000)),
+                0..40,
+            ),
+        ) {
+            let mut session = Session::default();
+            let mut expected = Vec::new();
+            for (sender, target, beginning, rest) in messages {
+                let beginning = [7].repeat(10 * beginning);
+                append(&mut session, sender, target, &beginning, &rest);
+                expected.push((sender, target, [beginning, rest].concat()));
+            }
+            prop_assert_eq!(waiting(&session).0, expected);
+        }
+
+        #[test]
+        fn any_bytes_are_messages_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            if let Some(messages) = Messages::decode(&bytes) {
+                let mut again = Vec::new();
+                messages.encode(&mut again);
+                prop_assert!(messages.to_bytes().count() > 0);
+                prop_assert!(again == bytes);
+            }
+        }
+    }
+}
