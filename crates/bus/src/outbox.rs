@@ -6,10 +6,10 @@ mod last_words;
 mod level;
 mod row;
 mod sealing;
+mod turn;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use sealbus_fipa::{AclMessage, Aid, Limits};
@@ -23,14 +23,9 @@ use crate::route::{Bottleneck, Parcel, ParcelMessage, Route, Sent};
 use crate::transport::Outgoing;
 
 use level::check_level;
+use turn::Turn;
 
 pub(crate) use answer::Patience;
-
-/// The messages that a sender sends before other tasks have their turn, among them the one that writes them to a
-/// connection: with more of them at a time, each costs less.
-const TURN: usize = 512;
-/// The operations of a task in its turn, as Tokio counts them.
-const OPERATIONS: usize = 128;
 
 /// The sending side of an attached agent. Calls may come from any thread.
 ///
@@ -42,8 +37,7 @@ pub struct Outbox {
     agent: Arc<LocalAgent>,
     /// The last used route: agents mostly write to the same receiver again.
     last: Mutex<Option<Last>>,
-    /// Counts single messages.
-    in_turn: AtomicUsize,
+    turn: Turn,
 }
 
 /// The last used route, and the permission to use it.
@@ -64,7 +58,7 @@ impl Outbox {
             bus,
             agent,
             last: Mutex::new(None),
-            in_turn: AtomicUsize::new(0),
+            turn: Turn::default(),
         }
     }
 
@@ -108,21 +102,12 @@ impl Outbox {
         async move {
             match self.try_send(message) {
                 Ok(()) => {
-                    self.end_turn().await;
+                    self.turn.sent().await;
                     Ok(())
                 }
                 Err(TrySendError::Failed(error)) => Err(error),
                 Err(TrySendError::Full(unsent)) => self.finish(unsent).await,
             }
-        }
-    }
-
-    /// A sender that never has to wait must still yield its thread to other tasks.
-    async fn end_turn(&self) {
-        let count = self.in_turn.load(Ordering::Relaxed).wrapping_add(1);
-        self.in_turn.store(count, Ordering::Relaxed);
-        if count.is_multiple_of(TURN / OPERATIONS) {
-            tokio::task::consume_budget().await;
         }
     }
 
@@ -177,17 +162,14 @@ impl Outbox {
     /// # Errors
     /// [`SendError::ForgedSender`] for any other sender; otherwise as [`send`](Self::send).
     pub async fn relay(&self, message: &Arc<AclMessage>, receiver: &str) -> Result<(), SendError> {
-        let spoken_for = self
-            .bus
-            .spoken_for(self.agent.name(), &AclMessage::view(message));
-        let Some(provenance) = spoken_for else {
+        let view = AclMessage::view(message);
+        let Some(provenance) = self.bus.spoken_for(self.agent.name(), &view) else {
             return Err(SendError::ForgedSender {
                 sender: self.agent.name().clone(),
-                claimed: message
-                    .sender
-                    .as_ref()
-                    .map(|sender| sender.name.clone())
-                    .unwrap_or_default(),
+                claimed: match &message.sender {
+                    Some(sender) => sender.name.clone(),
+                    None => String::new(),
+                },
             });
         };
         let outgoing = Outgoing::new(message);

@@ -58,7 +58,7 @@ impl Outbox {
     pub async fn answer(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
         match self.try_send(message) {
             Ok(()) => {
-                self.end_turn().await;
+                self.turn.sent().await;
                 Ok(())
             }
             Err(TrySendError::Failed(error)) => Err(error),

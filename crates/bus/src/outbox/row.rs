@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sealbus_fipa::AclMessage;
 
-use super::{Last, Outbox, TURN};
+use super::{Last, Outbox, turn};
 use crate::delegation::Delegation;
 use crate::error::{SendError, TrySendError};
 use crate::message::{Provenance, ReceivedMessage};
@@ -26,10 +26,10 @@ impl Outbox {
         messages: impl IntoIterator<Item = M>,
     ) -> Result<(), SendError> {
         let mut messages = messages.into_iter().map(Into::into);
-        let mut row = VecDeque::with_capacity(TURN);
+        let mut row = VecDeque::with_capacity(turn::LONGEST);
         loop {
             // The caller's iterator runs without any lock: it may send as well.
-            row.extend(messages.by_ref().take(TURN));
+            row.extend(messages.by_ref().take(turn::LONGEST));
             if row.is_empty() {
                 return Ok(());
             }

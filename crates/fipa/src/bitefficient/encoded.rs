@@ -110,7 +110,7 @@ pub struct Checker {
     is_plain: bool,
 }
 
-/// What a message certainly has in common with the last one that the same [`Checker`] found sound.
+/// The parts that a message certainly shares with the last one that the same [`Checker`] found sound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Likeness {
     /// Nothing is known.
