@@ -274,11 +274,6 @@ impl PyAgentHandle {
         })
     }
 
-    /// Pushes out the latest messages on this thread.
-    fn flush(&self) -> PyResult<()> {
-        self.with(|handle| handle.outbox().flush())
-    }
-
     /// Opens the conversation of a request. Returns the request, to be sent, with the place where its replies come.
     fn open_request(
         &self,

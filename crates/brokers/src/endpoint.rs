@@ -310,8 +310,6 @@ impl Transport for BrokerEndpoint {
         self.shared.forget_when_settled(link);
     }
 
-    fn flush(&self) {}
-
     fn destination(
         &self,
         _: &ProcessEndpoint,

@@ -66,7 +66,6 @@ async fn a_refusal_goes_out_although_its_process_has_no_room_for_messages() {
         body: &Bytes::new(),
         tail: b"",
         statement: None,
-        is_deferred: false,
     };
     for _ in 0..3 {
         way.try_send(&frame).unwrap();

@@ -43,9 +43,6 @@ pub struct OutgoingFrame<'a> {
     pub tail: &'static [u8],
     /// The hash that [`FrameInlet::statement`] gives for the frame. At level `signed` the writer signs it.
     pub statement: Option<Hash>,
-    /// Whether the caller promises to call [`Transport::flush`](crate::Transport::flush) soon, so that no task needs to
-    /// be woken now.
-    pub is_deferred: bool,
 }
 
 impl OutgoingFrame<'_> {

@@ -117,20 +117,7 @@ impl Outbox {
     /// [`TrySendError::Full`] holds the rest of the work.
     pub fn try_send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), TrySendError> {
         let message = self.signed(message.into())?;
-        self.send_rest(Unsent { message, next: 0 }, false)
-    }
-
-    /// As [`try_send`](Self::try_send), for threads other than the bus's own. No task is woken, so the message may lie
-    /// until [`flush`](Self::flush) is called and writes it on the calling thread. Meant for many messages in a row.
-    ///
-    /// # Errors
-    /// As [`try_send`](Self::try_send).
-    pub fn try_send_deferred(
-        &self,
-        message: impl Into<Arc<AclMessage>>,
-    ) -> Result<(), TrySendError> {
-        let message = self.signed(message.into())?;
-        self.send_rest(Unsent { message, next: 0 }, true)
+        self.send_rest(Unsent { message, next: 0 })
     }
 
     /// Continues a message that found no room, and waits for room.
@@ -145,7 +132,7 @@ impl Outbox {
             let receiver = &receiver.name;
             if self.must_seal(&message, receiver) {
                 let sealed = self.sealed(&message, receiver, None).await?;
-                let outgoing = Outgoing::sealed(sealed.bytes(), false);
+                let outgoing = Outgoing::sealed(sealed.bytes());
                 self.deliver(&self.sealed_parcel(&sealed, &outgoing), receiver)
                     .await?;
             } else {
@@ -281,24 +268,16 @@ impl Outbox {
         }
     }
 
-    /// Continues a message that found no room, without waiting.
-    ///
-    /// # Errors
-    /// As [`try_send`](Self::try_send).
-    pub fn try_finish(&self, unsent: Unsent) -> Result<(), TrySendError> {
-        self.send_rest(unsent, false)
-    }
-
-    fn send_rest(&self, unsent: Unsent, is_deferred: bool) -> Result<(), TrySendError> {
+    fn send_rest(&self, unsent: Unsent) -> Result<(), TrySendError> {
         let Unsent { message, next } = unsent;
         let mut stopped_at = None;
         {
-            let outgoing = Outgoing::new(&message).deferred(is_deferred);
+            let outgoing = Outgoing::new(&message);
             let parcel = self.parcel(&message, &outgoing);
             for (index, receiver) in message.receivers.iter().enumerate().skip(next) {
                 let receiver = &receiver.name;
                 let attempt = match self.must_seal(&message, receiver) {
-                    true => self.attempt_sealed(&message, receiver, is_deferred),
+                    true => self.attempt_sealed(&message, receiver),
                     false => self.attempt(&parcel, receiver, false).map(|()| true),
                 };
                 match attempt {
@@ -314,13 +293,6 @@ impl Outbox {
         match stopped_at {
             None => Ok(()),
             Some(next) => Err(TrySendError::Full(Unsent { message, next })),
-        }
-    }
-
-    /// Writes the [deferred](Self::try_send_deferred) messages, on the calling thread as far as that is possible.
-    pub fn flush(&self) {
-        if let Some(transport) = self.bus.transport() {
-            transport.flush();
         }
     }
 

@@ -238,7 +238,7 @@ impl Parcel<'_> {
             return destination.try_send(self.sender, self.outgoing);
         }
         let whole = sealed.whole()?;
-        let outgoing = Outgoing::sealed(&whole, self.outgoing.is_deferred());
+        let outgoing = Outgoing::sealed(&whole);
         destination.try_send(self.sender, &outgoing)?;
         sealed.went_over(session);
         Ok(())

@@ -110,10 +110,6 @@ pub trait Transport: Send + Sync {
         None
     }
 
-    /// Writes the messages of senders that [defer](Outgoing::is_deferred) on the calling thread. If that thread cannot
-    /// write, a task of the transport does.
-    fn flush(&self);
-
     /// The way to `receiver` in `process`. Connecting continues in the background.
     ///
     /// # Errors
@@ -218,7 +214,6 @@ pub struct Outgoing<'a> {
     source: Source<'a>,
     /// The encoding. It is kept only if more than one receiver may need it.
     encoded: Option<OnceLock<Bytes>>,
-    is_deferred: bool,
 }
 
 impl<'a> Outgoing<'a> {
@@ -228,18 +223,7 @@ impl<'a> Outgoing<'a> {
         Self {
             source: Source::Message(message),
             encoded: (message.receivers.len() > 1).then(OnceLock::new),
-            is_deferred: false,
         }
-    }
-
-    pub(crate) fn deferred(mut self, is_deferred: bool) -> Self {
-        self.is_deferred = is_deferred;
-        self
-    }
-
-    /// Whether the sender promises to call [`Transport::flush`] soon, so that no task needs to be woken now.
-    pub fn is_deferred(&self) -> bool {
-        self.is_deferred
     }
 
     /// A message that is already encoded.
@@ -247,16 +231,14 @@ impl<'a> Outgoing<'a> {
         Self {
             source: Source::Encoded(payload),
             encoded: None,
-            is_deferred: false,
         }
     }
 
     /// A message that is already sealed, and thus encoded.
-    pub(crate) fn sealed(payload: &'a Bytes, is_deferred: bool) -> Self {
+    pub(crate) fn sealed(payload: &'a Bytes) -> Self {
         Self {
             source: Source::Sealed(payload),
             encoded: None,
-            is_deferred,
         }
     }
 

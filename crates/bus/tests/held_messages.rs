@@ -111,8 +111,6 @@ impl Transport for NarrowTransport {
 
     fn detach(&self, _: &Arc<LocalAgent>) {}
 
-    fn flush(&self) {}
-
     fn destination(
         &self,
         _: &ProcessEndpoint,

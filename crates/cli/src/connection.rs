@@ -248,9 +248,9 @@ impl From<Fault> for CliError {
                     "`sealbus ps` and `sealbus nodes` list what there is".to_owned()
                 }),
             },
+            FaultCode::NameTaken => Self::NameTaken { message, advice },
             FaultCode::NotPermitted
             | FaultCode::NotPlaced
-            | FaultCode::NameTaken
             | FaultCode::InvalidSecret
             | FaultCode::ClockSkew => Self::Refused { message, advice },
             FaultCode::IllegalName | FaultCode::BadRequest => Self::Usage {

@@ -53,6 +53,14 @@ pub(crate) enum CliError {
         /// The platform's advice.
         advice: Option<String>,
     },
+    /// Another agent has the name.
+    #[error("{message}")]
+    NameTaken {
+        /// The platform's own words.
+        message: String,
+        /// The platform's advice.
+        advice: Option<String>,
+    },
     /// The command line is well-formed but makes no sense.
     #[error("{message}")]
     Usage {
@@ -120,7 +128,7 @@ impl CliError {
             Self::Usage { .. } => 2,
             Self::NoPlatform { .. } | Self::StandsBy { .. } | Self::SeveralPlatforms { .. } => 3,
             Self::NotFound { .. } => 4,
-            Self::Refused { .. } => 5,
+            Self::Refused { .. } | Self::NameTaken { .. } => 5,
             Self::File { .. } | Self::Failed { .. } | Self::Manifest(_) => 1,
         })
     }
@@ -161,7 +169,9 @@ impl CliError {
             Self::StandsBy { help, .. }
             | Self::NotFound { help, .. }
             | Self::Usage { help, .. } => Some(help),
-            Self::Refused { advice: help, .. } | Self::Failed { help, .. } => help.as_deref(),
+            Self::Refused { advice: help, .. }
+            | Self::NameTaken { advice: help, .. }
+            | Self::Failed { help, .. } => help.as_deref(),
             Self::File { .. } | Self::Manifest(_) => None,
         }
     }

@@ -145,7 +145,6 @@ pub(super) async fn in_order(world: &dyn World, is_breaking: bool) -> Outcome {
                 body: &body,
                 tail,
                 statement: None,
-                is_deferred: false,
             };
             send(&*way, &frame).await?;
         }
@@ -202,7 +201,6 @@ pub(super) async fn push_back(world: &dyn World) -> Outcome {
         body: &body,
         tail: &[],
         statement: None,
-        is_deferred: false,
     };
     // An arrived frame keeps its room until it is dropped.
     let (mut sent, mut refused_in_a_row) = (0_usize, 0);

@@ -19,11 +19,9 @@ use crate::conversation::{Conversation, Heard};
 use crate::http::conversation::HttpConversation;
 use crate::iiop::IiopConversation;
 use crate::prompt::PromptStream;
-use crate::queue::{Expired, OutgoingQueue, Verdict};
+use crate::queue::{Expired, LONGEST_PAUSE, OutgoingQueue, SHORTEST_PAUSE, Verdict};
 use crate::reach::OutOfReach;
 
-const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The number of successive connections on which nothing was taken. Then requests put off hold up everything.
 const MOST_OF_NO_USE: u32 = 3;
 /// How long one address may take to accept a connection.

@@ -15,9 +15,10 @@ use bytes::Bytes;
 /// How often a request may be written to an open connection that then ends without an answer, before the request is
 /// taken for the cause.
 const UNANSWERED: u32 = 4;
-/// How long requests that were put off are set aside. The pause grows each time.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long requests that were put off are set aside, and a platform that was not reached is left alone. The pause grows each
+/// time.
+pub(crate) const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 struct Item<T> {
     request: Bytes,

@@ -5,6 +5,9 @@ pub mod node_journal;
 pub mod post;
 mod reserve;
 
+use sealbus_control::{Fault, FaultCode};
+use sealbus_journal::JournalError;
+
 /// Length of the longest kept message. With its encoding it fits a frame between process and node.
 pub(crate) const LONGEST_KEPT: usize = 12 << 20;
 
@@ -12,4 +15,13 @@ pub(crate) const LONGEST_KEPT: usize = 12 << 20;
 /// message is encoded as part of another message.
 pub(crate) fn longest(max_message: u64) -> usize {
     LONGEST_KEPT.min(usize::try_from(max_message / 2).unwrap_or(LONGEST_KEPT))
+}
+
+/// A failure of the journal, as others hear of it.
+pub(crate) fn storage(error: JournalError) -> Fault {
+    let code = match error {
+        JournalError::Busy { .. } => FaultCode::Full,
+        _ => FaultCode::Storage,
+    };
+    Fault::new(code, format!("the node's journal: {error}"))
 }

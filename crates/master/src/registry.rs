@@ -171,12 +171,10 @@ pub struct Move {
 }
 
 impl Group {
-    /// All processes of the group: the present one, the one it moves away from, and those that leave.
+    /// All processes of the group: the present one, the one it moves away from until that has ended, and those that leave.
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
-        let source = self
-            .moving
-            .as_ref()
-            .and_then(|moving| moving.source.as_ref());
+        let moving = self.moving.iter().filter(|moving| !moving.source_gone);
+        let source = moving.filter_map(|moving| moving.source.as_ref());
         self.process.iter().chain(source).chain(&self.leaving)
     }
 }

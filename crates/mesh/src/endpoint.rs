@@ -282,12 +282,6 @@ impl Transport for Mesh {
         });
     }
 
-    fn flush(&self) {
-        for link in self.0.take_deferred() {
-            link.flush_deferred();
-        }
-    }
-
     fn destination(
         &self,
         process: &ProcessEndpoint,

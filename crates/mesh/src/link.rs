@@ -81,9 +81,6 @@ pub(crate) struct Link {
     task: AtomicWaker,
     is_awake: AtomicBool,
     pub(crate) incoming: mpsc::Sender<Greeted>,
-    /// Whether it is in the list of links to flush.
-    is_deferred: AtomicBool,
-    deferred: Arc<Mutex<Vec<Arc<Link>>>>,
 }
 
 impl Link {
@@ -92,7 +89,6 @@ impl Link {
         peer: Identity,
         address: SocketAddr,
         bus: WeakBus,
-        deferred: Arc<Mutex<Vec<Arc<Self>>>>,
     ) -> (Arc<Self>, mpsc::Receiver<Greeted>) {
         let (incoming, connections) = mpsc::channel(4);
         let outward = Outward::new(
@@ -115,8 +111,6 @@ impl Link {
             task: AtomicWaker::new(),
             is_awake: AtomicBool::new(false),
             incoming,
-            is_deferred: AtomicBool::new(false),
-            deferred,
         });
         (link, connections)
     }
@@ -145,19 +139,6 @@ impl Link {
     /// Waits for [`wake`](Self::wake). Only the link's task calls this.
     pub(crate) async fn woken(&self) {
         poll_fn(|context| self.poll_woken(context)).await;
-    }
-
-    /// Puts the link on the list of links that their senders will flush.
-    fn defer(self: &Arc<Self>) {
-        if !self.is_deferred.swap(true, Ordering::AcqRel) {
-            self.deferred.lock().push(self.clone());
-        }
-    }
-
-    /// Flushes a link from that list.
-    pub(crate) fn flush_deferred(&self) {
-        self.is_deferred.store(false, Ordering::Release);
-        self.flush();
     }
 
     /// Writes pending bytes, if no other thread is writing and the socket takes them.
@@ -267,13 +248,10 @@ impl MeshDestination {
 
 impl MeshDestination {
     /// Sees to it that accepted messages are written.
-    fn accepted(&self, mut outward: MutexGuard<'_, Outward>, is_deferred: bool) {
+    fn accepted(&self, mut outward: MutexGuard<'_, Outward>) {
         if outward.has_ready(WRITE_AT_ONCE) {
             drop(outward);
             self.link.flush();
-        } else if is_deferred {
-            drop(outward);
-            self.link.defer();
         } else {
             let is_news = outward.announce();
             let is_at_once = is_news && outward.may_write_at_once();
@@ -312,7 +290,7 @@ impl Destination for MeshDestination {
         let mut outward = self.link.outward.lock();
         let result = outward.try_send(self.target.handle, self.target.serial, sender, outgoing);
         match &result {
-            Ok(()) => self.accepted(outward, outgoing.is_deferred()),
+            Ok(()) => self.accepted(outward),
             Err(rejected) => self.rejected(outward, sender.name(), rejected),
         }
         result
@@ -332,7 +310,7 @@ impl Destination for MeshDestination {
                 // The caller tries this message again by itself, and then hears why not.
                 if outward.try_send(handle, serial, sender, &outgoing).is_err() {
                     if count > before {
-                        self.accepted(outward, false);
+                        self.accepted(outward);
                     }
                     return count;
                 }
@@ -344,7 +322,7 @@ impl Destination for MeshDestination {
             if count == before {
                 return count;
             }
-            self.accepted(outward, false);
+            self.accepted(outward);
         }
     }
 
@@ -370,7 +348,7 @@ impl ProcessDestination for MeshDestination {
         let mut outward = self.link.outward.lock();
         let result = outward.try_send_frame(self.target.handle, self.target.serial, frame);
         match &result {
-            Ok(()) => self.accepted(outward, frame.is_deferred),
+            Ok(()) => self.accepted(outward),
             Err(rejected) => {
                 let sender = match frame.sender {
                     FrameSender::Agent(agent) => agent.name(),

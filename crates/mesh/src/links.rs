@@ -27,8 +27,6 @@ pub(crate) struct Links {
     bus: WeakBus,
     runtime: Handle,
     by_process: Mutex<HashMap<Identity, Arc<Link>>>,
-    /// Links with messages whose senders will flush them.
-    deferred: Arc<Mutex<Vec<Arc<Link>>>>,
     strangers: Strangers<IpAddr>,
     end: Notify,
 }
@@ -40,7 +38,6 @@ impl Links {
             bus,
             runtime: Handle::current(),
             by_process: Mutex::default(),
-            deferred: Arc::default(),
             strangers: Strangers::new(own.config.unproved_connections),
             end: Notify::new(),
             own: Arc::new(own),
@@ -71,11 +68,6 @@ impl Links {
     /// Forgets all links.
     pub(crate) fn clear(&self) {
         self.by_process.lock().clear();
-    }
-
-    /// The links with messages whose senders flush them now.
-    pub(crate) fn take_deferred(&self) -> Vec<Arc<Link>> {
-        std::mem::take(&mut *self.deferred.lock())
     }
 
     /// Whether any link has messages that the peer has not acknowledged.
@@ -114,7 +106,6 @@ impl Links {
             peer.clone(),
             address,
             self.bus.clone(),
-            self.deferred.clone(),
         );
         links.insert(peer.clone(), link.clone());
         let inward = Inward::new(&link, bus);

@@ -14,7 +14,7 @@ use rustls::client::Resumption;
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, CommonState, Error as RustlsError, ServerConfig};
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_pki_types::ServerName;
 use thiserror::Error;
 
 use crate::certificate::Fingerprint;
@@ -137,8 +137,7 @@ impl Connector {
     }
 
     /// An opening end for a newcomer that knows only the contents of a token: the platform's name and its root's
-    /// fingerprint. The server must be `expected` and show the root. Read the root from the finished handshake with
-    /// [`pinned_root`].
+    /// fingerprint. The server must be `expected` and show the root.
     ///
     /// A newcomer has no deny list. If it hands over a secret or takes orders, `expected` should therefore be one
     /// identity, not a kind that revoked certificates share.
@@ -221,20 +220,6 @@ pub fn peer_identity(
         Some([leaf, issuers @ ..]) => trust.verify_certificates(leaf, issuers, now),
         _ => Err(VerifyError::NoCertificate),
     }
-}
-
-/// The root certificate that the server of an enrolment showed.
-pub fn pinned_root(
-    connection: &CommonState,
-    root: Fingerprint,
-) -> Result<CertificateDer<'static>, VerifyError> {
-    connection
-        .peer_certificates()
-        .unwrap_or_default()
-        .iter()
-        .find(|certificate| Fingerprint::of(certificate) == root)
-        .map(|certificate| certificate.clone().into_owned())
-        .ok_or(VerifyError::WrongRoot { expected: root })
 }
 
 /// The cause of a failed handshake, in words for an operator.

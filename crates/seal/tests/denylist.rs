@@ -235,7 +235,7 @@ fn a_restarted_authority_goes_on_from_its_own_list() {
     list.deny_identity(platform.agent("a"), now.plus(HOUR), denial(now))
         .unwrap();
     let signed = list.sign(&platform.authority).unwrap().whole();
-    let mut opened = platform.trust.open_deny_list(&signed, None, now).unwrap();
+    let mut opened = platform.trust.open_kept_deny_list(&signed, None).unwrap();
     assert_eq!(opened.digest(), list.digest());
     // From now on, only changes are kept.
     for number in 100..200 {
@@ -243,7 +243,7 @@ fn a_restarted_authority_goes_on_from_its_own_list() {
         list.deny_serial(serial(number), now.plus(HOUR), denial(now))
             .unwrap();
         let changes = list.sign(&platform.authority).unwrap().since(held);
-        let open = |held| platform.trust.open_deny_list(&changes, held, now);
+        let open = |held| platform.trust.open_kept_deny_list(&changes, held);
         opened = open(Some(&opened)).unwrap();
     }
     assert_eq!(opened.digest(), list.digest());
@@ -361,7 +361,7 @@ fn the_list_is_bounded() {
     list.deny_serial(serial(7), now.plus(HOUR), denial(now))
         .unwrap();
     let signed = list.sign(&platform.authority).unwrap().whole();
-    let opened = platform.trust.open_deny_list(&signed, None, now).unwrap();
+    let opened = platform.trust.open_kept_deny_list(&signed, None).unwrap();
     assert_eq!(opened.len(), MOST_ENTRIES);
     // Room comes back by itself.
     let later = denial(now.plus(2 * HOUR));
@@ -441,7 +441,7 @@ proptest! {
             let signed = &versions[usize::from(pick) % versions.len()];
             let held = trust.deny_lists().first().map(|list| list.version());
             let result = trust.apply_deny_list(signed, now);
-            let received = trust.open_deny_list(signed, None, now).unwrap().version();
+            let received = trust.open_kept_deny_list(signed, None).unwrap().version();
             match held {
                 Some(held) if received < held => {
                     let stale = matches!(result, Err(DenyListError::Stale { .. }));

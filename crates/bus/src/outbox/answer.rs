@@ -78,7 +78,7 @@ impl Outbox {
                 false => None,
             };
             let outgoing = match &sealed {
-                Some(sealed) => Outgoing::sealed(sealed.bytes(), false),
+                Some(sealed) => Outgoing::sealed(sealed.bytes()),
                 None => Outgoing::new(&message),
             };
             let parcel = match &sealed {

@@ -23,7 +23,7 @@ impl Outbox {
         self.bus.inner.runtime.clone().spawn(async move {
             let said = match self.sealed(&message, &receiver, None).await {
                 Ok(sealed) => {
-                    let outgoing = Outgoing::sealed(sealed.bytes(), false);
+                    let outgoing = Outgoing::sealed(sealed.bytes());
                     self.say_last(&self.sealed_parcel(&sealed, &outgoing), &receiver)
                 }
                 Err(error) => Err(error),

@@ -37,7 +37,6 @@ impl Outbox {
         &self,
         message: &AclMessage,
         receiver: &str,
-        is_deferred: bool,
     ) -> Result<bool, Stopped> {
         // The sealed message does not show on whose behalf it asks.
         self.check_for(message, receiver).map_err(Stopped::Failed)?;
@@ -49,7 +48,7 @@ impl Outbox {
         let Some(sealed) = sealed else {
             return Ok(false);
         };
-        let outgoing = Outgoing::sealed(sealed.bytes(), is_deferred);
+        let outgoing = Outgoing::sealed(sealed.bytes());
         let parcel = self.sealed_parcel(&sealed, &outgoing);
         self.attempt(&parcel, receiver, false)?;
         Ok(true)

@@ -280,7 +280,7 @@ fn what_a_ca_revoked_is_denied_after_its_restart_and_by_others() {
     assert_eq!(again.deny_list_after(0), None);
     again.restore(&acts, NOW.plus(SECOND)).unwrap();
     let restored = again.deny_list_after(0).unwrap();
-    let restored = again.trust().open_deny_list(&restored, None, NOW).unwrap();
+    let restored = again.trust().open_kept_deny_list(&restored, None).unwrap();
     assert!(restored.denied_serial(serial).is_some());
     let buyer = Identity::agent(&platform(), "buyer").unwrap();
     assert_eq!(restored.denied_before(&buyer), Some(NOW.plus(SECOND)));

@@ -65,7 +65,6 @@ impl Shared {
                 statement: (parcel.is_signed || bus.signs())
                     .then(|| parcel.statement())
                     .flatten(),
-                is_deferred: false,
             });
             match sent {
                 Ok(()) => exchange.sent(index),

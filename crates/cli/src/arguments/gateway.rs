@@ -104,4 +104,7 @@ pub(crate) struct Mcp {
         allow_hyphen_values = true
     )]
     pub(crate) ticket: Option<String>,
+    /// How long to wait for the name while another agent has it, such as one that is still leaving
+    #[arg(long, default_value = "10s", value_name = "TIME")]
+    pub(crate) timeout: Lifetime,
 }

@@ -3,6 +3,7 @@
 #[cfg(unix)]
 use std::time::Duration;
 
+use sealbus::process::LOG_VARIABLE;
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -13,8 +14,6 @@ use crate::output::Output;
 /// Time that agents have to leave by themselves when the platform or the node ends.
 #[cfg(unix)]
 pub(super) const GRACE: Duration = Duration::from_secs(5);
-/// Variable with the log level or filter, such as `info` or `sealbus=debug`.
-const LOG_VARIABLE: &str = "SEALBUS_LOG";
 /// The usual filter.
 const LOG: &str = "info,lapin=off";
 

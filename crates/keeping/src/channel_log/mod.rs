@@ -40,6 +40,7 @@ use sealbus_control::channel_log::{KeptLog, LogAnswer, LogRequest};
 use sealbus_control::{Fault, FaultCode, Rules};
 
 use crate::reserve::Reserve;
+use crate::storage;
 use news::News;
 use origins::{Given, Origins};
 
@@ -456,12 +457,4 @@ fn makers(durable: &Stream) -> HashMap<String, String> {
 /// The name of a cursor that could not be noted in its log. It begins like a channel's path, and no agent's name does.
 fn beside(channel: &ChannelPath, key: &str) -> String {
     format!("{channel}\0{key}")
-}
-
-fn storage(error: JournalError) -> Fault {
-    let code = match error {
-        JournalError::Busy { .. } => FaultCode::Full,
-        _ => FaultCode::Storage,
-    };
-    Fault::new(code, format!("the node's journal: {error}"))
 }

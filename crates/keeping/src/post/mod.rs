@@ -42,13 +42,13 @@ use sealbus_seal::Fingerprint;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::longest;
 use crate::reserve::Reserve;
+use crate::{longest, storage};
 use sealbus_control::clock::now;
 use sealbus_control::post::{
     About, Cover, DeliveredLetter, LetterMark, PostedLetter, Standing, Trail, WaitingLetter,
 };
-use sealbus_control::{Blob, Fault, FaultCode, UnixMillis, WaitingMessage};
+use sealbus_control::{Blob, Fault, UnixMillis, WaitingMessage};
 
 pub(crate) use mailbox::MAILBOX;
 use mailbox::{Mailbox, mailbox_config};
@@ -335,14 +335,6 @@ impl Post {
             arrivals: shelf.arrivals(),
         }
     }
-}
-
-fn storage(error: JournalError) -> Fault {
-    let code = match error {
-        JournalError::Busy { .. } => FaultCode::Full,
-        _ => FaultCode::Storage,
-    };
-    Fault::new(code, format!("the node's journal: {error}"))
 }
 
 fn waiting_message(message: &Bytes, cover: &Cover) -> WaitingMessage {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::FutureExt;
 use sealbus_conformance::schedule::{Random, seeds};
+use sealbus_control::FaultCode;
 use sealbus_control::WaitingProvenance;
 use sealbus_control::post::LetterOutcome;
 use sealbus_fipa::{AclMessage, Performative};

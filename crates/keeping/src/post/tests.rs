@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sealbus_control::FaultCode;
 use sealbus_control::WaitingProvenance;
 use sealbus_control::post::LetterOutcome;
 use sealbus_fipa::{AclMessage, Performative};

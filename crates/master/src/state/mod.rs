@@ -348,12 +348,7 @@ impl MasterState {
         for agent in &group.agents {
             self.agents.insert(agent.clone(), name.to_owned());
         }
-        // A source that has ended is part of its move alone.
-        let moving = group.moving.as_ref().filter(|moving| moving.source_gone);
-        let gone = moving.and_then(|moving| moving.source.as_ref());
-        let gone = gone.map(|source| &source.id);
-        let present = group.processes().filter(|it| Some(&it.id) != gone);
-        for process in present {
+        for process in group.processes() {
             self.processes.insert(process.id.clone(), name.to_owned());
         }
     }

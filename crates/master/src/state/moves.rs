@@ -235,8 +235,6 @@ impl MasterState {
             // The process redirects others that still write to it, until all know the new place.
             let stop_by = Some(now + self.patience.leaving.as_millis() as u64);
             group.leaving.push(Process { stop_by, ..source });
-        } else {
-            self.end_process(&source, Reason::Moved);
         }
         self.refresh(name);
         let result = Ok(destination);
@@ -359,6 +357,10 @@ impl MasterState {
             moving.source_gone = true;
             moving.source_exit = Some(exit.clone());
             let destination = moving.destination.clone();
+            // Until its node has answered it stays the group's process, but nobody reaches it.
+            if let Some(process) = &mut group.process {
+                process.address = None;
+            }
             self.end_process(&ended, Reason::Ended);
             self.save(&name);
             self.ask_to_freeze(&name, &ended, &destination);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{MasterState, unknown};
 use crate::placement::Candidate;
-use crate::registry::{Group, Node, Origin, Process};
+use crate::registry::{Group, Node, Origin};
 use sealbus_control::admin::NodeState;
 use sealbus_control::directory::Standing;
 use sealbus_control::names::MASTER_NODE;
@@ -366,17 +366,11 @@ impl MasterState {
 
     /// The processes placed on a node.
     pub fn placed_on(&self, node: &str) -> Vec<String> {
-        let all = |group: &Group| -> Vec<Process> {
-            let source = group.moving.iter().filter(|moving| !moving.source_gone);
-            let source = source.filter_map(|moving| moving.source.clone());
-            let present = group.process.iter().cloned().chain(source);
-            present.chain(group.leaving.iter().cloned()).collect()
-        };
         self.groups_on(node)
             .filter(|group| group.origin != Origin::System)
-            .flat_map(all)
+            .flat_map(Group::processes)
             .filter(|process| process.node == node)
-            .map(|process| process.id)
+            .map(|process| process.id.clone())
             .collect()
     }
 

@@ -114,7 +114,6 @@ fn outgoing<'a>(sender: FrameSender<'a>, head: &'a [u8], body: &'a Bytes) -> Out
         body,
         tail: &[],
         statement: None,
-        is_deferred: false,
     }
 }
 

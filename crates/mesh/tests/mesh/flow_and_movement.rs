@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::support::{Platform, inform, soon};
 use sealbus_bus::{Location, MailboxLimits, Outbox, ProcessEndpoint, Provenance, TrySendError};
 use sealbus_seal::{Identity, SecurityLevel};
+use tokio::runtime::Handle;
 
 /// Sends until there is no room for good. Returns the number of messages taken.
 async fn fill(outbox: &Outbox, receiver: &str) -> usize {
@@ -358,20 +359,18 @@ async fn messages_go_out_from_other_threads() {
     let (_bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
     alice.send(inform("bob@factory", "first")).await.unwrap();
     soon(bob_mailbox.recv()).await.unwrap();
+    let runtime = Handle::current();
     let thread = std::thread::spawn(move || {
         for number in 0..10_000 {
             let mut message = inform("bob@factory", number);
             message.sender = Some(alice.aid());
-            let mut result = alice.try_send_deferred(message);
-            while let Err(TrySendError::Full(unsent)) = result {
-                std::thread::sleep(Duration::from_millis(1));
-                result = alice.try_finish(unsent);
-            }
-            if number % 100 == 99 {
-                alice.flush();
+            match alice.try_send(message) {
+                Err(TrySendError::Full(unsent)) => {
+                    runtime.block_on(alice.finish(unsent)).unwrap();
+                }
+                sent => sent.unwrap(),
             }
         }
-        alice.flush();
         alice
     });
     for number in 0..10_000 {

@@ -13,21 +13,8 @@ use crate::timestamp::Timestamp;
 const MOST_OUTLASTING: usize = 4;
 
 impl Trust {
-    /// Reads a signed deny list, or changes to the list `held`, and checks that a trusted authority signed the result.
-    ///
-    /// # Errors
-    /// [`DenyListError`].
-    pub fn open_deny_list(
-        &self,
-        signed: &[u8],
-        held: Option<&DenyList>,
-        now: Timestamp,
-    ) -> Result<SignedDenyList, DenyListError> {
-        self.received_deny_list(signed, now)?.continue_from(held)
-    }
-
-    /// As [`open_deny_list`](Self::open_deny_list), for a list that was kept: the certificate that it was signed under may
-    /// have ended since.
+    /// Reads a signed deny list that was kept, or changes to the list `held`, and checks that a trusted authority signed the
+    /// result. The certificate that it was signed under may have ended since.
     ///
     /// # Errors
     /// [`DenyListError`].

@@ -8,6 +8,7 @@ enum Step {
     Start(u8),
     Live(u8),
     Crash(u8),
+    CrashSource(u8),
     Finish(u8),
     Kill(u8),
     Move(u8, u8),
@@ -22,6 +23,7 @@ fn steps() -> impl Strategy<Value = Step> {
         (0_u8..4).prop_map(Step::Start),
         (0_u8..4).prop_map(Step::Live),
         (0_u8..4).prop_map(Step::Crash),
+        (0_u8..4).prop_map(Step::CrashSource),
         (0_u8..4).prop_map(Step::Finish),
         (0_u8..4).prop_map(Step::Kill),
         (0_u8..4, 1_u8..4).prop_map(|(agent, node)| Step::Move(agent, node)),
@@ -34,7 +36,7 @@ fn steps() -> impl Strategy<Value = Step> {
 
 proptest! {
     /// Random histories, with kills of the Master between any two steps. An agent is known in at most one process,
-    /// every process given up has been revoked, and the directory agrees with the groups.
+    /// every process given up has been revoked, the directory agrees with the groups, and names no process that has ended.
     #[test]
     fn any_history_keeps_the_invariants(history in prop::collection::vec(steps(), 1..60)) {
         let mut master = with_nodes(3);
@@ -45,22 +47,35 @@ proptest! {
             .collect();
         let mut revocations: Vec<String> = Vec::new();
         let mut ever: Vec<String> = Vec::new();
+        let mut ended: Vec<String> = Vec::new();
         let mut now = 0;
         for step in history {
             let name = |n: u8| format!("a{n}");
             let present = |master: &MasterState, n: u8| {
                 master.group_of(&name(n)).and_then(|(_, group)| group.process.clone())
             };
+            let mut exited = |master: &mut MasterState, process: Process, exit| {
+                master.exited(&process.id, &exit, now);
+                ended.push(process.id);
+            };
             match step {
                 Step::Start(n) => { let _ = master.start(&[entry(&name(n))], now); }
-                Step::Live(n) => if present(&master, n).is_some() {
-                    live(&mut master, &name(n), now);
+                Step::Live(n) => if present(&master, n).is_some_and(|it| !ended.contains(&it.id)) {
+                    let process = live(&mut master, &name(n), now);
+                    master.uses_channels(&process.id, now);
                 },
                 Step::Crash(n) => if let Some(process) = present(&master, n) {
-                    master.exited(&process.id, &Exit::Signal { signal: 11 }, now);
+                    exited(&mut master, process, Exit::Signal { signal: 11 });
+                },
+                Step::CrashSource(n) => {
+                    let group = master.group_of(&name(n)).map(|(_, group)| group);
+                    let moving = group.and_then(|group| group.moving.clone());
+                    if let Some(source) = moving.and_then(|moving| moving.source) {
+                        exited(&mut master, source, Exit::Signal { signal: 11 });
+                    }
                 },
                 Step::Finish(n) => if let Some(process) = present(&master, n) {
-                    master.exited(&process.id, &Exit::Code { code: 0 }, now);
+                    exited(&mut master, process, Exit::Code { code: 0 });
                 },
                 Step::Kill(n) => { let _ = master.kill(&name(n), Duration::from_secs(1), now); }
                 Step::Move(n, node) => {
@@ -104,16 +119,18 @@ proptest! {
                 }
             }
             let mut known = 0;
+            let mut use_channels = BTreeSet::new();
             for (name, group) in master.groups() {
-                let source = group.moving.as_ref().and_then(|moving| moving.source.as_ref());
                 for process in group.processes() {
                     known += 1;
                     if !ever.contains(&process.id) {
                         ever.push(process.id.clone());
                     }
-                    let gone = group.moving.as_ref().is_some_and(|m| m.source_gone)
-                        && source.is_some_and(|source| source.id == process.id);
-                    prop_assert!(gone || master.process(&process.id).is_some());
+                    prop_assert!(master.process(&process.id).is_some());
+                    if process.channels && let Some(contact) = process.contact() {
+                        prop_assert!(!ended.contains(&process.id), "{:?} has ended", contact);
+                        use_channels.insert(contact.process);
+                    }
                 }
                 for agent in &group.agents {
                     let (location, _) = situation(group, agent);
@@ -123,7 +140,9 @@ proptest! {
                 prop_assert!(group.process.is_none() || group.start_at.is_none());
                 prop_assert!(group.wanted || group.start_at.is_none());
             }
-            prop_assert!(master.processes.len() <= known);
+            prop_assert_eq!(master.processes.len(), known);
+            let named = master.directory().processes().into_iter().map(|it| it.process);
+            prop_assert_eq!(named.collect::<BTreeSet<_>>(), use_channels);
             for node in ["node-1", "node-2", "node-3"] {
                 let placed = master.groups().values().filter(|group| {
                     group.process.as_ref().is_some_and(|process| process.node == node)

@@ -377,3 +377,54 @@ fn a_process_that_still_redirects_others_ends_without_ending_the_next_move() {
     assert_eq!(live(&mut master, "a", 8).node, former.node);
     assert!(master.process(&former.id).is_none());
 }
+
+/// Whether the Master names this process to others as one that uses channels.
+fn is_named(master: &MasterState, process: &Process) -> bool {
+    let known = master.directory().processes();
+    known.iter().any(|contact| contact.process == process.id)
+}
+
+/// The directory of a later Master remembers no ends. Each message to such a process would wait for a link that never comes.
+#[test]
+fn a_process_that_ended_during_its_move_is_named_to_nobody_by_the_next_master() {
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    let source = live(&mut master, "a", 1);
+    master.uses_channels(&source.id, 1);
+    let group = master.move_agent("a", other(&source.node), 2).unwrap();
+    let about = || About::Freeze {
+        group: group.clone(),
+        process: source.id.clone(),
+    };
+    let mut rows = BTreeMap::new();
+    let mut next = |master: &mut MasterState, now| {
+        keep(master, &mut rows, now);
+        load_at(&rows, now)
+    };
+    let mut master = next(&mut master, 3);
+    assert!(is_named(&master, &source));
+
+    // It ends before its node has said whether it handed in its agent.
+    master.exited(&source.id, &Exit::Lost, 4);
+    assert!(!is_named(&master, &source));
+    let mut master = next(&mut master, 5);
+    assert!(!is_named(&master, &source));
+    master.answered(about(), Ok(NodeAnswer::Frozen { size: 3 }), 6);
+    let mut master = next(&mut master, 7);
+    assert!(!is_named(&master, &source));
+    live(&mut master, "a", 8);
+    assert!(!is_named(&next(&mut master, 9), &source));
+
+    // It ends after that.
+    let (mut master, source) = handed_in();
+    master.uses_channels(&source.id, 4);
+    assert!(is_named(&master, &source));
+    master.exited(&source.id, &Exit::Lost, 5);
+    let mut rows = BTreeMap::new();
+    keep(&mut master, &mut rows, 6);
+    let mut master = load_at(&rows, 6);
+    assert!(!is_named(&master, &source));
+    let target = live(&mut master, "a", 7);
+    assert!(!is_named(&master, &source));
+    assert_eq!(process_of(&master, "a").id, target.id);
+}

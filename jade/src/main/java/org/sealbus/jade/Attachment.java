@@ -62,7 +62,7 @@ final class Attachment implements AutoCloseable {
                 found = connect(address, ticket);
                 break;
             } catch (IOException failed) {
-                last = new IOException("the node at " + address + " cannot be reached: " + failed.getMessage(), failed);
+                last = new IOException("there is no connection to the node at " + address + ": " + failed.getMessage(), failed);
             }
         }
         if (found == null) {

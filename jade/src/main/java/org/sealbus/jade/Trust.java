@@ -30,6 +30,7 @@ final class Trust {
     private static final int REASONS = 6;
     private static final String CLIENT = "1.3.6.1.5.5.7.3.2";
     private static final String SERVER = "1.3.6.1.5.5.7.3.1";
+    private static final String ML_DSA_65 = "2.16.840.1.101.3.4.3.18";
 
     private final String platform;
     private final List<X509Certificate> roots;
@@ -78,6 +79,11 @@ final class Trust {
             }
             if (isIssuer != certificate.getBasicConstraints() >= 0) {
                 throw new CertificateException("the certificate of " + identity + " has another use");
+            }
+            if (isIssuer && leaf.getSigAlgOID().equals(ML_DSA_65)) {
+                throw new CertificateException("the platform " + platform + " signs with ML-DSA-65, and containers of JADE know "
+                        + "Ed25519 alone: connect this JADE platform through [gateway.http] of the manifest, or to a platform "
+                        + "with signatures = \"ed25519\"");
             }
             if (!isEd25519(certificate)) {
                 throw new CertificateException("the key of " + identity + " is not an Ed25519 key");

@@ -45,6 +45,16 @@ class ContainersTest {
         }
     }
 
+    /** The library of Java for TLS is content with the certificates, so the container itself must say what is missing. */
+    @Test
+    void aPlatformOfAnotherAlgorithmIsRefusedByName() throws Exception {
+        try (Platform factory = new Platform(folder, "level = \"signed\"\nsignatures = \"ml-dsa-65\"")) {
+            Platform.Program main = factory.container("jade-main", Platform.freePort());
+            main.says("this container cannot join Sealbus");
+            main.says("the platform factory signs with ML-DSA-65, and containers of JADE know Ed25519 alone");
+        }
+    }
+
     @Test
     void aRevokedContainerIsCutOff() throws Exception {
         try (Platform factory = new Platform(folder, "")) {
