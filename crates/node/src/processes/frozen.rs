@@ -1,4 +1,4 @@
-//! What processes hand in for moves, and who answers for it when a move fails.
+//! The agents that processes hand in for moves, and the decision on the answers to their messages when a move fails.
 
 use std::sync::Arc;
 
