@@ -176,8 +176,11 @@ sealbus.run(Deaf())
 """
 
 
+@pytest.mark.parametrize("former_end", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("end", ["restored once more", "lost", "killed"])
-def test_an_agent_is_restored_or_the_senders_are_told_if_both_processes_of_a_move_are_gone(platform, tmp_path, end):
+def test_an_agent_is_restored_or_the_senders_are_told_if_both_processes_of_a_move_are_gone(
+    platform, tmp_path, end, former_end
+):
     hold, broken, deaf = (tmp_path / name for name in ("hold", "broken", "deaf.py"))
     deaf.write_text(DEAF.replace("HOLD", str(hold)).replace("BROKEN", str(broken)))
     mover = f'name = "mover"\n    command = ["PYTHON", "{PROGRAMS}/worker.py"]'
@@ -197,7 +200,7 @@ def test_an_agent_is_restored_or_the_senders_are_told_if_both_processes_of_a_mov
         return lambda: what in factory.tell("logs", "mover").stdout
 
     wait_for(says(b"mover begins"), "the agent to be placed", also=factory.logs)
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["pid"], former_end)
     wait_for(lambda: not alive(before["pid"]), "the former process to end")
 
     def is_known():
@@ -225,4 +228,5 @@ def test_an_agent_is_restored_or_the_senders_are_told_if_both_processes_of_a_mov
         broken.unlink()
         # It begins anew.
         factory.active("source", "mover")
+    assert failures() == 20, "each message is answered once"
     assert not says(b"mover is restored")()

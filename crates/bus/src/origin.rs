@@ -54,9 +54,14 @@ impl ForeignOrigin {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use sealbus_fipa::bitefficient::EncodedMessage;
     use sealbus_fipa::{AclMessage, Aid, Limits, Performative, bitefficient};
 
     use super::*;
+    use crate::{Provenance, ReceivedMessage};
 
     /// The gateway's process and the receiver's are seldom the same.
     #[test]
@@ -77,6 +82,26 @@ mod tests {
             bitefficient::encode(&message, &mut bytes).unwrap();
             let read = bitefficient::decode(&bytes, &Limits::default()).unwrap();
             assert_eq!(ForeignOrigin::read(&AclMessage::view(&read)), known);
+        }
+    }
+
+    /// The provenance says the same to the agent. A parameter of that name from an agent of this platform says nothing.
+    #[test]
+    fn the_note_is_not_among_the_parameters_that_the_receiver_reads() {
+        let known = ForeignOrigin::default();
+        let mut message = AclMessage::new(Performative::Inform);
+        let name = ORIGIN_PARAMETER.to_lowercase();
+        message.user_defined.push((name, known.to_expression()));
+        let mut bytes = Vec::new();
+        bitefficient::encode(&message, &mut bytes).unwrap();
+        for (provenance, left) in [
+            (Provenance::Foreign(Arc::new(known)), 0),
+            (Provenance::Claimed, 1),
+        ] {
+            let bytes = Bytes::copy_from_slice(&bytes);
+            let encoded = EncodedMessage::new(bytes, &Limits::default()).unwrap();
+            let received = ReceivedMessage::encoded(encoded, provenance);
+            assert_eq!(received.into_message().user_defined.len(), left);
         }
     }
 }

@@ -102,11 +102,12 @@ conversation! {
             /// The request.
             request: LogRequest,
         } -> LogAnswer;
-        /// The agents of this process cannot be moved.
+        /// The agents of this process cannot be moved. The answer says whether the node has them nevertheless, because
+        /// they were handed in before: then it answers for what they have not read, and the process does not.
         NotFrozen {
             /// The reason.
             reason: String,
-        } -> ();
+        } -> bool;
         /// The keys with which agents that moved here opened sealed messages. Only this process can read the answer.
         FormerKeys {
             /// The stated key of one of these agents, under its certificate in this process.
@@ -126,6 +127,7 @@ conversation! {
         Location(AgentLocation);
         DenyList { list: Blob };
         Inherited { part: FrozenPart };
+        NotFrozen { handed_in: bool };
         FormerKeys { keys: SealedKeys };
         Posted { refused: Vec<Option<Fault>> };
         ChannelLog { log: LogAnswer };

@@ -194,3 +194,32 @@ pub(crate) async fn state(
 fn silent(error: &Fault) {
     tracing::info!(%error, "a gateway does not answer");
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use sealbus_store::MemoryStore;
+    use serde_json::json;
+
+    use super::*;
+
+    fn rule(platform: &str) -> GatewayRule {
+        serde_json::from_value(json!({ "platform": platform, "to": ["greeter"] })).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_change_of_rules_that_the_store_does_not_keep_is_not_in_force() {
+        let store = Arc::new(MemoryStore::new());
+        let rules = GatewayRules::load(store.clone()).await.unwrap();
+        let before = rules.allow(rule("plat1")).await.unwrap();
+        store.set_full(true);
+        let refused = [rules.allow(rule("plat2")).await, rules.deny("plat1").await];
+        for refused in refused {
+            assert_eq!(refused.unwrap_err().code, FaultCode::Storage);
+        }
+        assert_eq!(rules.get().await, before);
+        let kept = GatewayRules::load(store).await.unwrap();
+        assert_eq!(kept.get().await, before);
+    }
+}

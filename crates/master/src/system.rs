@@ -377,7 +377,7 @@ async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
 }
 
 /// Certifies. On a broker, allows the process to log in before it gets its certificate.
-async fn certified(
+pub(crate) async fn certified(
     desk: &DeskHandle,
     from: String,
     voucher: Signed,

@@ -157,12 +157,12 @@ impl MeshEndpoint {
             .collect()
     }
 
-    /// Waits until all sent messages are acknowledged, for `grace` at most, then closes all connections and the
-    /// listener.
+    /// Waits until all sent messages are acknowledged and the peers know the outcome of theirs, for `grace` at most, then
+    /// closes all connections and the listener.
     pub async fn shut_down(&self, grace: Duration) {
         let deadline = Instant::now() + grace;
         while Instant::now() < deadline {
-            if !self.links.are_any_unacknowledged() {
+            if !self.links.are_any_unacknowledged() && !self.links.owe_outcomes() {
                 break;
             }
             sleep(Duration::from_millis(5)).await;

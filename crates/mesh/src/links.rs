@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -75,6 +76,15 @@ impl Links {
         self.all()
             .iter()
             .any(|link| link.outward.lock().needs_connection())
+    }
+
+    /// Whether a connected peer does not know yet which of its messages an agent had that has left here.
+    pub(crate) fn owe_outcomes(&self) -> bool {
+        self.all().iter().any(|link| {
+            let is_connected = link.wire.lock().is_some();
+            let has_left = link.requests.agents_left.load(Ordering::Acquire);
+            is_connected && (has_left || link.outward.lock().owes_outcomes())
+        })
     }
 
     pub(crate) fn for_each_link(&self, each: impl Fn(&Link)) {

@@ -217,6 +217,8 @@ pub(crate) struct Outward {
     leaving: VecDeque<(u64, u32)>,
     /// Agents of this process that the peer sends to, by the peer's handle.
     hosted: HashMap<u32, Arc<LocalAgent>>,
+    /// Targets of the peer whose agents have left. The peer does not know yet which of its messages they had.
+    departed: HashSet<u32>,
     long: VecDeque<Long>,
     blocked: Vec<u32>,
     /// The messages in the session that are not signed yet, in their order: their senders and what they state. They are
@@ -276,6 +278,7 @@ impl Outward {
             unbound: 0,
             leaving: VecDeque::new(),
             hosted: HashMap::new(),
+            departed: HashSet::new(),
             long: VecDeque::new(),
             blocked: Vec::new(),
             unsigned: Vec::new(),

@@ -10,7 +10,7 @@ use sealbus_keeping::post::{MOST_POSTED, expiry_of, new_origin, origin_of};
 use sealbus_seal::Identity;
 use tokio::sync::oneshot;
 
-use super::processes::Frozen;
+use super::processes::{AfterMove, Frozen};
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
@@ -62,11 +62,7 @@ impl Shared {
             let ended = || Fault::new(FaultCode::NotPermitted, "its process ended meanwhile");
             return Ok(frozen.await.map_err(|_| ended())?? as u64);
         }
-        let kept = Frozen {
-            destination: destination.to_owned(),
-            agents: self.processes.launch(process)?.agents,
-            bytes: Arc::default(),
-        };
+        let kept = Frozen::begun(self.processes.launch(process)?.agents, destination);
         self.processes
             .frozen
             .lock()
@@ -118,12 +114,14 @@ impl Shared {
         caller.ask(ask_process::FormerKeys { key }, KEYS).await
     }
 
-    /// Forgets frozen agents some time after their process ended.
+    /// Forgets frozen agents some time after their process ended. If nobody has fetched them, nobody restores them any more.
     async fn forget_frozen(&self, process: &str) {
         loop {
             tokio::time::sleep(FROZEN_KEPT).await;
             if self.processes.with(process, |_| ()).is_err() {
-                self.processes.frozen.lock().remove(process);
+                if let Some(frozen) = self.processes.forget_frozen(process) {
+                    self.answer_unread(process, &frozen).await;
+                }
                 return;
             }
         }
@@ -131,22 +129,15 @@ impl Shared {
 
     /// Ends a failed move: the process goes on. If it has ended, its agents answer what they have not read.
     pub(crate) async fn thaw(&self, process: &str) -> Result<(), Fault> {
-        let frozen = self.processes.frozen.lock().remove(process);
-        let thawed = self.processes.with(process, |entry| {
-            entry.freezing = None;
-            entry.connection.as_ref().map(|(_, caller)| caller.clone())
-        });
-        let caller = match (thawed, frozen) {
-            (Ok(caller), _) => caller,
-            (Err(_), Some(frozen)) => {
-                self.answer_unread(process, &frozen).await;
-                return Ok(());
+        match self.processes.thaw(process)? {
+            AfterMove::GoesOn(Some(caller)) => {
+                caller.try_notify(&AttachmentNotice::Thaw).map_err(untold)
             }
-            (Err(fault), None) => return Err(fault),
-        };
-        match caller {
-            Some(caller) => caller.try_notify(&AttachmentNotice::Thaw).map_err(untold),
-            None => Ok(()),
+            AfterMove::GoesOn(None) => Ok(()),
+            AfterMove::Answer(frozen) => {
+                self.answer_unread(process, &frozen).await;
+                Ok(())
+            }
         }
     }
 }
@@ -273,9 +264,8 @@ mod tests {
         };
         let bytes = serde_json::to_vec(&[frozen("bob"), frozen("mallory")]).unwrap();
         let handed_in = Frozen {
-            agents: vec!["bob".to_owned()],
-            destination: "node-2".to_owned(),
             bytes: Arc::new(bytes),
+            ..Frozen::begun(vec!["bob".to_owned()], "node-2")
         };
         let letters = answers(&handed_in, "factory", 3, 1);
         assert_eq!(letters.len(), 2);

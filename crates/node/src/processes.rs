@@ -2,6 +2,7 @@
 
 mod asking;
 mod channel_users;
+mod frozen;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -11,22 +12,19 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sealbus_bus::{Allowance, Budget};
 use sealbus_seal::token::Secret;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::memory::Remembered;
 use super::peer::Peer;
 pub(super) use asking::wanted;
 use channel_users::Channels;
-use sealbus_control::attachment::FrozenPart;
+use frozen::Freezing;
+pub(crate) use frozen::{AfterMove, Frozen};
 use sealbus_control::clock::now;
 use sealbus_control::directory::{MOST_FOLLOWED, RecentNames};
 use sealbus_control::node::{Exit, Launch, RunningProcess};
 use sealbus_control::rpc::Caller;
 use sealbus_control::{AgentState, Fault, FaultCode};
-use sealbus_process::attachment::part_of;
-
-/// Most bytes of one process's frozen agents.
-const MOST_FROZEN: usize = 256 * 1024 * 1024;
 
 /// Most agents that a process asks for and gets news of. It hears of others when it writes to them.
 const MOST_ASKED: usize = MOST_FOLLOWED;
@@ -89,17 +87,6 @@ pub(super) struct Entry {
     pub(super) freezing: Option<Freezing>,
     /// Held by the task that notes the process on disk.
     pub(super) noting: Arc<tokio::sync::Mutex<()>>,
-}
-
-/// The parts of a freeze in progress, and the tasks that wait for all of it.
-pub(super) type Freezing = (Vec<u8>, Vec<oneshot::Sender<Result<usize, Fault>>>);
-
-/// The frozen state of a process, and the node that may fetch it.
-pub(super) struct Frozen {
-    /// The agents that are placed in the process.
-    pub(super) agents: Vec<String>,
-    pub(super) destination: String,
-    pub(super) bytes: Arc<Vec<u8>>,
 }
 
 /// The turn of a connection to speak for its process, and to have requests worked on.
@@ -392,74 +379,6 @@ impl Processes {
     pub(super) fn is_connected(&self, process: &str) -> bool {
         self.with(process, |entry| entry.connection.is_some())
             .unwrap_or(false)
-    }
-
-    /// Takes a part of a process's frozen agents.
-    pub(crate) fn frozen_part(&self, process: &str, part: &FrozenPart) -> Result<(), Fault> {
-        self.with(process, |entry| {
-            let Some((bytes, _)) = &mut entry.freezing else {
-                return Err(Fault::new(
-                    FaultCode::BadRequest,
-                    "nothing was to be frozen",
-                ));
-            };
-            if bytes.len() + part.bytes.0.len() > MOST_FROZEN {
-                return Err(Fault::new(
-                    FaultCode::BadRequest,
-                    format!("more than {MOST_FROZEN} bytes of state and messages cannot be moved"),
-                ));
-            }
-            bytes.extend_from_slice(&part.bytes.0);
-            if part.more {
-                return Ok(None);
-            }
-            Ok(entry.freezing.take())
-        })?
-        .map(|complete| {
-            if let Some((bytes, waiting)) = complete {
-                let size = bytes.len();
-                tracing::info!(process, size, "its agents are handed in for a move");
-                if let Some(frozen) = self.frozen.lock().get_mut(process) {
-                    frozen.bytes = Arc::new(bytes);
-                }
-                for waiting in waiting {
-                    let _ = waiting.send(Ok(size));
-                }
-            }
-        })
-    }
-
-    /// Notes that a process cannot be moved.
-    pub(crate) fn not_frozen(&self, process: &str, reason: &str) {
-        let waiting = self.with(process, |entry| entry.freezing.take());
-        let waiting = waiting.ok().flatten().map(|(_, waiting)| waiting);
-        for waiting in waiting.into_iter().flatten() {
-            let _ = waiting.send(Err(Fault::new(FaultCode::NotPermitted, reason)));
-        }
-    }
-
-    /// The size of what a process has handed over for this destination, if that still waits for the outcome. The process may
-    /// have ended since.
-    pub(crate) fn frozen_for(&self, process: &str, destination: &str) -> Option<usize> {
-        let frozen = self.frozen.lock();
-        let frozen = frozen.get(process);
-        let complete = frozen.filter(|it| it.destination == destination && !it.bytes.is_empty());
-        complete.map(|frozen| frozen.bytes.len())
-    }
-
-    /// Returns a part of the frozen agents to the destination node.
-    pub(crate) fn fetch(&self, from: &str, process: &str, index: u32) -> Result<FrozenPart, Fault> {
-        let frozen = self.frozen.lock();
-        let found = frozen
-            .get(process)
-            .filter(|frozen| frozen.destination == from);
-        let part = found.and_then(|frozen| part_of(&frozen.bytes, index));
-        part.ok_or_else(|| {
-            Fault::new(
-                FaultCode::Unknown,
-                format!("nothing of {process} waits here for {from}"),
-            )
-        })
     }
 }
 

@@ -377,7 +377,7 @@ impl Shared {
             AttachmentRequest::Frozen { part } => self.processes.frozen_part(process, &part)?,
             AttachmentRequest::NotFrozen { reason } => {
                 let reason = excerpt(&reason, LONGEST_REASON);
-                self.processes.not_frozen(process, &reason);
+                return Ok(self.processes.not_frozen(process, &reason).into());
             }
             AttachmentRequest::Inherit { index } => {
                 return Ok(self.inherit(process, index).await?.into());

@@ -17,11 +17,12 @@ use sealbus_proof::{Evidence, Statement};
 use sealbus_seal::{Identity, SecurityLevel, VerifiedIdentity};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::agent::{Entry, Wish};
 use super::rest::{AtRest, Drain, Ready, Rest};
 use super::{ProcessEnd, Shared};
+use sealbus_control::attachment::ask;
 use sealbus_control::clock::now;
 use sealbus_control::{Blob, FrozenAgent, WaitingMessage, WaitingProvenance};
 
@@ -30,6 +31,9 @@ const COME_TO_REST: Duration = Duration::from_secs(15);
 
 /// How long the nodes may take to note the events that the agents have dealt with.
 const LAST_EVENTS: Duration = Duration::from_secs(3);
+
+/// How long the node may take to say whether it has the agents of a process that ends.
+const LAST_WORD: Duration = Duration::from_secs(3);
 
 /// An agent that has handed over everything. Dropping this value tells the agent that it is over here, and the senders of
 /// its unread messages that it has ended.
@@ -209,13 +213,35 @@ pub(super) fn thaw(shared: &Shared, resting: Vec<Resting>) {
     }
 }
 
+/// Ends agents at rest, because their process ends. Either the node has what they have not read, for the place they move to
+/// or for answers to the senders, or the senders are told from here.
+pub(super) async fn end_at_rest(shared: &Shared) {
+    let _turn = shared.ending_at_rest.lock().await;
+    if shared.resting.lock().is_empty() {
+        return;
+    }
+    let reason = "its process ends".to_owned();
+    let asked = shared.host.ask(ask::NotFrozen { reason });
+    // A node that does not answer has gone, and what it had has gone with it.
+    let is_handed_in = matches!(timeout(LAST_WORD, asked).await, Ok(Ok(true)));
+    // The move may have come about or failed meanwhile.
+    let resting = std::mem::take(&mut *shared.resting.lock());
+    if is_handed_in {
+        carried(resting);
+    }
+}
+
+fn carried(resting: Vec<Resting>) {
+    for Resting { mailbox, .. } in resting {
+        mailbox.carried();
+    }
+}
+
 /// Ends a successful move: here the process is over.
 pub(super) fn moved(shared: &Shared) {
     let resting = std::mem::take(&mut *shared.resting.lock());
     shared.end(ProcessEnd::Moved);
-    for Resting { mailbox, .. } in resting {
-        mailbox.carried();
-    }
+    carried(resting);
 }
 
 fn pack(message: &ReceivedMessage) -> Result<WaitingMessage, String> {

@@ -103,6 +103,8 @@ struct Shared {
     inherited: Mutex<HashMap<String, FrozenAgent>>,
     /// Agents at rest that have handed over their state.
     resting: Mutex<Vec<Resting>>,
+    /// Held while the node is asked for whom it answers.
+    ending_at_rest: tokio::sync::Mutex<()>,
     announced: tokio::sync::Mutex<bool>,
     reports: Reports,
     watches: Arc<traffic::Watches>,
@@ -265,6 +267,7 @@ impl Process {
     pub async fn close(&self) {
         let shared = &self.shared;
         self.stop("the process is closing");
+        freeze::end_at_rest(shared).await;
         let entries: Vec<_> = shared.agents.lock().by_number.values().cloned().collect();
         // Agents without such events go first: they may be the ones that others wait for.
         let leaving = entries.iter().map(|entry| async move {
@@ -385,10 +388,6 @@ impl Shared {
             first
         });
         if first {
-            // Handing over ends too: agents that wait for the outcome of a move learn that it is over here, and the senders of
-            // their unread messages, too.
-            let resting = std::mem::take(&mut *self.resting.lock());
-            drop(resting);
             for entry in self.agents.lock().by_number.values() {
                 entry.wish(Wish::Stop);
             }
@@ -410,6 +409,10 @@ impl Shared {
                 grace: None,
                 reason,
             });
+            // Agents that wait for the outcome of a move learn that it is over here, and the senders of their unread
+            // messages, too.
+            let resting = std::mem::take(&mut *self.resting.lock());
+            drop(resting);
         }
     }
 

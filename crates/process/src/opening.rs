@@ -132,6 +132,7 @@ impl Process {
                     .collect(),
             ),
             resting: Mutex::default(),
+            ending_at_rest: tokio::sync::Mutex::default(),
             announced: tokio::sync::Mutex::new(false),
             reports: Reports::start(host.clone()),
             watches: Arc::default(),

@@ -35,6 +35,9 @@ pub(super) async fn run(
     let mut refusals = tokio::time::interval(REFUSALS_TOLD);
     refusals.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut clocks = Clocks::now();
+    let Some(mut stopping) = process.upgrade().map(|shared| shared.stopping.subscribe()) else {
+        return;
+    };
     loop {
         let Some(shared) = process.upgrade() else {
             return;
@@ -56,6 +59,7 @@ pub(super) async fn run(
             Some(_) = renewing.join_next() => continue,
             _ = refusals.tick() => Event::TellRefusals,
             _ = ended.changed() => continue,
+            Ok(()) = stopping.changed() => Event::Stopping,
         };
         let Some(shared) = process.upgrade() else {
             return;
@@ -70,6 +74,10 @@ pub(super) async fn run(
                     tracing::error!("leaving: {end}");
                 }
                 shared.end(end);
+            }
+            // Commands are obeyed while the node is asked.
+            Event::Stopping => {
+                tokio::spawn(async move { freeze::end_at_rest(&shared).await });
             }
             Event::RenewalDue => {
                 let now = shared.clock();
@@ -99,6 +107,7 @@ enum Event {
     PlatformGone,
     RenewalDue,
     TellRefusals,
+    Stopping,
 }
 
 async fn sleep_until(due: Option<tokio::time::Instant>) {

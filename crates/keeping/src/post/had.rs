@@ -4,7 +4,7 @@
 //! is the same letter, brought again because an answer was lost. A copy with a higher count went on from here and has
 //! come back. It is the letter itself, unless the letter was settled here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use sealbus_journal::Spans;
 
@@ -57,20 +57,21 @@ impl Had {
         }
     }
 
-    /// The stretch that a letter belongs to: consecutive letters of one origin with the same carry count, as far as none
-    /// of them is among those that are being `written`.
+    /// The stretch that a letter belongs to: consecutive letters of one origin with the same carry count. Letters that are
+    /// being `written` with this carry count, or a lower one, end it.
     pub(crate) fn stretch(
         &self,
         mark: LetterMark,
-        written: &BTreeSet<(u64, u64)>,
+        written: &BTreeMap<(u64, u64), u32>,
     ) -> Option<(u64, u64)> {
         let (origin, here) = (mark.origin, mark.sequence);
         let spans = self.0.get(&origin)?.get(&mark.hops)?;
         let (first, end) = spans.stretch_of(here)?;
-        let before = written.range((origin, first)..(origin, here)).next_back();
-        let after = written.range((origin, here + 1)..(origin, end)).next();
-        let first = before.map_or(first, |(_, sequence)| sequence + 1);
-        let end = after.map_or(end, |(_, sequence)| *sequence);
+        let ends_it = |(_, hops): &(_, &u32)| **hops <= mark.hops;
+        let before = written.range((origin, first)..(origin, here));
+        let mut after = written.range((origin, here + 1)..(origin, end));
+        let first = before.rev().find(ends_it).map_or(first, |it| it.0.1 + 1);
+        let end = after.find(ends_it).map_or(end, |it| it.0.1);
         Some((first, end))
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Mailbox {
     pub(super) trail: Mutex<Trails>,
     pub(super) is_carried: Mutex<bool>,
     pub(super) news: Notify,
+    /// Tells the tasks that wait for other copies of their letters when one has come to the shelf, or will not.
+    pub(super) written: Notify,
     /// Why another node does not take the letters at present.
     pub(super) held_up: Mutex<Option<String>>,
 }
@@ -63,6 +65,7 @@ impl Mailbox {
             trail: Mutex::default(),
             is_carried: Mutex::new(false),
             news: Notify::new(),
+            written: Notify::new(),
             held_up: Mutex::default(),
         }
     }
@@ -159,10 +162,28 @@ impl Mailbox {
 
     /// Notes on disk the carry count of a letter that came back to where it lies, and whether it may have been taken
     /// elsewhere.
-    pub(super) fn note_return(&self, number: u64, back: &Cover) -> Result<Written, JournalError> {
+    pub(super) fn note_return(
+        &self,
+        number: u64,
+        hops: u32,
+        is_again: bool,
+    ) -> Result<Written, JournalError> {
         let name = format!("{HOPS}{number}");
-        let again = if back.again { AGAIN } else { 0 };
-        self.stream.set_cursor(&name, u64::from(back.hops) | again)
+        let again = if is_again { AGAIN } else { 0 };
+        self.stream.set_cursor(&name, u64::from(hops) | again)
+    }
+
+    /// Waits until no copy of a letter is on its way to the disk.
+    pub(super) async fn until_written(&self, cover: &Cover) {
+        loop {
+            let written = self.written.notified();
+            tokio::pin!(written);
+            written.as_mut().enable();
+            if !self.shelf.lock().is_on_its_way(cover) {
+                return;
+            }
+            written.await;
+        }
     }
 
     /// Forgets the notes about letters that are being removed, and notes that the letters were here, each with its
@@ -178,7 +199,7 @@ impl Mailbox {
                 stretches.insert((mark.origin, mark.hops, first), end);
             }
             let name = format!("{HOPS}{number}");
-            if self.stream.cursor(&name).is_some() {
+            if self.stream.cursor(&name).is_some() || shelf.is_being_written(*mark) {
                 self.stream.forget_cursor(&name)?;
             }
         }

@@ -1,5 +1,7 @@
 //! Notices to the sender of a letter: that it has arrived, that it has expired, or why it is not delivered.
 
+use std::sync::Arc;
+
 use sealbus_bus::{
     Acknowledgement, RefusalReason, UndeliverableReason, failure_notice, receipt_notice,
 };
@@ -16,7 +18,7 @@ pub(super) const RECEIPT: &str = "receipt/";
 impl Post {
     /// Tells the sender that its letter has arrived, if the sender asked for a receipt.
     pub(super) async fn receipt(
-        &self,
+        self: &Arc<Self>,
         mailbox: &Mailbox,
         number: u64,
         stage: Receipt,
@@ -50,7 +52,11 @@ impl Post {
     }
 
     /// Tells the sender that its letter has expired.
-    pub(super) async fn expired(&self, mailbox: &Mailbox, number: u64) -> Result<(), Fault> {
+    pub(super) async fn expired(
+        self: &Arc<Self>,
+        mailbox: &Mailbox,
+        number: u64,
+    ) -> Result<(), Fault> {
         let receiver = format!("{}@{}", mailbox.agent, self.platform);
         let reason = UndeliverableReason::Expired {
             receiver: receiver.clone(),
@@ -60,7 +66,7 @@ impl Post {
 
     /// Tells the sender that its letter is not delivered.
     pub(super) async fn bounce(
-        &self,
+        self: &Arc<Self>,
         mailbox: &Mailbox,
         number: u64,
         reason: &UndeliverableReason,
@@ -86,7 +92,7 @@ impl Post {
 
     /// Keeps one notice about a letter for the letter's sender.
     async fn notify(
-        &self,
+        self: &Arc<Self>,
         mailbox: &Mailbox,
         number: u64,
         notice: Option<AclMessage>,
@@ -130,12 +136,12 @@ impl Post {
             },
             message: Blob(message),
         };
-        let put = self.put(letter, None)?;
-        let kept = put.finish(self).await;
-        if kept.is_err() {
+        let kept = self.keep(vec![letter]).await.into_iter().flatten().next();
+        if let Some(fault) = kept {
             self.about.lock().remove(&about);
+            return Err(fault);
         }
-        kept
+        Ok(())
     }
 }
 

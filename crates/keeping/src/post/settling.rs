@@ -16,7 +16,7 @@ impl Post {
     /// # Errors
     /// If an outcome cannot be written. The process must report it again.
     pub async fn settle(
-        &self,
+        self: &Arc<Self>,
         process: &str,
         agent: &str,
         outcomes: Vec<(u64, LetterOutcome)>,

@@ -41,8 +41,8 @@ pub(crate) struct Shelf {
     places: BTreeMap<(u64, u64), LinePosition>,
     had: Had,
     /// Letters that are admitted and not on the shelf yet, and those that came back and are not noted yet, by origin and
-    /// sequence number.
-    writing: BTreeSet<(u64, u64)>,
+    /// sequence number. Each has the lowest carry count with which it may be missing on disk.
+    writing: BTreeMap<(u64, u64), u32>,
     /// Letters that are handed to the present process and not settled.
     under_way: BTreeSet<u64>,
     /// The agent's present process.
@@ -64,21 +64,15 @@ pub(crate) struct Shelf {
     is_visited: bool,
 }
 
-/// A letter that came back, before that is noted on disk.
-#[derive(Debug)]
-pub(crate) struct Returned {
-    number: u64,
-    mark: LetterMark,
-    /// Its carry count, and whether it may have been taken, before it came back.
-    former: (u32, bool),
-}
-
 /// The reason why a letter is not taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// The letter was here before: it is being kept here, was settled here, or went on from here.
+    /// The letter was here before: it is kept here, was settled here, or went on from here.
     Known,
-    /// The letter lies here under this number, and comes back from a node to which it was carried from here.
+    /// A copy of the letter is on its way to the disk.
+    BeingWritten,
+    /// The letter lies here under this number, and comes back from a node to which it was carried from here, or may have
+    /// come back before without a note on disk.
     Returned(u64),
     /// The shelf is full.
     Full,
@@ -104,13 +98,17 @@ impl Shelf {
     pub(crate) fn admit(&mut self, cover: &Cover, size: u64) -> Result<(), NotTaken> {
         let key = (cover.origin, cover.sequence);
         if let Some(number) = self.number_of(key) {
-            let hops = self.letters.get(&number).map(|kept| kept.cover.hops);
-            return Err(match hops {
-                Some(hops) if hops < cover.hops => NotTaken::Returned(number),
-                _ => NotTaken::Known,
+            let kept = self.letters.get(&number);
+            let has_come_back = kept.is_some_and(|kept| kept.cover.hops < cover.hops);
+            return Err(match has_come_back || self.writing.contains_key(&key) {
+                true => NotTaken::Returned(number),
+                false => NotTaken::Known,
             });
         }
-        if self.writing.contains(&key) || self.had.had(cover.mark()) {
+        if self.writing.contains_key(&key) {
+            return Err(NotTaken::BeingWritten);
+        }
+        if self.had.had(cover.mark()) {
             return Err(NotTaken::Known);
         }
         let is_full = self.letters.len() >= MOST_LETTERS || self.bytes + size > MOST_BYTES;
@@ -121,14 +119,20 @@ impl Shelf {
             return Err(NotTaken::Full);
         }
         self.had.note(cover.mark());
-        self.writing.insert(key);
+        self.writing.insert(key, cover.hops);
         self.arrivals += 1;
         Ok(())
     }
 
-    /// Whether a letter that was admitted, or the note that it came back, may not be on disk yet.
+    /// Whether a copy of a letter that was admitted is not on the shelf yet.
     pub(crate) fn is_on_its_way(&self, cover: &Cover) -> bool {
-        self.writing.contains(&(cover.origin, cover.sequence))
+        let key = (cover.origin, cover.sequence);
+        self.writing.contains_key(&key) && !self.places.contains_key(&key)
+    }
+
+    /// Whether a letter, or the note that it came back, may be on its way to the disk.
+    pub(crate) fn is_being_written(&self, mark: LetterMark) -> bool {
+        self.writing.contains_key(&(mark.origin, mark.sequence))
     }
 
     /// Whether a copy of a letter is here.
@@ -148,38 +152,26 @@ impl Shelf {
     }
 
     /// Takes over the carry count of the letter under this number, which came back from where it was carried to, and
-    /// whether it may have been taken there. Returns what to take back if that cannot be noted on disk.
-    pub(crate) fn returned(&mut self, number: u64, back: &Cover) -> Option<Returned> {
+    /// whether it may have been taken there. Returns both, for the note on disk.
+    ///
+    /// Until that note is there, other nodes keep their copies of the letter.
+    pub(crate) fn returned(&mut self, number: u64, back: &Cover) -> Option<(LetterMark, bool)> {
         let kept = self.letters.get_mut(&number)?;
-        let former = (kept.cover.hops, kept.cover.again);
         kept.cover.hops = kept.cover.hops.max(back.hops);
         kept.cover.again |= back.again;
         let mark = kept.cover.mark();
         self.had.note(mark);
-        self.writing.insert((mark.origin, mark.sequence));
-        Some(Returned {
-            number,
-            mark,
-            former,
-        })
+        let key = (mark.origin, mark.sequence);
+        self.writing.entry(key).or_insert(mark.hops);
+        Some((mark, kept.cover.again))
     }
 
-    /// Reports whether the note that a letter came back is on disk.
-    pub(crate) fn return_noted(&mut self, returned: Returned, is_noted: bool) {
-        let Returned {
-            number,
-            mark,
-            former,
-        } = returned;
-        let kept = self.letters.get_mut(&number);
-        let Some(kept) = kept.filter(|kept| kept.cover.mark() == mark) else {
-            // It has come back once more, or is gone.
-            return;
-        };
-        self.writing.remove(&(mark.origin, mark.sequence));
-        if !is_noted {
-            (kept.cover.hops, kept.cover.again) = former;
-            self.had.forget(mark);
+    /// Reports that the note is on disk that a letter came back with this mark.
+    pub(crate) fn return_noted(&mut self, number: u64, mark: LetterMark) {
+        let kept = self.letters.get(&number);
+        // Otherwise it has come back once more, or is gone.
+        if kept.is_some_and(|kept| kept.cover.mark() == mark) {
+            self.writing.remove(&(mark.origin, mark.sequence));
         }
     }
 
@@ -302,7 +294,7 @@ impl Shelf {
     /// How a letter that another node keeps compares with the letters that are or were here.
     pub(crate) fn standing(&self, mark: LetterMark, now: UnixMillis) -> Standing {
         // This copy is lost if the node ends now. The other node keeps its own meanwhile.
-        if self.writing.contains(&(mark.origin, mark.sequence)) {
+        if self.is_being_written(mark) {
             return Standing::Behind;
         }
         let carried = LetterMark {
@@ -326,11 +318,6 @@ impl Shelf {
             return Standing::Behind;
         }
         Standing::Free
-    }
-
-    /// The highest number that was, or is about to be, handed to any process, for the note on disk.
-    pub(crate) fn last_handed(&self) -> u64 {
-        self.last_handed
     }
 
     /// Notes that letters up to this number are about to be handed to a process. Returns the number for the note on

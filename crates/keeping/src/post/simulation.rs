@@ -343,6 +343,8 @@ impl Ways for SimulatedWays {
             let mailbox = post.mailbox(RECEIVER).unwrap();
             let noted = mailbox.stream.cursor(HANDED);
             let place = self.world.nodes[self.node].place.lock().0;
+            // A node that has learned meanwhile that the agent is elsewhere has no connection to its process.
+            let place = place.filter(|(node, _)| *node == self.node);
             let mut process = self.world.process.lock();
             let receiver = process
                 .as_mut()

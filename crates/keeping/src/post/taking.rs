@@ -6,16 +6,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sealbus_control::clock::now;
 use sealbus_control::names::SYSTEM_AGENTS;
-use sealbus_control::post::{Cover, PostedLetter};
+use sealbus_control::post::{Cover, LetterMark, PostedLetter};
 use sealbus_control::{Fault, FaultCode, WaitingProvenance};
 use sealbus_fipa::{Limits, bitefficient};
 use sealbus_journal::{NewRecord, Written};
 use sealbus_proof::LONGEST_EVIDENCE;
 use sealbus_seal::Identity;
+use tokio::task::JoinHandle;
 
-use super::mailbox::{HANDED, Mailbox};
+use super::mailbox::Mailbox;
 use super::shares::sender_of;
-use super::shelf::{NotTaken, Returned, ShelvedLetter};
+use super::shelf::{NotTaken, ShelvedLetter};
 use super::{CLOCKS_APART, LONGEST_LIFETIME, Post, storage};
 
 impl Post {
@@ -44,19 +45,24 @@ impl Post {
             }
             under_way.push(put);
         }
-        Begun {
-            post: self.clone(),
-            under_way,
-        }
+        let (post, count) = (self.clone(), under_way.len());
+        // Work that has begun is finished, even when nobody waits for it any more: later letters wait for it.
+        let finishing = tokio::spawn(async move {
+            let mut refused = Vec::with_capacity(count);
+            for put in under_way {
+                refused.push(match put {
+                    Ok(put) => put.finish(&post).await.err(),
+                    Err(fault) => Some(fault),
+                });
+            }
+            refused
+        });
+        Begun { count, finishing }
     }
 
     /// Puts a letter into the journal's queue. With `elsewhere`, which gives the reason, the letter is kept only if it
     /// was here before.
-    pub(super) fn put(
-        &self,
-        letter: PostedLetter,
-        elsewhere: Option<&Fault>,
-    ) -> Result<Put, Fault> {
+    fn put(&self, letter: PostedLetter, elsewhere: Option<&Fault>) -> Result<Put, Fault> {
         let cover = letter.cover;
         self.check(&cover, &letter.message.0)?;
         if let Some(elsewhere) = elsewhere {
@@ -72,35 +78,34 @@ impl Post {
         let mailbox = self.open_mailbox(&cover, size)?;
         let mut shelf = mailbox.shelf.lock();
         let written = match shelf.admit(&cover, size) {
-            // A cursor that is written after a letter on its way to the disk confirms that the letter is there. A letter
-            // that is there costs nothing, however often it comes.
+            // A letter that is there costs nothing, however often it comes.
             Err(NotTaken::Known) => {
-                let handed = shelf.last_handed();
-                let written = shelf
-                    .is_on_its_way(&cover)
-                    .then(|| mailbox.stream.set_cursor(HANDED, handed));
                 drop(shelf);
-                let written = written.transpose().map_err(storage)?;
-                return Ok(Put {
-                    mailbox,
-                    written,
-                    kept: None,
-                    returned: None,
-                });
+                let step = Step::Nothing;
+                return Ok(Put { mailbox, step });
+            }
+            Err(NotTaken::BeingWritten) => {
+                drop(shelf);
+                let step = Step::Wait(PostedLetter { cover, ..letter });
+                return Ok(Put { mailbox, step });
             }
             // The letter stays where it is. The note that it has been away must survive a restart of this node.
             // Otherwise the letter would be taken for one that was carried on and must be removed here.
             Err(NotTaken::Returned(number)) => {
-                let written = mailbox.note_return(number, &cover);
-                let written = Some(written.map_err(storage)?);
-                let returned = shelf.returned(number, &cover);
+                let Some((mark, is_again)) = shelf.returned(number, &cover) else {
+                    let step = Step::Nothing;
+                    drop(shelf);
+                    return Ok(Put { mailbox, step });
+                };
+                let noted = mailbox.note_return(number, mark.hops, is_again);
                 drop(shelf);
-                return Ok(Put {
-                    mailbox,
-                    written,
-                    kept: None,
-                    returned,
-                });
+                let noted = noted.map_err(storage)?;
+                let step = Step::Return {
+                    noted,
+                    number,
+                    mark,
+                };
+                return Ok(Put { mailbox, step });
             }
             Err(NotTaken::Full) => {
                 let held_up = mailbox.held_up.lock().clone();
@@ -129,12 +134,9 @@ impl Post {
         match written {
             Ok(written) => {
                 drop(shelf);
-                Ok(Put {
-                    mailbox,
-                    written: Some(written),
-                    kept: Some(ShelvedLetter { cover, size }),
-                    returned: None,
-                })
+                let kept = ShelvedLetter { cover, size };
+                let step = Step::Letter { written, kept };
+                Ok(Put { mailbox, step })
             }
             Err(error) => {
                 shelf.retract(&cover);
@@ -236,25 +238,14 @@ impl Post {
 
 /// Letters on their way to the disk.
 pub struct Begun {
-    post: Arc<Post>,
-    under_way: Vec<Result<Put, Fault>>,
+    count: usize,
+    finishing: JoinHandle<Vec<Option<Fault>>>,
 }
 
 impl Begun {
     /// Waits until the letters are on disk. For each letter the result says why it is not kept, if it is not.
     pub async fn finish(self) -> Vec<Option<Fault>> {
-        let count = self.under_way.len();
-        // Work that has begun is finished, even when nobody waits for it any more.
-        let finishing = tokio::spawn(async move {
-            let mut refused = Vec::with_capacity(count);
-            for put in self.under_way {
-                refused.push(match put {
-                    Ok(put) => put.finish(&self.post).await.err(),
-                    Err(fault) => Some(fault),
-                });
-            }
-            refused
-        });
+        let Self { count, finishing } = self;
         finishing.await.unwrap_or_else(|error| {
             let fault = Fault::new(FaultCode::Internal, error.to_string());
             vec![Some(fault); count]
@@ -263,38 +254,69 @@ impl Begun {
 }
 
 /// A letter on its way to the disk.
-pub(super) struct Put {
+struct Put {
     mailbox: Arc<Mailbox>,
-    /// `None` if nothing had to be written.
-    written: Option<Written>,
-    /// `None` if the letter was known.
-    kept: Option<ShelvedLetter>,
-    /// The known letter, if it came back.
-    returned: Option<Returned>,
+    step: Step,
+}
+
+/// The event to wait for.
+enum Step {
+    /// The letter is known.
+    Nothing,
+    /// The letter is on disk.
+    Letter {
+        written: Written,
+        kept: ShelvedLetter,
+    },
+    /// The disk has the note that the letter came back.
+    Return {
+        noted: Written,
+        number: u64,
+        mark: LetterMark,
+    },
+    /// Another copy of this letter is on disk, or could not be written.
+    Wait(PostedLetter),
 }
 
 impl Put {
-    pub(super) async fn finish(self, post: &Post) -> Result<(), Fault> {
-        let Some(written) = self.written else {
-            return Ok(());
-        };
-        let written = written.await;
-        if let Some(returned) = self.returned {
-            let mut shelf = self.mailbox.shelf.lock();
-            shelf.return_noted(returned, written.is_ok());
-        }
-        let Some(kept) = self.kept else {
-            return written.map(|_| ()).map_err(storage);
-        };
-        match written {
-            Ok(number) => {
-                self.mailbox.shelf.lock().arrived(number, kept);
-                post.carry(&self.mailbox);
-                Ok(())
-            }
-            Err(error) => {
-                self.mailbox.shelf.lock().retract(&kept.cover);
-                Err(storage(error))
+    async fn finish(self, post: &Post) -> Result<(), Fault> {
+        let mut put = self;
+        loop {
+            let Self { mailbox, step } = put;
+            match step {
+                Step::Nothing => return Ok(()),
+                Step::Letter { written, kept } => {
+                    let written = written.await;
+                    let kept = match written {
+                        Ok(number) => {
+                            mailbox.shelf.lock().arrived(number, kept);
+                            post.carry(&mailbox);
+                            Ok(())
+                        }
+                        Err(error) => {
+                            mailbox.shelf.lock().retract(&kept.cover);
+                            Err(storage(error))
+                        }
+                    };
+                    mailbox.written.notify_waiters();
+                    return kept;
+                }
+                Step::Return {
+                    noted,
+                    number,
+                    mark,
+                } => {
+                    noted.await.map_err(storage)?;
+                    mailbox.shelf.lock().return_noted(number, mark);
+                    return Ok(());
+                }
+                // This copy may have been carried further than the other one, so it is looked at anew.
+                Step::Wait(letter) => {
+                    mailbox.until_written(&letter.cover).await;
+                    let problem = "another copy of the message could not be written";
+                    let not_written = Fault::new(FaultCode::Storage, problem);
+                    put = post.put(letter, Some(&not_written))?;
+                }
             }
         }
     }

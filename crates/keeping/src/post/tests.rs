@@ -221,3 +221,96 @@ async fn a_letter_that_comes_again_and_again_takes_no_more_room() {
     assert_eq!(stream.info().bytes, before);
     assert_eq!(post.list("bob").1, 2);
 }
+
+/// A disk on which no file can be begun: a letter that does not fit into the present one is not written, and all that fits
+/// is.
+#[tokio::test]
+async fn a_copy_of_a_letter_that_could_not_be_written_is_not_kept_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    let long = |sequence| {
+        let message = AclMessage::new(Performative::Inform)
+            .with_sender(Aid::new("alice@factory").unwrap())
+            .with_content("x".repeat(500_000));
+        let mut letter = letter("alice", sequence, "bob");
+        letter.message.0.clear();
+        bitefficient::encode(&message, &mut letter.message.0).unwrap();
+        letter
+    };
+    for sequence in 1..=8 {
+        keep(&post, long(sequence)).await.unwrap();
+    }
+    let stream = std::fs::read_dir(folder.path()).unwrap();
+    let mut folders = stream.map(|entry| entry.unwrap().path());
+    let files = folders.find(|path| path.is_dir()).unwrap();
+    let away = folder.path().join("away");
+    std::fs::rename(&files, &away).unwrap();
+    let (one, other) = (
+        post.begin(vec![long(9)], None),
+        post.begin(vec![long(9)], None),
+    );
+    for begun in [one, other] {
+        assert!(begun.finish().await[0].is_some());
+    }
+    assert_eq!(post.list("bob").1, 8);
+    std::fs::rename(&away, &files).unwrap();
+    keep(&post, long(9)).await.unwrap();
+    assert_eq!(post.list("bob").1, 9);
+}
+
+/// While it is written, a copy of it comes that was carried further. The node which brings that copy forgets it, so it is
+/// that copy which is here then.
+#[tokio::test]
+async fn a_letter_counts_the_way_of_the_copy_that_was_carried_furthest() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    let carried = |hops| {
+        let mut letter = letter("a", 1, "b");
+        letter.cover.hops = hops;
+        post.begin(vec![letter], None)
+    };
+    for begun in [carried(1), carried(7), carried(3)] {
+        assert_eq!(begun.finish().await, [None]);
+    }
+    let hops = |post: &Post| {
+        let mailbox = post.mailbox("b").unwrap();
+        let shelf = mailbox.shelf.lock();
+        shelf.letters().map(|(_, kept, _)| kept.cover.hops).max()
+    };
+    assert_eq!(hops(&post), Some(7));
+    let journal = post.journal.clone();
+    drop(post);
+    tokio::task::spawn_blocking(move || journal.close())
+        .await
+        .unwrap();
+    assert_eq!(hops(&open(folder.path())), Some(7));
+}
+
+/// Nobody waits for the end of what was begun, and later letters are found all the same.
+#[tokio::test]
+async fn a_letter_that_nobody_waits_for_holds_up_no_other_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    drop(post.begin(vec![letter("a", 1, "b")], None));
+    keep(&post, letter("a", 2, "b")).await.unwrap();
+    assert_eq!(post.list("b").1, 2);
+}
+
+#[tokio::test]
+async fn a_letter_that_is_taken_while_its_return_is_noted_leaves_no_note_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    keep(&post, letter("a", 1, "b")).await.unwrap();
+    let mut back = letter("a", 1, "b");
+    back.cover.hops = 2;
+    let begun = post.begin(vec![back], None);
+    let taken = vec![(post.list("b").0[0].number, LetterOutcome::Taken)];
+    post.settle("process", "b", taken).await.unwrap();
+    assert_eq!(begun.finish().await, [None]);
+    let notes = post.mailbox("b").unwrap().stream.cursors();
+    let notes: Vec<_> = notes
+        .keys()
+        .filter(|name| name.starts_with("hops/"))
+        .collect();
+    assert!(notes.is_empty(), "{notes:?}");
+}

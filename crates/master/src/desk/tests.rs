@@ -1,3 +1,4 @@
+mod strangers;
 mod taken_in;
 
 use sealbus_ca::{Blind, Renewal, Request, Unstored};
@@ -97,8 +98,7 @@ async fn expect(desk: &DeskHandle, agent: &'static str) -> Result<String, Fault>
             now + 60_000,
             now,
         )?;
-        let process = desk.state.processes_of(agent).remove(0);
-        Ok(process)
+        Ok(desk.state.processes_of(agent).remove(0))
     };
     desk.run(expect).await
 }

@@ -61,7 +61,7 @@ impl Target {
         };
         self.open = None;
         let mut outward = link.outward.lock();
-        outward.forget_hosted(handle);
+        outward.hosted_left(handle);
         outward.session.append(&Frame::Leaving {
             target: handle,
             why: self.why_not,

@@ -233,8 +233,20 @@ impl Outward {
         }
     }
 
+    /// The agent that was this target has left.
+    pub(crate) fn hosted_left(&mut self, target: u32) {
+        self.hosted.remove(&target);
+        self.departed.insert(target);
+    }
+
     pub(crate) fn forget_hosted(&mut self, target: u32) {
         self.hosted.remove(&target);
+        self.departed.remove(&target);
+    }
+
+    /// Whether the peer waits for the outcome of messages to agents that have left.
+    pub(crate) fn owes_outcomes(&self) -> bool {
+        !self.departed.is_empty()
     }
 }
 

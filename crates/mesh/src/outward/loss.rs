@@ -132,6 +132,7 @@ impl Outward {
         self.handles.clear();
         self.leaving.clear();
         self.hosted.clear();
+        self.departed.clear();
         self.blocked.clear();
         self.unsigned.clear();
         self.session.start_over();

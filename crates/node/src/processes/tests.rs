@@ -1,4 +1,5 @@
 use super::*;
+use sealbus_control::attachment::FrozenPart;
 
 fn remembered() -> Remembered {
     Remembered {
@@ -41,30 +42,80 @@ fn a_process_that_was_taken_over_is_not_done_before_it_reports() {
     assert!(is_done());
 }
 
-/// A Master that takes over asks again for what the process handed over for the former one.
-#[test]
-fn what_a_process_handed_over_is_there_after_its_end() {
+/// The process `p`, whose agents are to be moved to `node-2`.
+fn freezing() -> Processes {
     let processes = Processes::default();
     processes
         .entries
         .lock()
         .insert("p".to_owned(), Entry::new(remembered()));
-    let frozen = Frozen {
-        agents: vec!["a".to_owned()],
-        destination: "node-2".to_owned(),
-        bytes: Arc::default(),
-    };
+    let frozen = Frozen::begun(vec!["a".to_owned()], "node-2");
     processes.frozen.lock().insert("p".to_owned(), frozen);
     processes
         .with("p", |entry| entry.freezing = Some(Default::default()))
         .unwrap();
+    processes
+}
+
+fn hand_in(processes: &Processes) -> Result<(), Fault> {
     let part = FrozenPart {
         index: 0,
         more: false,
         bytes: sealbus_control::Blob(b"agents".to_vec()),
     };
-    processes.frozen_part("p", &part).unwrap();
+    processes.frozen_part("p", &part)
+}
+
+/// A Master that takes over asks again for what the process handed over for the former one.
+#[test]
+fn what_a_process_handed_over_is_there_after_its_end() {
+    let processes = freezing();
+    hand_in(&processes).unwrap();
     processes.entries.lock().remove("p");
     assert_eq!(processes.frozen_for("p", "node-2"), Some(6));
     assert_eq!(processes.frozen_for("p", "node-3"), None);
+}
+
+/// The process answers as long as it has not handed its agents in, or when the move has failed. Otherwise the node does,
+/// whether it notices the end of the process before the end of the move or after it.
+#[test]
+fn either_a_process_that_ends_answers_what_its_agents_have_not_read_or_its_node_does() {
+    let processes = freezing();
+    assert!(!processes.not_frozen("p", "it ends"));
+    assert!(hand_in(&processes).is_err());
+
+    for has_ended in [false, true] {
+        let processes = freezing();
+        hand_in(&processes).unwrap();
+        assert!(processes.not_frozen("p", "it ends"));
+        if has_ended {
+            processes.entries.lock().remove("p");
+        }
+        assert!(matches!(processes.thaw("p"), Ok(AfterMove::Answer(_))));
+        assert!(!matches!(processes.thaw("p"), Ok(AfterMove::Answer(_))));
+    }
+
+    let processes = freezing();
+    hand_in(&processes).unwrap();
+    assert!(matches!(processes.thaw("p"), Ok(AfterMove::GoesOn(_))));
+    assert!(!processes.not_frozen("p", "it ends"));
+
+    // A part that comes after the move has failed is not taken.
+    let processes = freezing();
+    processes.frozen.lock().clear();
+    assert!(hand_in(&processes).is_err());
+}
+
+/// No Master tells the node how the move ended.
+#[test]
+fn a_node_answers_what_nobody_has_fetched_and_nothing_else() {
+    for is_fetched in [false, true] {
+        let processes = freezing();
+        hand_in(&processes).unwrap();
+        if is_fetched {
+            processes.fetch("node-2", "p", 0).unwrap();
+        }
+        assert!(processes.not_frozen("p", "it ends"));
+        assert_eq!(processes.forget_frozen("p").is_none(), is_fetched);
+    }
 }

@@ -40,7 +40,10 @@ pub(super) async fn freeze_and_hand_over(commands: mpsc::Sender<Command>, node: 
     };
     let told = match frozen {
         Ok(agents) => hand_over(&agents, &node).await,
-        Err(reason) => node.ask(ask::NotFrozen { reason }, PATIENCE).await,
+        Err(reason) => {
+            let told = node.ask(ask::NotFrozen { reason }, PATIENCE).await;
+            told.map(|_| ())
+        }
     };
     if let Err(fault) = told {
         tracing::warn!(%fault, "what was frozen could not be handed over; the agents go on here");

@@ -15,7 +15,7 @@ mod sealed_walk;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use sealbus_bus::{AttachError, Provenance, RefusalReason, SendError, TrySendError};
@@ -54,6 +54,8 @@ struct World {
     /// The process that agents move away from.
     source: Mutex<Option<mpsc::Sender<Command>>>,
     processes: Mutex<Vec<mpsc::Sender<Command>>>,
+    /// Whether nodes have the agents of processes that end.
+    has_frozen: AtomicBool,
 }
 
 impl World {
@@ -70,6 +72,7 @@ impl World {
             keys: Mutex::default(),
             source: Mutex::default(),
             processes: Mutex::default(),
+            has_frozen: AtomicBool::new(false),
         })
     }
 
@@ -302,6 +305,9 @@ impl Host for TestHost {
                 }
                 AttachmentRequest::Letters { outcomes, .. } => self.settled.lock().extend(outcomes),
                 AttachmentRequest::ChannelLog { .. } => return Err(no_logs()),
+                AttachmentRequest::NotFrozen { .. } => {
+                    return Ok(self.world.has_frozen.load(Ordering::SeqCst).into());
+                }
                 AttachmentRequest::FormerKeys { key } => {
                     let source = self.world.source.lock().clone();
                     let gone = || Fault::new(FaultCode::Unavailable, "it has ended");

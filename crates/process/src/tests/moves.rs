@@ -116,7 +116,7 @@ async fn an_agent_that_moved_in_silence_is_found_again() {
 /// An agent with three messages of an agent in another process, which it has not read, and whose process was frozen.
 struct Frozen {
     world: Arc<World>,
-    _writing: Process,
+    writing: Process,
     alice: AgentHandle,
     here: Process,
     bob: tokio::task::JoinHandle<(Thawed, AgentHandle)>,
@@ -148,7 +148,7 @@ impl Frozen {
         assert_eq!(agents[0].mailbox.len(), UNREAD);
         Self {
             world,
-            _writing: writing,
+            writing,
             alice,
             here,
             bob,
@@ -191,7 +191,8 @@ impl Frozen {
             let about = message.in_reply_to().unwrap();
             assert_eq!(about.text().unwrap(), number.to_string());
         }
-        assert!(self.alice.mailbox().try_recv().is_none());
+        let more = self.alice.mailbox().try_recv();
+        assert!(more.is_none(), "{more:?}");
     }
 }
 
@@ -212,6 +213,35 @@ async fn senders_elsewhere_are_told_of_what_an_agent_at_rest_left_unread() {
     frozen.tell = mpsc::channel(1).0;
     assert_eq!((&mut frozen.bob).await.unwrap().0, Thawed::Gone);
     frozen.told_of(0..UNREAD).await;
+}
+
+/// The program ends the process while that waits for the outcome of the move.
+#[tokio::test]
+async fn senders_are_told_of_what_an_agent_at_rest_left_unread_unless_its_node_has_it() {
+    let mut frozen = Frozen::new().await;
+    frozen.here.stop("the program ends");
+    assert_eq!((&mut frozen.bob).await.unwrap().0, Thawed::Gone);
+    frozen.told_of(0..UNREAD).await;
+
+    let mut frozen = Frozen::new().await;
+    frozen.world.has_frozen.store(true, Ordering::SeqCst);
+    frozen.world.place("bob", AgentLocation::InTransit).await;
+    frozen.here.stop("the program ends");
+    assert_eq!((&mut frozen.bob).await.unwrap().0, Thawed::Gone);
+    frozen.here.close().await;
+    // The move goes on with what was handed in.
+    let agents = std::mem::take(&mut frozen.agents);
+    let (host, _tell) = TestHost::new(&frozen.world, &["bob"], HOUR, agents);
+    let there = Process::open(host, None).await.unwrap();
+    let mut bob = there.agent("bob").await.unwrap();
+    let last = numbered(&frozen.writing, "bob", UNREAD);
+    frozen.alice.send(last).await.unwrap();
+    for number in 0..=UNREAD {
+        let received = bob.receive().await.unwrap();
+        let message = received.message();
+        assert_eq!(message.content_text().unwrap(), number.to_string());
+    }
+    frozen.told_of(0..0).await;
 }
 
 #[tokio::test]

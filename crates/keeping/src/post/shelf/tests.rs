@@ -185,8 +185,9 @@ fn what_was_carried_onward_comes_back_and_what_was_taken_does_not() {
     for hops in [0, 2] {
         let kept = carried(1, hops);
         assert_eq!(shelf.admit(&kept.cover, 10), Ok(()));
+        assert_eq!(shelf.admit(&kept.cover, 10), Err(NotTaken::BeingWritten));
+        shelf.put(u64::from(hops) + 1, kept.clone());
         assert_eq!(shelf.admit(&kept.cover, 10), Err(NotTaken::Known));
-        shelf.put(u64::from(hops) + 1, kept);
         // The letter is carried again to where it lies, before the first carrier knows that it has arrived.
         let later = carried(1, hops + 1);
         assert_eq!(
@@ -260,32 +261,56 @@ fn another_node_keeps_its_copy_until_this_one_is_on_disk() {
     // It was carried on, and comes back.
     let (elsewhere, back) = (carried(1, 2).cover.mark(), carried(1, 3).cover);
     assert_eq!(shelf.standing(elsewhere, 0), Standing::Free);
-    for is_noted in [false, true] {
+    let again = back.again;
+    // If the note cannot be written, the copy that is brought once more gets another one.
+    for _ in 0..2 {
         assert_eq!(shelf.admit(&back, 10), Err(NotTaken::Returned(0)));
-        let returned = shelf.returned(0, &back).unwrap();
-        assert!(shelf.is_on_its_way(&back));
+        assert_eq!(shelf.returned(0, &back), Some((back.mark(), again)));
         assert_eq!(shelf.standing(elsewhere, 0), Standing::Behind);
-        shelf.return_noted(returned, is_noted);
-        let standing = if is_noted {
-            Standing::Had
-        } else {
-            Standing::Free
-        };
-        assert_eq!(shelf.standing(elsewhere, 0), standing);
     }
+    shelf.return_noted(0, back.mark());
+    assert_eq!(shelf.standing(elsewhere, 0), Standing::Had);
+    assert_eq!(shelf.admit(&back, 10), Err(NotTaken::Known));
 
     // The note of an earlier return says nothing of a later one.
-    let first = shelf.returned(0, &carried(1, 5).cover).unwrap();
-    let second = shelf.returned(0, &carried(1, 7).cover).unwrap();
-    shelf.return_noted(first, true);
+    let (first, _) = shelf.returned(0, &carried(1, 5).cover).unwrap();
+    let (second, _) = shelf.returned(0, &carried(1, 7).cover).unwrap();
+    shelf.return_noted(0, first);
     let elsewhere = carried(1, 6).cover.mark();
     assert_eq!(shelf.standing(elsewhere, 0), Standing::Behind);
-    shelf.return_noted(second, true);
+    // A copy that was carried less far counts no more than the letter here.
+    let earlier = carried(1, 6).cover;
+    assert_eq!(shelf.admit(&earlier, 10), Err(NotTaken::Returned(0)));
+    assert_eq!(shelf.returned(0, &earlier), Some((second, again)));
+    shelf.return_noted(0, second);
     assert_eq!(shelf.standing(elsewhere, 0), Standing::Had);
-    let last = shelf.returned(0, &carried(1, 9).cover).unwrap();
+    let (last, _) = shelf.returned(0, &carried(1, 9).cover).unwrap();
     shelf.take(0).unwrap();
-    shelf.return_noted(last, true);
+    shelf.return_noted(0, last);
     assert_eq!(shelf.waiting(), 0);
+}
+
+/// A letter that was here stays noted while it comes back.
+#[test]
+fn a_return_that_is_being_noted_does_not_shorten_what_says_that_letters_were_here() {
+    let mut shelf = Shelf::default();
+    for sequence in [1, 2, 3, 4] {
+        let kept = carried(sequence, 0);
+        shelf.admit(&kept.cover, 10).unwrap();
+        shelf.put(sequence, kept);
+    }
+    let stretch = |shelf: &Shelf, sequence, hops| {
+        let cover = carried(sequence, hops).cover;
+        shelf.stretch(cover.mark())
+    };
+    shelf.returned(3, &carried(3, 2).cover).unwrap();
+    assert_eq!(stretch(&shelf, 1, 0), Some((1, 5)));
+    // It is gone, and comes back to the disk.
+    shelf.take(4).unwrap();
+    shelf.admit(&carried(4, 2).cover, 10).unwrap();
+    assert_eq!(stretch(&shelf, 2, 0), Some((1, 5)));
+    shelf.returned(2, &carried(2, 2).cover).unwrap();
+    assert_eq!(stretch(&shelf, 3, 2), Some((3, 4)));
 }
 
 #[test]
