@@ -175,7 +175,7 @@ def test_frames_of_no_sense(factory, pair, mallory):
             link = taken.connects(address_of(factory))
             try:
                 for _ in range(20):
-                    link.send(chance.randrange(28), chance.randbytes(chance.choice([0, 4, 12, 40, 3000])))
+                    link.send(chance.randrange(31), chance.randbytes(chance.choice([0, 4, 12, 40, 3000])))
             except (mesh.SSL.Error, OSError):
                 pass
             link.close()
@@ -187,6 +187,34 @@ def test_messages_in_anothers_name(factory, pair, mallory):
     refused(factory, "forged-sender")
     pair.talks()
     assert "424242" not in factory.send("sink", '["heard"]')
+
+
+def test_messages_in_anothers_name_among_honest_ones(factory, pair, mallory):
+    """In one frame, after a message in the attacker's own name and before one."""
+    taken = mallory()
+    link = taken.speaks_to("sink")
+    # Nobody answers this act.
+    honest = message("not-understood", taken.name, ["sink@factory"], "hello")
+    forged = message("inform", "source@factory", ["sink@factory"], "424242")
+    link.messages_in_a_row(0, 0, b"", [honest, forged, forged, honest])
+    # All that they begin with is forged.
+    link.messages_in_a_row(0, 0, forged[:-8], [forged[-8:]] * 3)
+    for _ in range(5):
+        link.until(lambda kind, _: kind == mesh.RETURNED, "a refusal")
+    refused(factory, "forged-sender")
+    pair.talks()
+    assert "424242" not in factory.send("sink", '["heard"]')
+
+
+def test_messages_in_a_row_occupy_no_memory_beyond_their_credit(factory, pair, mallory):
+    """Messages of 90 MB in a frame of 63 kB."""
+    taken = mallory()
+    with pair.talking(), bounded(pair.pids(), 64):
+        for _ in range(10):
+            link = taken.speaks_to("sink")
+            link.messages_in_a_row(0, 0, bytes(60_000), [b""] * 1500)
+            link.kinds_until_end()
+            link.close()
 
 
 def test_a_proof_copied_to_another_connection(factory, pair, mallory):

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 PERFORMATIVES = {
-    "cancel": 0x03, "failure": 0x07, "inform": 0x08, "query-ref": 0x10, "refuse": 0x11, "request": 0x13, "subscribe": 0x16,
+    "cancel": 0x03, "failure": 0x07, "inform": 0x08, "not-understood": 0x0B, "query-ref": 0x10, "refuse": 0x11, "request": 0x13,
+    "subscribe": 0x16,
 }
 WORDS = {
     "reply_with": 0x05, "in_reply_to": 0x07, "language": 0x09, "ontology": 0x0B, "protocol": 0x0C, "conversation_id": 0x0D,

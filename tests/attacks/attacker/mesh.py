@@ -21,10 +21,10 @@ from attacker.rpc import PATIENCE, place
 PREFACE = b"SEALBUS\x01"
 LEVELS = {"none": 0, "tls": 1, "auth": 2, "signed": 3}
 #: The version of the protocol.
-VERSION = 2
+VERSION = 3
 HELLO, GOODBYE, BIND, ACKNOWLEDGE, PING, PONG, PROVE, DELEGATE = 1, 2, 3, 4, 5, 6, 7, 8
 MESSAGE, BEGIN, CONTINUE, TARGET, ACCEPT, CREDIT, LEAVING = 16, 17, 18, 19, 20, 21, 22
-CLOSE_TARGET, TARGET_CLOSED, RETURNED, REFUSED, SIGN, UNREAD = 23, 24, 25, 27, 28, 29
+CLOSE_TARGET, TARGET_CLOSED, RETURNED, REFUSED, SIGN, UNREAD, ROW = 23, 24, 25, 27, 28, 29, 30
 #: Reasons of RETURNED: its receiver moves, is not here, or refused it (as of too many).
 MOVING, NOT_HERE, REFUSED_OVER_LIMIT = 0, 1, 2 + 10
 #: The process itself, as a sender.
@@ -34,6 +34,19 @@ PIECE = 64 << 10
 REPLACED = 1
 #: A later connection of a process replaces an earlier one, by its number.
 CONNECTIONS = itertools.count(1)
+
+
+def messages_in(row: bytes) -> list[bytes]:
+    """The messages in a frame, each as the body of a frame of its own."""
+    handles, end = row[:8], len(row) - 4
+    length, beginning = struct.unpack_from("<HH", row, end)
+    first, at = row[8 : 8 + length], 8 + length
+    messages = [handles + first]
+    while at < end:
+        (length,) = struct.unpack_from("<H", row, at)
+        messages.append(handles + first[:beginning] + row[at + 2 : at + 2 + length])
+        at += 2 + length
+    return messages
 
 
 @dataclass
@@ -120,6 +133,8 @@ class Link:
         self.agent: Credential | None = None
         #: Messages that came while something else was awaited.
         self.kept: list[bytes] = []
+        #: Messages that came in one frame.
+        self.row: list[bytes] = []
         try:
             if level != "none":
                 self.stream = SSL.Connection(context_of(credential, level), plain)
@@ -171,6 +186,13 @@ class Link:
         self.send(TARGET, struct.pack("<I", handle) + name.encode())
         self.until(lambda kind, body: kind == ACCEPT and body[:4] == struct.pack("<I", handle), f"{name} to be accepted")
 
+    def messages_in_a_row(self, sender: int, target: int, beginning: bytes, rests: list[bytes]) -> None:
+        """Messages that begin with the same bytes, in one frame."""
+        first, *others = rests
+        row = beginning + first + b"".join(struct.pack("<H", len(rest)) + rest for rest in others)
+        lengths = struct.pack("<HH", len(beginning) + len(first), len(beginning))
+        self.send(ROW, struct.pack("<II", sender, target) + row + lengths)
+
     def message(self, sender: int, target: int, payload: bytes) -> None:
         handles = struct.pack("<II", sender, target)
         if len(payload) <= PIECE:
@@ -189,8 +211,11 @@ class Link:
         self.send(UNREAD, struct.pack("<I", number) + handles[:4] + payload)
 
     def next(self) -> tuple[int, bytes] | None:
-        """The next frame; None when the other side has ended the connection. Frames that keep it alive are answered here."""
+        """The next frame; None when the other side has ended the connection. Frames that keep it alive are answered here.
+        Messages in a row come one by one."""
         while True:
+            if self.row:
+                return MESSAGE, self.row.pop(0)
             if not self.greeted and len(self.inbox) >= len(PREFACE):
                 assert self.inbox.startswith(PREFACE), self.inbox
                 self.inbox = self.inbox[len(PREFACE) :]
@@ -200,6 +225,9 @@ class Link:
                 if len(self.inbox) >= 12 + length:
                     kind, body = self.inbox[4], self.inbox[12 : 12 + length]
                     self.inbox = self.inbox[12 + length :]
+                    if kind == ROW:
+                        self.row = messages_in(body)
+                        continue
                     self.answer(kind, body)
                     return kind, body
             try:

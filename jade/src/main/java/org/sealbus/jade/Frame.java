@@ -40,6 +40,7 @@ record Frame(int kind, int flags, int sequence, byte[] body) {
     static final int REFUSED = 27;
     static final int SIGN = 28;
     static final int UNREAD = 29;
+    static final int ROW = 30;
 
     /** The longest piece of a message in one frame. */
     static final int LONGEST_PIECE = 64 << 10;
@@ -183,7 +184,7 @@ record Frame(int kind, int flags, int sequence, byte[] body) {
      */
     record Hello(boolean resumed, byte[] incarnation, byte[] session, byte[] givenUp, long received, long connection,
             int largest, String process, String address) {
-        static final int VERSION = 2;
+        static final int VERSION = 3;
         /** The level {@code auth}. */
         static final int LEVEL = 2;
 

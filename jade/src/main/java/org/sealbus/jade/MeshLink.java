@@ -530,6 +530,7 @@ final class MeshLink {
                 Target target = target(handle, body.remaining());
                 deliver(handle, target, sender, Frame.rest(body));
             }
+            case Frame.ROW -> row(body.getInt(), body.getInt(), body);
             case Frame.BEGIN -> begin(body.getInt(), body.getInt(), body.getInt(), Frame.rest(body));
             case Frame.CONTINUE -> goOn(body.getInt(), Frame.rest(body));
             case Frame.TARGET -> openTarget(body.getInt(), Frame.text(body));
@@ -706,6 +707,28 @@ final class MeshLink {
         }
         target.received += Letter.cost(length);
         return target;
+    }
+
+    /** Messages in a row (their form: {@code crates/mesh/src/frame/row.rs}). Each counts against the credit before it takes memory. */
+    private void row(int sender, int handle, ByteBuffer body) {
+        int end = body.limit() - 2 * Short.BYTES;
+        if (end < body.position()) {
+            throw new BufferUnderflowException();
+        }
+        byte[] first = new byte[Short.toUnsignedInt(body.getShort(end))];
+        int beginning = Short.toUnsignedInt(body.getShort(end + Short.BYTES));
+        body.limit(end).get(first);
+        if (beginning > first.length) {
+            throw broken("messages that begin with more than there is");
+        }
+        deliver(handle, target(handle, first.length), sender, first);
+        while (body.hasRemaining()) {
+            int length = Short.toUnsignedInt(body.getShort());
+            Target target = target(handle, beginning + length);
+            byte[] message = Arrays.copyOf(first, beginning + length);
+            body.get(message, beginning, length);
+            deliver(handle, target, sender, message);
+        }
     }
 
     private void begin(int sender, int handle, int total, byte[] piece) {

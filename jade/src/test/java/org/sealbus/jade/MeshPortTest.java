@@ -227,6 +227,14 @@ class MeshPortTest {
                 out.write(counted(1, Frame.BEGIN, new Frame.Body().u32(0).u32(0).u32(Integer.MAX_VALUE).bytes(new byte[9])));
                 awaitEnd(tls);
             }
+            // Messages of 90 MB in a row, in a frame of 63 kB.
+            try (SSLSocket tls = begun(mallory)) {
+                OutputStream out = tls.getOutputStream();
+                out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
+                out.write(counted(1, Frame.ROW, new Frame.Body().u32(0).u32(0).bytes(new byte[60_000]).bytes(new byte[3000])
+                        .number(2, 60_000).number(2, 60_000)));
+                awaitEnd(tls);
+            }
         }
     }
 
@@ -254,7 +262,7 @@ class MeshPortTest {
                         for (int at = 0; at < Math.min(8, body.length) && random.nextBoolean(); at++) {
                             body[at] = 0;
                         }
-                        out.write(counted(sequence, 1 + random.nextInt(29), new Frame.Body().bytes(body)));
+                        out.write(counted(sequence, 1 + random.nextInt(30), new Frame.Body().bytes(body)));
                     }
                     tls.shutdownOutput();
                     awaitEnd(tls);
