@@ -1,5 +1,6 @@
 package org.sealbus.jade;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -234,6 +235,29 @@ class MeshPortTest {
                 out.write(counted(1, Frame.ROW, new Frame.Body().u32(0).u32(0).bytes(new byte[60_000]).bytes(new byte[3000])
                         .number(2, 60_000).number(2, 60_000)));
                 awaitEnd(tls);
+            }
+        }
+    }
+
+    @Test
+    void messagesInARowAreTakenOneByOne() throws Exception {
+        try (Membership mallory = member("mallory")) {
+            mallory.enlist();
+            try (SSLSocket tls = begun(mallory)) {
+                OutputStream out = tls.getOutputStream();
+                out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
+                // The messages one, oxy and o, of an agent that was never bound.
+                out.write(counted(1, Frame.ROW, new Frame.Body().u32(7).u32(0).text("one").number(2, 2).text("xy").number(2, 0)
+                        .number(2, 3).number(2, 1)));
+                tls.setSoTimeout((int) Platform.LIMIT * 1000);
+                List<String> returned = new ArrayList<>();
+                while (returned.size() < 3) {
+                    Frame frame = Frame.read(tls.getInputStream(), Frame.LONGEST_BODY);
+                    if (frame.kind() == Frame.RETURNED) {
+                        returned.add(Frame.text(frame.in().position(4 + 4 + 1)));
+                    }
+                }
+                assertEquals(List.of("one", "oxy", "o"), returned);
             }
         }
     }
