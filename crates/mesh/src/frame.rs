@@ -18,8 +18,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub use self::hello::Hello;
 pub(crate) use self::reading::length_of;
 pub use self::reading::{Parsed, parse};
+pub(crate) use self::row::Joinable;
 pub use self::row::Messages;
-pub(crate) use self::row::OpenRow;
 pub use self::signed::SignedMessages;
 use self::writing::put_length;
 pub(crate) use self::writing::{

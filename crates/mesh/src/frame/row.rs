@@ -77,7 +77,7 @@ fn split_rest(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// A message, or a row of them, that was written and that another message may join.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OpenRow {
+pub(crate) struct Joinable {
     /// The place of the frame in its buffer.
     pub(crate) start: usize,
     pub(crate) sender: u32,
@@ -88,7 +88,7 @@ pub(crate) struct OpenRow {
     pub(crate) is_row: bool,
 }
 
-impl OpenRow {
+impl Joinable {
     /// Joins the message to the row if it begins as the row does: the last frame in `out`, at `start`, whose header is not
     /// written yet. The caller then [completes](super::finish_row) the row's frame.
     pub(crate) fn join(&mut self, next: &Self, out: &mut Vec<u8>) -> bool {

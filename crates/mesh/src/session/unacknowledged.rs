@@ -8,7 +8,7 @@ use std::io::IoSlice;
 use bytes::Bytes;
 
 use super::Violation;
-use crate::frame::{self, Frame, MESSAGE_START, OpenRow};
+use crate::frame::{self, Frame, Joinable, MESSAGE_START};
 
 /// A full chunk of the stream of counted frames. Chunks are freed as a whole.
 const CHUNK: usize = 64 << 10;
@@ -85,7 +85,7 @@ pub(super) struct Unacknowledged {
     /// Frames before this number were written to some connection: they may have arrived.
     ever_written: u64,
     /// The last frame in the last chunk, if it holds whole messages and nothing of it was written.
-    open: Option<OpenRow>,
+    joinable: Option<Joinable>,
     spare: Option<Vec<u8>>,
 }
 
@@ -99,7 +99,7 @@ impl Unacknowledged {
             cursor: (0, 0),
             unwritten: 0,
             ever_written: 0,
-            open: None,
+            joinable: None,
             spare: None,
         }
     }
@@ -109,7 +109,7 @@ impl Unacknowledged {
         &mut self,
         write: impl FnOnce(&mut Vec<u8>, u64) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.open = None;
+        self.joinable = None;
         self.write(write)?;
         self.count();
         Ok(())
@@ -124,13 +124,13 @@ impl Unacknowledged {
         is_signed: bool,
         write: impl FnOnce(&mut Vec<u8>) -> Result<usize, E>,
     ) -> Result<(), E> {
-        let before = self.open;
+        let before = self.joinable;
         let mut after = None;
         let mut has_joined = false;
         self.write(|out, sequence| {
             let start = frame::begin_message(out, sender, target);
             let beginning = write(out)?;
-            let message = OpenRow {
+            let message = Joinable {
                 start,
                 sender,
                 target,
@@ -151,7 +151,7 @@ impl Unacknowledged {
             }
             Ok(())
         })?;
-        self.open = after;
+        self.joinable = after;
         if !has_joined {
             self.count();
         }
@@ -244,7 +244,7 @@ impl Unacknowledged {
     /// Notes that this many of the pending bytes were written.
     pub(super) fn written(&mut self, count: usize) {
         self.unwritten -= count;
-        self.open = None;
+        self.joinable = None;
         let mut left = count;
         while let Some(chunk) = self.chunks.get(self.cursor.0) {
             let in_chunk = left.min(chunk.len() - self.cursor.1);
@@ -342,7 +342,7 @@ impl Unacknowledged {
         // All chunks count as before the cursor for the moment, so that whole chunks can go.
         self.cursor = (self.chunks.len(), 0);
         self.unwritten = 0;
-        self.open = None;
+        self.joinable = None;
         self.acknowledge(received)?;
         self.cursor = (0, 0);
         if let Some(chunk) = self.chunks.front() {
