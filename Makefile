@@ -30,6 +30,12 @@ $(STAMPS)/tools: requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --progress-bar off --quiet -r requirements.txt
 	@mkdir -p $(STAMPS) && touch $@
 
+# The demo needs none of the others.
+$(STAMPS)/maturin: requirements.txt | $(BIN)/python
+	$(call say,Installing maturin into $(VENV))
+	$(BIN)/python -m pip install --progress-bar off --quiet "$$(grep '^maturin=' requirements.txt)"
+	@mkdir -p $(STAMPS) && touch $@
+
 comma := ,
 
 # The features of a foreign crate depend on the crates that are built with it. All commands choose the same ones, so nothing is built twice.
@@ -284,7 +290,7 @@ walk-masters: binary package etcd-server iproute2 ## Random walks through kills 
 # ---- seeing ----------------------------------------------------------------------------------
 
 TRANSPORT ?= mesh
-demo: $(STAMPS)/tools ## Certified agents on two nodes talk, and impostors are refused; WINDOW=1 shows it in a browser, TRANSPORT=rabbitmq takes a broker
+demo: $(STAMPS)/maturin ## Certified agents on two nodes talk, and impostors are refused; WINDOW=1 shows it in a browser, TRANSPORT=rabbitmq takes a broker
 	$(call say,Building the sealbus binary (only the path of a message is optimised; the first time takes some minutes))
 	$(CARGO) build --locked --profile demo -p sealbus-cli
 	$(call say,Building the Python wheel (likewise))

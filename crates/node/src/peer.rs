@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
+use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
 use super::descendants;
@@ -57,6 +58,16 @@ impl Peer {
             .advise("a program shows the ticket that it was started with, and starts others as its children"))
     }
 
+    /// Waits until the process has ended: for ever, if the kernel gives no handle to it.
+    pub(crate) async fn ended(&self) {
+        let watched = self.process.as_deref().map(AsyncFd::new);
+        // A handle becomes readable when its process ends (man 2 pidfd_open).
+        match watched {
+            Some(Ok(process)) if process.readable().await.is_ok() => {}
+            _ => std::future::pending().await,
+        }
+    }
+
     /// Whether the process still has its number. Kernels before Linux 6.5 cannot tell.
     fn is_there(&self) -> bool {
         let (Some(pid), Some(process)) = (self.pid, &self.process) else {
@@ -83,6 +94,7 @@ fn process_of(_: &UnixStream) -> Option<OwnedFd> {
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests {
+    use std::pin::pin;
     use std::process::{Command, Stdio};
 
     use rustix::process::{PidfdFlags, pidfd_open};
@@ -113,8 +125,8 @@ mod tests {
     }
 
     /// Another process may have its number by now.
-    #[test]
-    fn a_process_that_has_ended_is_not_taken_for_the_one_with_its_number() {
+    #[tokio::test]
+    async fn a_process_that_has_ended_is_not_taken_for_the_one_with_its_number() {
         let mut program = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = program.id();
         let process = pidfd_open(raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
@@ -124,7 +136,14 @@ mod tests {
             process: Some(Arc::new(process)),
         };
         peer.check(&known(pid)).unwrap();
+        let mut ended = pin!(peer.ended());
+        tokio::select! {
+            biased;
+            () = &mut ended => panic!("it runs"),
+            () = std::future::ready(()) => {}
+        }
         drop(program.stdin.take());
+        ended.await;
         program.wait().unwrap();
         assert!(peer.check(&known(pid)).is_err());
     }

@@ -198,7 +198,7 @@ where
     if reads_nothing && is_present {
         shared.end_unreading(&process);
     }
-    shared.disconnected(&process, connection);
+    shared.disconnected(&process, connection, newcomer.peer());
 }
 
 async fn admit(

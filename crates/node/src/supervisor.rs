@@ -15,6 +15,7 @@ use super::child::{self, Invitation};
 use super::descendants;
 use super::memory::Remembered;
 use super::notes::forget;
+use super::peer::Peer;
 use super::processes::Entry;
 use super::refused;
 use super::shared::Shared;
@@ -300,19 +301,26 @@ impl Shared {
         }
     }
 
-    /// Notes that a connection ended. A program with a ticket has some time to come again.
-    pub(crate) fn disconnected(self: &Arc<Self>, process: &str, connection: u64) {
+    /// Notes that a connection ended. A program with a ticket has some time to come again, as long as it runs.
+    pub(crate) fn disconnected(self: &Arc<Self>, process: &str, connection: u64, peer: Peer) {
         if !self.processes.disconnected(process, connection) {
             return;
         }
-        let ended = self
+        let (ended, is_child) = self
             .processes
-            .with(process, |entry| entry.is_done())
-            .unwrap_or(true);
+            .with(process, |entry| (entry.is_done(), entry.pid().is_some()))
+            .unwrap_or((true, false));
         let (shared, process) = (self.clone(), process.to_owned());
         tokio::spawn(async move {
             if !ended {
-                tokio::time::sleep(ABSENT).await;
+                // The node learns from the system how its own child ended.
+                let gone = async {
+                    match is_child {
+                        true => std::future::pending().await,
+                        false => peer.ended().await,
+                    }
+                };
+                let _ = tokio::time::timeout(ABSENT, gone).await;
             }
             if !shared.processes.is_connected(&process) {
                 let exit = if ended { Exit::Detached } else { Exit::Lost };
