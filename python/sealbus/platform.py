@@ -84,6 +84,11 @@ class Platform:
 
     Elsewhere the platform's own name, gateways and window count, and these are ignored.
 
+    With `threads` so many threads do the work of the program's connections: encryption, proofs, encoding. Agents still take
+    turns in the event loop's thread. One thread, the default, answers sooner; more pay where several connections are busy and
+    processors are free. It counts for the whole program: give it to the first `Platform`, before :class:`EventLoop` begins, or
+    to :func:`run`.
+
     Where there is no block, as in a notebook, ``await platform.open()`` and ``await platform.close()`` do the same.
 
     Time-outs and behaviours of the agents go by `clock`; by default it is that of the event loop.
@@ -97,7 +102,10 @@ class Platform:
         a2a: bool | str | Mapping[str, object] = False,
         window: bool = False,
         clock: Clock | None = None,
+        threads: int | None = None,
     ) -> None:
+        if threads is not None:
+            _sealbus.set_threads(threads)
         self._clock = clock
         self._name = name
         self._gateway = None if gateway is None else json.dumps(gateway)
@@ -281,6 +289,7 @@ def run(
     gateway: Mapping[str, object] | None = None,
     a2a: bool | str | Mapping[str, object] = False,
     window: bool = False,
+    threads: int | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = EventLoop,
 ) -> None:
     """Runs agents until all of them have left, or the program is told to stop by Ctrl-C, SIGTERM or its platform.
@@ -289,7 +298,8 @@ def run(
     started the program; or joined to a platform with a ticket. An agent that fails does not take others with it;
     :class:`~sealbus.AgentFailed` comes at the end.
 
-    `name`, `gateway`, `a2a` and `window` are those of an embedded platform: see :class:`Platform`.
+    `name`, `gateway`, `a2a` and `window` are those of an embedded platform, and `threads` is how many threads do the work of the
+    program's connections: see :class:`Platform`.
 
     `loop_factory` makes another kind of event loop, such as ``uvloop.new_event_loop``.
 
@@ -301,8 +311,9 @@ def run(
             "run() starts an event loop, and one is running here already. Use that one: "
             "'platform = await Platform().open()', 'await platform.start(agent)', and in the end 'await platform.close()'"
         )
+    platform = Platform(name=name, gateway=gateway, a2a=a2a, window=window, threads=threads)
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(_run(Platform(name=name, gateway=gateway, a2a=a2a, window=window), agents))
+        runner.run(_run(platform, agents))
 
 
 async def _run(platform: Platform, agents: tuple[Agent, ...]) -> None:

@@ -80,7 +80,7 @@ mod _sealbus {
     #[pymodule_export]
     use crate::pump::PyPump;
     #[pymodule_export]
-    use crate::runtime::forked;
+    use crate::runtime::{forked, set_threads};
     #[pymodule_export]
     use crate::sl::{read_sl, write_sl};
     #[pymodule_export]

@@ -1,5 +1,6 @@
 //! The runtime of this process. It has one thread of its own, which never takes the interpreter's lock. The thread
-//! pauses while an event loop drives the runtime itself (`driver.rs`).
+//! pauses while an event loop drives the runtime itself (`driver.rs`). If the program asked for more threads, they do the
+//! work of all connections, and the loop's thread only waits for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -7,6 +8,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
@@ -17,6 +19,12 @@ use crate::error;
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 static SHARED: Mutex<Option<(u32, Arc<Shared>)>> = Mutex::new(None);
+
+/// The threads that the program asked for.
+static THREADS: AtomicUsize = AtomicUsize::new(1);
+
+/// More threads than the processors of a machine are of no use, and each takes memory.
+const MOST_THREADS: usize = 256;
 
 /// How long event loops that drive the runtime may be busy otherwise before the thread drives it.
 const PATIENCE: Duration = Duration::from_millis(3);
@@ -53,9 +61,17 @@ pub(crate) fn shared() -> PyResult<Arc<Shared>> {
     std::mem::forget(started.take());
     let failed =
         |problem: std::io::Error| error::platform(format!("the runtime did not start: {problem}"));
-    let runtime = Builder::new_current_thread()
+    let mut builder = match THREADS.load(Ordering::Relaxed) {
+        1 => Builder::new_current_thread(),
+        threads => {
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(threads);
+            builder
+        }
+    };
+    let runtime = builder
         .enable_all()
-        .thread_name("sealbus-blocking")
+        .thread_name("sealbus-work")
         .build()
         .map_err(failed)?;
     let shared = Arc::new(Shared {
@@ -77,6 +93,26 @@ pub(crate) fn shared() -> PyResult<Arc<Shared>> {
     *shared.thread.lock() = Some(thread.thread().clone());
     *started = Some((generation, shared.clone()));
     Ok(shared)
+}
+
+/// Sets how many threads the runtime has. This must happen before the first agent, and before the first event loop of this
+/// package.
+#[pyfunction]
+pub(crate) fn set_threads(threads: usize) -> PyResult<()> {
+    if !(1..=MOST_THREADS).contains(&threads) {
+        let message = format!("threads must be from 1 to {MOST_THREADS}, not {threads}");
+        return Err(PyValueError::new_err(message));
+    }
+    let started = SHARED.lock();
+    let runs = matches!(&*started, Some((of, _)) if *of == generation());
+    let former = THREADS.load(Ordering::Relaxed);
+    if runs && former != threads {
+        return Err(error::platform(format!(
+            "this program's agents share {former} thread(s) already: give `threads` to the first `run` or `Platform`, before an event loop begins"
+        )));
+    }
+    THREADS.store(threads, Ordering::Relaxed);
+    Ok(())
 }
 
 /// A handle to the runtime.

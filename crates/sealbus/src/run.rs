@@ -130,8 +130,8 @@ pub struct AgentFailure {
 /// The environment decides where the agents run: on an embedded platform by default, attached to the node that started
 /// the program, or on a platform joined with a ticket. See the [crate's page](crate).
 ///
-/// Everything runs in one thread, in which the agents' hooks and the sockets take turns. An agent that fails or panics
-/// does not end the others. The error is returned at the end.
+/// Everything runs in one thread, in which the agents' hooks and the sockets take turns; [`run_agents`] does otherwise in a
+/// runtime of several threads. An agent that fails or panics does not end the others. The error is returned at the end.
 ///
 /// If the program has no global `tracing` subscriber, `run` installs one that writes to standard error; see
 /// [`log_to_stderr`](crate::log_to_stderr). To log in another way, install a subscriber before the call.
@@ -147,6 +147,18 @@ pub fn run(agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError
 }
 
 /// Like [`run`], inside the program's own runtime. Logs go to standard error in the same way.
+///
+/// In a runtime of several threads, connections and agents share them. This pays where several connections are busy and
+/// processors are free:
+///
+/// ```no_run
+/// # struct Seller;
+/// # impl sealbus::Agent for Seller {}
+/// #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+/// async fn main() -> Result<(), sealbus::RunError> {
+///     sealbus::run_agents([sealbus::agent("seller", Seller)]).await
+/// }
+/// ```
 ///
 /// # Errors
 /// As [`run`].

@@ -12,7 +12,7 @@
 ["crash"]                    ends the process at once
 ===========================  ==============================================================
 
-The messages that it heard move with it. While a file named by SLOW exists, it reads nothing. While one named by HOLD exists, it
+The messages that it heard move with it. THREADS is how many threads do the work of its connections. While a file named by SLOW exists, it reads nothing. While one named by HOLD exists, it
 does not finish to save its state.
 """
 
@@ -103,4 +103,4 @@ class Worker(Agent):
 
 
 if __name__ == "__main__":
-    sealbus.run(Worker())
+    sealbus.run(Worker(), threads=int(os.environ.get("THREADS", "1")))
