@@ -1,0 +1,188 @@
+"""What large platforms cost: agents that begin at once, processes that do nothing, subscriptions that begin at once.
+
+``python scale.py --sealbus PATH [--only agents|idle|subscriptions] [--agents N] [--processes N] [--seconds N] [--json FILE]``: each
+figure comes from a real platform of its own at level ``auth``.
+
+- ``agents``: one program with so many agents, each with a key and a certificate of its own: the seconds from the program's beginning
+  until the last agent runs, and what the program then has resident for each agent.
+- ``idle``: so many programs of one agent each that have nothing to do: the share of one processor that the platform's processes take in
+  all.
+- ``subscriptions``: as many programs subscribe to 500 channels each at the same time: the seconds until all of these subscriptions
+  are in force, which means that each publisher knows them.
+
+``python scale.py crowd COUNT FOLDER``, ``python scale.py idler`` and ``python scale.py subscriber`` are the programs of the agents.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import report
+from sealbus import Agent, Message, Performative, run
+
+ROOT = Path(__file__).resolve().parents[2]
+CHANNELS = 500
+PATIENCE = 1200.0
+#: What starts and joins at first is not idle.
+SETTLING = 30.0
+
+
+class Idler(Agent):
+    """Does nothing."""
+
+
+class Crowd(Agent):
+    """The last agent of its program: it writes down what the others took."""
+
+    begun = 0.0
+    before = 0.0
+    running = 0
+    notes: Path | None = None
+
+    async def setup(self) -> None:
+        """Notes the time at which the last one runs."""
+        Crowd.running += 1
+        if Crowd.notes is not None and Crowd.running == int(sys.argv[2]):
+            figures = {"seconds": time.monotonic() - Crowd.begun, "bytes": (resident() - Crowd.before) / Crowd.running}
+            (Crowd.notes / "part").write_text(json.dumps(figures))
+            (Crowd.notes / "part").rename(Crowd.notes / "figures")
+
+
+class Subscriber(Agent):
+    """Subscribes when it is told to, and answers with the seconds that it took."""
+
+    async def on_message(self, message: Message) -> None:
+        """Subscribes at the moment that the message names."""
+        if message.performative != Performative.REQUEST:
+            return
+        begin = float(message.content_text or "0")
+        while time.monotonic() < begin:
+            await self.clock.sleep(0.001)
+        self.kept = [await self.subscribe(f"/place/{self.aid.local_name}/{number}") for number in range(CHANNELS)]
+        await self.reply(message, Performative.INFORM, str(time.monotonic() - begin))
+
+
+def resident() -> float:
+    """The bytes of this process that are resident."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def program(name: str, *words: str, more: str = "") -> str:
+    """An entry of a manifest."""
+    command = json.dumps([sys.executable, str(Path(__file__).resolve()), *words])
+    return f"[[agent]]\nname = '{name}'\ncommand = {command}\nrestart = 'never'\n{more}\n"
+
+
+@contextmanager
+def platform(manifest: str) -> Iterator[Any]:
+    """A platform with two nodes."""
+    from harness import Platform
+
+    with tempfile.TemporaryDirectory() as folder:
+        factory = Platform(Path(folder), f"[platform]\nname = 'factory'\nnodes = 2\n{manifest}")
+        try:
+            yield factory.up()
+        finally:
+            factory.down()
+
+
+def wait_for_active(factory: Any, number: int) -> None:
+    """Waits until so many agents run."""
+    over = time.monotonic() + PATIENCE
+    while sum(agent["state"] == "active" for agent in factory.agents().values()) < number:
+        if time.monotonic() > over:
+            sys.exit(factory.logs())
+        time.sleep(2)
+
+
+def agents(number: int) -> dict[str, float]:
+    """One program with so many agents."""
+    with tempfile.TemporaryDirectory() as notes:
+        os.chmod(notes, 0o777)
+        more = f"agents = {number}\nwrite = [{json.dumps(notes)}]\n"
+        with platform(program("crowd", "crowd", str(number), notes, more=more)) as factory:
+            figures, over = Path(notes) / "figures", time.monotonic() + PATIENCE
+            while not figures.exists():
+                if time.monotonic() > over:
+                    sys.exit(factory.logs())
+                time.sleep(0.1)
+            return {"agents": number, **json.loads(figures.read_text())}
+
+
+def worked(pids: set[int]) -> float:
+    """The seconds of processor that processes have taken."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def idle(processes: int, seconds: float) -> dict[str, float]:
+    """So many programs that do nothing."""
+    with platform(program("idler", "idler", more=f"replicas = {processes}")) as factory:
+        wait_for_active(factory, processes)
+        time.sleep(SETTLING)
+        pids, begun = factory.pids(), time.monotonic()
+        before = worked(pids)
+        time.sleep(seconds)
+        return {"processes": processes, "share_of_a_processor": (worked(pids) - before) / (time.monotonic() - begun)}
+
+
+def subscriptions(processes: int) -> dict[str, float]:
+    """So many programs that subscribe at the same time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with platform(program("subscriber", "subscriber", more=f"replicas = {processes}")) as factory:
+        wait_for_active(factory, processes)
+        begin = str(time.monotonic() + processes / 10)
+        names = [f"subscriber-{number + 1}" for number in range(processes)]
+        with ThreadPoolExecutor(processes) as orders:
+            took = list(orders.map(lambda name: float(factory.send(name, begin, wait="600s")), names))
+        return {"processes": processes, "subscriptions": processes * CHANNELS, "seconds": max(took)}
+
+
+def main() -> None:
+    """Measures, or is one of the programs."""
+    match sys.argv[1:]:
+        case ["crowd", count, notes]:
+            Crowd.notes, Crowd.before, Crowd.begun = Path(notes), resident(), time.monotonic()
+            run(*(Crowd() for _ in range(int(count))))
+            return
+        case ["idler"]:
+            run(Idler())
+            return
+        case ["subscriber"]:
+            run(Subscriber())
+            return
+    parser = report.options()
+    parser.add_argument("--only", choices=["agents", "idle", "subscriptions"])
+    parser.add_argument("--agents", type=int, default=100_000)
+    parser.add_argument("--processes", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=60)
+    given = parser.parse_args()
+    sys.path.append(str(ROOT / "tests" / "end_to_end"))
+    os.environ["SEALBUS_BINARY"] = str(given.sealbus.resolve())
+    figures: dict[str, Any] = {}
+    if given.only in (None, "agents"):
+        figures["agents"] = agents(given.agents)
+    if given.only in (None, "idle"):
+        figures["idle"] = idle(given.processes, given.seconds)
+    if given.only in (None, "subscriptions"):
+        figures["subscriptions"] = subscriptions(given.processes)
+    report.write(given.json, figures)
+    for name, each in figures.items():
+        print(name, json.dumps(each))
+
+
+if __name__ == "__main__":
+    main()
