@@ -108,7 +108,7 @@ pub(crate) fn set_threads(threads: usize) -> PyResult<()> {
     let former = THREADS.load(Ordering::Relaxed);
     if runs && former != threads {
         return Err(error::platform(format!(
-            "this program's agents share {former} thread(s) already: give `threads` to the first `run` or `Platform`, before an event loop begins"
+            "`threads` is {former} in this program already: give it to the first `run` or `Platform`, before an event loop begins"
         )));
     }
     THREADS.store(threads, Ordering::Relaxed);

@@ -53,6 +53,27 @@ def test_the_agent_in_the_readme_runs_as_it_stands(readme: str, tmp_path: Path) 
         assert run(program(block, tmp_path))
 
 
+THREADS = """
+import sealbus
+
+class Brief(sealbus.Agent):
+    async def setup(self):
+        self.stop()
+
+for threads in 2, 3, 2, 0:
+    try:
+        sealbus.run(Brief("brief"), threads=threads)
+    except (ValueError, sealbus.PlatformError) as error:
+        print(threads, error)
+"""
+
+
+def test_the_number_of_threads_is_that_of_the_whole_program(tmp_path: Path) -> None:
+    of_three, of_none = run(program(THREADS, tmp_path)).splitlines()
+    assert of_three.startswith("3 `threads` is 2 in this program already")
+    assert of_none == "0 threads must be from 1 to 256, not 0"
+
+
 WAITING = """
 import sealbus
 

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
@@ -60,7 +61,8 @@ impl Peer {
 
     /// Waits until the process has ended: for ever, if the kernel gives no handle to it.
     pub(crate) async fn ended(&self) {
-        let watched = self.process.as_deref().map(AsyncFd::new);
+        let process = self.process.clone();
+        let watched = process.map(|process| AsyncFd::with_interest(process, Interest::READABLE));
         // A handle becomes readable when its process ends (man 2 pidfd_open).
         match watched {
             Some(Ok(process)) if process.readable().await.is_ok() => {}
