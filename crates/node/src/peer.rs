@@ -60,6 +60,10 @@ impl Peer {
     }
 
     /// Waits until the process has ended: for ever, if the kernel gives no handle to it.
+    #[expect(
+        deprecated,
+        reason = "the new call is unsafe; this one holds the descriptor, as that one asks for"
+    )]
     pub(crate) async fn ended(&self) {
         let process = self.process.clone();
         let watched = process.map(|process| AsyncFd::with_interest(process, Interest::READABLE));
