@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::fs::{FlockOperation, flock};
 use sealbus_control::node::Exit;
 use sealbus_manifest::isolation::Confinement;
 use sealbus_seal::Fingerprint;
@@ -28,6 +27,8 @@ const PROCESSES: u64 = 512;
 const PERIOD: u64 = 100_000;
 /// The limit of swapped memory. Without swap the kernel has no such limit.
 const SWAP: &str = "memory.swap.max";
+/// The name of the group that a node tries begins with this, and ends with its process id.
+const TRIED: &str = "tried.";
 /// How often, and with which pause, a group is ended until it is empty.
 const ATTEMPTS: (usize, Duration) = (1000, Duration::from_millis(5));
 
@@ -72,7 +73,7 @@ impl ControlGroups {
             let most = memory_of(&around) / 100 * SHARE;
             write(&folder.join("memory.max"), &most.to_string())?;
         }
-        try_group(&folder.join(format!(".try-{}", std::process::id())))?;
+        try_group(&folder.join(format!("{TRIED}{}", std::process::id())))?;
         let directory = directory.canonicalize()?;
         let owner = Fingerprint::of(directory.as_os_str().as_encoded_bytes()).to_string();
         Ok(Self {
@@ -101,7 +102,7 @@ impl ControlGroups {
         end(&folder)?;
         make(&folder)?;
         let held = File::open(&folder)?;
-        flock(&held, FlockOperation::LockShared)?;
+        held.lock_shared()?;
         let group = NewGroup {
             folder,
             _held: held,
@@ -124,15 +125,13 @@ impl ControlGroups {
                 continue;
             }
             let name = entry.file_name();
-            // Another node tries groups there.
-            if name.as_encoded_bytes().starts_with(b".") {
+            let tries = name.to_str().and_then(|name| name.strip_prefix(TRIED));
+            if tries.is_some_and(|pid| Path::new("/proc").join(pid).exists()) {
                 continue;
             }
             if name.as_encoded_bytes().starts_with(self.prefix.as_bytes()) {
                 end_or_warn(&folder);
-            } else if File::open(&folder)
-                .is_ok_and(|it| flock(&it, FlockOperation::NonBlockingLockExclusive).is_ok())
-            {
+            } else if File::open(&folder).is_ok_and(|held| held.try_lock().is_ok()) {
                 // The group of a program that still runs stays.
                 let _ = fs::remove_dir(&folder);
             }
@@ -203,7 +202,7 @@ fn try_group(folder: &Path) -> io::Result<()> {
     make(folder)?;
     let entered = enter(folder).and_then(|()| enter(&before));
     let can_end = folder.join("cgroup.kill").exists();
-    // What this process started meanwhile would keep it.
+    // Processes that this one started meanwhile would keep it.
     let _ = fs::remove_dir(folder);
     match can_end {
         true => entered,
@@ -423,12 +422,12 @@ mod tests {
     }
 
     #[test]
-    fn many_starts_leave_no_group_over() {
+    fn a_thousand_starts_leave_no_group_over() {
         let directory = tempfile::tempdir().unwrap();
         let Some(groups) = groups(directory.path()) else {
             return;
         };
-        for number in 0..100 {
+        for number in 0..1000 {
             let name = format!("p-{number}");
             let group = groups.group(&name, &Confinement::default()).unwrap();
             let folder = group.folder.clone();
