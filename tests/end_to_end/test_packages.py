@@ -89,7 +89,8 @@ def test_the_units_are_good_and_hardened(package):
         # The program of this tree stands for the installed one.
         unit.write_text(unit.read_text().replace("/usr/bin/sealbus", f"{tree}/usr/bin/sealbus"))
         done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False)
-        ours = [line for line in done.stderr.splitlines() if unit.name in line]
+        # systemd knows that key from version 254 on.
+        ours = [line for line in done.stderr.splitlines() if unit.name in line and "'DelegateSubgroup'" not in line]
         assert not ours, done.stderr
         arguments = ["systemd-analyze", "security", "--offline=true", unit]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False)

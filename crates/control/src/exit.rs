@@ -16,6 +16,11 @@ pub enum Exit {
         /// The signal's number.
         signal: i32,
     },
+    /// The kernel ended it because memory ran out.
+    OutOfMemory {
+        /// Whether it used more than its own limit. Otherwise all programs of its node, or the machine, used too much.
+        own: bool,
+    },
     /// The process could not be started.
     NotStarted {
         /// The reason.
@@ -46,6 +51,10 @@ impl std::fmt::Display for Exit {
         match self {
             Self::Code { code } => write!(f, "exit code {code}"),
             Self::Signal { signal } => write!(f, "signal {signal}"),
+            Self::OutOfMemory { own: true } => f.write_str("used more than its `memory`"),
+            Self::OutOfMemory { own: false } => {
+                f.write_str("ended because its node has no more memory for programs")
+            }
             Self::NotStarted { error } => write!(f, "not started: {error}"),
             Self::Lost => f.write_str("lost"),
             Self::Detached => f.write_str("left in order"),

@@ -235,6 +235,7 @@ mod tests {
             home: None,
             confinement,
             slot: None,
+            control_group: None,
         };
         rules(&plan).unwrap()
     }

@@ -49,12 +49,17 @@ pub struct Plan {
     pub confinement: Confinement,
     /// The user of the program's own, in the mode [`Isolation::Uid`].
     pub slot: Option<u32>,
+    /// The folder of the program's own control group.
+    #[serde(default)]
+    pub control_group: Option<PathBuf>,
 }
 
 /// A step of sealing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
+    /// Entering its own control group, which bounds it, and which it cannot leave.
+    ControlGroup,
     /// Leading a session of its own, so that it shares no terminal and no process group.
     Session,
     /// Closing all other inherited descriptors.
@@ -90,6 +95,7 @@ pub enum Step {
 impl Step {
     fn purpose(self) -> &'static str {
         match self {
+            Self::ControlGroup => "enter its control group",
             Self::Session => "get a session of its own",
             Self::Descriptors => "close inherited descriptors",
             Self::Limits => "limit its resources",
@@ -131,23 +137,26 @@ impl Plan {
     /// The steps, in their order.
     pub fn steps(&self) -> Vec<Step> {
         use Step::*;
+        // Without isolation, a control group still keeps the manifest's limits.
+        let sealed = self.mode != Isolation::None;
         let own_view = self.mode >= Isolation::Namespace;
         let own_user = self.mode == Isolation::Uid;
         let all = [
+            (ControlGroup, self.control_group.is_some()),
             (Session, true),
-            (Descriptors, true),
+            (Descriptors, sealed),
             (Limits, true),
             (Namespaces, own_view),
-            (Paths, true),
+            (Paths, sealed),
             (View, own_view),
-            (Bounds, true),
+            (Bounds, sealed),
             (User, own_user),
             (Sweep, own_user),
-            (Capabilities, true),
-            (Privileges, true),
-            (Reach, true),
-            (Landlock, true),
-            (Filter, true),
+            (Capabilities, sealed),
+            (Privileges, sealed),
+            (Reach, sealed),
+            (Landlock, sealed),
+            (Filter, sealed),
         ];
         let needed = all.into_iter().filter(|(_, needed)| *needed);
         needed.map(|(step, _)| step).collect()
@@ -189,12 +198,13 @@ mod tests {
             home: None,
             confinement: Confinement::default(),
             slot: None,
+            control_group: Some("/nowhere".into()),
         }
     }
 
     #[test]
     fn a_step_that_fails_is_the_last_one_in_every_mode() {
-        for mode in [Isolation::Landlock, Isolation::Namespace, Isolation::Uid] {
+        for mode in Isolation::ALL {
             let plan = plan(mode);
             let steps = plan.steps();
             for (index, failing) in steps.iter().enumerate() {
@@ -214,6 +224,7 @@ mod tests {
         for mode in [Isolation::Landlock, Isolation::Namespace, Isolation::Uid] {
             let steps = plan(mode).steps();
             let place = |step| steps.iter().position(|found| *found == step);
+            assert_eq!(steps.first(), Some(&Step::ControlGroup));
             assert_eq!(steps.last(), Some(&Step::Filter));
             assert!(place(Step::Privileges) < place(Step::Landlock));
             assert!(place(Step::Paths) < place(Step::View) || place(Step::View).is_none());

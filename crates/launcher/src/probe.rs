@@ -56,6 +56,7 @@ fn seal_one(
         home: None::<PathBuf>,
         confinement: Confinement::default(),
         slot: owner,
+        control_group: None,
     };
     let (mut command, launching) =
         launch(program, &Order::Start(Box::new(plan))).map_err(failed)?;

@@ -61,6 +61,12 @@ struct Sealing<'p> {
     paths: Paths,
 }
 
+/// Moves this process to a control group.
+fn enter(group: Option<&Path>) -> Result<(), Cause> {
+    let processes = group.unwrap_or(Path::new("")).join("cgroup.procs");
+    fs::write(&processes, "0").map_err(about(&processes))
+}
+
 /// Leads a session, and adopts the processes that its descendants leave running.
 fn lead() -> io::Result<()> {
     let own = rustix::process::setsid()?;
@@ -79,6 +85,7 @@ fn about(path: &Path) -> impl FnOnce(io::Error) -> Cause {
 impl Sealing<'_> {
     fn perform(&mut self, step: Step) -> Result<(), Cause> {
         match step {
+            Step::ControlGroup => enter(self.plan.control_group.as_deref()),
             Step::Session => lead().map_err(plainly),
             Step::Descriptors => self.close_descriptors().map_err(plainly),
             Step::Limits => self.limit().map_err(plainly),
@@ -334,4 +341,18 @@ fn give_up_capabilities() -> io::Result<()> {
         inheritable: CapabilitySet::empty(),
     };
     Ok(rustix::thread::set_capabilities(None, none)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_group_that_cannot_be_entered_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = folder.path().join("gone");
+        let (error, what) = enter(Some(&group)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert_eq!(what, format!("{}/cgroup.procs", group.display()));
+    }
 }

@@ -22,6 +22,7 @@ impl<'t> Reader<'t> {
             processes: self
                 .integer(table, "processes", 1..=most)
                 .map(i64::cast_unsigned),
+            cpu: self.thousandths(table, "cpu"),
             files: self
                 .integer(table, "files", 16..=most)
                 .map(i64::cast_unsigned),

@@ -120,6 +120,7 @@ fn changed_keys(old: &AgentEntry, new: &AgentEntry) -> Vec<String> {
         unix_sockets,
         memory,
         processes,
+        cpu,
         files,
     } = confinement;
     let allowed = &new.confinement;
@@ -136,6 +137,7 @@ fn changed_keys(old: &AgentEntry, new: &AgentEntry) -> Vec<String> {
         ("unix-sockets", *unix_sockets != allowed.unix_sockets),
         ("memory", *memory != allowed.memory),
         ("processes", *processes != allowed.processes),
+        ("cpu", *cpu != allowed.cpu),
         ("files", *files != allowed.files),
     ])
 }

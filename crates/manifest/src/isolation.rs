@@ -70,25 +70,37 @@ pub struct Confinement {
     /// Whether the program may open unix sockets in every mode. The mode `landlock` cannot choose among sockets.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unix_sockets: bool,
-    /// Most bytes of data of each of its processes.
+    /// Most bytes of memory of all its processes; where the node has no such controller, most bytes of data of each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
-    /// Most processes and threads. The kernel counts them in the mode `uid` only.
+    /// Most processes and threads. Where the node has no such controller, the kernel counts them in the mode `uid` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
+    /// Most processors that it may use, in thousandths.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u64>,
     /// Most open files of each of its processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
 }
 
+impl Confinement {
+    /// Whether it names a limit.
+    pub fn has_limits(&self) -> bool {
+        let limits = [self.memory, self.processes, self.cpu, self.files];
+        limits.iter().any(Option::is_some)
+    }
+}
+
 /// The keys of an `[[agent]]` that [`Confinement`] holds.
-pub(super) const KEYS: [&str; 7] = [
+pub(super) const KEYS: [&str; 8] = [
     "isolation",
     "read",
     "write",
     "unix-sockets",
     "memory",
     "processes",
+    "cpu",
     "files",
 ];
 

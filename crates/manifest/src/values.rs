@@ -120,6 +120,26 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// A number of processors, in thousandths. The kernel keeps no less than a hundredth.
+    pub(super) fn thousandths(&mut self, table: &DeTable<'t>, key: &str) -> Option<u64> {
+        const WANTED: &str = "a number of processors such as 0.5 or 2, of 0.01 to 10000";
+        let value = table.get(key)?;
+        let number: Option<f64> = match value.get_ref() {
+            DeValue::Integer(digits) => digits.to_string().parse().ok(),
+            DeValue::Float(digits) => digits.to_string().parse().ok(),
+            other => {
+                self.wrong_type(value.span(), key, other, WANTED);
+                return None;
+            }
+        };
+        let number = number.filter(|number| (0.01..=10_000.0).contains(number));
+        if number.is_none() {
+            let message = format!("`{key}` cannot be {}", &self.text[value.span()]);
+            self.problem(value.span(), message, Some(format!("write {WANTED}")));
+        }
+        number.map(|number| (number * 1000.0).round() as u64)
+    }
+
     /// Seconds, written as a number or a text such as `30s`, `10m`, `1h`, `7d`.
     pub(super) fn duration(&mut self, table: &DeTable<'t>, key: &str) -> Option<u64> {
         const WANTED: &str = "a time such as \"30s\", \"10m\", \"1h\" or \"7d\", of 2 s to 1 year";

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::process::{Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
+use super::control_groups::NewGroup;
 use super::descendants::{raw, stat};
 use super::isolation::Sealing;
 use sealbus_control::node::{Exit, Launch};
@@ -101,13 +102,13 @@ pub(crate) struct Starting {
 }
 
 /// Starts a program in a process group of its own, with its output to `log`. If it is isolated, it does not run before
-/// [`Starting::sealed`]. `slot` is the user of its own, in the mode `uid`.
+/// [`Starting::sealed`]. `slot` is the user of its own, in the mode `uid`, and `group` its control group.
 pub(crate) fn start(
     launch: &Launch,
     log: &File,
     invitation: &Invitation<'_>,
     sealing: &Sealing,
-    (mode, slot): (Isolation, Option<u32>),
+    (mode, slot, group): (Isolation, Option<u32>, Option<&NewGroup>),
 ) -> Result<Starting, String> {
     let directory = Path::new(launch.directory.as_deref().unwrap_or("."));
     let Some((program, arguments)) = launch.command.split_first() else {
@@ -125,7 +126,7 @@ pub(crate) fn start(
     let failed = |error: io::Error| format!("{}: {error}", path.display());
     let socket = format!("unix:{}", invitation.socket.display());
     let work = sealing.folder_of(&launch.group, slot).map_err(failed)?;
-    let (mut command, launching) = if mode == Isolation::None {
+    let (mut command, launching) = if mode == Isolation::None && group.is_none() {
         let mut command = Command::new(&path);
         command
             .args(arguments)
@@ -142,7 +143,7 @@ pub(crate) fn start(
             .process_group(0);
         (command, None)
     } else {
-        let of_it = (work.clone(), slot);
+        let of_it = (work.clone(), slot, group.map(|group| group.folder.clone()));
         let plan = sealing.plan(mode, launch, path.clone(), of_it, invitation.socket);
         let mut plan = plan.map_err(failed)?;
         let address = match &plan.attachment {
@@ -254,7 +255,7 @@ mod tests {
         };
         let sealing = Sealing::open(config, folder.path()).await.unwrap();
         let log_file = File::create(&log).unwrap();
-        let open = (Isolation::None, None);
+        let open = (Isolation::None, None, None);
         let starting = start(&launch, &log_file, &invitation, &sealing, open).unwrap();
         let mut child = starting.sealed().await.unwrap();
         assert!(child.wait().await.unwrap().success());

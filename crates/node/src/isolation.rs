@@ -1,6 +1,6 @@
 //! The isolation of a node's programs: the modes that work on this machine, and the plan of each start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
 use std::ops::RangeInclusive;
@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sealbus_launcher::{NotSealed, Order, Plan, Probed, launch, probe, public_settings};
-use sealbus_manifest::isolation::Isolation;
+use sealbus_manifest::isolation::{Confinement, Isolation};
 use sealbus_seal::SecurityLevel;
 use tokio::net::UnixListener;
 
 use super::NodeError;
+use super::control_groups::{ControlGroups, NewGroup};
 use super::slots::Slots;
 use sealbus_control::local::listen;
 use sealbus_control::node::Launch;
@@ -77,6 +78,8 @@ pub(crate) struct Sealing {
     hidden: Vec<PathBuf>,
     work: PathBuf,
     slots: Option<Slots>,
+    /// None if the node may not make any.
+    control_groups: Option<ControlGroups>,
     /// The paths in `/etc` that everybody may read, and when the node looked.
     public: Mutex<Option<(Instant, Vec<PathBuf>)>>,
 }
@@ -110,12 +113,21 @@ impl Sealing {
             .then(|| Slots::open(config.slots))
             .transpose()
             .map_err(system("note the users of programs"))?;
+        let control_groups = ControlGroups::open(directory);
+        match &control_groups {
+            Ok(groups) => {
+                let (folder, controllers) = (groups.folder().display(), groups.controllers());
+                tracing::info!(%folder, ?controllers, "programs have control groups");
+            }
+            Err(error) => tracing::info!(%error, "programs have no control groups"),
+        }
         Ok(Self {
             launcher: config.launcher,
             modes,
             hidden: [config.hidden, vec![directory.to_owned()]].concat(),
             work: directory.join(WORK),
             slots,
+            control_groups: control_groups.ok(),
             public: Mutex::default(),
         })
     }
@@ -170,6 +182,47 @@ impl Sealing {
         }
     }
 
+    fn has(&self, controller: &str) -> bool {
+        let groups = self.control_groups.as_ref();
+        groups.is_some_and(|groups| groups.controllers().contains(&controller))
+    }
+
+    /// Makes a control group for a program. Without isolation, only one with limits gets a group.
+    ///
+    /// # Errors
+    /// The node cannot keep a limit of the program.
+    pub(crate) fn control_group(
+        &self,
+        mode: Isolation,
+        launch: &Launch,
+    ) -> Result<Option<NewGroup>, String> {
+        let asked = &launch.confinement;
+        // The kernel also counts the processes of a user.
+        let processes = asked.processes.filter(|_| mode != Isolation::Uid);
+        for (key, limit, controller) in
+            [("cpu", asked.cpu, "cpu"), ("processes", processes, "pids")]
+        {
+            if limit.is_some() && !self.has(controller) {
+                return Err(format!(
+                    "its limit `{key}` cannot be kept: the node has no controller {controller} (`sealbus node --check` \
+                     tells how it gets one); give it one, or take `{key}` out of the manifest"
+                ));
+            }
+        }
+        let is_free = mode == Isolation::None && !asked.has_limits();
+        let groups = self.control_groups.as_ref().filter(|_| !is_free);
+        let group = groups.map(|groups| groups.group(&launch.process, asked));
+        let group = group.transpose();
+        group.map_err(|error| format!("it gets no control group: {error}"))
+    }
+
+    /// Removes the control groups of earlier programs, with everything in them.
+    pub(crate) fn clear(&self, running: &HashSet<PathBuf>) {
+        if let Some(groups) = &self.control_groups {
+            groups.clear(running);
+        }
+    }
+
     /// The program's own user.
     pub(crate) fn slot_of(&self, group: &str) -> io::Result<Option<u32>> {
         let work = self.work.join(group);
@@ -190,13 +243,13 @@ impl Sealing {
         Ok(folder)
     }
 
-    /// The plan of a start, with the program's folder and user. `socket` is the node's.
+    /// The plan of a start, with the program's folder, user and control group. `socket` is the node's.
     pub(crate) fn plan(
         &self,
         mode: Isolation,
         launch: &Launch,
         program: PathBuf,
-        (work, slot): (PathBuf, Option<u32>),
+        (work, slot, control_group): (PathBuf, Option<u32>, Option<PathBuf>),
         socket: &Path,
     ) -> io::Result<Plan> {
         let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -212,6 +265,9 @@ impl Sealing {
             let packages = home.join(".local").display().to_string();
             environment.insert("PYTHONUSERBASE".to_owned(), packages);
         }
+        if mode == Isolation::None {
+            environment.clear();
+        }
         let directory = Path::new(launch.directory.as_deref().unwrap_or("."));
         let mut plan = Plan {
             mode,
@@ -224,8 +280,13 @@ impl Sealing {
             attachment: None,
             hidden: self.hidden.clone(),
             home,
-            confinement: launch.confinement.clone(),
+            confinement: Confinement {
+                // Its control group counts what it uses; otherwise only what each process asks for is counted.
+                memory: launch.confinement.memory.filter(|_| !self.has("memory")),
+                ..launch.confinement.clone()
+            },
             slot,
+            control_group,
         };
         if plan.may_open_unix_sockets() {
             plan.attachment = socket.parent().map(Path::to_owned);
@@ -327,6 +388,7 @@ mod tests {
             hidden: Vec::new(),
             work: PathBuf::new(),
             slots: None,
+            control_groups: None,
             public: Mutex::default(),
         }
     }

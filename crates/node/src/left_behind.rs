@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::child;
+use super::control_groups;
 use super::descendants;
 use super::isolation::end_slot;
 use super::memory::{Memory, MemoryError};
@@ -39,7 +40,9 @@ pub async fn end_left_behind(
     let runs = |pid: u32, started: u64| child::started_at(pid) == Some(started);
     let mut found = Vec::new();
     let mut slots = Vec::new();
+    let mut groups = Vec::new();
     for remembered in Memory::open(directory)?.processes()? {
+        groups.extend(remembered.control_group);
         if let Some((pid, started)) = remembered.pid
             && runs(pid, started)
         {
@@ -55,6 +58,9 @@ pub async fn end_left_behind(
         if runs(*pid, *started) {
             descendants::end(*pid);
         }
+    }
+    for group in groups {
+        control_groups::end_or_warn(&group);
     }
     if let Ok(launcher) = std::env::current_exe() {
         for uid in slots {
@@ -103,6 +109,7 @@ mod tests {
             ticket: None,
             reattach: Vec::new(),
             slot: None,
+            control_group: None,
             channels: false,
         }
     }

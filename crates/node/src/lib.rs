@@ -4,8 +4,10 @@
 mod alarm;
 mod channel_log;
 mod child;
+mod control_groups;
 mod descendants;
 mod directory;
+mod ending;
 mod freezing;
 mod held;
 mod host;
@@ -63,6 +65,7 @@ use sealbus_keeping::node_journal::NodeJournal;
 use sealbus_launcher::NotSealed;
 use sealbus_manifest::isolation::Isolation;
 
+pub use control_groups::{ControlGroups, settle};
 use isolation::Sealing;
 pub use isolation::{IsolationConfig, SLOTS, try_isolation};
 use joining::{come_back_patiently, join, while_coming_back};

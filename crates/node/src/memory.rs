@@ -59,6 +59,9 @@ pub(crate) struct Remembered {
     /// The user that only this process and those that it starts have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) slot: Option<u32>,
+    /// The folder of its control group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) control_group: Option<PathBuf>,
     /// The ticket that it has not shown yet, and when the ticket expires.
     pub(crate) ticket: Option<(SecretHash, UnixMillis)>,
     /// Either of these secrets lets it attach again.
@@ -291,6 +294,7 @@ pub(crate) mod tests {
             },
             pid: None,
             slot: None,
+            control_group: None,
             ticket: None,
             reattach: Vec::new(),
             channels: false,

@@ -118,6 +118,7 @@ mod tests {
             ticket: None,
             reattach: Vec::new(),
             slot: None,
+            control_group: None,
             channels: false,
         }
     }

@@ -81,6 +81,7 @@ impl Shared {
             ticket: Some((token.secret().hash(), now() + TICKET)),
             reattach: Vec::new(),
             slot: None,
+            control_group: None,
             channels: false,
         };
         self.processes
@@ -109,7 +110,7 @@ impl Shared {
             }
             // Processes that the program itself started end with it.
             descendants::end(pid);
-            shared.sweep(&process).await;
+            let exit = shared.sweep(&process, exit).await;
             shared.exited(&process, exit);
         });
         self.processes.note(&started, &self.memory).await;
@@ -148,13 +149,23 @@ impl Shared {
             if let Some(uid) = slot {
                 self.slot_is_free(uid).await?;
             }
-            let starting = child::start(launch, log, &invitation, &self.sealing, (*mode, slot))?;
+            let group = match self.sealing.control_group(*mode, launch) {
+                Ok(group) => group,
+                Err(why) if refusals.contains(&why) => continue,
+                Err(why) => {
+                    refusals.push(why);
+                    continue;
+                }
+            };
+            let own = (*mode, slot, group.as_ref());
+            let starting = child::start(launch, log, &invitation, &self.sealing, own)?;
             let pid = starting.child.id().ok_or("it ended at once")?;
             let started = child::started_at(pid).unwrap_or(0);
             // This is noted before the program runs, and can attach.
             let _ = self.processes.with(&launch.process, |entry| {
                 entry.remembered.pid = Some((pid, started));
                 entry.remembered.slot = slot;
+                entry.remembered.control_group = group.as_ref().map(|it| it.folder.clone());
             });
             let error = match starting.sealed().await {
                 Ok(child) => {
@@ -212,6 +223,7 @@ impl Shared {
             ticket: Some((ticket, expires)),
             reattach: Vec::new(),
             slot: None,
+            control_group: None,
             channels: false,
         };
         self.processes
@@ -219,23 +231,6 @@ impl Shared {
             .lock()
             .insert(process.clone(), Entry::new(remembered));
         self.processes.note(&process, &self.memory).await;
-    }
-
-    /// Ends all processes that an ended program left running, even processes that left its process group.
-    async fn sweep(self: &Arc<Self>, process: &str) {
-        let slot = self.processes.with(process, |entry| entry.remembered.slot);
-        let shared = self.clone();
-        let swept = tokio::task::spawn_blocking(move || {
-            let ended = match slot {
-                Ok(Some(uid)) => shared.sealing.end_slot(uid),
-                _ => Ok(()),
-            };
-            descendants::end_adopted(|| shared.processes.pids());
-            ended
-        });
-        if let Ok(Err(error)) = swept.await {
-            tracing::error!(%error, "what a program left running could not be ended");
-        }
     }
 
     fn exited(&self, process: &str, exit: Exit) {
@@ -355,7 +350,7 @@ impl Shared {
             return;
         };
         if grace.is_zero() {
-            descendants::end(pid);
+            self.force(process, pid);
             return;
         }
         if !told {
@@ -371,7 +366,7 @@ impl Shared {
                 .flatten()
                 == Some(pid)
             {
-                descendants::end(pid);
+                shared.force(&process, pid);
             }
         });
     }
@@ -391,7 +386,7 @@ impl Shared {
             );
         }
         match pid {
-            Some(pid) => descendants::end(pid),
+            Some(pid) => self.force(process, pid),
             None => self.exited(process, Exit::Lost),
         }
     }
@@ -403,6 +398,7 @@ impl Shared {
         remembered: Vec<Remembered>,
         ends: BTreeMap<String, Exit>,
     ) {
+        self.clear(&remembered);
         self.processes.ended.lock().is_kept = !ends.is_empty();
         for (process, exit) in ends {
             self.report_end(process, exit);
@@ -434,10 +430,10 @@ impl Shared {
                     Some((pid, started)) => {
                         tokio::select! {
                             () = child::ended(pid, started) => {}
-                            () = unattached => descendants::end(pid),
+                            () = unattached => shared.force(&name, pid),
                         }
-                        shared.sweep(&name).await;
-                        shared.exited(&name, Exit::Lost);
+                        let exit = shared.sweep(&name, Exit::Lost).await;
+                        shared.exited(&name, exit);
                     }
                     None => {
                         unattached.await;

@@ -73,6 +73,21 @@ def capabilities():
     return int(bounding.split()[1], 16) != 0
 
 
+def control_group():
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines() if " - cgroup2 " in line]
+    groups = [line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")]
+    return Path("".join(mounts[:1] + groups))
+
+
+def make_and_remove(folder):
+    def attempt():
+        folder.mkdir()
+        folder.rmdir()
+        return True
+
+    return attempt
+
+
 def leave_a_child():
     """A child that has left the program's process group, and has no parent."""
     code = "import os,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\nprint(os.getpid(), flush=True)\n"
@@ -84,6 +99,7 @@ def leave_a_child():
 def attacks(orders):
     state, pid = Path(orders["state"]), orders["victim"]
     node = state / "node-1"
+    group = control_group()
     return {
         "read the node's key": read(node / "node.json"),
         "read the operators' key": read(state / "admin.key"),
@@ -108,6 +124,10 @@ def attacks(orders):
         "share the victim's memory": lambda: checked(LIBC.shmget(SHARED_KEY, SHARED_SIZE, 0)) >= 0,
         "make a user namespace": lambda: checked(LIBC.unshare(CLONE_NEWUSER)) == 0,
         "use io_uring": lambda: checked(LIBC.syscall(IO_URING_SETUP, 1, ctypes.create_string_buffer(256))) >= 0,
+        "limit itself anew": write(group / "cgroup.max.descendants"),
+        "leave its control group": write(group.parent / "cgroup.procs"),
+        "take its controllers away": write(group.parent / "cgroup.subtree_control"),
+        "make a control group": make_and_remove(group / "more"),
         "gain privileges": no_new_privileges,
         "gain capabilities": capabilities,
     }

@@ -1,11 +1,12 @@
 //! `node`: a Remote Node in this process.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
 use sealbus_enrolment::EnrolmentError;
 use sealbus_launcher::Probed;
-use sealbus_node::{IsolationConfig, Node, NodeConfig, NodeError, try_isolation};
+use sealbus_node::{ControlGroups, IsolationConfig, Node, NodeConfig, NodeError, try_isolation};
 use sealbus_seal::token::{Purpose, Token, TokenError};
 use serde_json::json;
 
@@ -105,17 +106,46 @@ pub(super) async fn probe(config: &IsolationConfig) -> Result<Vec<Probed>, CliEr
     probed.map_err(CliError::file("use", directory))
 }
 
+/// The way to controllers that a node lacks.
+pub(super) const CONTROLLERS: &str = "under systemd, `Delegate=cpu memory pids` and `DelegateSubgroup=node` in its unit give a node all controllers, unless the \
+     machine mounts control groups of version 1; without them, `cpu` in the manifest is refused, and other limits are weaker";
+
+/// Tries which control groups the programs of a node have here.
+pub(super) fn control_groups() -> io::Result<ControlGroups> {
+    ControlGroups::open(&std::env::temp_dir())
+}
+
+/// The control groups, in words, and whether they have all controllers.
+pub(super) fn told(groups: &io::Result<ControlGroups>) -> (String, bool) {
+    match groups {
+        Ok(groups) => {
+            let (folder, controllers) = (groups.folder().display(), groups.controllers());
+            let named = match controllers {
+                [] => "no controllers".to_owned(),
+                some => some.join(", "),
+            };
+            let text = format!("{named}, in {folder}");
+            (text, controllers.len() == 3)
+        }
+        Err(error) => (format!("none ({error})"), false),
+    }
+}
+
 /// `sealbus node --check`
 async fn check(node: &NodeArguments, output: Output) -> Result<(), CliError> {
     let probed = probe(&isolation(&node.isolation, &node.hide)?).await?;
-    let told: Vec<_> = probed
+    let groups = control_groups();
+    let controllers = groups.as_ref().ok().map(ControlGroups::controllers);
+    let modes: Vec<_> = probed
         .iter()
         .map(|(mode, outcome)| {
             let problem = outcome.as_ref().err().map(ToString::to_string);
-            json!({ "isolation": mode, "works": problem.is_none(), "problem": problem })
+            json!({
+                "isolation": mode, "works": problem.is_none(), "problem": problem, "controllers": controllers,
+            })
         })
         .collect();
-    output.show(&told, || {
+    output.show(&modes, || {
         let line = |(mode, outcome): &Probed| match outcome {
             Ok(()) => format!("{mode}: works"),
             Err(error) => format!("{mode}: does not work; a program {error}"),
@@ -127,7 +157,12 @@ async fn check(node: &NodeArguments, output: Output) -> Result<(), CliError> {
                      use --isolation none"
                 .to_owned(),
         };
-        let lines: Vec<String> = probed.iter().map(line).chain([summary]).collect();
+        let (found, has_all) = told(&groups);
+        let mut lines: Vec<String> = probed.iter().map(line).chain([summary]).collect();
+        lines.push(format!("control groups of programs: {found}"));
+        if !has_all {
+            lines.push(CONTROLLERS.to_owned());
+        }
         lines.join("\n")
     });
     Ok(())

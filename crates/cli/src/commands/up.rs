@@ -112,7 +112,11 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
         let master = Master::lead(config.clone(), elected).await?;
         let kept = match nodes.take() {
             Some(nodes) => nodes,
-            None => LocalNodes::keep(&manifest, &directory, address, &up.isolation)?,
+            None => {
+                // The nodes find this process in the group that they want to divide. Without its leave they do without.
+                let _ = sealbus_node::settle();
+                LocalNodes::keep(&manifest, &directory, address, &up.isolation)?
+            }
         };
         let started = tokio::select! {
             started = start_agents(&directory, &manifest, taken_over, up.detached) => started,

@@ -53,6 +53,7 @@ fn every_key_is_read() {
             unix-sockets = true
             memory = "1 GiB"
             processes = 64
+            cpu = 0.5
             files = 100
             [[agent]]
             name = "other"
@@ -77,6 +78,7 @@ fn every_key_is_read() {
         (confinement.memory, confinement.processes, confinement.files),
         (Some(1 << 30), Some(64), Some(100))
     );
+    assert_eq!(confinement.cpu, Some(500));
     assert_eq!(
         (&confinement.read[..], &confinement.write[..]),
         (&["/data".to_owned()][..], &["/notes".to_owned()][..])

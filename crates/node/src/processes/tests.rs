@@ -15,6 +15,7 @@ fn remembered() -> Remembered {
         },
         pid: None,
         slot: None,
+        control_group: None,
         ticket: None,
         reattach: Vec::new(),
         channels: false,

@@ -22,7 +22,7 @@ pub(super) fn state(directory: &Path) -> Vec<Finding> {
 
 /// Limits and isolation, which a node needs for programs.
 pub(super) async fn limits(arguments: &IsolationArguments) -> Vec<Finding> {
-    vec![open_files(), isolation(arguments).await]
+    vec![open_files(), isolation(arguments).await, control_groups()]
 }
 
 /// The state directory belongs to this user alone.
@@ -123,6 +123,15 @@ async fn isolation(arguments: &IsolationArguments) -> Finding {
     match best {
         Some((mode, _)) => Finding::good(SUBJECT, format!("programs are isolated by {mode}")),
         None => Finding::problem(SUBJECT, "no mode works on this machine", REMEDY),
+    }
+}
+
+/// Which limits of programs can be kept.
+fn control_groups() -> Finding {
+    const SUBJECT: &str = "control groups";
+    match node::told(&node::control_groups()) {
+        (found, true) => Finding::good(SUBJECT, found),
+        (found, false) => Finding::warning(SUBJECT, found, node::CONTROLLERS),
     }
 }
 
