@@ -1,4 +1,4 @@
-"""What large platforms cost: agents that begin at once, processes that do nothing, subscriptions that begin at once.
+"""The cost of large platforms: agents that begin at once, processes that do nothing, subscriptions that begin at once.
 
 ``python scale.py --sealbus PATH [--only agents|idle|subscriptions] [--agents N] [--processes N] [--seconds N] [--json FILE]``: each
 figure comes from a real platform of its own at level ``auth``.
@@ -21,8 +21,8 @@ import resource
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from sealbus import Agent, Message, Performative, run
 ROOT = Path(__file__).resolve().parents[2]
 CHANNELS = 500
 PATIENCE = 1200.0
-#: What starts and joins at first is not idle.
+#: Programs that start and join are not idle yet.
 SETTLING = 30.0
 
 
