@@ -328,7 +328,7 @@ pub(crate) struct Node {
     /// times
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) hide: Vec<PathBuf>,
-    /// Try which isolation of programs works on this machine, and start nothing
+    /// Try which isolation of programs and which control groups work on this machine, and start nothing
     #[arg(long)]
     pub(crate) check: bool,
 }
