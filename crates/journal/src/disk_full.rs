@@ -17,6 +17,10 @@ pub(crate) struct FailingDisk {
     pub(crate) room: AtomicU64,
     /// Whether the disk writes but then does not synchronise.
     pub(crate) refuses_to_synchronise: AtomicBool,
+    /// Whether refused bytes cannot be cut off.
+    pub(crate) refuses_to_cut: AtomicBool,
+    /// Whether the segments behind the redo log do not reach the disk.
+    pub(crate) refuses_to_settle: AtomicBool,
 }
 
 impl FailingDisk {
@@ -33,18 +37,23 @@ impl FailingDisk {
             file.write_all_from(&buffer[..left], offset)?;
             return Err(io::ErrorKind::StorageFull.into());
         }
-        if self.refuses_to_synchronise.load(Ordering::SeqCst) {
-            file.write_all_from(buffer, offset)?;
-            return Err(io::Error::other("the disk does not synchronise"));
-        }
         self.room.fetch_sub(buffer.len() as u64, Ordering::SeqCst);
         Ok(())
+    }
+
+    pub(crate) fn check(disk: &Option<Arc<Self>>, of: fn(&Self) -> &AtomicBool) -> io::Result<()> {
+        match disk {
+            Some(disk) if of(disk).load(Ordering::SeqCst) => {
+                Err(io::Error::other("the disk refuses to"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn open(self: &Arc<Self>, folder: &Path) -> Journal {
         let config = JournalConfig::default();
         let disk = self.clone();
-        Journal::open_with(folder, config, |writer| writer.disk = Some(disk))
+        Journal::open_with(folder, config, |writer| writer.fail_with(disk))
             .unwrap()
             .0
     }

@@ -1,49 +1,72 @@
 //! The writer thread: it takes all waiting orders, writes them, synchronises the disk, and only then reports success.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 #[cfg(test)]
 use crate::disk_full::FailingDisk;
 use crate::error::JournalError;
+use crate::journal::JournalConfig;
 use crate::queue::{Done, Order, Queue};
+use crate::redo::Redo;
+use crate::replay::LARGEST;
 use crate::state::StreamShared;
-use crate::tail::Tail;
+use crate::tail::{Batch, Tail};
 
 /// Files kept open for writing between groups.
 const OPEN_FILES: usize = 128;
+/// Most bytes that are written into the redo log at once.
+const GROUP: usize = 64 << 20;
 
 /// Writes until the queue is closed.
 pub(crate) struct Writer {
     queue: Arc<Queue>,
     /// By the streams' numbers.
     tails: HashMap<u64, Tail>,
+    redo: Redo,
+    separate_streams: usize,
     #[cfg(test)]
-    pub(crate) disk: Option<Arc<FailingDisk>>,
+    disk: Option<Arc<FailingDisk>>,
 }
 
 impl Writer {
-    pub(crate) fn new(queue: Arc<Queue>) -> Self {
+    pub(crate) fn new(queue: Arc<Queue>, folder: &Path, config: JournalConfig) -> Self {
         Self {
             queue,
             tails: HashMap::new(),
+            redo: Redo::new(folder, config.redo_bytes.min(1 << 30)),
+            separate_streams: config.separate_streams,
             #[cfg(test)]
             disk: None,
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn fail_with(&mut self, disk: Arc<FailingDisk>) {
+        self.redo.disk = Some(disk.clone());
+        self.disk = Some(disk);
+    }
+
     pub(crate) fn run(mut self) {
         while let Some(orders) = self.queue.take() {
-            let mut touched = Vec::new();
-            for (stream, order) in orders {
-                let id = stream.id;
-                if !touched.contains(&id) {
-                    touched.push(id);
+            // Refused entries would overwrite, after a crash, what is written now.
+            if let Err(error) = self.redo.cut() {
+                for (_, order) in orders {
+                    let _ = order.done().send(Err(error.clone()));
                 }
+                continue;
+            }
+            let mut touched = HashSet::new();
+            for (stream, order) in orders {
+                touched.insert(stream.id);
                 self.prepare(stream, order);
             }
+            self.commit_all(&touched);
+            if self.redo.cut().is_err() {
+                continue;
+            }
             for id in touched {
-                self.commit(id);
                 self.retain(id);
                 let gone = self
                     .tails
@@ -66,6 +89,68 @@ impl Writer {
             }
         }
         self.cut_unacknowledged();
+        self.redo.close();
+    }
+
+    /// Commits the batches of these streams: together in the redo log if they are many, and each on its own if not, or if
+    /// a batch is so large that it would gain nothing.
+    fn commit_all(&mut self, ids: &HashSet<u64>) {
+        let (mut small, mut large): (Vec<u64>, Vec<u64>) = ids.iter().partition(|id| {
+            let batch = self.tails.get(id).map(|tail| &tail.batch);
+            batch.is_some_and(|batch| (1..=LARGEST).contains(&batch.buffer.len()))
+        });
+        if small.len() <= self.separate_streams {
+            large.append(&mut small);
+        } else if let Err(error) = self.redo.begin() {
+            tracing::warn!(%error, "the redo log does not begin: each stream is synchronised on its own");
+            large.append(&mut small);
+        }
+        for id in large {
+            self.commit(id);
+        }
+        let mut written = Vec::new();
+        let mut bytes = 0;
+        // Neighbours are often neighbours on disk, too.
+        small.sort_unstable();
+        for id in small {
+            let Some(tail) = self.tails.get_mut(&id) else {
+                continue;
+            };
+            let batch = std::mem::take(&mut tail.batch);
+            match tail.write_only(&batch.buffer) {
+                Ok(segment) => {
+                    self.redo.add(id, segment, &batch.buffer);
+                    bytes += batch.buffer.len();
+                    written.push((id, batch));
+                }
+                Err(error) => tail.refuse(batch, &error),
+            }
+            if written.len() > OPEN_FILES {
+                tail.file = None;
+            }
+            if bytes > GROUP {
+                bytes = 0;
+                self.synchronise(std::mem::take(&mut written));
+            }
+        }
+        self.synchronise(written);
+    }
+
+    /// Synchronises what was written, in the redo log, and tells the waiting callers.
+    fn synchronise(&mut self, written: Vec<(u64, Batch)>) {
+        let synchronised = self.redo.commit();
+        for (id, batch) in written {
+            let Some(tail) = self.tails.get_mut(&id) else {
+                continue;
+            };
+            match &synchronised {
+                Ok(()) => {
+                    tail.is_dirty = false;
+                    tail.publish(batch);
+                }
+                Err(error) => tail.refuse(batch, error),
+            }
+        }
     }
 
     /// Cuts off bytes that could not be cut off when they were refused.
@@ -85,6 +170,8 @@ impl Writer {
     fn prepare(&mut self, stream: Arc<StreamShared>, order: Order) {
         let id = stream.id;
         let tail = self.tails.entry(id).or_insert_with(|| Tail::new(stream));
+        #[cfg(test)]
+        tail.disk.clone_from(&self.disk);
         let refusal = {
             let state = tail.stream.state.lock();
             if state.is_removed {
@@ -138,8 +225,6 @@ impl Writer {
 
     /// Writes and synchronises the batch of a stream, and tells the waiting callers.
     fn commit(&mut self, id: u64) {
-        #[cfg(test)]
-        let failing = self.disk.clone();
         let Some(tail) = self.tails.get_mut(&id) else {
             return;
         };
@@ -147,23 +232,9 @@ impl Writer {
             return;
         }
         let batch = std::mem::take(&mut tail.batch);
-        let disk = tail.write(
-            &batch.buffer,
-            #[cfg(test)]
-            failing.as_deref(),
-        );
-        match disk {
+        match tail.write(&batch.buffer) {
             Ok(()) => tail.publish(batch),
-            Err(error) => {
-                tracing::error!(stream = %tail.stream.name, %error, "records were not written");
-                // If the cut fails now, it is made at the latest before the next bytes are written.
-                if let Err(error) = tail.cut_unacknowledged() {
-                    tracing::warn!(stream = %tail.stream.name, %error, "refused records are still in the file");
-                }
-                for (done, _) in batch.done {
-                    let _ = done.send(Err(error.clone()));
-                }
-            }
+            Err(error) => tail.refuse(batch, &error),
         }
     }
 
