@@ -1,8 +1,9 @@
 //! The redo log: it makes the records of many streams durable with one `fdatasync`.
 //!
-//! A group of records is written into the segments of its streams without synchronising them, and once more, as entries,
-//! into the log, which is synchronised. When a file of the log is full, all segments that it covers are synchronised in
-//! another thread, and the file is removed. After a crash the entries are written into their segments again.
+//! A group of records is written into the log alone, each stream's as an entry, and synchronised there. The bytes stay in
+//! memory, too, until those of several groups are written into the segments at once. When a file of the log is full, all
+//! segments that it covers are synchronised in another thread, and the file is removed. After a crash the entries are
+//! written into their segments.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -37,7 +38,7 @@ pub(crate) struct Redo {
     /// Open for as long as the journal: a file system reports an error to those that had it open before the error.
     opened: Option<Arc<File>>,
     /// Begun with the first entry.
-    pub(crate) tail: Option<Tail>,
+    tail: Option<Tail>,
     /// The segments that the entries since the last full file belong to, by stream and first record.
     covered: HashMap<(u64, u64), Arc<Segment>>,
     /// Full files, oldest first.
@@ -65,9 +66,14 @@ impl Redo {
         }
     }
 
-    /// The end of the log, with room for a group.
-    pub(crate) fn begin(&mut self) -> Result<&mut Tail, JournalError> {
-        if self.tail.as_ref().is_some_and(|tail| tail.is_full(0)) {
+    /// Whether the next group needs another file.
+    pub(crate) fn is_full(&self) -> bool {
+        self.tail.as_ref().is_some_and(|tail| tail.is_full(0))
+    }
+
+    /// Makes room for a group. If the file is full, the segments have everything that it has.
+    pub(crate) fn begin(&mut self) -> Result<(), JournalError> {
+        if self.is_full() {
             self.next_file()?;
         }
         if self.tail.is_none() {
@@ -81,13 +87,14 @@ impl Redo {
             let stream = StreamShared::make(folder, 0, REDO, config)?;
             self.tail = Some(Tail::new(Arc::new(stream)));
         }
-        let tail = self.tail.as_mut().ok_or(JournalError::Closed)?;
         #[cfg(test)]
-        tail.disk.clone_from(&self.disk);
-        Ok(tail)
+        if let Some(tail) = &mut self.tail {
+            tail.disk.clone_from(&self.disk);
+        }
+        Ok(())
     }
 
-    /// Puts what was written into a segment, behind its readable bytes, into the next group of entries.
+    /// Puts what belongs behind the readable bytes of a segment into the next group of entries.
     pub(crate) fn add(&mut self, stream: u64, segment: Arc<Segment>, bytes: &[u8]) {
         let place = Place {
             stream,
@@ -111,7 +118,7 @@ impl Redo {
         }
         let batch = std::mem::take(&mut tail.batch);
         match tail.write(&batch.buffer) {
-            Ok(()) => tail.publish(batch),
+            Ok(()) => tail.publish(batch, false),
             Err(error) => {
                 tail.refuse(batch, &error);
                 return Err(error);
@@ -192,8 +199,8 @@ impl Redo {
         }
     }
 
-    /// Settles the log, so that the next process finds none.
-    pub(crate) fn close(mut self) {
+    /// Settles the log, so that the next process finds none. The segments have everything that it has, or it stays.
+    pub(crate) fn close(mut self, written: Result<(), JournalError>) {
         self.wait();
         let Some(mut tail) = self.tail.take() else {
             return;
@@ -202,7 +209,7 @@ impl Redo {
         self.full.push(tail.segment().path.clone());
         // Refused entries go with their file, unless they would be written once more.
         let is_clean = cut.is_ok() || !self.has_failed;
-        let settled = if is_clean { self.settle()() } else { cut };
+        let settled = written.and_then(|()| if is_clean { self.settle()() } else { cut });
         let removed = settled.and_then(|()| remove_folder(&self.journal.join(REDO)));
         if let Err(error) = removed {
             tracing::error!(journal = %self.journal.display(), %error, "the redo log stays, and is settled when the journal is opened");

@@ -117,9 +117,10 @@ impl Tail {
 
     /// Writes and synchronises.
     pub(crate) fn write(&mut self, buffer: &[u8]) -> Result<(), JournalError> {
+        self.write_deferred()?;
         let segment = self.write_only(buffer)?;
         #[cfg(test)]
-        FailingDisk::check(&self.disk, |disk| &disk.refuses_to_synchronise)
+        FailingDisk::synchronise(&self.disk)
             .map_err(|error| JournalError::file("synchronise", &segment.path, error))?;
         if let Some(file) = &self.file {
             synchronise(file)
@@ -129,12 +130,24 @@ impl Tail {
         Ok(())
     }
 
-    /// Writes without synchronising. The tail stays dirty until the disk has confirmed the write, here or in the redo log.
-    pub(crate) fn write_only(&mut self, buffer: &[u8]) -> Result<Arc<Segment>, JournalError> {
+    /// Writes what the redo log has and the file does not, without synchronising it.
+    pub(crate) fn write_deferred(&mut self) -> Result<(), JournalError> {
+        // Only this thread changes it.
+        let deferred = self.segment().readable.lock().deferred.clone();
+        if !deferred.is_empty() {
+            let segment = self.write_only(&deferred)?;
+            segment.readable.lock().deferred = Vec::new();
+            self.is_dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Writes without synchronising. The tail stays dirty until the caller knows that the bytes are on disk.
+    fn write_only(&mut self, buffer: &[u8]) -> Result<Arc<Segment>, JournalError> {
         let segment = self.segment();
         let failed = |error| JournalError::file("write", &segment.path, error);
-        let length = u64::from(segment.readable.lock().length);
         self.cut_unacknowledged()?;
+        let offset = u64::from(segment.readable.lock().written());
         if self.file.is_none() {
             self.file = Some(open(&segment)?);
         }
@@ -144,9 +157,9 @@ impl Tail {
         self.is_dirty = true;
         #[cfg(test)]
         if let Some(disk) = &self.disk {
-            disk.write(file, buffer, length).map_err(failed)?;
+            disk.write(file, buffer, offset).map_err(failed)?;
         }
-        file.write_all_from(buffer, length).map_err(failed)?;
+        file.write_all_from(buffer, offset).map_err(failed)?;
         Ok(segment)
     }
 
@@ -171,7 +184,7 @@ impl Tail {
         // A descriptor that failed is not used again.
         self.file = None;
         let segment = self.segment();
-        let length = u64::from(segment.readable.lock().length);
+        let length = u64::from(segment.readable.lock().written());
         let file = open(&segment)?;
         let cut = || {
             #[cfg(test)]
@@ -188,12 +201,15 @@ impl Tail {
         Ok(())
     }
 
-    /// Makes known which records are on disk now.
-    pub(crate) fn publish(&mut self, batch: Batch) {
+    /// Makes known which records are on disk now: in the file, or, if that is deferred, in the redo log alone.
+    pub(crate) fn publish(&mut self, batch: Batch, is_deferred: bool) {
         {
             let segment = self.segment();
             let mut readable = segment.readable.lock();
             readable.length += batch.buffer.len() as u32;
+            if is_deferred {
+                readable.deferred.extend_from_slice(&batch.buffer);
+            }
             readable.next += batch.records.len() as u64;
             for (number, offset) in &batch.records {
                 readable.note(*number, *offset);
@@ -224,6 +240,7 @@ impl Tail {
 
     /// Begins another segment.
     pub(crate) fn roll(&mut self) -> Result<(), JournalError> {
+        self.write_deferred()?;
         self.cut_unacknowledged()?;
         let (header, changes) = {
             let state = self.stream.state.lock();

@@ -25,6 +25,11 @@ pub(crate) struct Writer {
     /// By the streams' numbers.
     tails: HashMap<u64, Tail>,
     redo: Redo,
+    /// Streams of which the redo log has bytes that their files do not have.
+    deferred: HashSet<u64>,
+    deferred_bytes: usize,
+    /// After so many bytes they are written into the files.
+    most_deferred: usize,
     separate_streams: usize,
     #[cfg(test)]
     disk: Option<Arc<FailingDisk>>,
@@ -36,6 +41,9 @@ impl Writer {
             queue,
             tails: HashMap::new(),
             redo: Redo::new(folder, config.redo_bytes.min(1 << 30)),
+            deferred: HashSet::new(),
+            deferred_bytes: 0,
+            most_deferred: config.redo_bytes as usize / 4,
             separate_streams: config.separate_streams,
             #[cfg(test)]
             disk: None,
@@ -89,7 +97,8 @@ impl Writer {
             }
         }
         self.cut_unacknowledged();
-        self.redo.close();
+        let written = self.write_deferred();
+        self.redo.close(written);
     }
 
     /// Commits the batches of these streams: together in the redo log if they are many, and each on its own if not, or if
@@ -101,14 +110,14 @@ impl Writer {
         });
         if small.len() <= self.separate_streams {
             large.append(&mut small);
-        } else if let Err(error) = self.redo.begin() {
+        } else if let Err(error) = self.begin() {
             tracing::warn!(%error, "the redo log does not begin: each stream is synchronised on its own");
             large.append(&mut small);
         }
         for id in large {
             self.commit(id);
         }
-        let mut written = Vec::new();
+        let mut group = Vec::new();
         let mut bytes = 0;
         // Neighbours are often neighbours on disk, too.
         small.sort_unstable();
@@ -117,40 +126,72 @@ impl Writer {
                 continue;
             };
             let batch = std::mem::take(&mut tail.batch);
-            match tail.write_only(&batch.buffer) {
-                Ok(segment) => {
-                    self.redo.add(id, segment, &batch.buffer);
-                    bytes += batch.buffer.len();
-                    written.push((id, batch));
-                }
-                Err(error) => tail.refuse(batch, &error),
-            }
-            if written.len() > OPEN_FILES {
-                tail.file = None;
-            }
+            self.redo.add(id, tail.segment(), &batch.buffer);
+            bytes += batch.buffer.len();
+            group.push((id, batch));
             if bytes > GROUP {
                 bytes = 0;
-                self.synchronise(std::mem::take(&mut written));
+                self.synchronise(std::mem::take(&mut group));
             }
         }
-        self.synchronise(written);
+        self.synchronise(group);
+        if self.deferred_bytes > self.most_deferred
+            && let Err(error) = self.write_deferred()
+        {
+            tracing::warn!(%error, "records that the redo log has could not be written into their files yet");
+        }
     }
 
-    /// Synchronises what was written, in the redo log, and tells the waiting callers.
-    fn synchronise(&mut self, written: Vec<(u64, Batch)>) {
+    /// Makes room in the redo log.
+    fn begin(&mut self) -> Result<(), JournalError> {
+        if self.redo.is_full() {
+            self.write_deferred()?;
+        }
+        self.redo.begin()
+    }
+
+    /// Synchronises a group in the redo log, and tells the waiting callers.
+    fn synchronise(&mut self, group: Vec<(u64, Batch)>) {
         let synchronised = self.redo.commit();
-        for (id, batch) in written {
+        for (id, batch) in group {
             let Some(tail) = self.tails.get_mut(&id) else {
                 continue;
             };
             match &synchronised {
                 Ok(()) => {
-                    tail.is_dirty = false;
-                    tail.publish(batch);
+                    self.deferred.insert(id);
+                    self.deferred_bytes += batch.buffer.len();
+                    tail.publish(batch, true);
                 }
                 Err(error) => tail.refuse(batch, error),
             }
         }
+    }
+
+    /// Writes into the files what the redo log alone has.
+    fn write_deferred(&mut self) -> Result<(), JournalError> {
+        // Tried again after as much more, if it fails.
+        self.deferred_bytes = 0;
+        let mut failed = Ok(());
+        let mut ids: Vec<u64> = self.deferred.drain().collect();
+        ids.sort_unstable();
+        for id in ids {
+            let Some(tail) = self.tails.get_mut(&id) else {
+                continue;
+            };
+            if tail.stream.state.lock().is_removed {
+                continue;
+            }
+            let is_open = tail.file.is_some();
+            if let Err(error) = tail.write_deferred() {
+                self.deferred.insert(id);
+                failed = Err(error);
+            }
+            if !is_open {
+                tail.file = None;
+            }
+        }
+        failed
     }
 
     /// Cuts off bytes that could not be cut off when they were refused.
@@ -233,7 +274,7 @@ impl Writer {
         }
         let batch = std::mem::take(&mut tail.batch);
         match tail.write(&batch.buffer) {
-            Ok(()) => tail.publish(batch),
+            Ok(()) => tail.publish(batch, false),
             Err(error) => tail.refuse(batch, &error),
         }
     }
