@@ -16,7 +16,7 @@ use sealbus_files::make_folder;
 use crate::error::JournalError;
 use crate::queue::Queue;
 use crate::recovery::open_streams;
-use crate::redo;
+use crate::redo::{self, Redo};
 use crate::report::OpenReport;
 use crate::state::StreamShared;
 use crate::writer::Writer;
@@ -97,7 +97,8 @@ impl Journal {
             by_name.insert(stream.name.clone(), stream);
         }
         let queue = Arc::new(Queue::new(config.waiting_bytes));
-        let mut writer = Writer::new(queue.clone(), folder, config);
+        let log = Redo::new(folder, config.redo_bytes.min(1 << 30));
+        let mut writer = Writer::new(queue.clone(), log, config.separate_streams);
         prepare(&mut writer);
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())

@@ -15,6 +15,10 @@
 //! names it. Any other bytes that fail the check are damage. The journal reports damage, and reading it is an error
 //! that names file and offset. The journal never skips damage.
 //!
+//! **Many streams.** Records of many streams go into a redo log first, with one `fdatasync`, and into the streams' files
+//! later. On opening, the log is written into these files before they are checked. "On disk" means: in the file or in
+//! the log.
+//!
 //! This crate knows nothing about agents or messages.
 
 mod change;

@@ -20,7 +20,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// Who waits for it.
+    /// The caller that waits for it.
     pub(crate) fn done(self) -> Done {
         match self {
             Self::Append { done, .. }

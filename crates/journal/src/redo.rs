@@ -34,7 +34,7 @@ const FEW: usize = 64;
 /// The log while the journal is open.
 pub(crate) struct Redo {
     journal: PathBuf,
-    file_bytes: u32,
+    pub(crate) file_bytes: u32,
     /// Open for as long as the journal: a file system reports an error to those that had it open before the error.
     opened: Option<Arc<File>>,
     /// Begun with the first entry.
@@ -44,6 +44,8 @@ pub(crate) struct Redo {
     /// Full files, oldest first.
     full: Vec<PathBuf>,
     settling: Option<JoinHandle<Result<(), JournalError>>>,
+    /// Whether the last group did not get into the log. A full disk has more room once the file is gone.
+    has_refused: bool,
     /// Whether the last synchronisation of segments failed.
     has_failed: bool,
     #[cfg(test)]
@@ -60,15 +62,20 @@ impl Redo {
             covered: HashMap::new(),
             full: Vec::new(),
             settling: None,
+            has_refused: false,
             has_failed: false,
             #[cfg(test)]
             disk: None,
         }
     }
 
-    /// Whether the next group needs another file.
+    /// Whether the next group needs another file: the present one is long enough, or could not grow.
     pub(crate) fn is_full(&self) -> bool {
-        self.tail.as_ref().is_some_and(|tail| tail.is_full(0))
+        self.tail.as_ref().is_some_and(|tail| {
+            let segment = tail.segment();
+            let has_entries = segment.readable.lock().next > segment.header.first;
+            has_entries && (self.has_refused || tail.is_full(0))
+        })
     }
 
     /// Makes room for a group. If the file is full, the segments have everything that it has.
@@ -121,6 +128,7 @@ impl Redo {
             Ok(()) => tail.publish(batch, false),
             Err(error) => {
                 tail.refuse(batch, &error);
+                self.has_refused = true;
                 return Err(error);
             }
         }
@@ -141,6 +149,7 @@ impl Redo {
             let segments = &mut tail.stream.state.lock().segments;
             segments.drain(..segments.len() - 1);
             self.full.push(full);
+            self.has_refused = false;
         }
         let settle = self.settle();
         let thread = std::thread::Builder::new().name("journal redo".to_owned());
@@ -207,6 +216,7 @@ impl Redo {
         };
         let cut = tail.cut_unacknowledged();
         self.full.push(tail.segment().path.clone());
+        drop(tail);
         // Refused entries go with their file, unless they would be written once more.
         let is_clean = cut.is_ok() || !self.has_failed;
         let settled = written.and_then(|()| if is_clean { self.settle()() } else { cut });

@@ -330,7 +330,6 @@ fn open(segment: &Segment) -> Result<File, JournalError> {
         .map_err(|error| JournalError::file("open", &segment.path, error))
 }
 
-/// How often this process has synchronised the end of a stream or of a redo log.
 static SYNCHRONISED: AtomicU64 = AtomicU64::new(0);
 
 /// How often this process has synchronised the end of a stream or of a redo log.

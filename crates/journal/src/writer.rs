@@ -1,13 +1,11 @@
 //! The writer thread: it takes all waiting orders, writes them, synchronises the disk, and only then reports success.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 
 #[cfg(test)]
 use crate::disk_full::FailingDisk;
 use crate::error::JournalError;
-use crate::journal::JournalConfig;
 use crate::queue::{Done, Order, Queue};
 use crate::redo::Redo;
 use crate::replay::LARGEST;
@@ -36,15 +34,15 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(queue: Arc<Queue>, folder: &Path, config: JournalConfig) -> Self {
+    pub(crate) fn new(queue: Arc<Queue>, redo: Redo, separate_streams: usize) -> Self {
         Self {
             queue,
             tails: HashMap::new(),
-            redo: Redo::new(folder, config.redo_bytes.min(1 << 30)),
             deferred: HashSet::new(),
             deferred_bytes: 0,
-            most_deferred: config.redo_bytes as usize / 4,
-            separate_streams: config.separate_streams,
+            most_deferred: redo.file_bytes as usize / 4,
+            redo,
+            separate_streams,
             #[cfg(test)]
             disk: None,
         }
@@ -150,9 +148,11 @@ impl Writer {
         self.redo.begin()
     }
 
-    /// Synchronises a group in the redo log, and tells the waiting callers.
+    /// Synchronises a group in the redo log, and tells the waiting callers. If the log does not take it, each stream is
+    /// synchronised on its own, which takes less room.
     fn synchronise(&mut self, group: Vec<(u64, Batch)>) {
         let synchronised = self.redo.commit();
+        let is_clean = self.redo.cut().is_ok();
         for (id, batch) in group {
             let Some(tail) = self.tails.get_mut(&id) else {
                 continue;
@@ -162,6 +162,10 @@ impl Writer {
                     self.deferred.insert(id);
                     self.deferred_bytes += batch.buffer.len();
                     tail.publish(batch, true);
+                }
+                Err(_) if is_clean => {
+                    tail.batch = batch;
+                    self.commit(id);
                 }
                 Err(error) => tail.refuse(batch, error),
             }

@@ -37,13 +37,13 @@ enum Step {
     Cursor(u8, u8),
     RemoveStream(u8),
     Reopen,
-    /// The process ends here. What the log covers may be lost elsewhere.
+    /// The process ends here. Stretches that the log covers may be lost in the segments.
     Crash(Crash),
 }
 
 #[derive(Clone, Debug)]
 struct Crash {
-    /// What happens to one covered stretch after the other: it is kept, zeroed or cut off.
+    /// The fate of one covered stretch after the other: it is kept, zeroed or cut off.
     fates: Vec<u8>,
     /// The beginning of a group that was not acknowledged.
     torn: Vec<u8>,
@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is kept of a stream.
+/// The kept part of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model {
     records: BTreeMap<u64, Vec<u8>>,
