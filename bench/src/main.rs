@@ -8,6 +8,7 @@ mod bus;
 mod conversations;
 mod drivers;
 mod hollow;
+mod journal;
 mod marks;
 mod mesh;
 mod papers;
@@ -54,6 +55,8 @@ enum Table {
     Conversations(conversations::Arguments),
     /// A real Master beside many real nodes that run no programs, over loopback: its processor time, memory and bytes
     Hollow(hollow::Arguments),
+    /// The journal with many streams, beside one file that takes the same bytes in the same groups
+    Journal(journal::Arguments),
     /// Proofs of authorship: signing and checking messages alone and in batches, beside one signature
     Proof {
         /// Write the rows as JSON to this file too
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Table::Bus(arguments) => bus::run(&arguments).map_err(Into::into),
         Table::Conversations(arguments) => conversations::run_all(&arguments).map_err(Into::into),
         Table::Hollow(arguments) => hollow::run(&arguments).map_err(Into::into),
+        Table::Journal(arguments) => journal::run(&arguments),
         Table::Proof { json } => {
             proof::run(json.as_deref()).map_err(|error| -> Box<dyn std::error::Error> { error })
         }

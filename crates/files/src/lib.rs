@@ -133,6 +133,12 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
     system::sync_folder(path)
 }
 
+/// Waits until all files in the file system of an open folder are on disk. `None` if this system cannot do that. Errors
+/// since the folder was opened are reported, each of them once.
+pub fn sync_file_system(folder: &File) -> Option<io::Result<()>> {
+    system::sync_file_system(folder)
+}
+
 /// Whether a file can be run as a program.
 pub fn is_program(path: &Path) -> bool {
     path.metadata()

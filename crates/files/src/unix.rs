@@ -49,6 +49,16 @@ pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+#[cfg(target_os = "linux")]
+pub(super) fn sync_file_system(folder: &File) -> Option<io::Result<()>> {
+    Some(rustix::fs::syncfs(folder).map_err(Into::into))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn sync_file_system(_: &File) -> Option<io::Result<()>> {
+    None
+}
+
 pub(super) fn may_run(file: &Metadata) -> bool {
     file.permissions().mode() & 0o111 != 0
 }

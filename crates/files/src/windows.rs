@@ -54,6 +54,10 @@ pub(super) fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
+pub(super) fn sync_file_system(_: &File) -> Option<io::Result<()>> {
+    None
+}
+
 pub(super) fn may_run(_: &Metadata) -> bool {
     true
 }

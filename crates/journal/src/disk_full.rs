@@ -1,11 +1,12 @@
 //! Tests with a disk that takes only a number of bytes, or does not synchronise.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use sealbus_files::Positions;
 
 use crate::{Journal, JournalConfig, JournalError, NewRecord, ReadFrom, Stream, StreamConfig};
@@ -17,6 +18,14 @@ pub(crate) struct FailingDisk {
     pub(crate) room: AtomicU64,
     /// Whether the disk writes but then does not synchronise.
     pub(crate) refuses_to_synchronise: AtomicBool,
+    /// Whether refused bytes cannot be cut off.
+    pub(crate) refuses_to_cut: AtomicBool,
+    /// Whether the segments behind the redo log do not reach the disk.
+    pub(crate) refuses_to_settle: AtomicBool,
+    /// How often records were synchronised.
+    synchronised: AtomicU64,
+    /// Held by a test that lets the disk wait.
+    gate: Mutex<()>,
 }
 
 impl FailingDisk {
@@ -28,23 +37,39 @@ impl FailingDisk {
 
     /// Fails as a full disk would, after it has written as much as it still can.
     pub(crate) fn write(&self, file: &File, buffer: &[u8], offset: u64) -> io::Result<()> {
+        drop(self.gate.lock());
         let left = self.room.load(Ordering::SeqCst) as usize;
         if left < buffer.len() {
             file.write_all_from(&buffer[..left], offset)?;
             return Err(io::ErrorKind::StorageFull.into());
         }
-        if self.refuses_to_synchronise.load(Ordering::SeqCst) {
-            file.write_all_from(buffer, offset)?;
-            return Err(io::Error::other("the disk does not synchronise"));
-        }
         self.room.fetch_sub(buffer.len() as u64, Ordering::SeqCst);
         Ok(())
     }
 
+    pub(crate) fn synchronise(disk: &Option<Arc<Self>>) -> io::Result<()> {
+        if let Some(disk) = disk {
+            disk.synchronised.fetch_add(1, Ordering::SeqCst);
+        }
+        Self::check(disk, |disk| &disk.refuses_to_synchronise)
+    }
+
+    pub(crate) fn check(disk: &Option<Arc<Self>>, of: fn(&Self) -> &AtomicBool) -> io::Result<()> {
+        match disk {
+            Some(disk) if of(disk).load(Ordering::SeqCst) => {
+                Err(io::Error::other("the disk refuses to"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn open(self: &Arc<Self>, folder: &Path) -> Journal {
-        let config = JournalConfig::default();
+        self.open_with(folder, JournalConfig::default())
+    }
+
+    fn open_with(self: &Arc<Self>, folder: &Path, config: JournalConfig) -> Journal {
         let disk = self.clone();
-        Journal::open_with(folder, config, |writer| writer.disk = Some(disk))
+        Journal::open_with(folder, config, |writer| writer.fail_with(disk))
             .unwrap()
             .0
     }
@@ -60,12 +85,16 @@ fn append(stream: &Stream, payload: &str) -> Result<u64, JournalError> {
 
 /// Opens the journal again, which must be whole, and reads the payloads of its stream `s`.
 fn payloads(folder: &Path) -> Vec<String> {
+    payloads_of(folder, "s")
+}
+
+fn payloads_of(folder: &Path, stream: &str) -> Vec<String> {
     let (journal, report) = Journal::open(folder, JournalConfig::default()).unwrap();
     assert!(
         report.torn.is_empty() && report.damaged.is_empty(),
         "{report:?}"
     );
-    let mut reader = journal.stream("s").unwrap().read(ReadFrom::Start);
+    let mut reader = journal.stream(stream).unwrap().read(ReadFrom::Start);
     let mut payloads = Vec::new();
     while let Some(record) = reader.next_record().unwrap() {
         assert_eq!(record.number, payloads.len() as u64 + 1);
@@ -143,4 +172,129 @@ fn records_that_were_refused_do_not_come_back() {
     assert_eq!(append(&stream, &long).unwrap(), 2);
     drop((stream, journal));
     assert_eq!(payloads(folder.path()), ["one".to_owned(), long]);
+}
+
+/// Everything goes through the redo log.
+const LOGGED: JournalConfig = JournalConfig {
+    waiting_bytes: 1 << 20,
+    separate_streams: 0,
+    redo_bytes: 1 << 20,
+};
+
+/// A copy of a journal that is in use, as a crash would leave it.
+fn crashed(folder: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new("cp");
+    let contents = folder.join(".");
+    command.arg("-r").arg(contents).arg(copy.path());
+    assert!(command.status().unwrap().success());
+    copy
+}
+
+#[test]
+fn a_group_of_many_streams_is_synchronised_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = FailingDisk::with_room(100_000);
+    let journal = disk.open(folder.path());
+    let open = |number| journal.open_stream(&format!("s{number}"), StreamConfig::default());
+    let streams: Vec<Stream> = (0..50).map(|number| open(number).unwrap()).collect();
+    let gate = disk.gate.lock();
+    let appends = streams
+        .iter()
+        .map(|stream| stream.append(NewRecord::default()));
+    let waiting: Vec<_> = appends.map(Result::unwrap).collect();
+    drop(gate);
+    for written in waiting {
+        assert_eq!(written.wait().unwrap(), 1);
+    }
+    // The writer may have begun with one or two streams, each on its own, before the others came.
+    let count = disk.synchronised.load(Ordering::SeqCst);
+    assert!((1..=3).contains(&count), "{count}");
+    let mut reader = streams[49].read(ReadFrom::Start);
+    assert_eq!(reader.next_record().unwrap().unwrap().number, 1);
+}
+
+#[test]
+fn what_the_redo_log_refuses_does_not_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = FailingDisk::with_room(100_000);
+    let journal = disk.open_with(folder.path(), LOGGED);
+    let streams = ["s", "t", "u"].map(|name| journal.open_stream(name, short_segments()).unwrap());
+    let append_to_all = |text: &str| {
+        let record = NewRecord {
+            payload: text.to_owned().into(),
+            ..NewRecord::default()
+        };
+        let written = streams
+            .each_ref()
+            .map(|stream| stream.append(record.clone()).unwrap());
+        written.map(|written| written.wait().is_ok())
+    };
+    assert_eq!(append_to_all("one"), [true; 3]);
+    disk.room.store(20, Ordering::SeqCst);
+    assert_eq!(append_to_all("no room"), [false; 3]);
+    disk.room.store(100_000, Ordering::SeqCst);
+    disk.refuses_to_synchronise.store(true, Ordering::SeqCst);
+    assert_eq!(append_to_all("not synchronised"), [false; 3]);
+    disk.refuses_to_synchronise.store(false, Ordering::SeqCst);
+    assert_eq!(payloads(crashed(folder.path()).path()), ["one"]);
+    // There is room in the streams' files, and none in the log, which needs more.
+    disk.room.store(200, Ordering::SeqCst);
+    assert_eq!(append_to_all("two"), [true; 3]);
+    disk.room.store(100_000, Ordering::SeqCst);
+    assert_eq!(append_to_all("three"), [true; 3]);
+
+    // While refused entries cannot be cut off, they would overwrite whatever is written.
+    disk.refuses_to_synchronise.store(true, Ordering::SeqCst);
+    disk.refuses_to_cut.store(true, Ordering::SeqCst);
+    assert_eq!(append_to_all("not cut off"), [false; 3]);
+    disk.refuses_to_synchronise.store(false, Ordering::SeqCst);
+    assert_eq!(append_to_all("after what is not cut off"), [false; 3]);
+    disk.refuses_to_cut.store(false, Ordering::SeqCst);
+    let long = "x".repeat(390);
+    assert_eq!(append_to_all(&long), [true; 3]);
+    let expected = ["one".to_owned(), "two".to_owned(), "three".to_owned(), long];
+    let copy = crashed(folder.path());
+    drop((streams, journal));
+    for name in ["s", "t", "u"] {
+        assert_eq!(payloads_of(copy.path(), name), expected);
+        assert_eq!(payloads_of(folder.path(), name), expected);
+    }
+}
+
+#[test]
+fn the_redo_log_stays_until_the_segments_are_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = FailingDisk::with_room(1_000_000);
+    let config = JournalConfig {
+        redo_bytes: 500,
+        ..LOGGED
+    };
+    let journal = disk.open_with(folder.path(), config);
+    let stream = journal.open_stream("s", StreamConfig::default()).unwrap();
+    let logs = || fs::read_dir(folder.path().join("redo")).unwrap().count();
+    let long = "x".repeat(200);
+    disk.refuses_to_settle.store(true, Ordering::SeqCst);
+    for _ in 0..20 {
+        append(&stream, &long).unwrap();
+    }
+    assert!(logs() > 5, "{}", logs());
+    let copy = crashed(folder.path());
+    for segment in fs::read_dir(copy.path().join("1-s")).unwrap() {
+        let segment = File::options()
+            .write(true)
+            .open(segment.unwrap().path())
+            .unwrap();
+        segment.set_len(40).unwrap();
+    }
+    assert_eq!(payloads(copy.path()), vec![long.clone(); 20]);
+    disk.refuses_to_settle.store(false, Ordering::SeqCst);
+    // Each next file waits for the one before.
+    for _ in 0..10 {
+        append(&stream, &long).unwrap();
+    }
+    assert!(logs() <= 2, "{}", logs());
+    drop((stream, journal));
+    assert!(!folder.path().join("redo").exists());
+    assert_eq!(payloads(folder.path()), vec![long; 30]);
 }

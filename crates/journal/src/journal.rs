@@ -16,6 +16,7 @@ use sealbus_files::make_folder;
 use crate::error::JournalError;
 use crate::queue::Queue;
 use crate::recovery::open_streams;
+use crate::redo::{self, Redo};
 use crate::report::OpenReport;
 use crate::state::StreamShared;
 use crate::writer::Writer;
@@ -28,13 +29,20 @@ const LOCK: &str = "lock";
 pub struct JournalConfig {
     /// Most bytes that wait to be written, of all streams.
     pub waiting_bytes: usize,
+    /// The most streams among the waiting records whose files are synchronised one by one. The records of more streams
+    /// are synchronised once, in the redo log.
+    pub separate_streams: usize,
+    /// The approximate length of a file of the redo log, in bytes; up to 1 GiB. The log takes up to twice as much.
+    pub redo_bytes: u32,
 }
 
 impl Default for JournalConfig {
-    /// 64 MiB may wait.
+    /// 64 MiB may wait, and records of more than two streams go through the redo log, in files of 128 MiB.
     fn default() -> Self {
         Self {
             waiting_bytes: 64 << 20,
+            separate_streams: 2,
+            redo_bytes: 128 << 20,
         }
     }
 }
@@ -81,6 +89,7 @@ impl Journal {
         make_folder(folder).map_err(|error| JournalError::file("make", folder, error))?;
         let lock = lock(folder)?;
         let mut report = OpenReport::default();
+        redo::recover(folder, &mut report)?;
         let streams = open_streams(folder, &mut report)?;
         let last = streams.iter().map(|stream| stream.id).max().unwrap_or(0);
         let mut by_name = HashMap::new();
@@ -88,7 +97,8 @@ impl Journal {
             by_name.insert(stream.name.clone(), stream);
         }
         let queue = Arc::new(Queue::new(config.waiting_bytes));
-        let mut writer = Writer::new(queue.clone());
+        let log = Redo::new(folder, config.redo_bytes.min(1 << 30));
+        let mut writer = Writer::new(queue.clone(), log, config.separate_streams);
         prepare(&mut writer);
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())

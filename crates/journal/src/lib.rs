@@ -2,7 +2,8 @@
 //!
 //! A [`Journal`] is a folder with any number of [`Stream`]s. A stream is an ordered sequence of records, numbered from
 //! 1 without gaps. Each record has a time, a key, attributes and a payload. Key, attributes and payload are just bytes
-//! here. One thread of the journal writes all waiting records at once, with one `fdatasync` for each stream among them.
+//! here. One thread of the journal writes all waiting records at once, with one `fdatasync` for all of them: that of
+//! their file, or, if they belong to several streams, that of a redo log.
 //! An append returns a [`Written`], which resolves once its record is on disk, and not before.
 //!
 //! A stream also keeps *cursors* (the progress of readers, by name) and *removals* (finished records), as durably as
@@ -13,6 +14,10 @@
 //! shows to have been on disk. A torn tail was never acknowledged. The journal cuts it off, and the [`OpenReport`]
 //! names it. Any other bytes that fail the check are damage. The journal reports damage, and reading it is an error
 //! that names file and offset. The journal never skips damage.
+//!
+//! **Many streams.** Records of many streams go into a redo log first, with one `fdatasync`, and into the streams' files
+//! later. On opening, the log is written into these files before they are checked. "On disk" means: in the file or in
+//! the log.
 //!
 //! This crate knows nothing about agents or messages.
 
@@ -25,6 +30,8 @@ mod queue;
 mod reader;
 mod record;
 mod recovery;
+mod redo;
+mod replay;
 mod report;
 mod retention;
 mod segment;
@@ -46,10 +53,12 @@ pub use state::StreamConfig;
 pub use stream::{Stream, StreamInfo};
 pub use written::Written;
 
-/// The reader of segment files, for the fuzz target.
+/// The readers of segment files and of the redo log, and a count, for fuzz targets, tests and benchmarks.
 #[doc(hidden)]
 pub mod fuzzing {
+    pub use crate::replay::{Place, read_log};
     pub use crate::segment::check_segment;
+    pub use crate::tail::synchronised;
 }
 
 /// The examples of the README, which are tested as those of the documentation are.

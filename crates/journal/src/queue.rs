@@ -19,6 +19,18 @@ pub(crate) enum Order {
     RemoveStream { done: Done },
 }
 
+impl Order {
+    /// The caller that waits for it.
+    pub(crate) fn done(self) -> Done {
+        match self {
+            Self::Append { done, .. }
+            | Self::Change { done, .. }
+            | Self::Retain { done }
+            | Self::RemoveStream { done } => done,
+        }
+    }
+}
+
 pub(crate) type Done = oneshot::Sender<Result<u64, JournalError>>;
 
 /// The work that waits for the thread.

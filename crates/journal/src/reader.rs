@@ -267,7 +267,18 @@ impl OpenSegment {
         if self.ahead.len() >= needed {
             return Ok(());
         }
-        let left = (length - self.offset) as usize;
+        let written = {
+            let readable = self.segment.readable.lock();
+            let written = readable.written();
+            if let Some(past) = self.offset.checked_sub(written) {
+                // Memory has the rest until the file does.
+                self.ahead = Bytes::copy_from_slice(&readable.deferred[past as usize..]);
+                return Ok(());
+            }
+            written
+        };
+        // No record lies in both.
+        let left = (length.min(written) - self.offset) as usize;
         let mut buffer = vec![0; needed.max(CHUNK).min(left)];
         self.file
             .read_exact_from(&mut buffer, u64::from(self.offset))

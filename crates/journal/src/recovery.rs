@@ -19,9 +19,9 @@ use crate::state::{StreamConfig, StreamShared, StreamState};
 use crate::tail::REMOVED;
 
 /// The longest file that is taken for a segment. No segment was ever written longer.
-const LONGEST_FILE: u64 = (1 << 30) + (256 << 20);
+pub(crate) const LONGEST_FILE: u64 = (1 << 30) + (256 << 20);
 /// No segment has a longer header.
-const LONGEST_HEADER: u64 = 4096;
+pub(crate) const LONGEST_HEADER: u64 = 4096;
 
 /// Opens the streams of a journal's folder.
 pub(crate) fn open_streams(
@@ -36,7 +36,7 @@ pub(crate) fn open_streams(
                 .map_err(|error| JournalError::file("remove", &path, error))?;
             continue;
         }
-        let Some(id) = name.split('-').next().and_then(|id| id.parse().ok()) else {
+        let Some(id) = id_of(&path) else {
             continue;
         };
         if let Some(stream) = open_stream(&path, id, report)? {
@@ -46,7 +46,13 @@ pub(crate) fn open_streams(
     Ok(streams)
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
+/// The number of the stream that a folder belongs to.
+pub(crate) fn id_of(folder: &Path) -> Option<u64> {
+    let name = folder.file_name()?.to_str()?;
+    name.split('-').next()?.parse().ok()
+}
+
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let failed = |error| JournalError::file("read", folder, error);
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {

@@ -157,8 +157,10 @@ pub(crate) fn begin_segment(
 /// How far a segment can be read, and where to begin.
 #[derive(Clone, Debug)]
 pub(crate) struct Readable {
-    /// Bytes that are on disk.
+    /// Bytes that are on disk, in the file or in the redo log.
     pub(crate) length: u32,
+    /// The last of these bytes, if the redo log has them and the file does not yet.
+    pub(crate) deferred: Vec<u8>,
     /// Number after the last record that is on disk.
     pub(crate) next: u64,
     /// Numbers of records and their offsets, ascending.
@@ -173,6 +175,7 @@ impl Segment {
             header,
             readable: Mutex::new(Readable {
                 length,
+                deferred: Vec::new(),
                 next,
                 index: Vec::new(),
             }),
@@ -181,6 +184,11 @@ impl Segment {
 }
 
 impl Readable {
+    /// Bytes that the file has.
+    pub(crate) fn written(&self) -> u32 {
+        self.length - self.deferred.len() as u32
+    }
+
     /// A record lies at `offset`.
     pub(crate) fn note(&mut self, number: u64, offset: u32) {
         let due = self.index.last().map_or(0, |(_, last)| last + INDEXED);

@@ -1,18 +1,20 @@
 //! The state of a stream that its handles, its readers and the writer share.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use sealbus_files::sync_folder;
 use tokio::sync::watch;
 
 use crate::change::Change;
-use crate::error::Damage;
+use crate::error::{Damage, JournalError};
 use crate::record::micros_of;
 use crate::retention::Retention;
-use crate::segment::Segment;
+use crate::segment::{Segment, SegmentHeader, begin_segment};
 use crate::span::Spans;
 
 /// How a stream is kept. The configuration may differ each time the journal is opened.
@@ -70,6 +72,40 @@ pub(crate) struct StreamState {
 }
 
 impl StreamShared {
+    /// Makes a stream and its folder.
+    pub(crate) fn make(
+        folder: PathBuf,
+        id: u64,
+        name: &str,
+        config: StreamConfig,
+    ) -> Result<Self, JournalError> {
+        let failed = |error| JournalError::file("make", &folder, error);
+        fs::create_dir(&folder).map_err(failed)?;
+        if let Some(parent) = folder.parent() {
+            sync_folder(parent).map_err(failed)?;
+        }
+        let micros = micros_of(SystemTime::now());
+        let segment = begin_segment(&folder, SegmentHeader::new(name, 1, micros), &[])?;
+        Ok(Self {
+            id,
+            name: name.to_owned(),
+            folder,
+            state: Mutex::new(StreamState {
+                config,
+                segments: vec![Arc::new(segment)],
+                first: 1,
+                next: 1,
+                last_micros: micros,
+                cursors: BTreeMap::new(),
+                removed: Spans::default(),
+                damage: None,
+                found: None,
+                is_removed: false,
+            }),
+            end: watch::Sender::new(1),
+        })
+    }
+
     /// The number of the first kept record that was written at `time` or later, or the end.
     pub(crate) fn segment_at(&self, time: SystemTime) -> u64 {
         let micros = micros_of(time);

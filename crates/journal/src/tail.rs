@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use sealbus_files::Positions;
@@ -26,10 +27,12 @@ pub(crate) struct Tail {
     pub(crate) file: Option<File>,
     /// Whether unacknowledged bytes may lie behind the readable ones. They must be cut off before anything else is
     /// written, here or in a further segment.
-    is_dirty: bool,
+    pub(crate) is_dirty: bool,
     /// Length of the segment when it was begun.
     base: u32,
     pub(crate) batch: Batch,
+    #[cfg(test)]
+    pub(crate) disk: Option<Arc<FailingDisk>>,
 }
 
 /// The records written to one stream at once.
@@ -57,10 +60,12 @@ impl Tail {
             is_dirty: true,
             base,
             batch: Batch::default(),
+            #[cfg(test)]
+            disk: None,
         }
     }
 
-    fn segment(&self) -> Arc<Segment> {
+    pub(crate) fn segment(&self) -> Arc<Segment> {
         // A stream has at least one segment.
         let state = self.stream.state.lock();
         state.segments[state.segments.len() - 1].clone()
@@ -91,11 +96,16 @@ impl Tail {
     }
 
     pub(crate) fn add_record(&mut self, new: &NewRecord, done: Done) {
+        let number = self.add([&new.key, &new.attributes, &new.payload]);
+        self.batch.done.push((done, number));
+    }
+
+    /// Puts a record into the batch. Returns its number.
+    pub(crate) fn add(&mut self, parts: [&[u8]; 3]) -> u64 {
         let (common, number, offset) = self.next();
-        let parts = [&new.key[..], &new.attributes[..], &new.payload[..]];
         record::write(&mut self.batch.buffer, common, Kind::Record, number, parts);
         self.batch.records.push((number, offset));
-        self.batch.done.push((done, number));
+        number
     }
 
     pub(crate) fn add_change(&mut self, change: Change, done: Done) {
@@ -105,34 +115,64 @@ impl Tail {
         self.batch.changes.push(change);
     }
 
-    pub(crate) fn write(
-        &mut self,
-        buffer: &[u8],
-        #[cfg(test)] failing: Option<&FailingDisk>,
-    ) -> Result<(), JournalError> {
+    /// Writes and synchronises.
+    pub(crate) fn write(&mut self, buffer: &[u8]) -> Result<(), JournalError> {
+        self.write_deferred()?;
+        let segment = self.write_only(buffer)?;
+        #[cfg(test)]
+        FailingDisk::synchronise(&self.disk)
+            .map_err(|error| JournalError::file("synchronise", &segment.path, error))?;
+        if let Some(file) = &self.file {
+            synchronise(file)
+                .map_err(|error| JournalError::file("synchronise", &segment.path, error))?;
+        }
+        self.is_dirty = false;
+        Ok(())
+    }
+
+    /// Writes what the redo log has and the file does not, without synchronising it.
+    pub(crate) fn write_deferred(&mut self) -> Result<(), JournalError> {
+        // Only this thread changes it.
+        let deferred = self.segment().readable.lock().deferred.clone();
+        if !deferred.is_empty() {
+            let segment = self.write_only(&deferred)?;
+            segment.readable.lock().deferred = Vec::new();
+            self.is_dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Writes without synchronising. The tail stays dirty until the caller knows that the bytes are on disk.
+    fn write_only(&mut self, buffer: &[u8]) -> Result<Arc<Segment>, JournalError> {
         let segment = self.segment();
-        let at = |action: &'static str| {
-            let path = segment.path.clone();
-            move |error| JournalError::file(action, &path, error)
-        };
-        let length = u64::from(segment.readable.lock().length);
+        let failed = |error| JournalError::file("write", &segment.path, error);
         self.cut_unacknowledged()?;
+        let offset = u64::from(segment.readable.lock().written());
         if self.file.is_none() {
             self.file = Some(open(&segment)?);
         }
         let Some(file) = &self.file else {
-            return Ok(());
+            return Ok(segment);
         };
-        // The tail stays dirty until the disk has confirmed the write.
         self.is_dirty = true;
         #[cfg(test)]
-        if let Some(failing) = failing {
-            failing.write(file, buffer, length).map_err(at("write"))?;
+        if let Some(disk) = &self.disk {
+            disk.write(file, buffer, offset).map_err(failed)?;
         }
-        file.write_all_from(buffer, length).map_err(at("write"))?;
-        synchronise(file).map_err(at("synchronise"))?;
-        self.is_dirty = false;
-        Ok(())
+        file.write_all_from(buffer, offset).map_err(failed)?;
+        Ok(segment)
+    }
+
+    /// Tells the callers of a batch that it was not written, once it is cut off again.
+    pub(crate) fn refuse(&mut self, batch: Batch, error: &JournalError) {
+        tracing::error!(stream = %self.stream.name, %error, "records were not written");
+        // If the cut fails now, it is made at the latest before the next bytes are written.
+        if let Err(error) = self.cut_unacknowledged() {
+            tracing::warn!(stream = %self.stream.name, %error, "refused records are still in the file");
+        }
+        for (done, _) in batch.done {
+            let _ = done.send(Err(error.clone()));
+        }
     }
 
     /// Cuts off any bytes behind the acknowledged ones. Otherwise refused records would be there when the journal is
@@ -144,9 +184,11 @@ impl Tail {
         // A descriptor that failed is not used again.
         self.file = None;
         let segment = self.segment();
-        let length = u64::from(segment.readable.lock().length);
+        let length = u64::from(segment.readable.lock().written());
         let file = open(&segment)?;
         let cut = || {
+            #[cfg(test)]
+            FailingDisk::check(&self.disk, |disk| &disk.refuses_to_cut)?;
             if file.metadata()?.len() == length {
                 return Ok(());
             }
@@ -159,12 +201,15 @@ impl Tail {
         Ok(())
     }
 
-    /// Makes known which records are on disk now.
-    pub(crate) fn publish(&mut self, batch: Batch) {
+    /// Makes known which records are on disk now: in the file, or, if that is deferred, in the redo log alone.
+    pub(crate) fn publish(&mut self, batch: Batch, is_deferred: bool) {
         {
             let segment = self.segment();
             let mut readable = segment.readable.lock();
             readable.length += batch.buffer.len() as u32;
+            if is_deferred {
+                readable.deferred.extend_from_slice(&batch.buffer);
+            }
             readable.next += batch.records.len() as u64;
             for (number, offset) in &batch.records {
                 readable.note(*number, *offset);
@@ -195,6 +240,7 @@ impl Tail {
 
     /// Begins another segment.
     pub(crate) fn roll(&mut self) -> Result<(), JournalError> {
+        self.write_deferred()?;
         self.cut_unacknowledged()?;
         let (header, changes) = {
             let state = self.stream.state.lock();
@@ -284,7 +330,15 @@ fn open(segment: &Segment) -> Result<File, JournalError> {
         .map_err(|error| JournalError::file("open", &segment.path, error))
 }
 
+static SYNCHRONISED: AtomicU64 = AtomicU64::new(0);
+
+/// How often this process has synchronised the end of a stream or of a redo log.
+pub fn synchronised() -> u64 {
+    SYNCHRONISED.load(Ordering::Relaxed)
+}
+
 fn synchronise(file: &File) -> io::Result<()> {
+    SYNCHRONISED.fetch_add(1, Ordering::Relaxed);
     file.sync_data()
 }
 
@@ -327,7 +381,7 @@ fn snapshot(state: &StreamState) -> Vec<Change> {
 /// The name of a stream's folder while it is being removed.
 pub(crate) const REMOVED: &str = "removed-";
 
-fn remove_folder(folder: &Path) -> Result<(), JournalError> {
+pub(crate) fn remove_folder(folder: &Path) -> Result<(), JournalError> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let doomed = folder.with_file_name(format!("{REMOVED}{name}"));
     let failed = |error| JournalError::file("remove", folder, error);

@@ -1,49 +1,78 @@
 //! The writer thread: it takes all waiting orders, writes them, synchronises the disk, and only then reports success.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 #[cfg(test)]
 use crate::disk_full::FailingDisk;
 use crate::error::JournalError;
 use crate::queue::{Done, Order, Queue};
+use crate::redo::Redo;
+use crate::replay::LARGEST;
 use crate::state::StreamShared;
-use crate::tail::Tail;
+use crate::tail::{Batch, Tail};
 
 /// Files kept open for writing between groups.
 const OPEN_FILES: usize = 128;
+/// Most bytes that are written into the redo log at once.
+const GROUP: usize = 64 << 20;
 
 /// Writes until the queue is closed.
 pub(crate) struct Writer {
     queue: Arc<Queue>,
     /// By the streams' numbers.
     tails: HashMap<u64, Tail>,
+    redo: Redo,
+    /// Streams of which the redo log has bytes that their files do not have.
+    deferred: HashSet<u64>,
+    deferred_bytes: usize,
+    /// After so many bytes they are written into the files.
+    most_deferred: usize,
+    separate_streams: usize,
     #[cfg(test)]
-    pub(crate) disk: Option<Arc<FailingDisk>>,
+    disk: Option<Arc<FailingDisk>>,
 }
 
 impl Writer {
-    pub(crate) fn new(queue: Arc<Queue>) -> Self {
+    pub(crate) fn new(queue: Arc<Queue>, redo: Redo, separate_streams: usize) -> Self {
         Self {
             queue,
             tails: HashMap::new(),
+            deferred: HashSet::new(),
+            deferred_bytes: 0,
+            most_deferred: redo.file_bytes as usize / 4,
+            redo,
+            separate_streams,
             #[cfg(test)]
             disk: None,
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn fail_with(&mut self, disk: Arc<FailingDisk>) {
+        self.redo.disk = Some(disk.clone());
+        self.disk = Some(disk);
+    }
+
     pub(crate) fn run(mut self) {
         while let Some(orders) = self.queue.take() {
-            let mut touched = Vec::new();
-            for (stream, order) in orders {
-                let id = stream.id;
-                if !touched.contains(&id) {
-                    touched.push(id);
+            // Refused entries would overwrite, after a crash, what is written now.
+            if let Err(error) = self.redo.cut() {
+                for (_, order) in orders {
+                    let _ = order.done().send(Err(error.clone()));
                 }
+                continue;
+            }
+            let mut touched = HashSet::new();
+            for (stream, order) in orders {
+                touched.insert(stream.id);
                 self.prepare(stream, order);
             }
+            self.commit_all(&touched);
+            if self.redo.cut().is_err() {
+                continue;
+            }
             for id in touched {
-                self.commit(id);
                 self.retain(id);
                 let gone = self
                     .tails
@@ -66,6 +95,107 @@ impl Writer {
             }
         }
         self.cut_unacknowledged();
+        let written = self.write_deferred();
+        self.redo.close(written);
+    }
+
+    /// Commits the batches of these streams: together in the redo log if they are many, and each on its own if not, or if
+    /// a batch is so large that it would gain nothing.
+    fn commit_all(&mut self, ids: &HashSet<u64>) {
+        let (mut small, mut large): (Vec<u64>, Vec<u64>) = ids.iter().partition(|id| {
+            let batch = self.tails.get(id).map(|tail| &tail.batch);
+            batch.is_some_and(|batch| (1..=LARGEST).contains(&batch.buffer.len()))
+        });
+        if small.len() <= self.separate_streams {
+            large.append(&mut small);
+        } else if let Err(error) = self.begin() {
+            tracing::warn!(%error, "the redo log does not begin: each stream is synchronised on its own");
+            large.append(&mut small);
+        }
+        for id in large {
+            self.commit(id);
+        }
+        let mut group = Vec::new();
+        let mut bytes = 0;
+        // Neighbours are often neighbours on disk, too.
+        small.sort_unstable();
+        for id in small {
+            let Some(tail) = self.tails.get_mut(&id) else {
+                continue;
+            };
+            let batch = std::mem::take(&mut tail.batch);
+            self.redo.add(id, tail.segment(), &batch.buffer);
+            bytes += batch.buffer.len();
+            group.push((id, batch));
+            if bytes > GROUP {
+                bytes = 0;
+                self.synchronise(std::mem::take(&mut group));
+            }
+        }
+        self.synchronise(group);
+        if self.deferred_bytes > self.most_deferred
+            && let Err(error) = self.write_deferred()
+        {
+            tracing::warn!(%error, "records that the redo log has could not be written into their files yet");
+        }
+    }
+
+    /// Makes room in the redo log.
+    fn begin(&mut self) -> Result<(), JournalError> {
+        if self.redo.is_full() {
+            self.write_deferred()?;
+        }
+        self.redo.begin()
+    }
+
+    /// Synchronises a group in the redo log, and tells the waiting callers. If the log does not take it, each stream is
+    /// synchronised on its own, which takes less room.
+    fn synchronise(&mut self, group: Vec<(u64, Batch)>) {
+        let synchronised = self.redo.commit();
+        let is_clean = self.redo.cut().is_ok();
+        for (id, batch) in group {
+            let Some(tail) = self.tails.get_mut(&id) else {
+                continue;
+            };
+            match &synchronised {
+                Ok(()) => {
+                    self.deferred.insert(id);
+                    self.deferred_bytes += batch.buffer.len();
+                    tail.publish(batch, true);
+                }
+                Err(_) if is_clean => {
+                    tail.batch = batch;
+                    self.commit(id);
+                }
+                Err(error) => tail.refuse(batch, error),
+            }
+        }
+    }
+
+    /// Writes into the files what the redo log alone has.
+    fn write_deferred(&mut self) -> Result<(), JournalError> {
+        // Tried again after as much more, if it fails.
+        self.deferred_bytes = 0;
+        let mut failed = Ok(());
+        let mut ids: Vec<u64> = self.deferred.drain().collect();
+        ids.sort_unstable();
+        for id in ids {
+            let Some(tail) = self.tails.get_mut(&id) else {
+                continue;
+            };
+            if tail.stream.state.lock().is_removed {
+                continue;
+            }
+            let is_open = tail.file.is_some();
+            if let Err(error) = tail.write_deferred() {
+                self.deferred.insert(id);
+                failed = Err(error);
+            }
+            if !is_open {
+                tail.file = None;
+            }
+        }
+        failed
     }
 
     /// Cuts off bytes that could not be cut off when they were refused.
@@ -85,6 +215,8 @@ impl Writer {
     fn prepare(&mut self, stream: Arc<StreamShared>, order: Order) {
         let id = stream.id;
         let tail = self.tails.entry(id).or_insert_with(|| Tail::new(stream));
+        #[cfg(test)]
+        tail.disk.clone_from(&self.disk);
         let refusal = {
             let state = tail.stream.state.lock();
             if state.is_removed {
@@ -138,8 +270,6 @@ impl Writer {
 
     /// Writes and synchronises the batch of a stream, and tells the waiting callers.
     fn commit(&mut self, id: u64) {
-        #[cfg(test)]
-        let failing = self.disk.clone();
         let Some(tail) = self.tails.get_mut(&id) else {
             return;
         };
@@ -147,23 +277,9 @@ impl Writer {
             return;
         }
         let batch = std::mem::take(&mut tail.batch);
-        let disk = tail.write(
-            &batch.buffer,
-            #[cfg(test)]
-            failing.as_deref(),
-        );
-        match disk {
-            Ok(()) => tail.publish(batch),
-            Err(error) => {
-                tracing::error!(stream = %tail.stream.name, %error, "records were not written");
-                // If the cut fails now, it is made at the latest before the next bytes are written.
-                if let Err(error) = tail.cut_unacknowledged() {
-                    tracing::warn!(stream = %tail.stream.name, %error, "refused records are still in the file");
-                }
-                for (done, _) in batch.done {
-                    let _ = done.send(Err(error.clone()));
-                }
-            }
+        match tail.write(&batch.buffer) {
+            Ok(()) => tail.publish(batch, false),
+            Err(error) => tail.refuse(batch, &error),
         }
     }
 

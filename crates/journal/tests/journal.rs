@@ -264,7 +264,10 @@ fn one_process_has_it() {
 #[test]
 fn limits_are_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let config = JournalConfig { waiting_bytes: 100 };
+    let config = JournalConfig {
+        waiting_bytes: 100,
+        ..JournalConfig::default()
+    };
     let (journal, _) = Journal::open(folder.path(), config).unwrap();
     assert!(matches!(
         journal.open_stream("", StreamConfig::default()),

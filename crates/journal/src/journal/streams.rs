@@ -1,21 +1,14 @@
 //! The streams of a journal: opening, finding and removing them.
 
-use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use parking_lot::Mutex;
-use sealbus_files::sync_folder;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::Journal;
 use crate::error::JournalError;
 use crate::queue::Order;
-use crate::record::micros_of;
-use crate::segment::{LONGEST_NAME, SegmentHeader, begin_segment};
-use crate::span::Spans;
-use crate::state::{StreamConfig, StreamShared, StreamState};
+use crate::segment::LONGEST_NAME;
+use crate::state::{StreamConfig, StreamShared};
 use crate::stream::Stream;
 use crate::written::Written;
 
@@ -46,7 +39,7 @@ impl Journal {
         }
         streams.last += 1;
         let folder = self.inner.folder.join(folder_name(streams.last, name));
-        let shared = Arc::new(make_stream(folder, streams.last, name, config)?);
+        let shared = Arc::new(StreamShared::make(folder, streams.last, name, config)?);
         streams.by_name.insert(name.to_owned(), shared.clone());
         Ok(self.handle(&shared))
     }
@@ -102,37 +95,4 @@ fn folder_name(id: u64, name: &str) -> String {
         })
         .collect();
     format!("{id}-{legible}")
-}
-
-fn make_stream(
-    folder: PathBuf,
-    id: u64,
-    name: &str,
-    config: StreamConfig,
-) -> Result<StreamShared, JournalError> {
-    let failed = |error| JournalError::file("make", &folder, error);
-    fs::create_dir(&folder).map_err(failed)?;
-    if let Some(parent) = folder.parent() {
-        sync_folder(parent).map_err(failed)?;
-    }
-    let micros = micros_of(SystemTime::now());
-    let segment = begin_segment(&folder, SegmentHeader::new(name, 1, micros), &[])?;
-    Ok(StreamShared {
-        id,
-        name: name.to_owned(),
-        folder,
-        state: Mutex::new(StreamState {
-            config,
-            segments: vec![Arc::new(segment)],
-            first: 1,
-            next: 1,
-            last_micros: micros,
-            cursors: std::collections::BTreeMap::new(),
-            removed: Spans::default(),
-            damage: None,
-            found: None,
-            is_removed: false,
-        }),
-        end: watch::Sender::new(1),
-    })
 }

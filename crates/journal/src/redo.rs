@@ -1,0 +1,281 @@
+//! The redo log: it makes the records of many streams durable with one `fdatasync`.
+//!
+//! A group of records is written into the log alone, each stream's as an entry, and synchronised there. The bytes stay in
+//! memory, too, until those of several groups are written into the segments at once. When a file of the log is full, all
+//! segments that it covers are synchronised in another thread, and the file is removed. After a crash the entries are
+//! written into their segments.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use sealbus_files::{sync_file_system, sync_folder};
+
+#[cfg(test)]
+use crate::disk_full::FailingDisk;
+use crate::error::JournalError;
+use crate::record::micros_of;
+use crate::recovery::entries;
+use crate::replay::{Place, replay};
+use crate::report::OpenReport;
+use crate::segment::Segment;
+use crate::state::{StreamConfig, StreamShared};
+use crate::tail::{REMOVED, Tail, remove_folder};
+
+/// The folder of the log in that of the journal. Streams have folders with numbers.
+const REDO: &str = "redo";
+/// Most segments that are synchronised one by one. For more, it is cheaper to synchronise the whole file system.
+const FEW: usize = 64;
+
+/// The log while the journal is open.
+pub(crate) struct Redo {
+    journal: PathBuf,
+    pub(crate) file_bytes: u32,
+    /// Open for as long as the journal: a file system reports an error to those that had it open before the error.
+    opened: Option<Arc<File>>,
+    /// Begun with the first entry.
+    tail: Option<Tail>,
+    /// The segments that the entries since the last full file belong to, by stream and first record.
+    covered: HashMap<(u64, u64), Arc<Segment>>,
+    /// Full files, oldest first.
+    full: Vec<PathBuf>,
+    settling: Option<JoinHandle<Result<(), JournalError>>>,
+    /// Whether the last group did not get into the log. A full disk has more room once the file is gone.
+    has_refused: bool,
+    /// Whether the last synchronisation of segments failed.
+    has_failed: bool,
+    #[cfg(test)]
+    pub(crate) disk: Option<Arc<FailingDisk>>,
+}
+
+impl Redo {
+    pub(crate) fn new(journal: &Path, file_bytes: u32) -> Self {
+        Self {
+            journal: journal.to_owned(),
+            file_bytes,
+            opened: File::open(journal).ok().map(Arc::new),
+            tail: None,
+            covered: HashMap::new(),
+            full: Vec::new(),
+            settling: None,
+            has_refused: false,
+            has_failed: false,
+            #[cfg(test)]
+            disk: None,
+        }
+    }
+
+    /// Whether the next group needs another file: the present one is long enough, or could not grow.
+    pub(crate) fn is_full(&self) -> bool {
+        self.tail.as_ref().is_some_and(|tail| {
+            let segment = tail.segment();
+            let has_entries = segment.readable.lock().next > segment.header.first;
+            has_entries && (self.has_refused || tail.is_full(0))
+        })
+    }
+
+    /// Makes room for a group. If the file is full, the segments have everything that it has.
+    pub(crate) fn begin(&mut self) -> Result<(), JournalError> {
+        if self.is_full() {
+            self.next_file()?;
+        }
+        if self.tail.is_none() {
+            let folder = self.journal.join(REDO);
+            // An earlier attempt may have left it.
+            let _ = fs::remove_dir_all(&folder);
+            let config = StreamConfig {
+                segment_bytes: self.file_bytes,
+                ..StreamConfig::default()
+            };
+            let stream = StreamShared::make(folder, 0, REDO, config)?;
+            self.tail = Some(Tail::new(Arc::new(stream)));
+        }
+        #[cfg(test)]
+        if let Some(tail) = &mut self.tail {
+            tail.disk.clone_from(&self.disk);
+        }
+        Ok(())
+    }
+
+    /// Puts what belongs behind the readable bytes of a segment into the next group of entries.
+    pub(crate) fn add(&mut self, stream: u64, segment: Arc<Segment>, bytes: &[u8]) {
+        let place = Place {
+            stream,
+            first: segment.header.first,
+            salt: segment.header.salt,
+            offset: segment.readable.lock().length,
+        };
+        if let Some(tail) = &mut self.tail {
+            tail.add([&place.write(), &[], bytes]);
+        }
+        self.covered.insert((stream, place.first), segment);
+    }
+
+    /// Writes and synchronises the group. If that fails, its entries are cut off again.
+    pub(crate) fn commit(&mut self) -> Result<(), JournalError> {
+        let Some(tail) = &mut self.tail else {
+            return Ok(());
+        };
+        if tail.batch.buffer.is_empty() {
+            return Ok(());
+        }
+        let batch = std::mem::take(&mut tail.batch);
+        match tail.write(&batch.buffer) {
+            Ok(()) => tail.publish(batch, false),
+            Err(error) => {
+                tail.refuse(batch, &error);
+                self.has_refused = true;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts off refused entries. Until that has succeeded, nothing may be written to any stream: the entries would
+    /// overwrite it after a crash.
+    pub(crate) fn cut(&mut self) -> Result<(), JournalError> {
+        self.tail.as_mut().map_or(Ok(()), Tail::cut_unacknowledged)
+    }
+
+    fn next_file(&mut self) -> Result<(), JournalError> {
+        self.wait();
+        if let Some(tail) = &mut self.tail {
+            let full = tail.segment().path.clone();
+            tail.roll()?;
+            let segments = &mut tail.stream.state.lock().segments;
+            segments.drain(..segments.len() - 1);
+            self.full.push(full);
+            self.has_refused = false;
+        }
+        let settle = self.settle();
+        let thread = std::thread::Builder::new().name("journal redo".to_owned());
+        match thread.spawn(settle) {
+            Ok(thread) => self.settling = Some(thread),
+            Err(error) => self.settled(Err(JournalError::file("settle", &self.journal, error))),
+        }
+        Ok(())
+    }
+
+    /// Waits until the full files are settled, or until that has failed.
+    fn wait(&mut self) {
+        if let Some(thread) = self.settling.take() {
+            // The thread never panics.
+            self.settled(thread.join().unwrap_or(Err(JournalError::Closed)));
+        }
+    }
+
+    fn settled(&mut self, result: Result<(), JournalError>) {
+        self.has_failed = result.is_err();
+        match result {
+            Ok(()) => self.full.clear(),
+            Err(error) => {
+                tracing::error!(journal = %self.journal.display(), %error, "the redo log could not be settled: its files stay, and it is tried again");
+            }
+        }
+    }
+
+    /// The work of synchronising the segments that the full files cover, and of removing these files.
+    fn settle(&mut self) -> impl FnOnce() -> Result<(), JournalError> + Send + 'static {
+        let segments = std::mem::take(&mut self.covered);
+        let (journal, opened) = (self.journal.clone(), self.opened.clone());
+        let (files, is_retried) = (self.full.clone(), self.has_failed);
+        #[cfg(test)]
+        let disk = self.disk.clone();
+        move || {
+            let mut paths: HashSet<PathBuf> =
+                segments.into_values().map(|it| it.path.clone()).collect();
+            if is_retried {
+                // The system may have given up what it could not write, and reports that once.
+                let mut damaged = Vec::new();
+                paths.extend(replay(&journal, &files, false, &mut damaged)?);
+                if let Some(damage) = damaged.pop() {
+                    return Err(JournalError::Damaged(damage));
+                }
+            }
+            #[cfg(test)]
+            FailingDisk::check(&disk, |disk| &disk.refuses_to_settle)
+                .map_err(|error| JournalError::file("synchronise", &journal, error))?;
+            synchronise(&journal, opened.as_deref(), &paths)?;
+            for file in files {
+                fs::remove_file(&file)
+                    .map_err(|error| JournalError::file("remove", &file, error))?;
+            }
+            Ok(())
+        }
+    }
+
+    /// Settles the log, so that the next process finds none. The segments have everything that it has, or it stays.
+    pub(crate) fn close(mut self, written: Result<(), JournalError>) {
+        self.wait();
+        let Some(mut tail) = self.tail.take() else {
+            return;
+        };
+        let cut = tail.cut_unacknowledged();
+        self.full.push(tail.segment().path.clone());
+        drop(tail);
+        // Refused entries go with their file, unless they would be written once more.
+        let is_clean = cut.is_ok() || !self.has_failed;
+        let settled = written.and_then(|()| if is_clean { self.settle()() } else { cut });
+        let removed = settled.and_then(|()| remove_folder(&self.journal.join(REDO)));
+        if let Err(error) = removed {
+            tracing::error!(journal = %self.journal.display(), %error, "the redo log stays, and is settled when the journal is opened");
+        }
+    }
+}
+
+/// Waits until these segments are on disk, as far as they are still there.
+fn synchronise(
+    journal: &Path,
+    opened: Option<&File>,
+    segments: &HashSet<PathBuf>,
+) -> Result<(), JournalError> {
+    if segments.len() > FEW
+        && let Some(done) = opened.and_then(sync_file_system)
+    {
+        return done.map_err(|error| JournalError::file("synchronise", journal, error));
+    }
+    for path in segments {
+        match File::options().write(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            opened => opened.and_then(|file| file.sync_data()),
+        }
+        .map_err(|error| JournalError::file("synchronise", path, error))?;
+    }
+    Ok(())
+}
+
+/// Writes what an earlier process left in the log into the segments, and removes the log. A damaged log is put aside.
+pub(crate) fn recover(journal: &Path, report: &mut OpenReport) -> Result<(), JournalError> {
+    let folder = journal.join(REDO);
+    let failed = |error| JournalError::file("remove", &folder, error);
+    let doomed = journal.join(format!("{REMOVED}{REDO}"));
+    if doomed.exists() {
+        fs::remove_dir_all(&doomed).map_err(failed)?;
+    }
+    if !folder.exists() {
+        return Ok(());
+    }
+    let opened = File::open(journal).ok();
+    let mut files = entries(&folder)?;
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "segment"));
+    let mut damaged = Vec::new();
+    let segments = replay(journal, &files, true, &mut damaged)?;
+    synchronise(journal, opened.as_ref(), &segments)?;
+    if damaged.is_empty() {
+        remove_folder(&folder)?;
+    } else {
+        let aside = format!("{REDO}-damaged-{}", micros_of(SystemTime::now()));
+        let aside = journal.join(aside);
+        fs::rename(&folder, &aside).map_err(failed)?;
+        for damage in &mut damaged {
+            damage.file = aside.join(damage.file.file_name().unwrap_or_default());
+        }
+        report.damaged.append(&mut damaged);
+    }
+    // Nothing new is written before the log cannot come back.
+    sync_folder(journal).map_err(failed)
+}
