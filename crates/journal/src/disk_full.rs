@@ -18,7 +18,7 @@ pub(crate) struct FailingDisk {
     pub(crate) room: AtomicU64,
     /// Whether the disk writes but then does not synchronise.
     pub(crate) refuses_to_synchronise: AtomicBool,
-    /// Whether refused bytes cannot be cut off.
+    /// Whether refused entries cannot be cut off the redo log.
     pub(crate) refuses_to_cut: AtomicBool,
     /// Whether the segments behind the redo log do not reach the disk.
     pub(crate) refuses_to_settle: AtomicBool,
