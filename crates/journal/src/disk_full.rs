@@ -18,6 +18,8 @@ pub(crate) struct FailingDisk {
     pub(crate) room: AtomicU64,
     /// Whether the disk writes but then does not synchronise.
     pub(crate) refuses_to_synchronise: AtomicBool,
+    /// Whether the redo log finds no room, which it needs more of than the streams' files.
+    pub(crate) refuses_log: AtomicBool,
     /// Whether refused entries cannot be cut off the redo log.
     pub(crate) refuses_to_cut: AtomicBool,
     /// Whether the segments behind the redo log do not reach the disk.
@@ -238,10 +240,9 @@ fn what_the_redo_log_refuses_does_not_come_back() {
     assert_eq!(append_to_all("not synchronised"), [false; 3]);
     disk.refuses_to_synchronise.store(false, Ordering::SeqCst);
     assert_eq!(payloads(crashed(folder.path()).path()), ["one"]);
-    // There is room in the streams' files, and none in the log, which needs more.
-    disk.room.store(200, Ordering::SeqCst);
+    disk.refuses_log.store(true, Ordering::SeqCst);
     assert_eq!(append_to_all("two"), [true; 3]);
-    disk.room.store(100_000, Ordering::SeqCst);
+    disk.refuses_log.store(false, Ordering::SeqCst);
     assert_eq!(append_to_all("three"), [true; 3]);
 
     // While refused entries cannot be cut off, they would overwrite whatever is written.
