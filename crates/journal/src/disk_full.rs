@@ -244,6 +244,7 @@ fn what_the_redo_log_refuses_does_not_come_back() {
     assert_eq!(append_to_all("two"), [true; 3]);
     disk.refuses_log.store(false, Ordering::SeqCst);
     assert_eq!(append_to_all("three"), [true; 3]);
+    assert_eq!(append_to_all("four"), [true; 3]);
 
     // While refused entries cannot be cut off, they would overwrite whatever is written.
     disk.refuses_to_synchronise.store(true, Ordering::SeqCst);
@@ -254,7 +255,13 @@ fn what_the_redo_log_refuses_does_not_come_back() {
     disk.refuses_to_cut.store(false, Ordering::SeqCst);
     let long = "x".repeat(390);
     assert_eq!(append_to_all(&long), [true; 3]);
-    let expected = ["one".to_owned(), "two".to_owned(), "three".to_owned(), long];
+    let expected = [
+        "one".to_owned(),
+        "two".to_owned(),
+        "three".to_owned(),
+        "four".to_owned(),
+        long,
+    ];
     let copy = crashed(folder.path());
     drop((streams, journal));
     for name in ["s", "t", "u"] {
