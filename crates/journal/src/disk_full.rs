@@ -18,7 +18,9 @@ pub(crate) struct FailingDisk {
     pub(crate) room: AtomicU64,
     /// Whether the disk writes but then does not synchronise.
     pub(crate) refuses_to_synchronise: AtomicBool,
-    /// Whether refused bytes cannot be cut off.
+    /// Whether the redo log finds no room, which it needs more of than the streams' files.
+    pub(crate) refuses_log: AtomicBool,
+    /// Whether refused entries cannot be cut off the redo log.
     pub(crate) refuses_to_cut: AtomicBool,
     /// Whether the segments behind the redo log do not reach the disk.
     pub(crate) refuses_to_settle: AtomicBool,
@@ -238,11 +240,11 @@ fn what_the_redo_log_refuses_does_not_come_back() {
     assert_eq!(append_to_all("not synchronised"), [false; 3]);
     disk.refuses_to_synchronise.store(false, Ordering::SeqCst);
     assert_eq!(payloads(crashed(folder.path()).path()), ["one"]);
-    // There is room in the streams' files, and none in the log, which needs more.
-    disk.room.store(200, Ordering::SeqCst);
+    disk.refuses_log.store(true, Ordering::SeqCst);
     assert_eq!(append_to_all("two"), [true; 3]);
-    disk.room.store(100_000, Ordering::SeqCst);
+    disk.refuses_log.store(false, Ordering::SeqCst);
     assert_eq!(append_to_all("three"), [true; 3]);
+    assert_eq!(append_to_all("four"), [true; 3]);
 
     // While refused entries cannot be cut off, they would overwrite whatever is written.
     disk.refuses_to_synchronise.store(true, Ordering::SeqCst);
@@ -253,7 +255,13 @@ fn what_the_redo_log_refuses_does_not_come_back() {
     disk.refuses_to_cut.store(false, Ordering::SeqCst);
     let long = "x".repeat(390);
     assert_eq!(append_to_all(&long), [true; 3]);
-    let expected = ["one".to_owned(), "two".to_owned(), "three".to_owned(), long];
+    let expected = [
+        "one".to_owned(),
+        "two".to_owned(),
+        "three".to_owned(),
+        "four".to_owned(),
+        long,
+    ];
     let copy = crashed(folder.path());
     drop((streams, journal));
     for name in ["s", "t", "u"] {

@@ -157,6 +157,9 @@ impl Tail {
         self.is_dirty = true;
         #[cfg(test)]
         if let Some(disk) = &self.disk {
+            if self.stream.id == 0 {
+                FailingDisk::check(&self.disk, |disk| &disk.refuses_log).map_err(failed)?;
+            }
             disk.write(file, buffer, offset).map_err(failed)?;
         }
         file.write_all_from(buffer, offset).map_err(failed)?;
@@ -188,7 +191,9 @@ impl Tail {
         let file = open(&segment)?;
         let cut = || {
             #[cfg(test)]
-            FailingDisk::check(&self.disk, |disk| &disk.refuses_to_cut)?;
+            if self.stream.id == 0 {
+                FailingDisk::check(&self.disk, |disk| &disk.refuses_to_cut)?;
+            }
             if file.metadata()?.len() == length {
                 return Ok(());
             }
