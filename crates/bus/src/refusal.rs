@@ -5,12 +5,14 @@ mod shares;
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use sealbus_proof::NotAnAuthor;
 use sealbus_seal::VerifyError;
 use sealbus_seal::binding::BindingError;
+use tokio::sync::Notify;
 
 use crate::text::excerpt;
 pub use shares::{Allowance, Budget, LogShares};
@@ -173,6 +175,7 @@ const LONGEST_TEXT: usize = 1000;
 #[derive(Debug, Default)]
 pub struct RefusalLog {
     inner: Mutex<Inner>,
+    noted: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -211,6 +214,7 @@ impl RefusalLog {
         }
         inner.last.push_back(refusal.clone());
         drop(inner);
+        self.noted.notify_one();
         if let Some(left_out) = is_logged {
             tracing::warn!(
                 target: "sealbus::refused",
@@ -223,6 +227,11 @@ impl RefusalLog {
                 refusal.explanation
             );
         }
+    }
+
+    /// Notifies one waiting task of each refusal.
+    pub fn noted(&self) -> Arc<Notify> {
+        self.noted.clone()
     }
 
     /// The last refusals, oldest first.

@@ -31,8 +31,6 @@ use sealbus_keeping::post::{MOST_POSTED, expiry_of, new_origin};
 
 /// The pause before the node is asked again.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How often mailboxes are searched for letters that have expired unread.
-const SWEEP: Duration = Duration::from_secs(1);
 /// Most bytes of letters in one request.
 const MOST_BYTES: usize = 4 << 20;
 /// How long reports may remain outstanding when their agent moves.
@@ -182,6 +180,8 @@ pub(super) struct Inbox {
     reports: mpsc::UnboundedSender<(String, u64, LetterOutcome)>,
     /// Signals that all reports so far are confirmed.
     confirmed: Notify,
+    /// Signals that a letter came.
+    came: Arc<Notify>,
 }
 
 impl Inbox {
@@ -194,6 +194,7 @@ impl Inbox {
             letters: Mutex::default(),
             reports,
             confirmed: Notify::new(),
+            came: Arc::default(),
         });
         tokio::spawn(report(Arc::downgrade(&inbox), waiting));
         inbox
@@ -235,6 +236,7 @@ impl Inbox {
                     }
                     Slot::Vacant(place) => {
                         place.insert(Here::Unread);
+                        self.came.notify_one();
                     }
                 }
             }
@@ -358,8 +360,18 @@ impl Inbox {
         })
     }
 
+    /// Notifies one waiting task of each letter.
+    pub(super) fn came(&self) -> Arc<Notify> {
+        self.came.clone()
+    }
+
+    /// Whether the process has no letters.
+    pub(super) fn is_empty(&self) -> bool {
+        self.letters.lock().is_empty()
+    }
+
     /// Settles letters that have expired unread.
-    fn sweep(&self, shared: &Shared) {
+    pub(super) fn sweep(&self, shared: &Shared) {
         let agents: Vec<String> = self.letters.lock().keys().cloned().collect();
         for agent in agents {
             if let Some(local) = shared.bus.agent(&format!("{agent}@{}", shared.platform)) {
@@ -437,19 +449,5 @@ async fn report(
                 }
             }
         }
-    }
-}
-
-/// Settles letters that expire unread, as long as the process exists.
-pub(super) async fn sweep(process: Weak<Shared>) {
-    loop {
-        tokio::time::sleep(SWEEP).await;
-        let Some(shared) = process.upgrade() else {
-            return;
-        };
-        if shared.ended.borrow().is_some() {
-            return;
-        }
-        shared.inbox.sweep(&shared);
     }
 }

@@ -148,7 +148,6 @@ impl Process {
         shared.obey_deny_list(&deny_list.0).await;
         shared.obey_rules(&shared.host.membership().rules);
         shared.processes_are(shared.host.membership().processes.clone());
-        tokio::spawn(letters::sweep(Arc::downgrade(&shared)));
         tokio::spawn(upkeep::run(
             Arc::downgrade(&shared),
             shared.renewals_changed.clone(),

@@ -1,12 +1,12 @@
 //! The work beside the agents: the platform's commands, renewals and refusals.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
 
 use super::agent::Entry;
 use super::certification::CertificationError;
@@ -22,8 +22,11 @@ const RENEWALS_AT_ONCE: usize = 32;
 /// The clock was set if it moved by more than this against elapsed time.
 const CLOCK_SET: Duration = Duration::from_secs(5);
 
-/// How often refusals are reported to the platform.
-const REFUSALS_TOLD: Duration = Duration::from_secs(1);
+/// How often a process with something to look after does so: refusals to report, letters that may expire, watches.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often an idle process looks whether the clock was set.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// Runs until the process has ended, or no handle to it is left.
 pub(super) async fn run(
@@ -32,12 +35,15 @@ pub(super) async fn run(
     mut commands: mpsc::Receiver<Command>,
 ) {
     let mut renewing = JoinSet::new();
-    let mut refusals = tokio::time::interval(REFUSALS_TOLD);
-    refusals.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut clocks = Clocks::now();
-    let Some(mut stopping) = process.upgrade().map(|shared| shared.stopping.subscribe()) else {
+    let mut look = pin!(tokio::time::sleep(LOOK));
+    let mut is_idle = false;
+    let Some(shared) = process.upgrade() else {
         return;
     };
+    let (refused, letter_came) = (shared.bus.refusals().noted(), shared.inbox.came());
+    let mut stopping = shared.stopping.subscribe();
+    drop(shared);
     loop {
         let Some(shared) = process.upgrade() else {
             return;
@@ -57,7 +63,9 @@ pub(super) async fn run(
             () = sleep_until(due), if renewing.len() < RENEWALS_AT_ONCE => Event::RenewalDue,
             () = renewals_changed.notified() => continue,
             Some(_) = renewing.join_next() => continue,
-            _ = refusals.tick() => Event::TellRefusals,
+            () = look.as_mut() => Event::Look,
+            () = refused.notified(), if is_idle => Event::Stirred,
+            () = letter_came.notified(), if is_idle => Event::Stirred,
             _ = ended.changed() => continue,
             Ok(()) = stopping.changed() => Event::Stopping,
         };
@@ -88,7 +96,11 @@ pub(super) async fn run(
                     renewing.spawn(renew(shared.clone(), number));
                 }
             }
-            Event::TellRefusals => {
+            Event::Stirred => {
+                is_idle = false;
+                look.as_mut().reset(tokio::time::Instant::now() + LOOK);
+            }
+            Event::Look => {
                 if clocks.were_set() {
                     shared.clock_was_set();
                 }
@@ -96,7 +108,14 @@ pub(super) async fn run(
                 if let Some(sealing) = &shared.sealing {
                     sealing.forget();
                 }
-                tell_refusals(&shared).await;
+                shared.inbox.sweep(&shared);
+                let are_told = tell_refusals(&shared).await;
+                is_idle = are_told
+                    && shared.sealing.is_none()
+                    && shared.inbox.is_empty()
+                    && !shared.bus.tap().is_open();
+                let pause = if is_idle { IDLE } else { LOOK };
+                look.as_mut().reset(tokio::time::Instant::now() + pause);
             }
         }
     }
@@ -106,7 +125,8 @@ enum Event {
     Command(Command),
     PlatformGone,
     RenewalDue,
-    TellRefusals,
+    Look,
+    Stirred,
     Stopping,
 }
 
@@ -358,14 +378,14 @@ fn say_failure(who: &str, error: &CertificationError, next: Standing, now: Durat
     }
 }
 
-/// Reports the refusals since the last report.
-pub(super) async fn tell_refusals(shared: &Shared) {
+/// Reports the refusals since the last report. Returns whether the platform has all.
+pub(super) async fn tell_refusals(shared: &Shared) -> bool {
     let mut told = shared.refusals_told.lock().await;
     let refusals = shared.bus.refusals();
     let total = refusals.total();
     let new = usize::try_from(total.saturating_sub(*told)).unwrap_or(usize::MAX);
     if new == 0 {
-        return;
+        return true;
     }
     let last = refusals.last();
     let mut records: HashMap<(String, Option<String>, Option<String>, String), RefusalRecord> =
@@ -398,9 +418,11 @@ pub(super) async fn tell_refusals(shared: &Shared) {
     }
     // While the platform is away, they are reported again with the next ones.
     let records = records.into_values().collect();
-    if shared.host.ask(ask::Refusals { records }).await.is_ok() {
+    let are_told = shared.host.ask(ask::Refusals { records }).await.is_ok();
+    if are_told {
         *told = total;
     }
+    are_told
 }
 
 /// Category and explanation of a refusal, as operators read them. An explanation that came from another process already
