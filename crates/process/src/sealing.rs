@@ -156,12 +156,13 @@ impl Sealing {
         }
     }
 
-    /// Forgets the keys and secrets that are over.
-    pub(super) fn forget(&self) {
-        self.forget_groups();
+    /// Forgets the keys and secrets that are over. Returns whether the process has none that soon will be.
+    pub(super) fn forget(&self) -> bool {
+        let mut is_idle = self.forget_groups();
         let present = Instant::now();
         for peer in self.peers.lock().values_mut() {
             peer.rows.retain(|_, row| !row.is_over(present));
+            is_idle &= peer.rows.is_empty();
         }
         self.sent.lock().forget(present);
         self.opened.lock().forget(present);
@@ -169,6 +170,7 @@ impl Sealing {
         if keyring.forget(now()) {
             self.write(&keyring);
         }
+        is_idle
     }
 
     /// The latest key of this process.

@@ -105,13 +105,12 @@ pub(super) async fn run(
                     shared.clock_was_set();
                 }
                 shared.watches.end_overdue(&shared.bus, Instant::now());
-                if let Some(sealing) = &shared.sealing {
-                    sealing.forget();
-                }
+                let sealing = shared.sealing.as_ref();
+                let seals_nothing = sealing.is_none_or(|sealing| sealing.forget());
                 shared.inbox.sweep(&shared);
                 let are_told = tell_refusals(&shared).await;
                 is_idle = are_told
-                    && shared.sealing.is_none()
+                    && seals_nothing
                     && shared.inbox.is_empty()
                     && !shared.bus.tap().is_open();
                 let pause = if is_idle { IDLE } else { LOOK };

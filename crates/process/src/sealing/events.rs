@@ -100,8 +100,8 @@ impl Sealing {
         Ok(package)
     }
 
-    /// Forgets what is over.
-    pub(super) fn forget_groups(&self) {
+    /// Forgets what is over. Returns whether the process is in no group.
+    pub(super) fn forget_groups(&self) -> bool {
         let now = now();
         let mut events = self.events.lock();
         let Events {
@@ -114,6 +114,7 @@ impl Sealing {
         groups.retain(|(publisher, _), it| self.is_here(publisher) && it.used.elapsed() < UNUSED);
         readers.retain(|_, known| known.at.elapsed() < UNUSED);
         memberships.forget(&self.trust, now, |agent| self.is_here(agent));
+        offers.is_empty() && groups.is_empty() && memberships.is_empty()
     }
 
     /// Forgets what the process knows of the groups of others.

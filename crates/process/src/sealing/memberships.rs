@@ -155,6 +155,10 @@ impl Memberships {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.channels.is_empty()
+    }
+
     /// Forgets the groups of agents that are not here any more, and of publishers whose certificate is not good.
     pub(super) fn forget(
         &mut self,
