@@ -28,6 +28,7 @@ from typing import Any
 
 import report
 from sealbus import Agent, Message, Performative, run
+from watched import worked
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANNELS = 500
@@ -41,7 +42,7 @@ class Idler(Agent):
 
 
 class Crowd(Agent):
-    """The last agent of its program: it writes down what the others took."""
+    """One of many. The last to run writes down what all took."""
 
     begun = 0.0
     before = 0.0
@@ -118,24 +119,15 @@ def agents(number: int) -> dict[str, float]:
             return {"agents": number, **json.loads(figures.read_text())}
 
 
-def worked(pids: set[int]) -> float:
-    """The seconds of processor that processes have taken."""
-    ticks = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def idle(processes: int, seconds: float) -> dict[str, float]:
     """So many programs that do nothing."""
     with platform(program("idler", "idler", more=f"replicas = {processes}")) as factory:
         wait_for_active(factory, processes)
         time.sleep(SETTLING)
         pids, begun = factory.pids(), time.monotonic()
-        before = worked(pids)
+        before = sum(map(worked, pids))
         time.sleep(seconds)
-        return {"processes": processes, "share_of_a_processor": (worked(pids) - before) / (time.monotonic() - begun)}
+        return {"processes": processes, "share_of_a_processor": (sum(map(worked, pids)) - before) / (time.monotonic() - begun)}
 
 
 def subscriptions(processes: int) -> dict[str, float]:
