@@ -69,15 +69,19 @@ def wait_for(
     deadline: float = DEADLINE,
     also: Callable[[], str] = lambda: "",
 ) -> Result:
-    """Looks again and again until `look` returns something true; fails with a word on the awaited event."""
-    until = time.monotonic() + deadline
+    """Looks again and again until `look` returns something true; fails with a word on the awaited event.
+
+    The longer it waits, the less often it looks: a look often starts a program, and others need the processor.
+    """
+    began = time.monotonic()
     while True:
         found = look()
         if found:
             return found
-        if time.monotonic() > until:
+        waited = time.monotonic() - began
+        if waited > deadline:
             raise AssertionError(f"waited {deadline:g} s in vain for {what}\n{also()}")
-        time.sleep(0.02)
+        time.sleep(min(0.02 + waited / 8, 0.5))
 
 
 def alive(pid: int) -> bool:

@@ -114,7 +114,7 @@ impl Sealing {
         groups.retain(|(publisher, _), it| self.is_here(publisher) && it.used.elapsed() < UNUSED);
         readers.retain(|_, known| known.at.elapsed() < UNUSED);
         memberships.forget(&self.trust, now, |agent| self.is_here(agent));
-        offers.is_empty() && groups.is_empty() && memberships.is_empty()
+        groups.is_empty() && memberships.is_empty()
     }
 
     /// Forgets what the process knows of the groups of others.
