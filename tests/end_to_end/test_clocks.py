@@ -1,9 +1,11 @@
 """A machine whose clock is wrong is told so, and by how much; the platform goes on without it."""
 
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, SEALBUS, wait_for
+from harness import PROGRAMS, SEALBUS, one_worker, wait_for
 
 DAY = 86_400
 MANIFEST = """
@@ -15,11 +17,13 @@ MANIFEST = """
 
 @pytest.fixture(scope="session")
 def wrong_clock(tmp_path_factory):
-    """Makes the environment of a program whose clock is wrong by so many seconds. A linker is there: Rust needs one."""
+    """Makes the environment of a program whose clock is wrong by so many seconds, or by as many as stand in a file. A linker is there:
+    Rust needs one."""
     library = tmp_path_factory.mktemp("clock") / "shifted_clock.so"
     source = PROGRAMS / "shifted_clock.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    return lambda seconds: {"LD_PRELOAD": str(library), "SHIFT": str(seconds)}
+    by = lambda shift: "SHIFT_FILE" if isinstance(shift, Path) else "SHIFT"
+    return lambda shift: {"LD_PRELOAD": str(library), by(shift): str(shift)}
 
 
 def late(factory, clock, *arguments):
@@ -104,3 +108,28 @@ def test_a_master_whose_clock_is_behind_its_own_state(platform, wrong_clock):
     assert factory.master.end() == 0
     factory.up()
     assert factory.ask("status")["name"] == "factory"
+
+
+def test_the_masters_clock_is_a_day_ahead_for_a_while(platform, wrong_clock, tmp_path):
+    """Until it is right again, the Master and its node do not believe each other. Then no agent has ended."""
+    factory = platform(one_worker('''
+        nodes = 0
+        lifetime = "4s"
+    '''))
+    shift = tmp_path / "shift"
+    shift.write_text("0")
+    up = (SEALBUS, "up", factory.manifest, "--state", factory.state)
+    factory.program(*up, name="up", environment=wrong_clock(shift))
+    wait_for(lambda: "Ctrl-C ends it" in (factory.directory / "up.log").read_text(), "it to be up", also=factory.logs)
+    late = factory.node("late")
+    pid = factory.active("worker")["worker"]["pid"]
+    shift.write_text(str(DAY))
+    wait_for(lambda: "86400 s apart: set the one that is wrong" in late.output(), "the node to say so", also=factory.logs)
+    wait_for(lambda: factory.nodes()["late"]["state"] == "expected", "the node to be away", also=factory.logs)
+    tomorrow = max(each["not_before"] for each in factory.ask("ca", "list"))
+    assert tomorrow > (time.time() + DAY / 2) * 1000
+    shift.write_text("0")
+    wait_for(lambda: factory.nodes()["late"]["state"] == "alive", "the node to be back", also=factory.logs)
+    assert factory.send("worker", '["sent"]') == "[0, false]"
+    after = factory.agents()["worker"]
+    assert (after["pid"], after["restarts"]) == (pid, 0)
