@@ -121,7 +121,7 @@ OTHERS := test-rabbitmq test-attacks test-jade test-masters test-pkcs11 test-a2a
 ATTEMPTS ?= 1
 SIDE_BY_SIDE ?= 2
 test: ## Every test: fast ones first, then real binaries and processes
-	@$(MAKE) --no-print-directory -j2 passes-test-rust elsewhere
+	@$(MAKE) --no-print-directory elsewhere & $(MAKE) --no-print-directory passes-test-rust; passed=$$?; wait; exit $$passed
 	@$(MAKE) --no-print-directory $(NEEDS) || { [ $(ATTEMPTS) -gt 1 ] && $(MAKE) --no-print-directory $(NEEDS); }
 	@$(MAKE) --no-print-directory passes-test-python
 	@$(MAKE) --no-print-directory passes-test-end-to-end
