@@ -119,7 +119,7 @@ ELSEWHERE = $(STAMPS)/tools $(filter-out binary package jade,$(NEEDS)) $(AXE)/.c
 OTHERS := test-rabbitmq test-attacks test-jade test-masters test-pkcs11 test-a2a test-window test-mcp test-faults-once
 # How often a suite runs until it passes.
 ATTEMPTS ?= 1
-SIDE_BY_SIDE ?= 2
+SIDE_BY_SIDE ?= 3
 test: ## Every test: fast ones first, then real binaries and processes
 	@$(MAKE) --no-print-directory elsewhere & $(MAKE) --no-print-directory passes-test-rust; passed=$$?; wait; exit $$passed
 	@$(MAKE) --no-print-directory $(NEEDS) || { [ $(ATTEMPTS) -gt 1 ] && $(MAKE) --no-print-directory $(NEEDS); }
@@ -262,7 +262,7 @@ rabbitmq-server: ## Debian's RabbitMQ, for the tests; its own service is not sta
 
 test-rabbitmq: binary package rabbitmq-server ## The platform on a real RabbitMQ, with an attacker of another make
 	$(call say,RabbitMQ: the transport)
-	$(CARGO) test $(WORKSPACE) $(FEATURES) --test rabbitmq --test rabbitmq_kept_conformance -- --ignored --test-threads=$(WORKERS)
+	tests/rust/run $(WORKSPACE) $(FEATURES) --test rabbitmq --test rabbitmq_kept_conformance -- --ignored --test-threads=$(WORKERS)
 	$(call say,RabbitMQ: platforms and attacks)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/rabbitmq --ignore tests/rabbitmq/test_operator_cluster.py
 
