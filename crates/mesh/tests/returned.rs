@@ -68,7 +68,8 @@ async fn take(scene: &Scene, intruder: &mut Intruder) -> Taken {
 
 /// An honest agent, `writer`, has written to bob, whom the intruder's process runs.
 async fn written(scene: &Scene) -> (Intruder, Taken, Outbox, Mailbox) {
-    let mut intruder = scene.dial().await;
+    // Before the process has this connection, it would dial by itself, and end it.
+    let mut intruder = scene.ready(&scene.mallory()).await;
     let (writer, answers) = scene.platform.agent(&scene.process, "writer@factory");
     let identity = scene.credential.certificate().unwrap().identity().clone();
     let address = "127.0.0.1:9".parse().unwrap();
