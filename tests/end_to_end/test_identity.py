@@ -177,10 +177,7 @@ def test_a_program_gives_its_agent_an_identity(platform, tmp_path):
     factory.active("worker")
 
     def run(arguments: list[Path | str], **variables: str) -> subprocess.CompletedProcess[str]:
-        # The one before may still be leaving.
-        ask = ("ticket", "seller", "--json", "--state", factory.state)
-        asked = wait_for(lambda: (it := sealbus(*ask, expect=None)).returncode == 0 and it, "a ticket", also=factory.logs)
-        ticket = json.loads(asked.stdout)["ticket"]
+        ticket = factory.ask("ticket", "seller")["ticket"]
         command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
         environment = {**os.environ, "SEALBUS_TICKET": ticket, **variables}
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)

@@ -76,9 +76,12 @@ def test_a_program_with_a_ticket_leaves_in_order(platform):
         sys.executable, PROGRAMS / "worker.py", name="visitor", environment={"SEALBUS_TICKET": ticket}
     )
     factory.active("visitor")
+    refusal = factory.tell("ticket", "visitor", "--timeout", "0s", expect=5).stderr
+    assert b"visitor is taken" in refusal and b"waiting" not in refusal
     visitor.end()
     note = wait_for(lambda: factory.agents()["visitor"]["note"], "the visitor to have left", also=factory.logs)
     assert note == "ended (left in order)"
+    assert factory.ask("ticket", "visitor", "--timeout", "0s")["ticket"]
 
 
 def test_a_master_that_comes_back_waits_for_its_nodes_before_it_says_there_is_none(platform):

@@ -24,6 +24,9 @@ pub(crate) struct Ticket {
     /// Lifetime of the ticket, such as 90s, 10m or 1h
     #[arg(long, default_value = "10m", value_name = "TIME")]
     pub(crate) lifetime: Lifetime,
+    /// How long to wait for the name while another agent has it, such as one that is still leaving
+    #[arg(long, default_value = "10s", value_name = "TIME")]
+    pub(crate) timeout: Lifetime,
 }
 
 #[derive(Debug, Args)]

@@ -1,7 +1,8 @@
 //! `ps`, `start`, `stop`, `restart`, `kill`, `move`, `ticket`: the agents and their processes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use sealbus_bus::Lifetime;
 use sealbus_control::admin::{AgentStatus, IssuedSecret, ask};
 use serde_json::json;
 
@@ -10,6 +11,9 @@ use crate::arguments::{Kill, Move, Ps, Restart, Start, Stop, Ticket};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{Output, table};
+
+/// The pause between two questions for a name that is taken.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// `sealbus ps`
 pub(crate) async fn ps(
@@ -205,12 +209,35 @@ pub(crate) async fn ticket(
         node: ticket.node.clone(),
         lifetime: ticket.lifetime.0.as_secs().max(1),
     };
-    let IssuedSecret { token, expires } = connection.ask(request).await?;
+    let IssuedSecret { token, expires } = ticket_of(connection, request, ticket.timeout.0).await?;
     output.show(
         &json!({ "agent": ticket.agent, "ticket": token, "expires": expires }),
         || token.clone(),
     );
     Ok(())
+}
+
+/// A ticket. While another agent has its name, such as one that is still leaving, the command asks again.
+pub(super) async fn ticket_of(
+    connection: &mut Connection,
+    request: ask::Ticket,
+    patience: Duration,
+) -> Result<IssuedSecret, CliError> {
+    let began = Instant::now();
+    let mut is_told = false;
+    loop {
+        let taken = match connection.ask(request.clone()).await {
+            Err(taken @ CliError::NameTaken { .. }) => taken,
+            answer => return answer,
+        };
+        if began.elapsed() >= patience {
+            return Err(taken);
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            anstream::eprintln!("{taken}: waiting {} for it", Lifetime(patience));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 pub(super) fn milliseconds(duration: Duration) -> u64 {

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use sealbus::Platform;
-use sealbus_bus::Lifetime;
 use sealbus_control::Blob;
 use sealbus_control::admin::{CertifiedCaller, GatewayState, ask};
 use sealbus_control::mcp::McpStatus;
@@ -23,6 +21,7 @@ use serde_json::json;
 use crate::arguments::{
     DfFederate, GatewayAllow, GatewayCertificate, GatewayDeny, GatewayKey, General, Mcp,
 };
+use crate::commands::agents::ticket_of;
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::input;
@@ -397,34 +396,6 @@ pub(crate) async fn neighbours() -> Result<(), CliError> {
 
 /// How long the ticket of a host that starts now is valid, in seconds.
 const TICKET_LIFE: u64 = 60;
-/// The pause between two questions for a name that is taken.
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// A ticket for the agent that a host is. A host that starts the command again does not wait until the former one has left.
-async fn ticket(general: &General, agent: &str, patience: Duration) -> Result<String, CliError> {
-    let mut connection = Connection::open(general).await?;
-    let began = Instant::now();
-    let mut is_told = false;
-    loop {
-        let request = ask::Ticket {
-            agent: agent.to_owned(),
-            others: Vec::new(),
-            node: None,
-            lifetime: TICKET_LIFE,
-        };
-        let taken = match connection.ask(request).await {
-            Err(taken @ CliError::NameTaken { .. }) => taken,
-            answer => return Ok(answer?.token),
-        };
-        if began.elapsed() >= patience {
-            return Err(taken);
-        }
-        if !std::mem::replace(&mut is_told, true) {
-            anstream::eprintln!("{taken}: waiting {} for it", Lifetime(patience));
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
-}
 
 /// `sealbus mcp`
 pub(crate) async fn stdio(general: &General, mcp: &Mcp) -> Result<(), CliError> {
@@ -432,8 +403,17 @@ pub(crate) async fn stdio(general: &General, mcp: &Mcp) -> Result<(), CliError> 
     let ticket = match (&mcp.ticket, &mcp.agent) {
         (Some(ticket), _) => ticket.clone(),
         (None, agent) => {
-            let agent = agent.as_deref().unwrap_or_default();
-            ticket(general, agent, mcp.timeout.0).await?
+            // A host that starts the command again does not wait until the former one has left.
+            let request = ask::Ticket {
+                agent: agent.clone().unwrap_or_default(),
+                others: Vec::new(),
+                node: None,
+                lifetime: TICKET_LIFE,
+            };
+            let mut connection = Connection::open(general).await?;
+            ticket_of(&mut connection, request, mcp.timeout.0)
+                .await?
+                .token
         }
     };
     let failed = |message: String| CliError::Failed {
