@@ -148,7 +148,7 @@ def main() -> None:
     match sys.argv[1:]:
         case ["crowd", count, notes]:
             Crowd.notes, Crowd.before, Crowd.begun = Path(notes), resident(), time.monotonic()
-            run(*(Crowd() for _ in range(int(count))))
+            run(*(Crowd(f"crowd-{number + 1}") for number in range(int(count))))
             return
         case ["idler"]:
             run(Idler())

@@ -28,6 +28,8 @@ use crate::directory::{DirectoryUpdate, Standing};
 pub const ONTOLOGY: &str = "sealbus-platform";
 /// Content language of the platform's own messages.
 pub const LANGUAGE: &str = "json";
+/// Most reports of a node that are heard together.
+pub const MOST_REPORTS: usize = 64;
 
 /// Where a Master is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +138,11 @@ conversation! {
             /// The whole list.
             list: Blob,
         } -> ();
+        /// Several reports, at most [`MOST_REPORTS`], in order. Those that the Master refuses have their faults.
+        Reports {
+            /// The reports.
+            reports: Vec<MasterRequest>,
+        } -> Vec<Option<Fault>>;
         /// The place of an agent.
         Resolve {
             /// Local name.
@@ -148,6 +155,7 @@ conversation! {
         EncryptionKey(PublishedKey);
         Location(AgentLocation);
         Listed(ChannelListing);
+        Heard { refused: Vec<Option<Fault>> };
         Done;
     }
 }

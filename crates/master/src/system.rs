@@ -21,7 +21,7 @@ use sealbus_control::authority::{AuthorityAnswer, AuthorityRequest, IssuedChain}
 use sealbus_control::clock::timestamp;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::names::{AMS, CA, CONTROL_AGENTS, DF, MASTER, OPERATOR, SYSTEM_AGENTS};
-use sealbus_control::node::{Current, MasterAnswer, MasterRequest};
+use sealbus_control::node::{Current, MOST_REPORTS, MasterAnswer, MasterRequest};
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::turns::{Turn, Turns};
 use sealbus_control::{Blob, Fault, FaultCode, Subject, Term, UnixMillis};
@@ -220,8 +220,26 @@ fn judge<A>(turn: &Turn, result: &Result<A, Fault>) {
     }
 }
 
+/// Handles reports in their order. The desk writes all their changes at once.
+fn hear_all(
+    desk: &mut Desk,
+    node: &str,
+    reports: Vec<MasterRequest>,
+    now: UnixMillis,
+) -> Result<MasterAnswer, Fault> {
+    let is_nested = |report: &MasterRequest| matches!(report, MasterRequest::Reports { .. });
+    if reports.len() > MOST_REPORTS || reports.iter().any(is_nested) {
+        let message = format!("at most {MOST_REPORTS} reports are heard together");
+        return Err(Fault::new(FaultCode::BadRequest, message));
+    }
+    let heard = reports
+        .into_iter()
+        .map(|it| hear(desk, node, it, now).err());
+    Ok(heard.collect::<Vec<_>>().into())
+}
+
 /// Handles a node's requests and reports.
-fn hear(
+pub(crate) fn hear(
     desk: &mut Desk,
     node: &str,
     request: MasterRequest,
@@ -261,6 +279,7 @@ fn hear(
             let current = desk.state.heartbeat(node, &directory, now);
             return Ok(with_news(current, desk, deny_list).into());
         }
+        MasterRequest::Reports { reports } => return hear_all(desk, node, reports, now),
         MasterRequest::Leaving => desk.state.leaving(node),
         MasterRequest::Left => desk.state.left(node, now),
         MasterRequest::Resolve { agent } => {

@@ -22,8 +22,8 @@ impl Shared {
         node: &str,
         request: LogRequest,
     ) -> Result<LogAnswer, Fault> {
-        let launch = self.launch(process)?;
-        let is_placed = |agent: &str| launch.agents.iter().any(|placed| placed == agent);
+        let placement = self.processes.placement(process)?;
+        let is_placed = |agent: &str| self.is_placed(&placement, agent);
         let stranger = match &request {
             LogRequest::Keep { events } => events
                 .iter()
@@ -69,7 +69,7 @@ impl Shared {
                 if let LogAnswer::Kept { outcomes } = &answer {
                     for outcome in outcomes {
                         if let KeepOutcome::Refused { fault } = outcome {
-                            self.note_full(&launch.group, None, fault);
+                            self.note_full(&placement.group, None, fault);
                         }
                     }
                 }

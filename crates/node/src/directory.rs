@@ -30,7 +30,7 @@ impl Shared {
         let hears = self.processes.use_channels();
         let heard = self.heard();
         let mut replica = self.replica.lock();
-        replica.own_agents_are(own);
+        replica.own_agents_are(&own);
         replica.hear_processes(hears);
         Standing {
             heard,

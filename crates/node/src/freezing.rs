@@ -62,7 +62,10 @@ impl Shared {
             let ended = || Fault::new(FaultCode::NotPermitted, "its process ended meanwhile");
             return Ok(frozen.await.map_err(|_| ended())?? as u64);
         }
-        let kept = Frozen::begun(self.processes.launch(process)?.agents, destination);
+        let agents = self
+            .processes
+            .with(process, |entry| entry.remembered.launch.agents.clone());
+        let kept = Frozen::begun(agents?, destination);
         self.processes
             .frozen
             .lock()

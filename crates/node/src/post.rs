@@ -103,27 +103,24 @@ impl Shared {
         process: &str,
         letters: Vec<PostedLetter>,
     ) -> Result<Vec<Option<Fault>>, Fault> {
-        let launch = self.launch(process)?;
+        let placement = self.processes.placement(process)?;
         if letters.len() > MOST_POSTED {
             return Err(Fault::new(
                 FaultCode::BadRequest,
                 format!("at most {MOST_POSTED} persistent messages are taken at once"),
             ));
         }
+        let here = format!("@{}", self.platform.read().name);
         let is_its_own = |letter: &PostedLetter| {
             let (WaitingProvenance::SameProcess { identity }
             | WaitingProvenance::Signed { identity, .. }) = &letter.cover.provenance
             else {
                 return false;
             };
-            let identity: Result<sealbus_seal::Identity, _> = identity.parse();
-            let name = |agent: &String| format!("{agent}@{}", self.platform.read().name);
-            identity.is_ok_and(|identity| {
-                launch
-                    .agents
-                    .iter()
-                    .any(|agent| identity.is_agent_named(&name(agent)))
-            })
+            let identity: Option<sealbus_seal::Identity> = identity.parse().ok();
+            let name = identity.and_then(|identity| identity.agent_name());
+            let agent = name.as_deref().and_then(|it| it.strip_suffix(&*here));
+            agent.is_some_and(|agent| self.is_placed(&placement, agent))
         };
         if let Some(letter) = letters.iter().find(|letter| !is_its_own(letter)) {
             let message = format!(
@@ -153,7 +150,7 @@ impl Shared {
         let refused = self.post.keep(letters).await;
         for (receiver, fault) in receivers.iter().zip(&refused) {
             if let Some(fault) = fault {
-                self.note_full(&launch.group, Some(receiver), fault);
+                self.note_full(&placement.group, Some(receiver), fault);
             }
         }
         Ok(refused)
@@ -177,8 +174,8 @@ impl Shared {
         agent: &str,
         outcomes: Vec<(u64, LetterOutcome)>,
     ) -> Result<(), Fault> {
-        let launch = self.launch(process)?;
-        if !launch.agents.iter().any(|placed| placed == agent) {
+        let placement = self.processes.placement(process)?;
+        if !self.is_placed(&placement, agent) {
             return Err(Fault::new(
                 FaultCode::NotPlaced,
                 format!("{agent} is not placed in the process {process}"),

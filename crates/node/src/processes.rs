@@ -3,6 +3,7 @@
 mod asking;
 mod channel_users;
 mod frozen;
+mod placement;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -20,9 +21,11 @@ pub(super) use asking::wanted;
 use channel_users::Channels;
 use frozen::Freezing;
 pub(crate) use frozen::{AfterMove, Frozen};
+use placement::Entries;
+pub(crate) use placement::Placement;
 use sealbus_control::clock::now;
 use sealbus_control::directory::{MOST_FOLLOWED, RecentNames};
-use sealbus_control::node::{Exit, Launch, RunningProcess};
+use sealbus_control::node::{Exit, Inheritance, Launch, RunningProcess};
 use sealbus_control::rpc::Caller;
 use sealbus_control::{AgentState, Fault, FaultCode};
 
@@ -41,7 +44,7 @@ const REFUSALS: Allowance = Allowance {
 /// The processes of a node.
 pub(crate) struct Processes {
     start: Instant,
-    pub(super) entries: Mutex<HashMap<String, Entry>>,
+    pub(super) entries: Mutex<Entries>,
     pub(super) frozen: Mutex<HashMap<String, Frozen>>,
     pub(super) ended: Mutex<Ends>,
 }
@@ -68,6 +71,7 @@ pub(super) struct Ends {
 /// The node's record of a process.
 pub(super) struct Entry {
     pub(super) remembered: Remembered,
+    placement: Arc<Placement>,
     pub(super) connection: Option<(u64, Caller)>,
     /// The number of the present connection, or of the last one. The earlier ones end.
     present: watch::Sender<u64>,
@@ -116,6 +120,7 @@ impl Turn {
 impl Entry {
     pub(super) fn new(remembered: Remembered) -> Self {
         Self {
+            placement: Arc::new(Placement::of(&remembered.launch)),
             remembered,
             connection: None,
             present: watch::Sender::default(),
@@ -187,11 +192,11 @@ impl Processes {
     }
 
     /// The processes that are attached now, each with the way to ask it.
-    pub(crate) fn attached(&self) -> Vec<(Launch, Caller)> {
+    pub(crate) fn attached(&self) -> Vec<(Arc<Placement>, Caller)> {
         let entries = self.entries.lock();
         let attached = entries.values().filter_map(|entry| {
             let (_, caller) = entry.connection.as_ref()?;
-            Some((entry.remembered.launch.clone(), caller.clone()))
+            Some((entry.placement.clone(), caller.clone()))
         });
         attached.collect()
     }
@@ -230,18 +235,19 @@ impl Processes {
         self.entries.lock().len()
     }
 
-    /// The launch of a process.
-    pub(crate) fn launch(&self, process: &str) -> Result<Launch, Fault> {
-        self.with(process, |entry| entry.remembered.launch.clone())
+    /// The agents that are placed in a process.
+    pub(crate) fn placement(&self, process: &str) -> Result<Arc<Placement>, Fault> {
+        self.with(process, |entry| entry.placement.clone())
     }
 
-    /// The agents of all processes.
-    pub(crate) fn agents(&self) -> HashSet<String> {
-        let entries = self.entries.lock();
-        let agents = entries
-            .values()
-            .map(|entry| &entry.remembered.launch.agents);
-        agents.flatten().cloned().collect()
+    /// The place where the agents that a process restores were frozen, if it restores any.
+    pub(crate) fn inherits(&self, process: &str) -> Result<Option<Inheritance>, Fault> {
+        self.with(process, |entry| entry.remembered.launch.inherits.clone())
+    }
+
+    /// The agents of all processes: the same value as long as no process comes or goes.
+    pub(crate) fn agents(&self) -> Arc<HashSet<String>> {
+        self.entries.lock().agents()
     }
 
     /// Notes that a process brings a report of refusals.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use sealbus_control::attachment::AgentReport;
-use sealbus_control::node::MasterRequest;
+use sealbus_control::node::{MOST_REPORTS, MasterRequest};
 use sealbus_control::{Fault, FaultCode, RefusalRecord};
 use tokio::sync::mpsc;
 
@@ -21,6 +21,9 @@ const MOST_BEFORE_REFUSALS: Load = Load {
     reports: MOST.reports / 2,
     bytes: MOST.bytes / 2,
 };
+
+/// After so many bytes, further reports wait for the next request to the Master.
+const TOGETHER: usize = 1 << 20;
 
 /// How much waits.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,6 +103,23 @@ impl Reports {
         waiting.reports = waiting.reports.saturating_sub(1);
         waiting.bytes = waiting.bytes.saturating_sub(size(report));
     }
+}
+
+/// Waits for a report, and takes those that wait behind it, as far as the Master hears them together.
+pub(crate) async fn next_reports(
+    queue: &mut mpsc::UnboundedReceiver<MasterRequest>,
+) -> Option<Vec<MasterRequest>> {
+    let first = queue.recv().await?;
+    let mut bytes = size(&first);
+    let mut reports = vec![first];
+    while reports.len() < MOST_REPORTS
+        && bytes < TOGETHER
+        && let Ok(next) = queue.try_recv()
+    {
+        bytes += size(&next);
+        reports.push(next);
+    }
+    Some(reports)
 }
 
 /// The bytes that a report occupies, as far as a process decides on them.
@@ -206,5 +226,35 @@ mod tests {
             reports.is_told(report);
         }
         reports.put_of_process(key).unwrap();
+    }
+
+    #[tokio::test]
+    async fn reports_go_together_in_their_order_as_far_as_a_message_holds_them() {
+        let (reports, mut waiting) = Reports::new();
+        let started = |process: usize| MasterRequest::Started {
+            process: process.to_string(),
+            pid: None,
+        };
+        for process in 0..MOST_REPORTS + 2 {
+            reports.put(started(process));
+        }
+        let together = next_reports(&mut waiting).await.unwrap();
+        assert!(together.into_iter().eq((0..MOST_REPORTS).map(started)));
+        let together = next_reports(&mut waiting).await.unwrap();
+        assert!(
+            together
+                .into_iter()
+                .eq((MOST_REPORTS..MOST_REPORTS + 2).map(started))
+        );
+        let key = || MasterRequest::KeyPublished {
+            process: "1".to_owned(),
+            agent: "a".to_owned(),
+            key: sealbus_control::Blob(vec![0; TOGETHER / 4]),
+        };
+        for _ in 0..5 {
+            reports.put(key());
+        }
+        assert_eq!(next_reports(&mut waiting).await.unwrap().len(), 4);
+        assert_eq!(next_reports(&mut waiting).await.unwrap().len(), 1);
     }
 }

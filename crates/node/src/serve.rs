@@ -359,8 +359,8 @@ impl Shared {
             AttachmentRequest::DenyList => return Ok(self.deny_list().into()),
             AttachmentRequest::Refusals { records } => {
                 self.processes.brings_refusals(process)?;
-                let by = self.processes.launch(process)?.group;
-                let records = reported_by(&by, records)?;
+                let by = self.processes.placement(process)?;
+                let records = reported_by(&by.group, records)?;
                 self.reports
                     .put_of_process(MasterRequest::Refusals { records })?;
             }
@@ -396,22 +396,22 @@ impl Shared {
 
     /// Checks that an agent is placed in a process.
     fn check_place(&self, process: &str, agent: &str) -> Result<(), Fault> {
-        let launch = self.processes.launch(process)?;
-        if launch.agents.iter().any(|placed| placed == agent) {
+        let placement = self.processes.placement(process)?;
+        if placement.has(agent) {
             return Ok(());
         }
         let agent = excerpt(agent, LONGEST_NAME);
-        let message = format!("{agent} is not placed in the process {}", launch.group);
+        let message = format!("{agent} is not placed in the process {}", placement.group);
         Err(Fault::new(FaultCode::NotPlaced, message).advise(format!(
             "its agents are {}: see `agents` in the manifest",
-            launch.agents.join(", ")
+            placement.listed()
         )))
     }
 
     /// The process whose agents this one restores.
     fn source_of(&self, process: &str) -> Result<Inheritance, Fault> {
         let nothing = || Fault::new(FaultCode::BadRequest, "nothing moved to this process");
-        self.processes.launch(process)?.inherits.ok_or_else(nothing)
+        self.processes.inherits(process)?.ok_or_else(nothing)
     }
 
     async fn inherit(&self, process: &str, index: u32) -> Result<FrozenPart, Fault> {

@@ -13,6 +13,7 @@ use super::NodeError;
 use super::host::NodeHost;
 use super::joining::{renewal_due, return_by_enrolment};
 use super::orders::serve;
+use super::reports::next_reports;
 use super::shared::{Leave, Presence, Shared};
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::enrolment::Joined;
@@ -374,43 +375,66 @@ async fn pause(shared: &Shared, time: Duration) -> bool {
         .is_ok()
 }
 
-/// Reports events to the Master, one after another, however long the Master is away.
-pub(super) async fn report(
-    shared: Arc<Shared>,
-    mut reports: mpsc::UnboundedReceiver<MasterRequest>,
-) {
+/// Reports events to the Master, in order, however long the Master is away. Those that wait together go together, so that the
+/// Master writes them at once.
+pub(super) async fn report(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<MasterRequest>) {
     let mut presence = shared.presence.subscribe();
-    while let Some(request) = reports.recv().await {
-        let mut is_first = true;
-        loop {
-            let present = match presence.wait_for(Option::is_some).await {
-                Ok(present) => present.clone(),
-                Err(_) => return,
-            };
-            let Some(present) = present else { continue };
-            match present.correspondent.ask(MASTER, &request, PATIENCE).await {
-                // The Master is away, or could not write the report down and must get it again. A node that was given
-                // up comes back and registers all its processes.
-                Err(fault) if fault.may_pass() || fault.code == FaultCode::NotPermitted => {
-                    if std::mem::take(&mut is_first) {
-                        shared.keep_ends();
+    while let Some(reports) = next_reports(&mut queue).await {
+        let told = match told(&shared, &mut presence, reports.clone()).await {
+            // One of them may be the reason.
+            Some(Err(_)) if reports.len() > 1 => {
+                let mut all = Vec::new();
+                for report in &reports {
+                    match told(&shared, &mut presence, vec![report.clone()]).await {
+                        Some(Ok(refused)) => all.extend(refused),
+                        Some(Err(fault)) => all.push(Some(fault)),
+                        None => return,
                     }
-                    tokio::time::sleep(PAUSE).await;
                 }
-                Err(fault) => {
-                    tracing::error!(%fault, "a report is lost: the Master never takes it");
-                    break;
+                all
+            }
+            Some(Err(fault)) => vec![Some(fault)],
+            Some(Ok(refused)) => refused,
+            None => return,
+        };
+        for fault in told.into_iter().flatten() {
+            tracing::error!(%fault, "a report is lost: the Master never takes it");
+        }
+        for report in reports {
+            shared.reports.is_told(&report);
+            match report {
+                MasterRequest::Exited { process, .. } => shared.end_is_known(&process),
+                MasterRequest::Left => {
+                    shared.parted.send_replace(true);
                 }
-                Ok(_) => break,
+                _ => {}
             }
         }
-        shared.reports.is_told(&request);
-        match request {
-            MasterRequest::Exited { process, .. } => shared.end_is_known(&process),
-            MasterRequest::Left => {
-                shared.parted.send_replace(true);
+    }
+}
+
+/// Tells the Master these reports, and returns its answer: a fault if it can never hear them. `None`: the node ends.
+async fn told(
+    shared: &Shared,
+    presence: &mut watch::Receiver<Option<Presence>>,
+    reports: Vec<MasterRequest>,
+) -> Option<Result<Vec<Option<Fault>>, Fault>> {
+    let telling = ask_master::Reports { reports };
+    let mut is_first = true;
+    loop {
+        let present = presence.wait_for(Option::is_some).await.ok()?.clone();
+        let Some(present) = present else { continue };
+        let telling = telling.clone();
+        match present.correspondent.ask(MASTER, telling, PATIENCE).await {
+            // The Master is away, or could not write the reports down and must get them again. A node that was given up
+            // comes back and registers all its processes.
+            Err(fault) if fault.may_pass() || fault.code == FaultCode::NotPermitted => {
+                if std::mem::take(&mut is_first) {
+                    shared.keep_ends();
+                }
+                tokio::time::sleep(PAUSE).await;
             }
-            _ => {}
+            answer => return Some(answer),
         }
     }
 }

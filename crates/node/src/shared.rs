@@ -19,7 +19,7 @@ use super::isolation::Sealing;
 use super::leaders::Leaders;
 use super::log::Logs;
 use super::memory::Memory;
-use super::processes::Processes;
+use super::processes::{Placement, Processes};
 use super::reports::Reports;
 use super::witness::Witnesses;
 use sealbus_control::attachment::AttachmentNotice;
@@ -28,7 +28,7 @@ use sealbus_control::correspondence::Correspondent;
 use sealbus_control::directory::{RecentNames, Replica};
 use sealbus_control::host::Command;
 use sealbus_control::names::MASTER;
-use sealbus_control::node::{Launch, MasterRequest, ask_master};
+use sealbus_control::node::{MasterRequest, ask_master};
 use sealbus_control::rpc::{Caller, Untold};
 use sealbus_control::{
     AgentLocation, Blob, Fault, FaultCode, NodeDescription, PlatformDescription, ProcessContact,
@@ -170,18 +170,14 @@ impl Shared {
         self.correspondent()?.ask(MASTER, asking, RESOLVING).await
     }
 
-    /// The launch of a process. An agent of its ticket that the platform shows in another process by now is not among
-    /// its agents: the agent came there with another ticket.
-    pub(crate) fn launch(&self, process: &str) -> Result<Launch, Fault> {
-        let mut launch = self.processes.launch(process)?;
-        if launch.command.is_empty() {
-            let replica = self.replica.lock();
-            launch.agents.retain(|agent| match replica.locate(agent) {
-                AgentLocation::Process(place) => place.process == process,
-                _ => true,
-            });
-        }
-        Ok(launch)
+    /// Whether an agent is placed in a process. An agent of its ticket that the platform shows in another process by now is
+    /// not: the agent came there with another ticket.
+    pub(crate) fn is_placed(&self, placement: &Placement, agent: &str) -> bool {
+        let is_elsewhere = || match self.replica.lock().locate(agent) {
+            AgentLocation::Process(place) => place.process != placement.process,
+            _ => false,
+        };
+        placement.has(agent) && !(placement.has_ticket && is_elsewhere())
     }
 
     /// Notifies a process of this node without waiting for it. A process that reads nothing is ended: it would go on

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use sealbus_control::node::Launch;
 use sealbus_control::text::excerpt;
 use sealbus_control::traffic::{
     LONGEST_NAME, MOST_AGENTS, MOST_CHANNELS, MOST_HEADS, ProcessTraffic, Watch, ask_process,
 };
 
+use super::processes::Placement;
 use super::shared::Shared;
 
 /// How long a process may take to answer. A process that is busy is left out, and counts again the next time.
@@ -20,14 +20,14 @@ impl Shared {
     pub(crate) async fn observe(&self, watch: Option<Watch>) -> Vec<ProcessTraffic> {
         let platform = self.platform.read().name.clone();
         let asked = self.processes.attached().into_iter();
-        let asked = asked.map(|(launch, caller)| {
+        let asked = asked.map(|(placement, caller)| {
             let (watch, platform) = (watch.clone(), platform.as_str());
             async move {
                 let asking = ask_process::Observe { watch };
                 match caller.ask(asking, ANSWERING).await {
-                    Ok(traffic) => Some(bounded(traffic, platform, &self.name, launch)),
+                    Ok(traffic) => Some(bounded(traffic, platform, &self.name, &placement)),
                     Err(fault) => {
-                        tracing::debug!(process = launch.process, %fault, "does not say what passes through it");
+                        tracing::debug!(process = placement.process, %fault, "does not say what passes through it");
                         None
                     }
                 }
@@ -40,13 +40,18 @@ impl Shared {
 
 /// A process's answer in the form that its node passes on: only about its own agents, within the limits, in texts that
 /// cannot steer a terminal.
-fn bounded(traffic: ProcessTraffic, platform: &str, node: &str, launch: Launch) -> ProcessTraffic {
+fn bounded(
+    traffic: ProcessTraffic,
+    platform: &str,
+    node: &str,
+    placement: &Placement,
+) -> ProcessTraffic {
     let short = |text: &str| excerpt(text, LONGEST_NAME);
     let local = |name: &str| {
         let (local, of) = name.split_once('@')?;
         (of == platform).then(|| local.to_owned())
     };
-    let is_own = |name: &str| local(name).is_some_and(|name| launch.agents.contains(&name));
+    let is_own = |name: &str| local(name).is_some_and(|name| placement.has(&name));
     // The gateway's stand-ins take messages for agents of other platforms.
     let is_outside = |name: &str| local(name).is_none();
     let mut bounded = ProcessTraffic {
@@ -86,8 +91,8 @@ fn bounded(traffic: ProcessTraffic, platform: &str, node: &str, launch: Launch) 
             *text = text.as_deref().map(short);
         }
     }
-    bounded.process = launch.process;
-    bounded.group = launch.group;
+    bounded.process.clone_from(&placement.process);
+    bounded.group.clone_from(&placement.group);
     bounded
 }
 
@@ -120,12 +125,12 @@ mod tests {
 
     use super::*;
 
-    fn launch() -> Launch {
+    fn placement() -> Placement {
         let launch = serde_json::json!({
             "process": "mallory.3", "group": "mallory", "agents": ["mallory"], "command": [], "directory": null,
             "environment": {},
         });
-        serde_json::from_value(launch).unwrap()
+        Placement::of(&serde_json::from_value(launch).unwrap())
     }
 
     #[test]
@@ -158,7 +163,7 @@ mod tests {
             heads,
             ..ProcessTraffic::default()
         };
-        let seen = share(vec![bounded(told, "factory", "node-1", launch())]);
+        let seen = share(vec![bounded(told, "factory", "node-1", &placement())]);
         let [seen] = seen.as_slice() else { panic!() };
         assert_eq!(
             (seen.node.as_str(), seen.group.as_str()),

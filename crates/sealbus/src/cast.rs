@@ -4,6 +4,7 @@
 //! were placed in its process. The agents that a program declares are its roles, and each agent placed here takes one
 //! role.
 
+use std::collections::HashMap;
 use std::fmt;
 
 /// An agent a program declares.
@@ -71,11 +72,9 @@ pub fn cast(roles: &[Role], placed: Option<&[String]>) -> Result<Vec<Part>, Cast
     if roles.is_empty() {
         return Err(CastError::NoAgents);
     }
+    let mut by_name = HashMap::with_capacity(roles.len());
     for (index, role) in roles.iter().enumerate() {
-        if roles[..index]
-            .iter()
-            .any(|earlier| earlier.name == role.name)
-        {
+        if by_name.insert(&*role.name, index).is_some() {
             return Err(CastError::Twice {
                 name: role.name.clone(),
             });
@@ -89,17 +88,19 @@ pub fn cast(roles: &[Role], placed: Option<&[String]>) -> Result<Vec<Part>, Cast
             .collect());
     };
     let mut parts: Vec<Part> = Vec::with_capacity(placed.len());
+    // The agent that took each role.
+    let mut taken = vec![None; roles.len()];
     for name in placed {
-        let role = find(roles, name).ok_or_else(|| CastError::Unknown {
+        let role = find(&by_name, name).ok_or_else(|| CastError::Unknown {
             placed: name.clone(),
             known: Names(roles).to_string(),
         })?;
         if roles[role].count.is_none()
-            && let Some(first) = parts.iter().find(|part| part.role == role)
+            && let Some(first) = taken[role].replace(name)
         {
             return Err(CastError::Single {
                 role: roles[role].name.clone(),
-                first: first.name.clone(),
+                first: first.clone(),
                 second: name.clone(),
             });
         }
@@ -128,21 +129,20 @@ impl Role {
     }
 }
 
-fn find(roles: &[Role], name: &str) -> Option<usize> {
-    let by_name = |name: &str| roles.iter().position(|role| role.name == name);
-    by_name(name).or_else(|| {
+fn find(by_name: &HashMap<&str, usize>, name: &str) -> Option<usize> {
+    by_name.get(name).copied().or_else(|| {
         // `seller-2-1`: the first agent of the second replica.
         let mut stem = name;
         while let Some((shorter, number)) = stem.rsplit_once('-') {
             if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
                 break;
             }
-            if let Some(role) = by_name(shorter) {
-                return Some(role);
+            if let Some(role) = by_name.get(shorter) {
+                return Some(*role);
             }
             stem = shorter;
         }
-        (roles.len() == 1).then_some(0)
+        (by_name.len() == 1).then_some(0)
     })
 }
 

@@ -1,6 +1,7 @@
 //! The cost of a change on a large platform: the messages and bytes that the Master sends, by count.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::*;
 use crate::node::NodeRequest;
@@ -104,7 +105,7 @@ impl Platform {
             let own = (number..agents).step_by(nodes).map(agent);
             if number % hollow == 0 {
                 let mut replica = Box::<Replica>::default();
-                replica.own_agents_are(own.collect());
+                replica.own_agents_are(&Arc::new(own.collect()));
                 return Node::Whole(replica);
             }
             let mut hollow = HollowReplica::default();

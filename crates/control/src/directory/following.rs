@@ -2,6 +2,7 @@
 //! for. The Master hears of them in numbered exchanges. An exchange is repeated as it was until its answer comes.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use super::recent::RecentNames;
 use super::slices::{SLICES, Slices, slice_of};
@@ -15,7 +16,7 @@ pub(super) struct Following {
     /// Number of the last exchange that was answered.
     number: u64,
     asked: RecentNames,
-    own: HashSet<String>,
+    own: Arc<HashSet<String>>,
     /// Followed names that the Master knows.
     told: HashSet<String>,
     /// Followed names that the Master does not know, by slice.
@@ -37,7 +38,7 @@ impl Default for Following {
         Self {
             number: 0,
             asked: RecentNames::new(MOST_FOLLOWED),
-            own: HashSet::new(),
+            own: Arc::default(),
             told: HashSet::new(),
             untold: vec![BTreeSet::new(); SLICES],
             unwanted: BTreeSet::new(),
@@ -73,18 +74,18 @@ impl Following {
         self.asked.remove(name) && self.leave(name)
     }
 
-    /// Follows the node's own agents. Returns the names that are not followed any more.
-    pub(super) fn own_are(&mut self, own: HashSet<String>) -> Vec<String> {
-        let former = std::mem::replace(&mut self.own, own);
-        let new: Vec<String> = self.own.difference(&former).cloned().collect();
-        for name in &new {
+    /// Follows the node's own agents. Returns the names that are not followed any more. The same value as before costs
+    /// nothing.
+    pub(super) fn own_are(&mut self, own: &Arc<HashSet<String>>) -> Vec<String> {
+        if Arc::ptr_eq(&self.own, own) {
+            return Vec::new();
+        }
+        let former = std::mem::replace(&mut self.own, own.clone());
+        for name in own.difference(&former) {
             self.enter(name);
         }
-        let gone = former
-            .into_iter()
-            .filter(|name| !self.own.contains(name))
-            .collect::<Vec<_>>();
-        gone.into_iter().filter(|name| self.leave(name)).collect()
+        let gone = former.difference(own);
+        gone.filter(|name| self.leave(name)).cloned().collect()
     }
 
     fn enter(&mut self, name: &str) {

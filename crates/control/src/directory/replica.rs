@@ -4,6 +4,7 @@ mod parts;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use super::following::Following;
 use super::places::{contacts, own_node};
@@ -204,7 +205,7 @@ impl Replica {
     }
 
     /// Follows the node's own agents.
-    pub fn own_agents_are(&mut self, agents: HashSet<String>) {
+    pub fn own_agents_are(&mut self, agents: &Arc<HashSet<String>>) {
         for agent in self.following.own_are(agents) {
             self.drop_unkept(&agent);
         }

@@ -3,6 +3,7 @@
 mod processes;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
@@ -206,7 +207,7 @@ impl World {
             Event::Unfollows(node, number) => self.replicas[node].unfollow(&agent(number)),
             Event::OwnAgents(node, own) => {
                 let own = own.into_iter().map(agent).collect();
-                self.replicas[node].own_agents_are(own);
+                self.replicas[node].own_agents_are(&Arc::new(own));
             }
             Event::Hears(node, hears) => self.replicas[node].hear_processes(hears),
             Event::Tells(node, times) => {

@@ -1,3 +1,4 @@
+mod reports;
 mod strangers;
 mod taken_in;
 
@@ -181,14 +182,7 @@ async fn a_master_whose_term_is_over_changes_nothing_and_asks_nobody() {
 #[tokio::test]
 async fn a_sign_of_life_waits_behind_no_job() {
     let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
-    let description = sealbus_control::NodeDescription {
-        address: [127, 0, 0, 1].into(),
-        host: "here".to_owned(),
-        processors: 2,
-        version: "0".to_owned(),
-        isolation: Some(Isolation::None),
-    };
-    let join = move |desk: &mut Desk, now| desk.state.join(None, description, now);
+    let join = |desk: &mut Desk, now| desk.state.join(None, description(), now);
     let (node, _) = desk.run(join).await.unwrap();
     let before = desk.run(|_, now| Ok(now)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;

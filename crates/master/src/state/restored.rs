@@ -273,7 +273,8 @@ impl MasterState {
         let Some(group) = self.groups.get(&name) else {
             return false;
         };
-        let is_its = |(agent, _): &(String, _)| group.agents.contains(agent);
+        let known: HashSet<&String> = group.agents.iter().collect();
+        let is_its = |(agent, _): &(String, _)| known.contains(agent);
         let runs = |process: &Process| {
             let there = running.get(&process.node);
             there.is_some_and(|there| there.contains(&process.id))

@@ -148,12 +148,12 @@ impl Processes {
     /// The processes that have not heard what they were told, and that nobody waits for yet. The caller waits for them.
     pub(crate) fn await_hearing(&self) -> Vec<String> {
         let mut entries = self.entries.lock();
-        let begin = |(process, entry): (&String, &mut super::Entry)| {
+        let begin = |entry: &mut super::Entry| {
             let hearing = entry.channels.hearing_mut()?;
             let begins = hearing.is_behind() && !std::mem::replace(&mut hearing.is_awaited, true);
-            begins.then(|| process.clone())
+            begins.then(|| entry.placement.process.clone())
         };
-        entries.iter_mut().filter_map(begin).collect()
+        entries.values_mut().filter_map(begin).collect()
     }
 
     /// The revision of the latest news for a process that has not heard them, and the connection to ask. None ends the wait.
