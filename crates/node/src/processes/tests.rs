@@ -120,3 +120,40 @@ fn a_node_answers_what_nobody_has_fetched_and_nothing_else() {
         assert_eq!(processes.forget_frozen("p").is_none(), is_fetched);
     }
 }
+
+/// The Master hears of the agents of a node each time that one of them changes, so they are collected only when a process
+/// comes or goes.
+#[test]
+fn the_agents_of_a_node_are_collected_when_a_process_comes_or_goes() {
+    let processes = Processes::default();
+    let enter = |name: &str| {
+        let mut remembered = remembered();
+        remembered.launch.agents = vec![name.to_owned()];
+        let entry = Entry::new(remembered);
+        processes.entries.lock().insert(name.to_owned(), entry);
+    };
+    enter("p");
+    let before = processes.agents();
+    processes.reported("p", "p", Some(AgentState::Active));
+    assert!(Arc::ptr_eq(&before, &processes.agents()));
+    enter("q");
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    assert_eq!(*processes.agents(), names(&["p", "q"]));
+    processes.entries.lock().remove("p");
+    assert_eq!(*processes.agents(), names(&["q"]));
+}
+
+#[test]
+fn a_fault_lists_the_first_agents_alone() {
+    let mut launch = remembered().launch;
+    launch.agents = (0..1000).map(|number| format!("a{number:03}")).collect();
+    let placement = Placement::of(&launch);
+    assert!(placement.has("a999") && !placement.has("a"));
+    let listed = placement.listed();
+    assert!(
+        listed.starts_with("a000, a001") && listed.ends_with("a015 and 984 more"),
+        "{listed}"
+    );
+    launch.agents.truncate(1);
+    assert_eq!(Placement::of(&launch).listed(), "a000");
+}
