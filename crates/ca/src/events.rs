@@ -55,7 +55,7 @@ impl Events {
         if self.kept.len() > KEPT
             && let Some(oldest) = self.kept.pop_front()
         {
-            self.rows.delete(row(oldest.sequence));
+            self.rows.delete_once_used(row(oldest.sequence));
         }
     }
 

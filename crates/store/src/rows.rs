@@ -34,6 +34,13 @@ impl Rows {
         self.changed.insert(key, None);
     }
 
+    /// Notes that a row must be deleted whose key is used once. The store never hears of it if its value was not taken yet.
+    pub fn delete_once_used(&mut self, key: String) {
+        if self.changed.remove(&key).is_none() {
+            self.delete(key);
+        }
+    }
+
     /// Takes the changes.
     pub fn take(&mut self) -> Vec<Row> {
         std::mem::take(&mut self.changed).into_iter().collect()
@@ -42,5 +49,21 @@ impl Rows {
     /// Whether no row changed.
     pub fn is_empty(&self) -> bool {
         self.changed.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_does_not_hear_of_a_row_that_came_and_went_before_it_was_taken() {
+        let mut rows = Rows::default();
+        rows.put_bytes("event/1".to_owned(), vec![1]);
+        rows.put_bytes("event/2".to_owned(), vec![2]);
+        rows.delete_once_used("event/1".to_owned());
+        assert_eq!(rows.take(), [("event/2".to_owned(), Some(vec![2]))]);
+        rows.delete_once_used("event/2".to_owned());
+        assert_eq!(rows.take(), [("event/2".to_owned(), None)]);
     }
 }
