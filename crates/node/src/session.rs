@@ -380,7 +380,7 @@ async fn pause(shared: &Shared, time: Duration) -> bool {
 pub(super) async fn report(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<MasterRequest>) {
     let mut presence = shared.presence.subscribe();
     while let Some(reports) = next_reports(&mut queue).await {
-        let told = match told(&shared, &mut presence, reports.clone()).await {
+        let refused = match told(&shared, &mut presence, reports.clone()).await {
             // One of them may be the reason.
             Some(Err(_)) if reports.len() > 1 => {
                 let mut all = Vec::new();
@@ -397,7 +397,7 @@ pub(super) async fn report(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiv
             Some(Ok(refused)) => refused,
             None => return,
         };
-        for fault in told.into_iter().flatten() {
+        for fault in refused.into_iter().flatten() {
             tracing::error!(%fault, "a report is lost: the Master never takes it");
         }
         for report in reports {
