@@ -1,6 +1,7 @@
 //! The node on the bus: its agent, its heartbeat, and the way back after it was given up.
 
 use std::collections::BTreeSet;
+use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -380,12 +381,12 @@ async fn pause(shared: &Shared, time: Duration) -> bool {
 pub(super) async fn report(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<MasterRequest>) {
     let mut presence = shared.presence.subscribe();
     while let Some(reports) = next_reports(&mut queue).await {
-        let refused = match told(&shared, &mut presence, reports.clone()).await {
+        let refused = match told(&shared, &mut presence, &reports).await {
             // One of them may be the reason.
             Some(Err(_)) if reports.len() > 1 => {
                 let mut all = Vec::new();
                 for report in &reports {
-                    match told(&shared, &mut presence, vec![report.clone()]).await {
+                    match told(&shared, &mut presence, slice::from_ref(report)).await {
                         Some(Ok(refused)) => all.extend(refused),
                         Some(Err(fault)) => all.push(Some(fault)),
                         None => return,
@@ -417,14 +418,15 @@ pub(super) async fn report(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiv
 async fn told(
     shared: &Shared,
     presence: &mut watch::Receiver<Option<Presence>>,
-    reports: Vec<MasterRequest>,
+    reports: &[MasterRequest],
 ) -> Option<Result<Vec<Option<Fault>>, Fault>> {
-    let telling = ask_master::Reports { reports };
     let mut is_first = true;
     loop {
         let present = presence.wait_for(Option::is_some).await.ok()?.clone();
         let Some(present) = present else { continue };
-        let telling = telling.clone();
+        let telling = ask_master::Reports {
+            reports: reports.to_vec(),
+        };
         match present.correspondent.ask(MASTER, telling, PATIENCE).await {
             // The Master is away, or could not write the reports down and must get them again. A node that was given up
             // comes back and registers all its processes.
