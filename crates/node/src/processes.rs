@@ -22,7 +22,7 @@ use channel_users::Channels;
 use frozen::Freezing;
 pub(crate) use frozen::{AfterMove, Frozen};
 use placement::Entries;
-pub(crate) use placement::Placement;
+pub(crate) use placement::{Placement, listed};
 use sealbus_control::clock::now;
 use sealbus_control::directory::{MOST_FOLLOWED, RecentNames};
 use sealbus_control::node::{Exit, Inheritance, Launch, RunningProcess};

@@ -16,7 +16,7 @@ use super::descendants;
 use super::memory::Remembered;
 use super::notes::forget;
 use super::peer::Peer;
-use super::processes::Entry;
+use super::processes::{Entry, listed};
 use super::refused;
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
@@ -99,7 +99,7 @@ impl Shared {
                     return Err(failed(why));
                 }
             };
-        tracing::info!(target: "sealbus::certification", step = 2, agent = %launch.agents.join(","),
+        tracing::info!(target: "sealbus::certification", step = 2, agent = %listed(&launch.agents),
             node = %self.name, pid, "started");
         let shared = self.clone();
         let started = process.clone();

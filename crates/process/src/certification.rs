@@ -16,6 +16,10 @@ use super::standing::Standing;
 use sealbus_control::attachment::ask;
 use sealbus_control::host::Host;
 use sealbus_control::{Blob, Fault, Subject};
+use tokio::sync::Semaphore;
+
+/// Keys that are being certified at the same time. The others wait here, where no patience runs out.
+const AT_ONCE: usize = 64;
 
 /// The reason why a key of this process was not certified.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -88,6 +92,7 @@ pub(super) struct Certifier {
     identities: Mutex<HashMap<String, LongLivedKey>>,
     /// A chain of the latest authority. All chains under it share one copy of the certificates above the leaf.
     issuers: Mutex<Option<CertificateChain>>,
+    places: Semaphore,
 }
 
 impl Certifier {
@@ -102,6 +107,7 @@ impl Certifier {
             signatures,
             identities: Mutex::default(),
             issuers: Mutex::default(),
+            places: Semaphore::new(AT_ONCE),
         }
     }
 
@@ -122,6 +128,7 @@ impl Certifier {
         identity: Option<LongLivedKey>,
         renewal: bool,
     ) -> Result<Certified, CertificationError> {
+        let _place = self.places.acquire().await;
         let key = KeyPair::generate()?;
         let second = self.second_key(&subject)?;
         let public = second.as_ref().map(MlDsaKeyPair::public_key);

@@ -9,15 +9,23 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::RwLock;
 use redb::{
-    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError,
-    TableDefinition, TableError,
+    Builder, Database, DatabaseError, ReadOnlyTable, ReadTransaction, ReadableDatabase,
+    ReadableTable, StorageError, TableDefinition, TableError,
 };
 use sealbus_files::{Private, sync_folder};
 
 use super::{Batch, Entry, Revision, Store, StoreError, TakeEntry};
 
-/// Maps each key to its revision (8 bytes, big-endian) and value.
+/// Maps each key to its revision (8 bytes, big-endian) and value. With [`ELSEWHERE`] in the revision, the value is in
+/// [`LARGE`].
 const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
+/// Maps keys to values of more than [`SMALL`] bytes. A change of a row copies the rows of its page, so large values do
+/// not share pages with small ones.
+const LARGE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("large");
+/// The longest value in [`ENTRIES`], in bytes.
+const SMALL: usize = 4096;
+/// The bit of a row's revision that says that its value is in [`LARGE`].
+const ELSEWHERE: Revision = 1 << 63;
 /// Has one row, the store's revision.
 const REVISION: TableDefinition<'_, (), u64> = TableDefinition::new("revision");
 
@@ -201,14 +209,9 @@ impl Shared {
     }
 
     fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-        self.read(|database| {
-            let transaction = database.begin_read()?;
-            let entries = match transaction.open_table(ENTRIES) {
-                Ok(entries) => entries,
-                Err(TableError::TableDoesNotExist(_)) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            };
-            entries.get(key)?.map(|row| decode(row.value())).transpose()
+        self.read(|database| match Tables::open(&database.begin_read()?)? {
+            Some(tables) => tables.get(key),
+            None => Ok(None),
         })
     }
 
@@ -223,22 +226,18 @@ impl Shared {
             _ => Bound::Included(prefix),
         };
         self.read(|database| {
-            let transaction = database.begin_read()?;
-            let entries = match transaction.open_table(ENTRIES) {
-                Ok(entries) => entries,
-                Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                Err(error) => return Err(error.into()),
+            let Some(tables) = Tables::open(&database.begin_read()?)? else {
+                return Ok(Vec::new());
             };
+            let rows = tables.entries.range::<&str>((start, Bound::Unbounded))?;
             let mut page = Vec::new();
-            for row in entries
-                .range::<&str>((start, Bound::Unbounded))?
-                .take(limit)
-            {
-                let (key, value) = row?;
+            for row in rows.take(limit) {
+                let (key, row) = row?;
                 if !key.value().starts_with(prefix) {
                     break;
                 }
-                page.push((key.value().to_owned(), decode(value.value())?));
+                let entry = tables.entry(key.value(), row.value())?;
+                page.push((key.value().to_owned(), entry));
             }
             Ok(page)
         })
@@ -248,14 +247,12 @@ impl Shared {
         // Only the transaction sees one moment. Commits need the lock, so it is not held while the entries are taken.
         let transaction = self.read(|database| Ok(database.begin_read()?))?;
         let all = guarded(|| -> Result<(), redb::Error> {
-            let entries = match transaction.open_table(ENTRIES) {
-                Ok(entries) => entries,
-                Err(TableError::TableDoesNotExist(_)) => return Ok(()),
-                Err(error) => return Err(error.into()),
+            let Some(tables) = Tables::open(&transaction)? else {
+                return Ok(());
             };
-            for row in entries.range::<&str>(..)? {
-                let (key, value) = row?;
-                take(key.value(), &decode(value.value())?.value);
+            for row in tables.entries.range::<&str>(..)? {
+                let (key, row) = row?;
+                take(key.value(), &tables.entry(key.value(), row.value())?.value);
             }
             Ok(())
         });
@@ -290,10 +287,11 @@ fn commit(database: &Database, batch: &Batch) -> Result<Result<Revision, StoreEr
     let revision = {
         let mut revisions = transaction.open_table(REVISION)?;
         let mut entries = transaction.open_table(ENTRIES)?;
+        let mut large = transaction.open_table(LARGE)?;
         for (key, expected) in &batch.conditions {
             let row = entries.get(key.as_str())?;
-            let found = row.map(|row| decode(row.value())).transpose()?;
-            let found = found.map_or(0, |entry| entry.revision);
+            let found = row.map(|row| revision_of(row.value())).transpose()?;
+            let found = found.map_or(0, |found| found & !ELSEWHERE);
             if found != *expected {
                 let (key, expected) = (key.clone(), *expected);
                 // Dropping the transaction aborts it.
@@ -307,16 +305,22 @@ fn commit(database: &Database, batch: &Batch) -> Result<Result<Revision, StoreEr
         let revision = revisions.get(())?.map_or(0, |row| row.value()) + 1;
         revisions.insert((), revision)?;
         for (key, value) in batch.changes() {
-            match value {
+            let is_large = value.is_some_and(|value| value.len() > SMALL);
+            let before = match value {
+                Some(value) if is_large => {
+                    large.insert(key, value)?;
+                    entries.insert(key, (revision | ELSEWHERE).to_be_bytes().as_slice())?
+                }
                 Some(value) => {
-                    let mut row = Vec::with_capacity(8 + value.len());
-                    row.extend_from_slice(&revision.to_be_bytes());
-                    row.extend_from_slice(value);
-                    entries.insert(key, row.as_slice())?;
+                    let row = [revision.to_be_bytes().as_slice(), value].concat();
+                    entries.insert(key, row.as_slice())?
                 }
-                None => {
-                    entries.remove(key)?;
-                }
+                None => entries.remove(key)?,
+            };
+            let before = before.map(|row| revision_of(row.value())).transpose()?;
+            let was_large = before.is_some_and(|before| before & ELSEWHERE != 0);
+            if was_large && !is_large {
+                large.remove(key)?;
             }
         }
         revision
@@ -325,14 +329,59 @@ fn commit(database: &Database, batch: &Batch) -> Result<Result<Revision, StoreEr
     Ok(Ok(revision))
 }
 
-fn decode(row: &[u8]) -> Result<Entry, redb::Error> {
-    let (revision, value) = row
-        .split_first_chunk()
+/// What a transaction reads.
+struct Tables {
+    entries: ReadOnlyTable<&'static str, &'static [u8]>,
+    /// `None` in a store that has never had a large value.
+    large: Option<ReadOnlyTable<&'static str, &'static [u8]>>,
+}
+
+impl Tables {
+    /// `None` if nothing has ever been committed.
+    fn open(transaction: &ReadTransaction) -> Result<Option<Self>, redb::Error> {
+        let table = |definition| match transaction.open_table(definition) {
+            Ok(table) => Ok(Some(table)),
+            Err(TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let Some(entries) = table(ENTRIES)? else {
+            return Ok(None);
+        };
+        let large = table(LARGE)?;
+        Ok(Some(Self { entries, large }))
+    }
+
+    fn get(&self, key: &str) -> Result<Option<Entry>, redb::Error> {
+        let row = self.entries.get(key)?;
+        row.map(|row| self.entry(key, row.value())).transpose()
+    }
+
+    /// The entry of a key, by its row in [`ENTRIES`].
+    fn entry(&self, key: &str, row: &[u8]) -> Result<Entry, redb::Error> {
+        let revision = revision_of(row)?;
+        let value = if revision & ELSEWHERE == 0 {
+            row[size_of::<Revision>()..].to_vec()
+        } else {
+            let large = match &self.large {
+                Some(large) => large.get(key)?,
+                None => None,
+            };
+            let missing = || StorageError::Corrupted("a large value is missing".into());
+            large.ok_or_else(missing)?.value().to_vec()
+        };
+        Ok(Entry {
+            value,
+            revision: revision & !ELSEWHERE,
+        })
+    }
+}
+
+/// The revision in a row of [`ENTRIES`], with its mark.
+fn revision_of(row: &[u8]) -> Result<Revision, redb::Error> {
+    let revision = row
+        .first_chunk()
         .ok_or_else(|| StorageError::Corrupted("a row is shorter than its revision".into()))?;
-    Ok(Entry {
-        value: value.to_vec(),
-        revision: u64::from_be_bytes(*revision),
-    })
+    Ok(Revision::from_be_bytes(*revision))
 }
 
 impl Store for EmbeddedStore {

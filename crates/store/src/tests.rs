@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
 use proptest::prelude::*;
@@ -41,6 +41,15 @@ fn put(key: &str, value: &str) -> Batch {
 async fn value(store: &dyn Store, key: &str) -> Option<String> {
     let entry = store.get(key).await.unwrap()?;
     Some(String::from_utf8(entry.value).unwrap())
+}
+
+async fn snapshot(store: &dyn Store) -> Vec<(String, Vec<u8>)> {
+    let (taker, taken) = std::sync::mpsc::channel();
+    let take = move |key: &str, value: &[u8]| {
+        taker.send((key.to_owned(), value.to_vec())).unwrap();
+    };
+    store.snapshot(Box::new(take)).await.unwrap();
+    taken.iter().collect()
 }
 
 #[test]
@@ -157,14 +166,8 @@ fn a_snapshot_has_every_entry_in_order() {
         let mut batch = put("b", "2");
         batch.put("a", "1");
         store.commit(batch).await.unwrap();
-        let (taker, taken) = std::sync::mpsc::channel();
-        let take = move |key: &str, value: &[u8]| {
-            taker.send((key.to_owned(), value.to_vec())).unwrap();
-        };
-        store.snapshot(Box::new(take)).await.unwrap();
         let entry = |key: &str, value: &str| (key.to_owned(), value.as_bytes().to_vec());
-        let taken: Vec<_> = taken.iter().collect();
-        assert_eq!(taken, [entry("a", "1"), entry("b", "2")]);
+        assert_eq!(snapshot(&**store).await, [entry("a", "1"), entry("b", "2")]);
     });
 }
 
@@ -207,8 +210,13 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Vec<Step>>> {
+    let value = prop_oneof![
+        2 => prop::collection::vec(any::<u8>(), 0..4),
+        // The file keeps values of more than 4,096 bytes apart.
+        1 => (any::<u8>(), 4095..4099usize).prop_map(|(byte, length)| vec![byte; length]),
+    ];
     let step = prop_oneof![
-        3 => (0u8..6, prop::collection::vec(any::<u8>(), 0..4)).prop_map(|(k, v)| Step::Put(k, v)),
+        3 => (0u8..6, value).prop_map(|(k, v)| Step::Put(k, v)),
         1 => (0u8..6).prop_map(Step::Delete),
     ];
     prop::collection::vec(prop::collection::vec(step, 0..4), 0..6)
@@ -224,16 +232,19 @@ proptest! {
         let path = directory.path().join("state.redb");
         runtime.block_on(async {
             let memory = MemoryStore::new();
-            let mut model = BTreeMap::new();
-            for commit in commits {
+            let mut model: BTreeMap<String, Entry> = BTreeMap::new();
+            for (revision, commit) in (1..).zip(commits) {
                 // The store is opened for each commit, as if the process had been restarted in between.
                 let embedded = EmbeddedStore::open(&path).unwrap();
                 let mut batch = Batch::new();
+                for (key, entry) in &model {
+                    batch.require(key, entry.revision);
+                }
                 for step in commit {
                     match step {
                         Step::Put(key, value) => {
                             batch.put(format!("k{key}"), value.clone());
-                            model.insert(format!("k{key}"), value);
+                            model.insert(format!("k{key}"), Entry { value, revision });
                         }
                         Step::Delete(key) => {
                             batch.delete(format!("k{key}"));
@@ -241,14 +252,18 @@ proptest! {
                         }
                     }
                 }
-                let revision = embedded.commit(batch.clone()).await.unwrap();
+                assert_eq!(embedded.commit(batch.clone()).await.unwrap(), revision);
                 assert_eq!(memory.commit(batch).await.unwrap(), revision);
             }
             let embedded = EmbeddedStore::open(&path).unwrap();
             let kept = embedded.scan("k", None, 99).await.unwrap();
             assert_eq!(memory.scan("k", None, 99).await.unwrap(), kept);
-            let kept: BTreeMap<_, _> = kept.into_iter().map(|(key, it)| (key, it.value)).collect();
-            assert_eq!(kept, model);
+            for (key, entry) in &kept {
+                assert_eq!(embedded.get(key).await.unwrap().as_ref(), Some(entry));
+            }
+            let values = model.iter().map(|(key, entry)| (key.clone(), entry.value.clone()));
+            assert_eq!(snapshot(&embedded).await, values.collect::<Vec<_>>());
+            assert_eq!(kept, model.into_iter().collect::<Vec<_>>());
         });
     }
 }
@@ -302,16 +317,23 @@ fn a_directory_that_is_not_there_is_told() {
     );
 }
 
-/// A disk that can be told that it is full.
+/// A disk that can be told that it is full, and that counts what it is given.
 #[derive(Debug)]
 struct Disk {
     file: redb::backends::FileBackend,
-    full: Arc<AtomicBool>,
+    gauge: Arc<Gauge>,
+}
+
+#[derive(Debug, Default)]
+struct Gauge {
+    full: AtomicBool,
+    /// In bytes.
+    written: AtomicUsize,
 }
 
 impl Disk {
     fn check(&self) -> io::Result<()> {
-        if self.full.load(Ordering::Relaxed) {
+        if self.gauge.full.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         Ok(())
@@ -334,6 +356,7 @@ impl StorageBackend for Disk {
     }
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.check()?;
+        self.gauge.written.fetch_add(data.len(), Ordering::Relaxed);
         self.file.write(offset, data)
     }
     fn close(&self) -> io::Result<()> {
@@ -341,33 +364,55 @@ impl StorageBackend for Disk {
     }
 }
 
-fn open_disk(path: &Path, full: &Arc<AtomicBool>) -> Result<redb::Database, redb::DatabaseError> {
+fn open_disk(path: &Path, gauge: &Arc<Gauge>) -> Result<redb::Database, redb::DatabaseError> {
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     let file = redb::backends::FileBackend::new(options.open(path)?)?;
     redb::Builder::new().create_with_backend(Disk {
         file,
-        full: Arc::clone(full),
+        gauge: Arc::clone(gauge),
     })
+}
+
+fn store_on_disk(directory: &Path) -> (EmbeddedStore, Arc<Gauge>) {
+    let path = directory.join("state.redb");
+    let gauge = Arc::new(Gauge::default());
+    let disk = (path.clone(), Arc::clone(&gauge));
+    let store = EmbeddedStore::open_with(path, move || open_disk(&disk.0, &disk.1)).unwrap();
+    (store, gauge)
+}
+
+#[tokio::test]
+async fn a_change_does_not_write_the_large_values_beside_it_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, disk) = store_on_disk(directory.path());
+    let small = |n: u32| (format!("row {n}"), Some(b"small".to_vec()));
+    store.commit((10..30).map(small).collect()).await.unwrap();
+    let large = ("row 20".to_owned(), Some(vec![0; 4 << 20]));
+    store.commit(Batch::from_iter([large])).await.unwrap();
+
+    let before = disk.written.load(Ordering::Relaxed);
+    for n in (10..20).chain(21..30) {
+        store.commit(Batch::from_iter([small(n)])).await.unwrap();
+    }
+    let written = disk.written.load(Ordering::Relaxed) - before;
+    assert!(written < 1 << 20, "{written} bytes were written");
 }
 
 #[tokio::test]
 async fn a_full_disk_is_told_and_the_store_goes_on_when_there_is_space() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("state.redb");
-    let full = Arc::new(AtomicBool::new(false));
-    let disk = (path.clone(), Arc::clone(&full));
-    let store = EmbeddedStore::open_with(path, move || open_disk(&disk.0, &disk.1)).unwrap();
+    let (store, disk) = store_on_disk(directory.path());
     let before = store.commit(put("a", "kept")).await.unwrap();
 
-    full.store(true, Ordering::Relaxed);
+    disk.full.store(true, Ordering::Relaxed);
     for _ in 0..3 {
         let error = store.commit(put("a", "lost")).await.unwrap_err();
         assert!(matches!(&error, StoreError::Full { .. }), "{error:?}");
         assert!(error.to_string().contains("no space left"), "{error}");
     }
 
-    full.store(false, Ordering::Relaxed);
+    disk.full.store(false, Ordering::Relaxed);
     assert_eq!(value(&store, "a").await.as_deref(), Some("kept"));
     assert!(store.commit(put("b", "again")).await.unwrap() > before);
     assert_eq!(value(&store, "a").await.as_deref(), Some("kept"));

@@ -10,7 +10,7 @@ use sealbus_control::node::Launch;
 
 use super::Entry;
 
-/// Most names of agents that a fault lists.
+/// Most names of agents that a fault or a line of a log lists.
 const LISTED: usize = 16;
 
 /// The agents that are placed in a process.
@@ -41,16 +41,17 @@ impl Placement {
 
     /// The first of its agents, for a fault.
     pub(crate) fn listed(&self) -> String {
-        let first: Vec<&str> = self
-            .agents
-            .iter()
-            .map(String::as_str)
-            .take(LISTED)
-            .collect();
-        match self.agents.len() - first.len() {
-            0 => first.join(", "),
-            more => format!("{} and {more} more", first.join(", ")),
-        }
+        listed(&self.agents)
+    }
+}
+
+/// The first of these names.
+pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
+    let mut names = names.into_iter().map(String::as_str);
+    let first: Vec<&str> = names.by_ref().take(LISTED).collect();
+    match names.count() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 

@@ -1,5 +1,7 @@
 //! One process on its own: agents, names, certificates, wishes, moves.
 
+use futures_util::future::join_all;
+
 use super::*;
 
 async fn open(lifetime: Duration) -> (Process, Arc<TestHost>, mpsc::Sender<Command>) {
@@ -93,6 +95,16 @@ async fn names_are_checked() {
             ..
         })
     ));
+}
+
+/// The platform answers each request within some seconds, or not at all.
+#[tokio::test]
+async fn a_crowd_does_not_ask_for_all_its_certificates_at_once() {
+    let (process, host, _tell) = open(HOUR).await;
+    let names: Vec<String> = (0..200).map(|n| format!("agent-{n}")).collect();
+    let agents = join_all(names.iter().map(|name| process.agent(name))).await;
+    assert!(agents.iter().all(Result::is_ok));
+    assert_eq!(*host.certifying.lock(), (0, 64));
 }
 
 /// Certificates live two seconds. Traffic goes on while they are renewed again and again.

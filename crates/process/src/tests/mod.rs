@@ -156,6 +156,8 @@ struct TestHost {
     /// How often somebody asked for a certificate.
     asked: AtomicUsize,
     certified: AtomicUsize,
+    /// The requests for certificates that are worked on, and the most that there have been at one time.
+    certifying: Mutex<(usize, usize)>,
     inheritance: Vec<FrozenAgent>,
     reports: Mutex<Vec<(String, AgentReport)>>,
     /// The faults that the next reports get, the last one first.
@@ -220,6 +222,7 @@ impl TestHost {
             fault: Mutex::default(),
             asked: AtomicUsize::new(0),
             certified: AtomicUsize::new(0),
+            certifying: Mutex::default(),
             inheritance,
             reports: Mutex::default(),
             not_reported: Mutex::default(),
@@ -265,6 +268,13 @@ impl Host for TestHost {
         Box::pin(async move {
             match request {
                 AttachmentRequest::Certify { subject, request } => {
+                    {
+                        let (working, most) = &mut *self.certifying.lock();
+                        *working += 1;
+                        *most = (*most).max(*working);
+                    }
+                    tokio::task::yield_now().await;
+                    self.certifying.lock().0 -= 1;
                     return Ok(self.issue(&subject, &request.0)?.into());
                 }
                 AttachmentRequest::Announce { address } => {
