@@ -59,7 +59,7 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
 
     A sender that is killed cannot be told: the last messages of a life that was killed are excused, unless they were kept on
     disk before they were accepted. So are the events that waited where the receiver was before a move: they come back to their
-    sender, which may be killed before that, or while they come. A kept message counts as delivered when the receiver has taken it: the
+    sender, which may be killed before that, or while they come. A message counts as delivered when the receiver has taken it: the
     one that a killed receiver had in hand is excused.
     """
     verdict = Verdict()
@@ -118,7 +118,7 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
         last[number // LIFE] = max(number, last.get(number // LIFE, -1))
     verdict.invented = verdict.heard - begun
     missing = verdict.accepted - verdict.heard - verdict.told
-    if kind == "persistent":
+    if kind in ("direct", "sealed-direct", "persistent"):
         missing -= in_hand
     if kind in ("direct", "sealed-direct", "channel", "sealed"):
         for accepted, told_last in killed:

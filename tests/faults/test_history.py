@@ -70,11 +70,13 @@ def test_a_life_that_goes_on_beside_the_next_one():
     assert verdict(sent, heard(0, 1, *later(1, 0), 2)).reordered == later(0)
 
 
-def test_the_kept_message_that_a_killed_receiver_had_in_hand_is_excused():
+def test_the_message_that_a_killed_receiver_had_in_hand_is_excused():
     sent = accepted(0, 1, 2, 3)
-    assert verdict(sent, [*heard(0), SECOND, *heard(2, 3)], "persistent").is_clean()
-    assert verdict(sent, [*heard(0), SECOND, *heard(3)], "persistent").lost == {2}
-    assert verdict(sent, [*heard(0), ["saved", 0], SECOND, *heard(2, 3)], "persistent").lost == {1}
+    for kind in ("direct", "sealed-direct", "persistent"):
+        assert verdict(sent, [*heard(0), SECOND, *heard(2, 3)], kind).is_clean()
+        assert verdict(sent, [*heard(0), SECOND, *heard(3)], kind).lost == {2}
+        assert verdict(sent, [*heard(0), ["saved", 0], SECOND, *heard(2, 3)], kind).lost == {1}
+    assert verdict(sent, [*heard(0), SECOND, *heard(2, 3)], "durable").lost == {1}
 
 
 def test_doubled_reordered_and_invented():

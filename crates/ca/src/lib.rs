@@ -163,7 +163,7 @@ pub struct CaService {
     kept: Vec<String>,
     /// The entries that certificates of agents and processes may yet need there.
     revocable: usize,
-    /// How many certificates may be alive or denied at a time. Each has room on the deny list.
+    /// Bytes of the deny list for certificates that are alive or denied.
     room: usize,
     pruned: Timestamp,
     /// Whether another CA may renew what it does not know to be denied.
@@ -481,7 +481,7 @@ fn why(reason: Reason, said: Option<&str>) -> String {
 /// The fault for a denial. It is tried again later if the deny list lacks room.
 fn not_denied(error: &DenyListError) -> Fault {
     match error {
-        DenyListError::Full => Fault::new(FaultCode::Full, error.to_string()),
+        DenyListError::Full { .. } => Fault::new(FaultCode::Full, error.to_string()),
         error => internal(error),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use sealbus_control::{Fault, FaultCode};
-use sealbus_seal::denylist::{Denial, DenyListError, MOST_ENTRIES, Reason};
+use sealbus_seal::denylist::{self, Denial, DenyListError, Reason, SERIAL_ENTRY};
 use sealbus_seal::{Certificate, CertificateChain, GRANT, Identity, Serial, Timestamp};
 use sealbus_transparency::IssuanceRecord;
 
@@ -16,11 +16,11 @@ use super::{
 /// How long the CA remembers that a sender of waiting messages was revoked. This is longer than messages without an
 /// expiry are kept.
 const SENDERS_REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
-/// Entries of the deny list that are kept free for revocations by operators. All others are reserved for living
-/// certificates.
-const FOR_OPERATORS: usize = 4096;
-/// How many certificates may be alive or denied at a time, so that each has room on the deny list.
-pub(crate) const ROOM: usize = MOST_ENTRIES - FOR_OPERATORS;
+/// Bytes of the deny list that are kept free for revocations by operators, which are 3,500 even of the longest names. All
+/// others are reserved for living certificates.
+const FOR_OPERATORS: usize = 1 << 20;
+/// Bytes of the deny list for certificates that are denied, or alive and to be denied some time.
+pub(crate) const ROOM: usize = denylist::ROOM - FOR_OPERATORS;
 /// Rows that the deny list is kept in before it is written whole again.
 pub(crate) const MOST_ROWS: usize = 256;
 /// Characters kept of an operator's reason.
@@ -36,7 +36,10 @@ impl CaService {
     /// Checks that the deny list has room for one more certificate. A certificate that cannot be revoked is not issued:
     /// without room, a revocation could only wait for the certificate's end.
     pub(crate) fn check_room(&mut self, now: Timestamp) -> Result<(), Fault> {
-        let is_full = |service: &Self| service.deny_list.len() + service.revocable >= service.room;
+        let is_full = |service: &Self| {
+            let reserved = (service.revocable + 1) * SERIAL_ENTRY;
+            service.deny_list.bytes() + reserved > service.room
+        };
         if is_full(self) && self.pruned != now {
             self.prune(now);
             if is_full(self) {
@@ -50,7 +53,7 @@ impl CaService {
         }
         let message = format!(
             "the deny list has room for {} certificates, and {} live and {} are denied",
-            self.room,
+            self.room / SERIAL_ENTRY,
             self.revocable,
             self.deny_list.len()
         );

@@ -10,6 +10,7 @@ mod workload;
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use sealbus_seal::denylist::SERIAL_ENTRY;
 use sealbus_seal::{Credential, Fingerprint, KeyPair, Name, PlatformName, RootAuthority};
 use sealbus_transparency::{LogError, LogFile, MerkleLog, leaf_hash};
 
@@ -286,7 +287,7 @@ fn whatever_is_certified_has_room_on_the_deny_list() {
     let root = root();
     let mut service = service(&root);
     let node = node(&mut service);
-    service.room = 10;
+    service.room = 10 * SERIAL_ENTRY;
     for process in 0..10 {
         certified(&mut service, &node, &process.to_string()).unwrap();
     }

@@ -19,7 +19,7 @@ use sealbus_control::{Blob, Fault, Subject};
 use tokio::sync::Semaphore;
 
 /// Keys that are being certified at the same time. The others wait here, where no patience runs out.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
 
 /// The reason why a key of this process was not certified.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -24,17 +24,20 @@ use crate::timestamp::Timestamp;
 use crate::verify_error::VerifyError;
 
 use changes::{Changed, Changes};
-use entries::{Entry, Pages, encode_serial};
+use entries::{Entry, Paged, Pages, encode_serial};
 
 pub use crate::denial::{Denial, Reason};
 pub(crate) use signed::ReceivedDenyList;
 pub use signed::SignedDenyList;
 
-/// The most entries a list may hold.
-pub const MOST_ENTRIES: usize = 100_000;
-
 /// The longest signed list that is read, in bytes.
 pub const LONGEST_SIGNED: usize = 16 * 1024 * 1024;
+/// The bytes for the entries of a list. The rest is for the authority's chain and signature.
+pub const ROOM: usize = LONGEST_SIGNED - 64 * 1024;
+/// The length of an entry that denies one certificate, in bytes. No entry is shorter.
+pub const SERIAL_ENTRY: usize = 33;
+/// The most entries that a list can have, if none is longer than the shortest.
+pub const MOST_ENTRIES: usize = ROOM / SERIAL_ENTRY;
 
 /// Denials outlive the certificates that they deny by this much, for clocks that are slow.
 const AFTERLIFE: Duration = Duration::from_secs(600);
@@ -77,11 +80,14 @@ pub enum DenyListUpdate {
 /// The reason why a deny list was not changed or not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DenyListError {
-    /// The list holds [`MOST_ENTRIES`] already.
+    /// The entries already take all [`ROOM`].
     #[error(
-        "the deny list is full with {MOST_ENTRIES} entries: shorten certificate lifetimes, so that entries expire, or replace the issuing CA"
+        "the deny list is full with {entries} entries: shorten certificate lifetimes, so that entries expire, or replace the issuing CA"
     )]
-    Full,
+    Full {
+        /// The number of entries.
+        entries: usize,
+    },
     /// Only the authority itself signs its list.
     #[error("{signer} cannot sign the deny list of {authority}")]
     NotItsOwn {
@@ -205,6 +211,11 @@ impl DenyList {
         self.serials.len() + self.identities.len()
     }
 
+    /// The length of all entries, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.serials.bytes() + self.identities.bytes()
+    }
+
     /// Whether nothing is denied.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -222,7 +233,7 @@ impl DenyList {
             Some(held) if held.forget_after >= forget_after => return Ok(()),
             Some(held) => held.denial,
             None => {
-                self.make_room(denial.at)?;
+                self.make_room(serial.entry_length(), denial.at)?;
                 denial
             }
         };
@@ -251,7 +262,7 @@ impl DenyList {
                 forget_after.max(held.entry.forget_after),
             ),
             None => {
-                self.make_room(denial.at)?;
+                self.make_room(identity.entry_length(), denial.at)?;
                 (before, forget_after)
             }
         };
@@ -289,15 +300,16 @@ impl DenyList {
         self.changes.note(self.version, what);
     }
 
-    fn make_room(&mut self, now: Timestamp) -> Result<(), DenyListError> {
-        if self.len() >= MOST_ENTRIES {
+    fn make_room(&mut self, length: usize, now: Timestamp) -> Result<(), DenyListError> {
+        let is_full = |list: &Self| list.bytes() + length > ROOM;
+        if is_full(self) {
             self.prune(now);
         }
-        if self.len() >= MOST_ENTRIES {
-            Err(DenyListError::Full)
-        } else {
-            Ok(())
+        if is_full(self) {
+            let entries = self.len();
+            return Err(DenyListError::Full { entries });
         }
+        Ok(())
     }
 
     /// Forgets entries whose certificates have expired. Returns whether any did.
@@ -339,7 +351,7 @@ impl DenyList {
     /// the identities whose denials are new here.
     ///
     /// # Errors
-    /// [`DenyListError::Full`]. Entries taken over until then stay.
+    /// [`DenyListError::Full`]: entries taken over until then stay.
     pub fn take_over(
         &mut self,
         other: &Self,
@@ -355,7 +367,7 @@ impl DenyList {
                 continue;
             }
             if held.is_none() {
-                self.make_room(now)?;
+                self.make_room(serial.entry_length(), now)?;
             }
             self.serials.insert(*serial, *entry);
             self.changed(Changed::Serial(*serial));
@@ -369,7 +381,7 @@ impl DenyList {
                 continue;
             }
             if held.is_none() {
-                self.make_room(now)?;
+                self.make_room(identity.entry_length(), now)?;
             }
             self.identities.insert(identity.clone(), *denied);
             self.changed(Changed::Identity(identity.clone()));

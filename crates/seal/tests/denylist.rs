@@ -353,10 +353,13 @@ fn the_list_is_bounded() {
         list.deny_serial(serial(number), now.plus(HOUR), denial(now))
             .unwrap();
     }
-    let full = list.deny_serial(serial(u64::MAX), now.plus(HOUR), denial(now));
-    assert_eq!(full, Err(DenyListError::Full));
-    let full = list.deny_identity(platform.agent("a"), now.plus(HOUR), denial(now));
-    assert_eq!(full, Err(DenyListError::Full));
+    let full = Err(DenyListError::Full {
+        entries: MOST_ENTRIES,
+    });
+    let another = list.deny_serial(serial(u64::MAX), now.plus(HOUR), denial(now));
+    assert_eq!(another, full);
+    let another = list.deny_identity(platform.agent("a"), now.plus(HOUR), denial(now));
+    assert_eq!(another, full);
     // An entry that the list has already is not new.
     list.deny_serial(serial(7), now.plus(HOUR), denial(now))
         .unwrap();
@@ -422,6 +425,7 @@ proptest! {
             }
             let signed = list.sign(&platform.authority).unwrap();
             versions.push(signed.whole());
+            prop_assert_eq!(signed.whole().len() - versions[0].len(), list.bytes());
             changes.push((list.version(), signed.since(before)));
             changes.push((list.version(), signed.since(before / 2)));
         }

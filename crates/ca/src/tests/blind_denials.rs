@@ -1,7 +1,7 @@
 //! Denials of what other CAs renewed, or may have renewed.
 
 use sealbus_seal::GRANT;
-use sealbus_seal::denylist::MOST_ENTRIES;
+use sealbus_seal::denylist::{MOST_ENTRIES, ROOM, SERIAL_ENTRY};
 
 use super::blind::{Asked, Two, signing_request, trust, two};
 use super::*;
@@ -92,11 +92,11 @@ fn one_certificate_of_each_process_is_kept_until_nobody_can_renew_it() {
     two.leader.prune(end);
     assert_eq!(of_seller(&two.leader), 1);
     // It makes room when a certificate needs that.
-    two.leader.room = 1;
+    two.leader.room = SERIAL_ENTRY;
     two.leader.check_room(end.plus(SECOND)).unwrap();
     assert_eq!((of_seller(&two.leader), two.leader.revocable), (0, 0));
     // Nothing is kept if all CAs know the state.
-    two.leader.room = 10;
+    two.leader.room = 10 * SERIAL_ENTRY;
     two.first(NOW);
     two.leader.are_present(&["ca-2".to_owned()], NOW);
     two.leader.prune(NOW.plus(HOUR * 2));
@@ -251,27 +251,26 @@ fn what_others_revoked_is_denied_once_and_again_if_it_comes_later() {
 fn a_ca_that_does_not_know_the_state_denies_as_many_as_one_that_does() {
     let mut two = two();
     let revoked = |number: usize| Unstored::Revoked {
-        what: format!("thief-{number}"),
+        what: format!("thief-{number:06}"),
         said: String::new(),
         at: NOW,
     };
-    // Each name takes two entries.
-    let most = MOST_ENTRIES / 2;
+    let revoke =
+        |blind: &mut Blind, number: usize| blind.revoke(&format!("thief-{number:06}"), "", NOW);
+    revoke(&mut two.blind, 0).unwrap();
+    // All names have the same length.
+    let most = ROOM / two.blind.trust().latest_deny_list().unwrap().bytes();
     let acts: Vec<_> = (0..most).map(revoked).collect();
-    let revoke = |blind: &mut Blind, number: usize| {
-        blind.revoke(&format!("thief-{number}"), "", NOW).unwrap();
-    };
-    revoke(&mut two.blind, 0);
     two.blind.restore(&acts[1..most - 1], NOW).unwrap();
-    revoke(&mut two.blind, most - 1);
-    let full = two.blind.revoke("one-more", "", NOW).unwrap_err();
+    revoke(&mut two.blind, most - 1).unwrap();
+    let full = revoke(&mut two.blind, most).unwrap_err();
     assert_eq!(full.code, FaultCode::Full);
 
     let node = two.leader.trust().clone();
     let list = two.blind.deny_list_after(0).unwrap();
     node.apply_deny_list_beside(&list, NOW).unwrap();
     let is_denied = |trust: &Trust, number: usize| {
-        let agent = Identity::agent(&platform(), &format!("thief-{number}"));
+        let agent = Identity::agent(&platform(), &format!("thief-{number:06}"));
         trust.denied_before(&agent.unwrap()).is_some()
     };
     for number in [0, 1023, 1024, most - 1] {

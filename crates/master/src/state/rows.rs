@@ -7,8 +7,10 @@ use super::{GROUP_ROW, MasterState, NODE_ROW};
 
 /// A group with more agents than this is not written for each report of one of them.
 const MANY: usize = 16;
-/// The interval at which it is written, in milliseconds.
+/// The shortest interval at which it is written, in milliseconds.
 const WHILE: UnixMillis = 1000;
+/// The interval is longer by a millisecond for so many agents of the group.
+const AGENTS_A_MILLISECOND: usize = 10;
 
 impl MasterState {
     /// Takes the changed rows. In a group of many agents, each reports on its own. For such reports, the group's row is
@@ -17,7 +19,8 @@ impl MasterState {
         let groups = &self.groups;
         let is_due = |name: &String| {
             groups.get(name).is_none_or(|group| {
-                let is_recent = group.saved.is_some_and(|at| now < at + WHILE);
+                let longer = (group.agents.len() / AGENTS_A_MILLISECOND) as UnixMillis;
+                let is_recent = group.saved.is_some_and(|at| now < at + WHILE + longer);
                 group.agents.len() <= MANY || !is_recent
             })
         };

@@ -101,10 +101,10 @@ async fn names_are_checked() {
 #[tokio::test]
 async fn a_crowd_does_not_ask_for_all_its_certificates_at_once() {
     let (process, host, _tell) = open(HOUR).await;
-    let names: Vec<String> = (0..200).map(|n| format!("agent-{n}")).collect();
+    let names: Vec<String> = (0..400).map(|n| format!("agent-{n}")).collect();
     let agents = join_all(names.iter().map(|name| process.agent(name))).await;
     assert!(agents.iter().all(Result::is_ok));
-    assert_eq!(*host.certifying.lock(), (0, 64));
+    assert_eq!(*host.certifying.lock(), (0, 256));
 }
 
 /// Certificates live two seconds. Traffic goes on while they are renewed again and again.

@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, OnceLock};
 
-use super::Denial;
+use super::{Denial, SERIAL_ENTRY};
 use crate::Hash;
 use crate::certificate::Serial;
 use crate::identity::Identity;
 use crate::timestamp::Timestamp;
 
-/// The pages of serial numbers, and those of identities. A full list has about a hundred serial numbers on each.
+/// The pages of serial numbers, and those of identities. A full list has about five hundred serial numbers on each.
 pub(super) const PAGES: usize = 1024;
+
+/// The length of an entry without its key, in bytes.
+const ENTRY: usize = 17;
 
 /// A denial, and how long the list holds it.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +27,8 @@ pub(super) struct Entry {
 /// A key of an entry, which always lies on the same page.
 pub(super) trait Paged: Ord + Clone {
     fn page(&self) -> usize;
+    /// The length of its entry in the signed list, in bytes.
+    fn entry_length(&self) -> usize;
 }
 
 /// Entries with their digest, which is computed once.
@@ -38,6 +43,7 @@ struct Page<K, V> {
 pub(super) struct Pages<K, V> {
     pages: Vec<Arc<Page<K, V>>>,
     count: usize,
+    bytes: usize,
 }
 
 impl Entry {
@@ -53,6 +59,11 @@ impl<K: Paged, V: Clone> Pages<K, V> {
         self.count
     }
 
+    /// The length of all entries, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         // Most lists deny no identity: there is nothing to look for.
         if self.count == 0 {
@@ -64,18 +75,23 @@ impl<K: Paged, V: Clone> Pages<K, V> {
     pub(super) fn insert(&mut self, key: K, value: V) {
         let page = Arc::make_mut(&mut self.pages[key.page()]);
         page.digest = OnceLock::new();
-        self.count += usize::from(page.entries.insert(key, value).is_none());
+        let length = key.entry_length();
+        if page.entries.insert(key, value).is_none() {
+            self.count += 1;
+            self.bytes += length;
+        }
     }
 
     /// Forgets the entries that are over.
     pub(super) fn forget(&mut self, is_over: impl Fn(&V) -> bool) {
         for page in &mut self.pages {
             if page.entries.values().any(&is_over) {
-                let before = page.entries.len();
                 let page = Arc::make_mut(page);
                 page.digest = OnceLock::new();
-                page.entries.retain(|_, value| !is_over(value));
-                self.count -= before - page.entries.len();
+                for (key, _) in page.entries.extract_if(.., |_, value| is_over(value)) {
+                    self.count -= 1;
+                    self.bytes -= key.entry_length();
+                }
             }
         }
     }
@@ -91,7 +107,7 @@ impl<K: Paged, V: Clone> Pages<K, V> {
     ) -> impl Iterator<Item = Hash> {
         self.pages.iter().map(move |page| {
             *page.digest.get_or_init(|| {
-                let mut encoded = Vec::with_capacity(page.entries.len() * 33);
+                let mut encoded = Vec::with_capacity(page.entries.len() * SERIAL_ENTRY);
                 for (key, value) in &page.entries {
                     encode(key, value, &mut encoded);
                 }
@@ -111,6 +127,7 @@ impl<K, V> Default for Pages<K, V> {
         Self {
             pages: vec![empty; PAGES],
             count: 0,
+            bytes: 0,
         }
     }
 }
@@ -125,6 +142,10 @@ impl Paged for Serial {
     fn page(&self) -> usize {
         let bytes = self.as_bytes();
         usize::from(u16::from_be_bytes([bytes[14], bytes[15]])) % PAGES
+    }
+
+    fn entry_length(&self) -> usize {
+        SERIAL_ENTRY
     }
 }
 
@@ -144,5 +165,10 @@ impl Paged for Identity {
         // Writing to it does not fail.
         let _ = write!(hash, "{self}");
         (hash.0 % PAGES as u64) as usize
+    }
+
+    /// The length and the text of the identity come before the time before which its certificates are denied.
+    fn entry_length(&self) -> usize {
+        size_of::<u16>() + self.to_string().len() + size_of::<u64>() + ENTRY
     }
 }
