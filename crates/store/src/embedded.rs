@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::RwLock;
+use redb::backends::FileBackend;
 use redb::{
     Builder, Database, DatabaseError, ReadOnlyTable, ReadTransaction, ReadableDatabase,
     ReadableTable, StorageError, TableDefinition, TableError,
@@ -113,7 +114,10 @@ fn open_database(path: &Path) -> Result<Database, DatabaseError> {
     options.read(true).write(true).create(true).truncate(false);
     let file = options.private().open(path)?;
     let new = file.metadata()?.len() == 0;
-    let database = Builder::new().set_cache_size(CACHE).create_file(file)?;
+    let file = FileBackend::new(file)?;
+    let database = Builder::new()
+        .set_cache_size(CACHE)
+        .create_with_backend(file)?;
     if new && let Some(directory) = path.parent() {
         // Without this, a new file's name may not survive a power cut.
         let directory = if directory.as_os_str().is_empty() {
