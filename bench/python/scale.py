@@ -66,8 +66,8 @@ class Subscriber(Agent):
         if message.performative != Performative.REQUEST:
             return
         begin = float(message.content_text or "0")
-        while time.monotonic() < begin:
-            await self.clock.sleep(0.001)
+        # Programs that look at the clock again and again would take the processors from those that begin.
+        await self.clock.sleep(begin - time.monotonic())
         self.kept = [await self.subscribe(f"/place/{self.aid.local_name}/{number}") for number in range(CHANNELS)]
         await self.reply(message, Performative.INFORM, str(time.monotonic() - begin))
 

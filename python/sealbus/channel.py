@@ -451,7 +451,13 @@ class ChannelSubscription:
         platform does not say so within 30 seconds; the subscription then goes on, and is listed later.
         :meth:`sealbus.Agent.subscribe` and ``async with`` wait by themselves.
         """
-        is_listed: bool = await self._life.call(self._handle.listed)
+        life = self._life
+        if self._handle.is_listed():
+            life.turn -= 1
+            if life.turn <= 0:
+                await life.pause()
+            return True
+        is_listed: bool = await life.call(self._handle.listed)
         return is_listed
 
     def try_next(self) -> ChannelEvent | None:

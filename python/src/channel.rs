@@ -400,6 +400,11 @@ impl PySubscriptionHandle {
         })
     }
 
+    /// Whether `listed` would not wait.
+    fn is_listed(&self) -> PyResult<bool> {
+        Ok(self.open()?.is_listed())
+    }
+
     /// Waits until there is an event, which stays there. The outcome is nothing, or the reason why no further event
     /// will come.
     fn wait(&self, pump: &PyPump, call: u64) -> PyResult<()> {

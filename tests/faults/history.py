@@ -59,8 +59,8 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
 
     A sender that is killed cannot be told: the last messages of a life that was killed are excused, unless they were kept on
     disk before they were accepted. So are the events that waited where the receiver was before a move: they come back to their
-    sender, which may be killed before that, or while they come. A message counts as delivered when the receiver has taken it: the
-    one that a killed receiver had in hand is excused.
+    sender, which may be killed before that, or while they come, or the process in which they wait is killed with it. A message
+    counts as delivered when the receiver has taken it: the one that a killed receiver had in hand is excused.
     """
     verdict = Verdict()
     begun: set[int] = set()
@@ -91,23 +91,26 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
     gaps = 0
     #: The number that each killed life of the receiver may have had in hand.
     in_hand: set[int] = set()
-    #: The last number heard before each move of the receiver, and the first one after it.
-    moves: list[tuple[int, int]] = []
+    #: The last number heard before each move of the receiver, the first one after it, and whether its former process has ended
+    #: in order.
+    moves: list[tuple[int, int, bool]] = []
     moved_at: int | None = None
-    latest, before = None, ""
+    latest, before, left_life = None, "", -1
+    received = list(received)
+    ended = {event[1] for event in received if event[0] == "ended"}
     for event, *values in received:
         if event == "life" and latest is not None:
             if before == "saved":
-                moved_at = latest
+                moved_at, left_life = latest, values[0] - 1
             else:
                 in_hand.add(latest + 1)
-        before = event
+        before = before if event == "ended" else event
         if event != "heard" or values[0] != sender:
             continue
         _, number, again, missed = values
         gaps += missed
         if moved_at is not None:
-            moves.append((moved_at, number))
+            moves.append((moved_at, number, left_life in ended))
             moved_at = None
         if number in verdict.heard and not again:
             verdict.doubled.append(number)
@@ -126,8 +129,9 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
             missing -= {number for number in accepted if number > max(arrived, default=-1)}
             if kind not in ("direct", "sealed-direct"):
                 under_way = max(accepted, default=-1) - UNDER_WAY
-                late = [(left, first) for left, first in moves if under_way < first or left < told_last < first]
-                missing -= {number for number in accepted if any(left < number < first for left, first in late)}
+                for left, first, has_ended in moves:
+                    if under_way < first or left < told_last < first or not has_ended:
+                        missing -= {number for number in accepted if left < number < first}
     # Events that retention or a slow subscription left out are counted to the receiver.
     verdict.lost = missing if len(missing) > gaps else set()
     return verdict

@@ -207,7 +207,7 @@ class Walk:
 
         def silent() -> bool:
             # Messages accepted before may come back after that.
-            said = [event[0] for event in history(self.notes / "source") if event[0] != "told"]
+            said = [event[0] for event in history(self.notes / "source") if event[0] not in ("told", "ended")]
             return said[-1] == "silent"
 
         wait_for(silent, "the sender to be silent", also=self.why)

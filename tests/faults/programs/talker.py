@@ -13,6 +13,7 @@ talker.py hear KIND: notes what arrives.
 ["told", n, text]                      a failure came back
 ["heard", sender, n, again, missed]    the number arrived; `missed`: so many events before it are known to be gone
 ["saved", life]                        the life ends by a move: it was not killed
+["ended", life]                        the process has ended in order
 ["silent"]                             sends nothing more, until `talk` is there again
 =====================================  ==================================================================
 
@@ -115,4 +116,6 @@ class Sender(Talker):
 
 
 if __name__ == "__main__":
-    run({"send": Sender, "hear": Hearer}[sys.argv[1]]())
+    agent = {"send": Sender, "hear": Hearer}[sys.argv[1]]()
+    run(agent)
+    agent.note("ended", agent.life)

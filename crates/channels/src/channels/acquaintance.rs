@@ -37,6 +37,13 @@ pub(super) struct Registration {
     attempt: Mutex<JoinSet<()>>,
 }
 
+impl Registration {
+    /// Whether the others know, if there can be any.
+    fn is_known(&self) -> bool {
+        self.registrar.get().is_none() || self.is_listed.load(Ordering::Acquire)
+    }
+}
+
 impl Channels {
     /// Sets the platform that tells this process of others. Until it has done so, publishers wait. Call this before agents use
     /// channels. Without it the bus is [told](sealbus_bus::Bus::process_joined) of all others by itself. Returns false if
@@ -73,11 +80,13 @@ impl Channels {
     pub async fn listed(&self, limit: Duration) -> bool {
         self.shared.use_channels();
         let shared = self.shared.clone();
-        let is_listed = move |_: &mut Exchange, _| {
-            let registration = &shared.registration;
-            registration.registrar.get().is_none() || registration.is_listed.load(Ordering::Acquire)
-        };
+        let is_listed = move |_: &mut Exchange, _| shared.registration.is_known();
         self.wait_until(limit, is_listed).await
+    }
+
+    /// Whether [`listed`](Self::listed) would not wait.
+    pub fn is_listed(&self) -> bool {
+        self.shared.registration.is_known()
     }
 }
 

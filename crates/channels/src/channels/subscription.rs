@@ -157,6 +157,11 @@ impl Subscription {
         is_listed
     }
 
+    /// Whether [`listed`](Self::listed) would not wait.
+    pub fn is_listed(&self) -> bool {
+        self.channels.is_listed()
+    }
+
     /// The reason why the subscription has ended, if it has. Events taken before can still be received.
     pub fn ended(&self) -> Option<Ended> {
         self.consumer.ended()

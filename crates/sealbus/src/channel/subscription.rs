@@ -168,6 +168,11 @@ impl ChannelSubscription {
         self.subscription.listed().await
     }
 
+    /// Whether [`listed`](Self::listed) would not wait.
+    pub fn is_listed(&self) -> bool {
+        self.subscription.is_listed()
+    }
+
     /// Tells that the agent has handled all events that it took. Asking for the next event means the same.
     ///
     /// An agent that [moves](crate::Agent::save) gets nothing more from its subscriptions once `save` is called. A
