@@ -60,7 +60,8 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
     A sender that is killed cannot be told: the last messages of a life that was killed are excused, unless they were kept on
     disk before they were accepted. So are the events that waited where the receiver was before a move: they come back to their
     sender, which may be killed before that, or while they come, or the process in which they wait is killed with it. A message
-    counts as delivered when the receiver has taken it: the one that a killed receiver had in hand is excused.
+    counts as delivered when the receiver has taken it: the one that a killed receiver had in hand is excused. With it go the direct
+    messages that its process had and that it had not read: docs/transports.md says that nobody is told of them.
     """
     verdict = Verdict()
     begun: set[int] = set()
@@ -89,8 +90,9 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
         last_life = None if was_moved else (accepted, told_last)
     last: dict[int, int] = {}
     gaps = 0
-    #: The number that each killed life of the receiver may have had in hand.
-    in_hand: set[int] = set()
+    #: The last number heard before each kill of the receiver, and the first one after it.
+    kills: list[tuple[int, int]] = []
+    killed_at: int | None = None
     #: The last number heard before each move of the receiver, the first one after it, and whether its former process has ended
     #: in order.
     moves: list[tuple[int, int, bool]] = []
@@ -103,7 +105,7 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
             if before == "saved":
                 moved_at, left_life = latest, values[0] - 1
             else:
-                in_hand.add(latest + 1)
+                killed_at = latest
         before = before if event == "ended" else event
         if event != "heard" or values[0] != sender:
             continue
@@ -112,6 +114,9 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
         if moved_at is not None:
             moves.append((moved_at, number, left_life in ended))
             moved_at = None
+        if killed_at is not None:
+            kills.append((killed_at, number))
+            killed_at = None
         if number in verdict.heard and not again:
             verdict.doubled.append(number)
         elif number < last.get(number // LIFE, -1) and not again:
@@ -121,8 +126,10 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
         last[number // LIFE] = max(number, last.get(number // LIFE, -1))
     verdict.invented = verdict.heard - begun
     missing = verdict.accepted - verdict.heard - verdict.told
-    if kind in ("direct", "sealed-direct", "persistent"):
-        missing -= in_hand
+    if kind != "durable":
+        missing -= {taken + 1 for taken, _ in kills}
+    if kind in ("direct", "sealed-direct"):
+        missing -= {number for number in missing if any(taken < number < first for taken, first in kills)}
     if kind in ("direct", "sealed-direct", "channel", "sealed"):
         for accepted, told_last in killed:
             arrived = accepted & verdict.heard

@@ -74,11 +74,19 @@ def test_a_life_that_goes_on_beside_the_next_one():
 
 def test_the_message_that_a_killed_receiver_had_in_hand_is_excused():
     sent = accepted(0, 1, 2, 3)
-    for kind in ("direct", "sealed-direct", "persistent"):
+    for kind in ("direct", "sealed-direct", "persistent", "channel", "sealed"):
         assert verdict(sent, [*heard(0), SECOND, *heard(2, 3)], kind).is_clean()
-        assert verdict(sent, [*heard(0), SECOND, *heard(3)], kind).lost == {2}
         assert verdict(sent, [*heard(0), ["saved", 0], SECOND, *heard(2, 3)], kind).lost == {1}
+    for kind in ("persistent", "channel", "sealed"):
+        assert verdict(sent, [*heard(0), SECOND, *heard(3)], kind).lost == {2}
     assert verdict(sent, [*heard(0), SECOND, *heard(2, 3)], "durable").lost == {1}
+
+
+def test_direct_messages_that_a_killed_receiver_had_not_read_are_excused():
+    sent = accepted(0, 1, 2, 3, 4)
+    for kind in ("direct", "sealed-direct"):
+        assert verdict(sent, [*heard(0), SECOND, *heard(3, 4)], kind).is_clean()
+        assert verdict(sent, [*heard(0), SECOND, *heard(2, 4)], kind).lost == {3}
 
 
 def test_doubled_reordered_and_invented():

@@ -333,7 +333,7 @@ fn commit(database: &Database, batch: &Batch) -> Result<Result<Revision, StoreEr
     Ok(Ok(revision))
 }
 
-/// What a transaction reads.
+/// The tables, as a transaction reads them.
 struct Tables {
     entries: ReadOnlyTable<&'static str, &'static [u8]>,
     /// `None` in a store that has never had a large value.

@@ -16,7 +16,7 @@ import java.util.function.Function;
  * <p>The entries lie on pages, so that the digest that the authority signs costs only the pages that changed.
  */
 final class DenyList {
-    /** What fits into 16 MiB beside the authority's chain and signature, if each entry denies one certificate. */
+    /** No more fit into 16 MiB beside the authority's chain and signature, if each entry denies one certificate. */
     static final int MAX_ENTRIES = ((16 << 20) - (64 << 10)) / 33;
     private static final int PAGES = 1024;
     private static final byte[] DIGEST_CONTEXT = "sealbus deny list entries v3\0".getBytes(StandardCharsets.US_ASCII);
