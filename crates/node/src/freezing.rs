@@ -23,6 +23,8 @@ use sealbus_control::{
 
 /// How long a process may take to freeze.
 const FREEZING: Duration = Duration::from_secs(50);
+/// How long a process may take to attach: it does so by itself after its start, and after its node's.
+const ATTACHING: Duration = Duration::from_secs(5);
 /// How long a process may take to seal its keys.
 pub(crate) const KEYS: Duration = Duration::from_secs(10);
 /// How long frozen agents are kept for their destination after their process ended.
@@ -42,6 +44,7 @@ impl Shared {
         if let Some(size) = self.processes.frozen_for(process, destination) {
             return Ok(size as u64);
         }
+        self.processes.await_attachment(process, ATTACHING).await?;
         let (waiting, frozen) = oneshot::channel();
         let caller = self.processes.with(process, |entry| {
             let caller = entry.connection.as_ref().map(|(_, caller)| caller.clone());

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use sealbus_bus::{Allowance, Budget};
 use sealbus_seal::token::Secret;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
 
 use super::memory::Remembered;
 use super::peer::Peer;
@@ -348,6 +349,25 @@ impl Processes {
                 places: entry.places.clone(),
             }
         })
+    }
+
+    /// Waits until the process is attached, for `limit` at most.
+    ///
+    /// # Errors
+    /// If the process has ended.
+    pub(crate) async fn await_attachment(
+        &self,
+        process: &str,
+        limit: Duration,
+    ) -> Result<(), Fault> {
+        let (is_attached, mut present) = self.with(process, |entry| {
+            (entry.connection.is_some(), entry.present.subscribe())
+        })?;
+        if !is_attached {
+            // Those who need the connection see whether there is one.
+            let _ = timeout(limit, present.changed()).await;
+        }
+        Ok(())
     }
 
     /// The programs that the node started.

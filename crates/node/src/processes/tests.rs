@@ -157,3 +157,24 @@ fn a_fault_lists_the_first_agents_alone() {
     launch.agents.truncate(1);
     assert_eq!(Placement::of(&launch).listed(), "a000");
 }
+
+/// A node that was started again has its processes back before they attach.
+#[tokio::test]
+async fn what_needs_an_attached_process_waits_for_it_a_while() {
+    let (soon, late) = (Duration::from_millis(1), Duration::from_secs(600));
+    let processes = Processes::default();
+    assert!(processes.await_attachment("p", late).await.is_err());
+    let entry = Entry::taken_over(remembered());
+    processes.entries.lock().insert("p".to_owned(), entry);
+    processes.await_attachment("p", soon).await.unwrap();
+
+    let (stream, _peer) = tokio::io::duplex(1);
+    let (caller, _requests, _drive) = sealbus_control::rpc::open(stream, 1);
+    let attach = async {
+        tokio::task::yield_now().await;
+        processes.connect("p", &caller, 1).unwrap();
+    };
+    let (attached, _) = tokio::join!(processes.await_attachment("p", late), attach);
+    attached.unwrap();
+    processes.await_attachment("p", late).await.unwrap();
+}
