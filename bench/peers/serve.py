@@ -95,7 +95,7 @@ class Server:
             process.terminate()
         for process in self.processes:
             try:
-                process.wait(timeout=4)
+                process.wait(timeout=15)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

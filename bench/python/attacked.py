@@ -1,10 +1,11 @@
 """How much an attack delays agents that have nothing to do with it: round trips of a pair, quiet and under each attack.
 
-``python attacked.py --sealbus PATH [--seconds N] [--json FILE]``: a real platform with two nodes at level ``auth``. `asker` on the
+``python attacked.py --sealbus PATH [--seconds N] [--nice N] [--json FILE]``: a real platform with two nodes at level ``auth``. `asker` on the
 one asks `answerer` on the other, one request after the other. The attackers are those of ``tests/attacks``, beside the platform on
 the same machine: what they take of its processors counts too. The row `busy` shows that share alone: an attacker that only
 calculates, and never writes to the platform. Before and after all attacks the pair is measured in quiet; the ratios are to the
-first of these runs, and to `busy`.
+first of these runs, and to `busy`. With ``--nice 19`` the attackers take only the processor time that nobody else wants, so the figures
+show what is left of an attack where the platform does not share its processors with the attackers.
 
 ``python attacked.py asker`` and ``python attacked.py answerer`` are the programs of the agents.
 """
@@ -125,7 +126,7 @@ def beside(attack: Attack) -> Iterator[None]:
         thread.join()
 
 
-def measure(seconds: float) -> dict[str, dict[str, float]]:
+def measure(seconds: float, niceness: int) -> dict[str, dict[str, float]]:
     """The round trips of the pair, quiet and under each attack."""
     sys.path += [str(ROOT / "tests" / "end_to_end"), str(ROOT / "tests" / "attacks")]
     from attacker.acl import message
@@ -139,6 +140,8 @@ def measure(seconds: float) -> dict[str, dict[str, float]]:
         try:
             agents = factory.up().active("asker", "answerer")
             address = place(agents["answerer"]["address"])
+            # The platform runs already, and the attackers' threads are made later.
+            os.nice(niceness)
 
             def stranger() -> socket.socket:
                 return socket.create_connection(address, 5, (ELSEWHERE, 0))
@@ -173,9 +176,10 @@ def main() -> None:
         return run(programs[sys.argv[1]](sys.argv[1]))
     parser = report.options()
     parser.add_argument("--seconds", type=float, default=10, help="seconds of each measurement")
+    parser.add_argument("--nice", type=int, default=0, help="how much less of the processors the attackers get (nice)")
     arguments = parser.parse_args()
     os.environ["SEALBUS_BINARY"] = str(arguments.sealbus.absolute())
-    figures = measure(arguments.seconds)
+    figures = measure(arguments.seconds, arguments.nice)
     report.write(arguments.json, figures)
     for name, found in figures.items():
         quiet, busy = (found["p99_ms"] / figures[beside]["p99_ms"] for beside in ("quiet before", "busy"))

@@ -16,7 +16,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use crate::papers::PapersError;
 
 /// How long a process may take to end after it was asked to.
-const FAREWELL: Duration = Duration::from_secs(5);
+const FAREWELL: Duration = Duration::from_secs(20);
 
 /// A process that speaks lines of JSON, with all processes it starts.
 pub(crate) struct Process {

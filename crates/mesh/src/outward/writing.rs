@@ -1,6 +1,7 @@
 //! The frames for the wire: first those of one connection, then those that the session keeps. Queued messages take
 //! turns.
 
+use std::io::IoSlice;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -82,44 +83,45 @@ impl Outward {
         if self.session.untold().frames > 0 {
             self.session.tell().encode(0, &mut self.control);
         }
-        let mut is_something = !self.control.is_empty();
-        self.filled = self.control.len();
+        self.filled = 0;
+        let mut left = BATCH.saturating_sub(wire.pending());
+        let filled = loop {
+            if left == 0 {
+                break Filled::Limit;
+            }
+            self.pump();
+            if !self.unsigned.is_empty() && self.hold_messages(Instant::now()) {
+                // Nobody need announce what waits: an acknowledgement or the time ends the wait.
+                self.is_announced = true;
+                break Filled::Held;
+            }
+            self.sign_all();
+            // An acknowledgement and the messages behind it share a record of TLS.
+            let control = Some(IoSlice::new(&self.control)).filter(|bytes| !bytes.is_empty());
+            let mut slices = Vec::from_iter(control);
+            let length = self.session.gather(left, &mut slices);
+            if length == 0 {
+                break match self.filled + self.control.len() {
+                    0 => Filled::Nothing,
+                    _ => Filled::All,
+                };
+            }
+            self.filled += self.control.len() + length;
+            wire.put_all(&slices, self.control.len() + length);
+            self.control.clear();
+            self.session.written(length);
+            if self.session.unwritten() == 0 {
+                self.signatures_written();
+            }
+            left = left.saturating_sub(length);
+        };
+        self.filled += self.control.len();
         wire.put(&self.control);
         self.control.clear();
         if self.control.capacity() > BATCH {
             self.control = Vec::new();
         }
-        let mut left = BATCH.saturating_sub(wire.pending());
-        while left > 0 {
-            self.pump();
-            if !self.unsigned.is_empty() && self.hold_messages(Instant::now()) {
-                // Nobody need announce what waits: an acknowledgement or the time ends the wait.
-                self.is_announced = true;
-                return Filled::Held;
-            }
-            self.sign_all();
-            if !self.control.is_empty() {
-                wire.put(&self.control);
-                self.control.clear();
-            }
-            let mut slices = Vec::new();
-            let length = self.session.gather(left, &mut slices);
-            if length == 0 {
-                return match is_something {
-                    true => Filled::All,
-                    false => Filled::Nothing,
-                };
-            }
-            wire.put_all(&slices, length);
-            self.session.written(length);
-            if self.session.unwritten() == 0 {
-                self.signatures_written();
-            }
-            self.filled += length;
-            left = left.saturating_sub(length);
-            is_something = true;
-        }
-        Filled::Limit
+        filled
     }
 
     /// Moves queued messages into the session. The targets take turns.
