@@ -1,11 +1,11 @@
 """How much an attack delays agents that have nothing to do with it: round trips of a pair, quiet and under each attack.
 
-``python attacked.py --sealbus PATH [--seconds N] [--nice N] [--json FILE]``: a real platform with two nodes at level ``auth``. `asker` on the
-one asks `answerer` on the other, one request after the other. The attackers are those of ``tests/attacks``, beside the platform on
-the same machine: what they take of its processors counts too. The row `busy` shows that share alone: an attacker that only
-calculates, and never writes to the platform. Before and after all attacks the pair is measured in quiet; the ratios are to the
-first of these runs, and to `busy`. With ``--nice 19`` the attackers take only the processor time that nobody else wants, so the figures
-show what is left of an attack where the platform does not share its processors with the attackers.
+``python attacked.py --sealbus PATH [--seconds N] [--nice N] [--json FILE]``: a real platform with two nodes at level ``auth``.
+`asker` on the one asks `answerer` on the other, one request after the other. The attackers are those of ``tests/attacks``, beside
+the platform on the same machine: what they take of its processors counts too. The row `busy` shows that share alone: an attacker
+that only calculates, and never writes to the platform. Before and after all attacks the pair is measured in quiet; the ratios are
+to the first of these runs, and to `busy`. With ``--nice 19`` the attackers take only the processor time that nobody else wants, so
+the figures show what is left of an attack where the platform does not share its processors with the attackers.
 
 ``python attacked.py asker`` and ``python attacked.py answerer`` are the programs of the agents.
 """

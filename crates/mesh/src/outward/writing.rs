@@ -84,7 +84,7 @@ impl Outward {
             self.session.tell().encode(0, &mut self.control);
         }
         self.filled = 0;
-        let mut left = BATCH.saturating_sub(wire.pending());
+        let mut left = BATCH.saturating_sub(wire.pending() + self.control.len());
         let filled = loop {
             if left == 0 {
                 break Filled::Limit;
