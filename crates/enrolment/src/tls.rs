@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sealbus_mesh::{Stranger, Strangers};
+use sealbus_mesh::{Stranger, Strangers, listen};
 use sealbus_seal::tls::{Acceptor, Connector, ExpectedPeer, explain, server_name};
 use sealbus_seal::{CLOCK_SKEW, Fingerprint, PlatformName};
 use sealbus_web::accept_each;
@@ -32,15 +32,13 @@ const NEWCOMERS: usize = 256;
 /// # Errors
 /// The system's error, which names the port if it is in use.
 pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => io::Error::new(
-                error.kind(),
-                format!("the port {} on {} is in use", address.port(), address.ip()),
-            ),
-            _ => error,
-        })
+    listen(address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => io::Error::new(
+            error.kind(),
+            format!("the port {} on {} is in use", address.port(), address.ip()),
+        ),
+        _ => error,
+    })
 }
 
 /// The entrance of a port that strangers can reach.

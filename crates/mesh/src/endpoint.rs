@@ -13,7 +13,6 @@ use sealbus_bus::{
 use sealbus_seal::tls::TlsError;
 use sealbus_seal::{Credential, Identity, SecurityLevel};
 use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::MeshConfig;
@@ -21,6 +20,7 @@ use crate::frame::PROCESS_TARGET;
 use crate::link::MeshDestination;
 use crate::links::Links;
 use crate::own_process::{OwnProcess, Tls};
+use crate::strangers::listen;
 
 /// How long the links of a process that was given up may take to report their messages.
 const GIVING_UP: Duration = Duration::from_secs(2);
@@ -81,12 +81,12 @@ impl MeshEndpoint {
     /// [`BindError`].
     pub async fn bind(config: MeshConfig, bus: &Bus) -> Result<Self, BindError> {
         let tls = Tls::new(&config).map_err(unusable)?;
-        let listen = |source| BindError::Listen {
+        let failed = |source| BindError::Listen {
             address: config.listen,
             source,
         };
-        let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
-        let local = listener.local_addr().map_err(listen)?;
+        let listener = listen(config.listen).map_err(failed)?;
+        let local = listener.local_addr().map_err(failed)?;
         let own = OwnProcess::new(config, local, tls).ok_or(BindError::NoRandomness)?;
         let links = Links::new(own, bus.downgrade());
         if !bus.set_transport(Arc::new(Mesh(links.clone()))) {

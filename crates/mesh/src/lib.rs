@@ -25,7 +25,7 @@ mod wire;
 pub use config::{MeshConfig, MeshSecurity, ProcessSecurity};
 pub use endpoint::{BindError, LinkReport, MeshEndpoint};
 pub use greeting::protocol_name;
-pub use strangers::{Stranger, Strangers};
+pub use strangers::{Stranger, Strangers, listen};
 
 /// 128 random bits; `None` if the system gives none.
 fn token() -> Option<frame::Token> {

@@ -215,7 +215,11 @@ async fn listen_on(listener: TcpListener, links: Weak<Links>) {
             () = links.end.notified() => return,
         };
         match accepted {
-            Ok((tcp, from)) => drop(tokio::spawn(links.take_in(tcp, from))),
+            Ok((tcp, from)) => {
+                tokio::spawn(links.take_in(tcp, from));
+                // Messages go on between the connections of a crowd.
+                tokio::task::yield_now().await;
+            }
             Err(error) => {
                 // For example too many open files. The peers try again.
                 tracing::warn!(%error, "a connection could not be accepted");

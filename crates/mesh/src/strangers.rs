@@ -2,10 +2,33 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
+
+/// Connections that the system holds until they are accepted. When its queue is full, it drops the first packet of further ones, and
+/// these wait for a second and longer. Linux holds at most `net.core.somaxconn`, mostly 4096.
+const QUEUE: u32 = 4096;
+
+/// Listens on an address, with room for a burst of strangers beside others.
+///
+/// # Errors
+/// The system's error.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // Elsewhere it would let others take the port over.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(QUEUE)
+}
 
 /// The connections that have not been let in yet, by their origin: an address, or a process of this machine. When there
 /// are too many, the oldest one of the origin with the most goes, so that one origin cannot keep the others out. Clones
@@ -140,6 +163,19 @@ mod tests {
         assert!(other.is_waiting() && !crowd[3].is_waiting());
         drop((crowd, more, other));
         assert!(strangers.crowd.lock().by_origin.is_empty());
+    }
+
+    #[tokio::test]
+    async fn connections_that_are_not_accepted_yet_leave_room_for_others() {
+        let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect =
+            |_| std::net::TcpStream::connect_timeout(&address, std::time::Duration::from_secs(60));
+        // The system may be set to hold fewer.
+        let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
+        let most = most.map_or(300, |most| most.trim().parse().unwrap());
+        let crowd: Result<Vec<_>, _> = (0..most.min(300)).map(connect).collect();
+        assert!(!crowd.unwrap().is_empty());
     }
 
     #[tokio::test]

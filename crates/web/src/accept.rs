@@ -82,6 +82,8 @@ where
                     if let Some(serving) = admit(connection, origin, connections.len()) {
                         connections.spawn(serving);
                     }
+                    // A crowd of connections leaves other tasks their turns.
+                    tokio::task::yield_now().await;
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -95,11 +97,41 @@ where
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use tokio::io::AsyncReadExt;
     use tokio::sync::{Notify, mpsc};
 
     use super::*;
+
+    #[tokio::test]
+    async fn other_tasks_have_their_turns_between_the_connections_of_a_crowd() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        // The system holds them; none is accepted yet.
+        let crowd = (0..100).map(|_| std::net::TcpStream::connect(address).unwrap());
+        let crowd: Vec<_> = crowd.collect();
+        let (turns, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let (other, done) = (turns.clone(), seen.clone());
+        tokio::spawn(async move {
+            loop {
+                other.fetch_add(1, Relaxed);
+                tokio::task::yield_now().await;
+            }
+        });
+        let (mut before, mut left) = (None, crowd.len());
+        accept_until(seen.notified(), &listener, usize::MAX, |_, _, _| {
+            let now = turns.load(Relaxed);
+            assert!(before.replace(now) < Some(now));
+            left -= 1;
+            if left == 0 {
+                done.notify_one();
+            }
+            None::<std::future::Ready<()>>
+        })
+        .await;
+    }
 
     #[tokio::test]
     async fn connections_wait_for_room_and_outlive_the_end_of_accepting() {
