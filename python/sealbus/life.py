@@ -37,7 +37,7 @@ MOVE_GRACE = 5.0
 TURN = 0.0005
 """Seconds that an agent takes or sends messages without a pause before other work of the loop gets its turn."""
 
-ROW = 32
+ROW = 8
 """Messages an agent takes or sends before it looks at the clock."""
 
 
@@ -173,6 +173,8 @@ class Life:
         if time.monotonic() < self._turn_ends:
             self.turn = ROW
             return
+        # The agent has more to do: it is not at rest.
+        self.pump.news += 1
         await asyncio.sleep(0)
         self.begin_turn()
 

@@ -7,6 +7,7 @@ import selectors
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from selectors import SelectorKey
@@ -23,8 +24,9 @@ __all__ = ["EventLoop"]
 _PUMPS = 1
 _DESCRIPTORS = 2
 
-# Turns of a busy loop to one of the runtime.
+# The longest that a busy loop goes on before the runtime has its turn: so many turns of its own, or so many seconds.
 _BUSY_TURNS = 8
+_BUSY_TIME = 0.0005
 
 
 class Selector(selectors.BaseSelector):
@@ -40,8 +42,9 @@ class Selector(selectors.BaseSelector):
         self._pumps: dict[_sealbus.Pump, Callable[[], None]] = {}
         # Set while the last look at the loop's own descriptors has found something: there may be more.
         self._look = False
-        # How many times in a row the loop had work of its own and did not wait.
+        # How many times in a row the loop had work of its own and did not wait, and when that has lasted long enough.
         self._busy = 0
+        self._due = 0.0
 
     @property
     def drives(self) -> bool:
@@ -75,7 +78,7 @@ class Selector(selectors.BaseSelector):
         if timeout is not None and timeout <= 0.0:
             # The loop has work. The runtime gets its turn too, but not between any two steps of a task.
             self._busy += 1
-            if self._busy < _BUSY_TURNS:
+            if self._busy < _BUSY_TURNS and time.monotonic() < self._due:
                 return []
             timeout = 0.0
         self._busy = 0
@@ -94,6 +97,7 @@ class Selector(selectors.BaseSelector):
             for pump, news in list(self._pumps.items()):
                 if pump.has_news():
                     news()
+        self._due = time.monotonic() + _BUSY_TIME
         return events
 
     def attach(self, pump: _sealbus.Pump, news: Callable[[], None]) -> None:

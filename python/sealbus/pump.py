@@ -21,7 +21,7 @@ class Pump:
         self._mailboxes: dict[int, Callable[[], None]] = {}
         self._count = 0
         self.news = 0
-        """How often there was news."""
+        """How often there was news, or an agent had more to do at the end of its turn."""
         self._has_log = log.begin(self._native)
         # The selector that waits in the runtime, if the loop has one.
         self._selector = loop.selector if isinstance(loop, EventLoop) and loop.selector.drives else None

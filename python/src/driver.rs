@@ -121,7 +121,8 @@ impl Driver {
                 Some(timeout) => tokio::time::timeout(timeout, happened).await.unwrap_or(0),
             };
         }
-        // The loop has more to do, but first the ready tasks of the runtime get their turn.
+        // The loop has more to do, but first the ready tasks of the runtime get their turn, then those whose sockets are ready.
+        tokio::task::yield_now().await;
         tokio::task::yield_now().await;
         poll_fn(|context| Poll::Ready(self.happened(context, epoll))).await
     }

@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 import time
+from unittest.mock import Mock
 
 import pytest
 
 from sealbus import AclMessage, Agent, EventLoop, Message, Platform
+from sealbus.loop import _BUSY_TIME, _BUSY_TURNS, Selector
 
 
 async def test_sockets_threads_processes_and_signals_work_beside_agents() -> None:
@@ -108,6 +110,29 @@ async def test_a_loop_that_never_rests_still_hears_its_agents() -> None:
         await ben.receive(timeout=60)
         resting = False
         await busy
+
+
+def test_a_busy_loop_lets_the_runtime_work_after_some_turns_or_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("sealbus.loop.time.monotonic", lambda: now)
+    selector = Selector()
+    driver = selector._driver
+    assert driver is not None
+    driven = Mock(wraps=driver)
+    selector._driver = driven
+    try:
+        selector.select(0)
+        driven.reset_mock()
+        for number in range(1, 3 * _BUSY_TURNS):
+            selector.select(0)
+            assert driven.drive.call_count == number // _BUSY_TURNS
+        driven.reset_mock()
+        for number in range(1, 4):
+            now += _BUSY_TIME
+            selector.select(0)
+            assert driven.drive.call_count == number
+    finally:
+        selector.close()
 
 
 def test_loops_come_and_go_in_threads() -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import pytest
 
 from sealbus import AclMessage, Agent, Message, PlatformError, ReceiveTimeout, ServiceDescription, every, on, on_request
-from sealbus.testing import TestBed
+from sealbus.life import ROW
+from sealbus.testing import QUIET_TURNS, TestBed
 
 
 @dataclass
@@ -72,6 +73,25 @@ async def test_deadlines_follow_the_clock(testbed: TestBed) -> None:
     assert testbed.clock.now() - before == pytest.approx(4600, abs=2)
     with pytest.raises(TimeoutError):
         await testbed.clock.run(probe.receive(), limit=10)
+
+
+async def test_agents_with_more_to_do_after_their_turn_are_not_at_rest(
+    testbed: TestBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counter(Agent):
+        count = 0
+
+        async def on_message(self, message: Message) -> None:
+            self.count += 1
+
+    counter = await testbed.start(Counter("counter"))
+    probe = await testbed.probe("anna")
+    await testbed.clock.settle()
+    # As on a machine that is slow or busy.
+    monkeypatch.setattr("sealbus.life.TURN", 0.0)
+    await probe.send_many([AclMessage("inform", "counter")] * (2 * ROW * QUIET_TURNS))
+    await testbed.clock.settle()
+    assert counter.count == 2 * ROW * QUIET_TURNS
 
 
 async def test_a_probe_says_what_it_expected_and_got(testbed: TestBed) -> None:
