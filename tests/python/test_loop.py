@@ -114,7 +114,7 @@ async def test_a_loop_that_never_rests_still_hears_its_agents() -> None:
 
 def test_a_busy_loop_lets_the_runtime_work_after_some_turns_or_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("sealbus.loop.time.monotonic", lambda: now)
+    monkeypatch.setattr("sealbus.loop.time", Mock(monotonic=lambda: now))
     selector = Selector()
     driver = selector._driver
     assert driver is not None
