@@ -27,7 +27,7 @@ mod tests {
     fn the_tree_holds_one_provider() {
         // The lock file would not do: it names optional dependencies that are not turned on.
         let output = std::process::Command::new(env!("CARGO"))
-            .args(["tree", "--workspace", "--locked", "--offline"])
+            .args(["tree", "--workspace", "--locked"])
             .args(["--prefix", "none", "--format", "{lib} {p} features={f}"])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .output()
