@@ -137,12 +137,7 @@ async fn replay(world: &dyn KeepingWorld) -> Outcome {
     for text in 1..=10 {
         publish(&publisher, ALL, text).await?;
     }
-    // Logs count milliseconds: every event so far is older than the next millisecond, and no later event is.
-    let before = Moment::from(SystemTime::now());
-    while Moment::from(SystemTime::now()) <= before {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    let between = Moment::from(SystemTime::now());
+    let between = later_for_logs().await;
     for text in 11..=20 {
         publish(&publisher, ALL, text).await?;
     }
@@ -166,6 +161,18 @@ async fn replay(world: &dyn KeepingWorld) -> Outcome {
     Ok(())
 }
 
+/// Logs count milliseconds: every event so far is older than the moment that this gives, and no later event is.
+async fn later_for_logs() -> Moment {
+    let before = Moment::from(SystemTime::now());
+    loop {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let now = Moment::from(SystemTime::now());
+        if now > before {
+            return now;
+        }
+    }
+}
+
 /// A late subscriber gets the last event of each key, from any node, and then every new event. One question brings the
 /// same events. A channel that keeps nothing is refused by name.
 async fn last_per_key(world: &dyn KeepingWorld) -> Outcome {
@@ -186,13 +193,9 @@ async fn last_per_key(world: &dyn KeepingWorld) -> Outcome {
         let sensor = sensors[value % 3];
         let publisher = &publishers[value / 3 % 2];
         let value = value as u64;
-        let published = Moment::from(SystemTime::now());
         publish_message(publisher, ALL, reading(sensor, value)).await?;
         expected.insert(sensor.to_owned(), value);
-        // Nodes are compared by milliseconds.
-        while Moment::from(SystemTime::now()) <= published {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        later_for_logs().await;
     }
     // It has no key, and so no last value.
     publish(&publishers[0], ALL, 99).await?;
