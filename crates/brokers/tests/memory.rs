@@ -82,58 +82,63 @@ async fn keeps(setting: Memory) {
     }
 }
 
+/// One module for each setting: the tests of all settings run side by side, as some wait for half a minute.
+macro_rules! suites {
+    ($promises:tt $($setting:ident: $seeds:expr, $level:ident, $broker:ident;)*) => {
+        $(suite! { $setting: $seeds, $level, $broker; $promises })*
+    };
+}
+
 macro_rules! suite {
-    ($($name:ident $promise:ident),* $(,)?) => {
-        mod quiet {
+    ($setting:ident: $seeds:expr, $level:ident, $broker:ident; { $($name:ident $promise:ident),* $(,)? }) => {
+        mod $setting {
             use super::*;
             $(
                 #[tokio::test]
                 async fn $name() {
-                    for (level, broker) in [
-                        (SecurityLevel::Auth, BrokerPromise::Durable),
-                        (SecurityLevel::None, BrokerPromise::Durable),
-                        (SecurityLevel::Signed, BrokerPromise::Durable),
-                        (SecurityLevel::Auth, BrokerPromise::Transient),
-                    ] {
-                        let promise = Promise::$promise;
-                        keeps(Memory { level, broker, seed: None, promise }).await;
+                    for seed in $seeds {
+                        keeps(Memory {
+                            level: SecurityLevel::$level,
+                            broker: BrokerPromise::$broker,
+                            seed,
+                            promise: Promise::$promise,
+                        })
+                        .await;
                     }
                 }
             )*
-        }
 
-        mod hostile {
-            use super::*;
-            $(
-                #[tokio::test]
-                async fn $name() {
-                    for seed in sealbus_conformance::schedule::seeds(2) {
-                        for (level, broker) in [
-                            (SecurityLevel::Auth, BrokerPromise::Durable),
-                            (SecurityLevel::Signed, BrokerPromise::Transient),
-                        ] {
-                            let promise = Promise::$promise;
-                            keeps(Memory { level, broker, seed: Some(seed), promise }).await;
-                        }
-                    }
-                }
-            )*
-        }
-
-        #[test]
-        fn every_promise_has_its_test() {
-            assert_eq!([$(Promise::$promise),*], Promise::ALL);
+            #[test]
+            fn every_promise_has_its_test() {
+                assert_eq!([$(Promise::$promise),*], Promise::ALL);
+            }
         }
     };
 }
 
-suite! {
-    order Order, receivers Receivers, resume Resume, push_back PushBack,
-    push_back_alone PushBackAlone, crash Crash, unread Unread, moving Moving, comes_back ComesBack,
-    forged_sender ForgedSender, revoked_sender RevokedSender, size_limit SizeLimit,
-    frames Frames, frames_push_back FramesPushBack, frames_resume FramesResume,
-    events Events, events_resume EventsResume, directed Directed, request Request,
-    valid_from ValidFrom, expiry Expiry, filter Filter,
-    slow_subscription SlowSubscription, events_push_back EventsPushBack,
-    group Group, group_crash GroupCrash, rights Rights, refused_by_name RefusedByName
+fn quiet() -> [Option<u64>; 1] {
+    [None]
+}
+
+fn hostile() -> impl Iterator<Item = Option<u64>> {
+    sealbus_conformance::schedule::seeds(2).map(Some)
+}
+
+suites! {
+    {
+        order Order, receivers Receivers, resume Resume, push_back PushBack,
+        push_back_alone PushBackAlone, crash Crash, unread Unread, moving Moving, comes_back ComesBack,
+        forged_sender ForgedSender, revoked_sender RevokedSender, size_limit SizeLimit,
+        frames Frames, frames_push_back FramesPushBack, frames_resume FramesResume,
+        events Events, events_resume EventsResume, directed Directed, request Request,
+        valid_from ValidFrom, expiry Expiry, filter Filter,
+        slow_subscription SlowSubscription, events_push_back EventsPushBack,
+        group Group, group_crash GroupCrash, rights Rights, refused_by_name RefusedByName
+    }
+    quiet_auth: quiet(), Auth, Durable;
+    quiet_none: quiet(), None, Durable;
+    quiet_signed: quiet(), Signed, Durable;
+    quiet_transient: quiet(), Auth, Transient;
+    hostile_auth: hostile(), Auth, Durable;
+    hostile_signed: hostile(), Signed, Transient;
 }
