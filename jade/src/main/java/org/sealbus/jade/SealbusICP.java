@@ -18,6 +18,7 @@ import java.net.ServerSocket;
 import java.net.Socket;
 import java.security.GeneralSecurityException;
 import java.security.cert.CertificateException;
+import java.util.ArrayDeque;
 import java.util.Collections;
 import java.util.Deque;
 import java.util.Map;
@@ -58,6 +59,9 @@ public final class SealbusICP implements ICP {
     private Membership membership;
     private volatile Mesh mesh;
     private volatile SealbusService service;
+    private final Object hearing = new Object();
+    /** News for the service that came before it was there; null once it is there, and in a container without one. */
+    private Deque<Runnable> early = new ArrayDeque<>();
     private Containers containers;
     private ServerSocket server;
     private volatile String ended;
@@ -87,8 +91,11 @@ public final class SealbusICP implements ICP {
             String obstacle = Mesh.obstacle(membership);
             if (membership.agents().size() > 1 || obstacle == null && profile.isMain()) {
                 addService(profile);
-            } else if (profile.isMain()) {
-                LOG.log(Level.INFO, "the DF of JADE and that of Sealbus stay apart: {0}", obstacle);
+            } else {
+                carries(null, null);
+                if (profile.isMain()) {
+                    LOG.log(Level.INFO, "the DF of JADE and that of Sealbus stay apart: {0}", obstacle);
+                }
             }
         } catch (IOException | GeneralSecurityException | ProfileException | RuntimeException failed) {
             shut();
@@ -124,10 +131,29 @@ public final class SealbusICP implements ICP {
         return membership;
     }
 
-    /** From now on the service and its mesh hear the news of the node too. */
+    /** The service and its mesh, if this container has them, hear the news of the node: first what came before they were there. */
     void carries(Mesh made, SealbusService served) {
-        service = served;
-        mesh = made;
+        synchronized (hearing) {
+            service = served;
+            mesh = made;
+            if (service != null) {
+                early.forEach(Runnable::run);
+            }
+            early = null;
+        }
+    }
+
+    /** Tells the service and its mesh, as soon as they are there. */
+    void tell(Runnable news) {
+        synchronized (hearing) {
+            if (early != null) {
+                early.add(news);
+                return;
+            }
+        }
+        if (service != null) {
+            news.run();
+        }
     }
 
     /** JADE gives every container the same port. If it is taken, a container that is not the main one listens elsewhere. */
@@ -293,24 +319,18 @@ public final class SealbusICP implements ICP {
                     forget(link);
                 }
             }
-            if (mesh != null) {
-                mesh.trustChanged();
-            }
+            tell(() -> mesh.trustChanged());
         }
 
         @Override
         public void renewed(String agent) {
-            if (mesh != null) {
-                mesh.renewed(agent);
-            }
+            tell(() -> mesh.renewed(agent));
         }
 
         @Override
         public void revoked(String agent, String why) {
             LOG.log(Level.WARNING, "{0} has no name on Sealbus any more: {1}", new Object[] {agent, why});
-            if (service != null) {
-                service.revoked(agent);
-            }
+            tell(() -> service.revoked(agent));
             try {
                 membership.reportEnded(agent);
             } catch (IOException unheard) {
@@ -320,11 +340,13 @@ public final class SealbusICP implements ICP {
 
         @Override
         public void heard(String notice, Object body) {
-            if (service != null && notice.equals("letters")) {
-                service.post().arrived(body);
-            } else if (mesh != null) {
-                mesh.heard(notice, body);
-            }
+            tell(() -> {
+                if (notice.equals("letters")) {
+                    service.post().arrived(body);
+                } else {
+                    mesh.heard(notice, body);
+                }
+            });
         }
 
         @Override
