@@ -21,6 +21,7 @@ from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
 from a2a.types import Message, Part, Role, SendMessageRequest
 
 from harness import DEADLINE, Platform, sealbus, wait_for
+from network import pytest_configure  # noqa: F401
 from platforms import binary, tmp_path  # noqa: F401
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from network import pytest_configure  # noqa: F401
 from platforms import binary, tmp_path  # noqa: F401
 
 #: The seed of the walks that every test run takes.

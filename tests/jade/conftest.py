@@ -18,6 +18,7 @@ import pytest_asyncio
 
 import sealbus
 from sealbus import AID, Agent
+from network import pytest_configure  # noqa: F401
 from platforms import tmp_path  # noqa: F401
 
 HERE = Path(__file__).parent

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from etcd import Etcd
+from network import pytest_configure  # noqa: F401
 from platforms import binary, platform, tmp_path  # noqa: F401
 
 

@@ -16,6 +16,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from harness import Platform, sealbus, wait_for
+from network import pytest_configure  # noqa: F401
 from platforms import binary, tmp_path  # noqa: F401
 
 PROGRAMS = Path(__file__).parent / "programs"

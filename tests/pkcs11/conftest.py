@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from network import pytest_configure  # noqa: F401
 from platforms import binary, platform, tmp_path  # noqa: F401
 from softhsm import Token
 

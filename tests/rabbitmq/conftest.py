@@ -11,6 +11,7 @@ import pytest
 from broker import Broker
 from harness import SEALBUS, Platform
 from manifests import manifest
+from network import pytest_configure  # noqa: F401
 from platforms import tmp_path  # noqa: F401
 from shops import AGENTS as SHOPS
 

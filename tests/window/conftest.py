@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, expect
 from attacker.mallory import Mallory
 from harness import DEADLINE, PROGRAMS, Platform
 from looking import CHROMIUM, Looker, Window, browser
+from network import pytest_configure  # noqa: F401
 from platforms import binary, tmp_path  # noqa: F401
 
 MANIFEST = f"""
