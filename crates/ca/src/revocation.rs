@@ -331,7 +331,7 @@ impl CaService {
 
     /// Takes back a signed deny list that was given out earlier, by this CA or by one that certified before it, and puts its
     /// entries that this CA lacks in force again. It lacks entries if its store is an older copy, or if the other one was
-    /// gone before it could store them. Returns the agents whose revocation by an operator was lost, with the time of the
+    /// gone before it could store them. The next list that it signs has a later version, so that everyone takes it. Returns the agents whose revocation by an operator was lost, with the time of the
     /// revocation.
     ///
     /// # Errors
@@ -349,6 +349,10 @@ impl CaService {
             .trust
             .open_kept_deny_list(signed, None)
             .map_err(|error| refused(&error))?;
+        // Its holder heard of an older list too late. Nothing is lost.
+        if handed.version() <= self.published.version() && !handed.outlasts(&self.deny_list) {
+            return Ok(Vec::new());
+        }
         let held = self.deny_list.len();
         let denied_anew = self
             .deny_list

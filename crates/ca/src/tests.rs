@@ -357,6 +357,62 @@ fn a_ca_that_goes_on_from_an_older_copy_is_obeyed() {
     assert!(taken.is_ok(), "{taken:?}");
 }
 
+/// A CA that goes on from an older copy within the second of its last list, or after very many denials, does not pass the version
+/// of that list by itself.
+#[test]
+fn a_list_that_is_handed_back_is_passed_in_its_version() {
+    let root = root();
+    let mut first = service(&root);
+    let node = node(&mut first);
+    for process in ["p", "q", "r"] {
+        certified(&mut first, &node, process).unwrap();
+    }
+    let backup: BTreeMap<String, Vec<u8>> = first
+        .take_rows()
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect();
+    for process in ["p", "q"] {
+        first
+            .revoke_process(process, None, Reason::Killed, NOW)
+            .unwrap();
+    }
+    first.publish(NOW).unwrap();
+    let handed = first.deny_list_since(0);
+    let (lost, mut authority) = (first.deny_list_version(), first.authority);
+    for revoked in [&["r"][..], &["r", "p"], &["r", "p", "q"]] {
+        let roots = [root.certificate().clone()];
+        let trust = || Trust::new(platform(), &roots, Duration::from_secs(10)).unwrap();
+        let holder = trust();
+        holder.apply_deny_list(&handed, NOW).unwrap();
+        let rows = backup
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_slice()));
+        let mut restored =
+            CaService::load(authority, Arc::new(trust()), HOUR, rows, None, NOW).unwrap();
+        for process in revoked {
+            restored
+                .revoke_process(process, None, Reason::Killed, NOW)
+                .unwrap();
+        }
+        restored.publish(NOW).unwrap();
+        restored.take_back(&handed, NOW).unwrap();
+        restored.publish(NOW).unwrap();
+        let version = restored.deny_list_version();
+        assert!(version > lost);
+        holder
+            .apply_deny_list(&restored.deny_list_since(0), NOW)
+            .unwrap();
+        assert_eq!(holder.deny_lists()[0].serials().count(), 3);
+        assert!(holder.outlasting_deny_lists(|_| true).is_empty());
+        // Again, it changes nothing.
+        restored.take_back(&handed, NOW).unwrap();
+        restored.publish(NOW).unwrap();
+        assert_eq!(restored.deny_list_version(), version);
+        authority = restored.authority;
+    }
+}
+
 #[test]
 fn each_certificate_comes_with_the_proof_that_the_log_has_it() {
     let mut service = service(&root());

@@ -299,6 +299,7 @@ impl Node {
             held: Mutex::default(),
             denying: tokio::sync::Mutex::default(),
             lacks_denials: AtomicBool::new(false),
+            holds_later_denials: AtomicBool::new(false),
             lacks_denials_beside: AtomicBool::new(false),
             replica: Mutex::new(Replica::default()),
             former: Mutex::default(),

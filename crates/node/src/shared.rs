@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use sealbus_journal::Journal;
-use sealbus_seal::denylist::{DenyListUpdate, SignedDenyList};
+use sealbus_seal::denylist::{DenyList, DenyListError, DenyListUpdate, SignedDenyList};
 use sealbus_seal::{Credential, Fingerprint, Identity, Name, Timestamp, Trust};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) denying: tokio::sync::Mutex<()>,
     /// Whether changes of the deny list did not fit the list held here, so that the whole list is needed.
     pub(crate) lacks_denials: AtomicBool,
+    /// Whether the list held here is later than the one that the Master told, which then went on from an older copy of it.
+    pub(crate) holds_later_denials: AtomicBool,
     /// Whether the whole list of a Master that stands by is needed.
     pub(crate) lacks_denials_beside: AtomicBool,
     pub(crate) replica: Mutex<Replica>,
@@ -199,6 +201,9 @@ impl Shared {
                 if error.needs_whole_list() {
                     self.lacks_denials.store(true, Ordering::Relaxed);
                 }
+                if matches!(error, DenyListError::Stale { .. }) {
+                    self.holds_later_denials.store(true, Ordering::Relaxed);
+                }
             }
         }
         if matches!(applied, Ok(DenyListUpdate::Applied { .. })) {
@@ -263,15 +268,20 @@ impl Shared {
         }
     }
 
-    /// Lists with denials that the list of the CA that certifies now has lost: the CA was restored from a backup, or came after
-    /// another one. Each list is looked at once, unless it is taken out of `looked_at`.
+    /// Lists with denials that the list of the CA that certifies now has lost, or with a later version: the CA was restored from a
+    /// backup, or came after another one. Each list is looked at once, unless it is taken out of `looked_at`.
     pub(crate) fn deny_lists_to_hand_back(
         &self,
         looked_at: &mut BTreeSet<(Identity, u64)>,
     ) -> Vec<Arc<SignedDenyList>> {
-        self.trust.outlasting_deny_lists(|list| {
-            looked_at.insert((list.authority().clone(), list.version()))
-        })
+        let mut is_new =
+            |list: &DenyList| looked_at.insert((list.authority().clone(), list.version()));
+        let mut lists = self.trust.outlasting_deny_lists(&mut is_new);
+        if self.holds_later_denials.swap(false, Ordering::Relaxed) {
+            let latest = self.trust.latest_deny_list();
+            lists.extend(latest.filter(|list| is_new(list)));
+        }
+        lists
     }
 
     /// The whole signed deny list that the Master told last.

@@ -114,6 +114,37 @@ fn what_an_authority_forgot_with_an_older_copy_stays_denied_until_it_has_it_back
 }
 
 #[test]
+fn an_authority_that_reaches_a_version_again_is_obeyed_and_so_is_its_former_list() {
+    let platform = TestPlatform::new("factory");
+    let (now, authority) = (platform.now, &platform.authority);
+    let later = now.plus(HOUR);
+    let signed = |number| {
+        let mut list = DenyList::new(authority.identity().clone());
+        list.deny_serial(serial(number), later, denial(now))
+            .unwrap();
+        list.sign(authority).unwrap()
+    };
+    let (former, restored) = (signed(1), signed(2));
+    assert_eq!(former.version(), restored.version());
+    let trust = &platform.trust;
+    trust.apply_deny_list(&former.whole(), now).unwrap();
+    for _ in 0..2 {
+        trust.apply_deny_list(&restored.whole(), now).unwrap();
+        let latest = trust.latest_deny_list().unwrap();
+        assert!(latest.denied_serial(serial(2)).is_some());
+        let outlasting = trust.outlasting_deny_lists(|_| true);
+        assert_eq!(outlasting.len(), 1);
+        assert_eq!(outlasting[0].whole(), former.whole());
+    }
+    // Replayed, they take turns and grow no further.
+    for _ in 0..4 {
+        trust.apply_deny_list(&former.whole(), now).unwrap();
+        trust.apply_deny_list(&restored.whole(), now).unwrap();
+        assert_eq!(trust.deny_lists().len(), 2);
+    }
+}
+
+#[test]
 fn each_authority_has_its_own_list() {
     let platform = TestPlatform::new("factory");
     let now = platform.now;
@@ -292,7 +323,9 @@ fn changes_fit_the_list_that_they_continue_or_change_nothing() {
     other.apply_deny_list(&forked.whole(), now).unwrap();
     let error = other.apply_deny_list(&changes, now).unwrap_err();
     assert!(matches!(error, DenyListError::Diverged { .. }), "{error}");
-    let error = other.apply_deny_list(&second.whole(), now).unwrap_err();
+    let error = other
+        .apply_deny_list(&second.since(first.version()), now)
+        .unwrap_err();
     assert!(matches!(error, DenyListError::Diverged { .. }), "{error}");
     assert!(other.deny_lists()[0].denied_serial(serial(2000)).is_some());
 

@@ -88,14 +88,17 @@ impl Trust {
                 });
             }
             if held.version() == version {
-                if !received.holds(held) {
+                if received.holds(held) {
+                    if index > 0 && is_latest {
+                        lists[..=index].rotate_right(1);
+                        self.deny_lists.store(Arc::new(lists));
+                    }
+                    return Ok(DenyListUpdate::AlreadyHeld { version });
+                }
+                // An authority that goes on from an older copy of its list can reach a version again: both lists are obeyed.
+                if !received.is_whole() {
                     return Err(DenyListError::Diverged { authority, version });
                 }
-                if index > 0 && is_latest {
-                    lists[..=index].rotate_right(1);
-                    self.deny_lists.store(Arc::new(lists));
-                }
-                return Ok(DenyListUpdate::AlreadyHeld { version });
             }
         }
         let list = held.map(|held| -> &DenyList { &lists[held] });
