@@ -49,3 +49,98 @@ fn a_ca_that_was_restored_takes_back_what_it_had_denied() {
     let strange = restored.take_back(&other.deny_list_since(0), NOW);
     assert_eq!(strange.unwrap_err().code, FaultCode::BadRequest);
 }
+
+#[test]
+fn a_ca_that_goes_on_from_an_older_copy_is_obeyed() {
+    let root = root();
+    let mut first = service(&root);
+    let node = node(&mut first);
+    certified(&mut first, &node, "p").unwrap();
+    let backup: BTreeMap<String, Vec<u8>> = first
+        .take_rows()
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect();
+    certified(&mut first, &node, "q").unwrap();
+    for process in ["p", "q"] {
+        first
+            .revoke_process(process, None, Reason::Killed, NOW)
+            .unwrap();
+        first.publish(NOW).unwrap();
+    }
+    // The roots that the nodes hold.
+    let roots = [root.certificate().clone()];
+    let trust = || Trust::new(platform(), &roots, Duration::from_secs(10)).unwrap();
+    let held = trust();
+    held.apply_deny_list(&first.deny_list_since(0), NOW)
+        .unwrap();
+    let rows = backup
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_slice()));
+    let later = NOW.plus(Duration::from_secs(60));
+    let authority = first.authority;
+    let mut restored =
+        CaService::load(authority, Arc::new(trust()), HOUR, rows, None, later).unwrap();
+    restored
+        .revoke_process("p", None, Reason::Killed, later)
+        .unwrap();
+    restored.publish(later).unwrap();
+    let taken = held.apply_deny_list(&restored.deny_list_since(0), later);
+    assert!(taken.is_ok(), "{taken:?}");
+}
+
+/// A CA that goes on from an older copy within the second of its last list, or after very many denials, does not pass the version
+/// of that list by itself.
+#[test]
+fn a_list_that_is_handed_back_is_passed_in_its_version() {
+    let root = root();
+    let mut first = service(&root);
+    let node = node(&mut first);
+    for process in ["p", "q", "r"] {
+        certified(&mut first, &node, process).unwrap();
+    }
+    let backup: BTreeMap<String, Vec<u8>> = first
+        .take_rows()
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect();
+    for process in ["p", "q"] {
+        first
+            .revoke_process(process, None, Reason::Killed, NOW)
+            .unwrap();
+    }
+    first.publish(NOW).unwrap();
+    let handed = first.deny_list_since(0);
+    let (lost, mut authority) = (first.deny_list_version(), first.authority);
+    for revoked in [&["r"][..], &["r", "p"], &["r", "p", "q"]] {
+        let roots = [root.certificate().clone()];
+        let trust = || Trust::new(platform(), &roots, Duration::from_secs(10)).unwrap();
+        let holder = trust();
+        holder.apply_deny_list(&handed, NOW).unwrap();
+        let rows = backup
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_slice()));
+        let mut restored =
+            CaService::load(authority, Arc::new(trust()), HOUR, rows, None, NOW).unwrap();
+        for process in revoked {
+            restored
+                .revoke_process(process, None, Reason::Killed, NOW)
+                .unwrap();
+        }
+        restored.publish(NOW).unwrap();
+        restored.take_back(&handed, NOW).unwrap();
+        restored.publish(NOW).unwrap();
+        let version = restored.deny_list_version();
+        assert!(version > lost);
+        holder
+            .apply_deny_list(&restored.deny_list_since(0), NOW)
+            .unwrap();
+        assert_eq!(holder.deny_lists()[0].serials().count(), 3);
+        assert!(holder.outlasting_deny_lists(|_| true).is_empty());
+        // Again, it changes nothing.
+        restored.take_back(&handed, NOW).unwrap();
+        restored.publish(NOW).unwrap();
+        assert_eq!(restored.deny_list_version(), version);
+        authority = restored.authority;
+    }
+}

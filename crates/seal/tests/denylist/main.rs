@@ -1,6 +1,8 @@
 //! The deny list: versions, signatures, limits.
 #![allow(clippy::unwrap_used)]
 
+mod restored;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::collections::HashSet;
@@ -52,96 +54,6 @@ fn only_newer_versions_apply() {
         })
     ));
     assert_eq!(platform.trust.deny_lists()[0].len(), 2);
-}
-
-#[test]
-fn what_an_authority_forgot_with_an_older_copy_stays_denied_until_it_has_it_back() {
-    let platform = TestPlatform::new("factory");
-    let (now, authority) = (platform.now, &platform.authority);
-    let later = now.plus(HOUR);
-    let guest = Identity::agent(platform.trust.platform(), "guest").unwrap();
-    let mut list = DenyList::new(authority.identity().clone());
-    list.deny_serial(serial(1), later, denial(now)).unwrap();
-    let backup = list.clone();
-    list.deny_serial(serial(2), later, denial(now)).unwrap();
-    list.deny_identity(guest.clone(), later, denial(now))
-        .unwrap();
-    let in_force = list.sign(authority).unwrap().whole();
-    platform.trust.apply_deny_list(&in_force, now).unwrap();
-    assert!(platform.trust.outlasting_deny_lists(|_| true).is_empty());
-
-    // The authority goes on from the backup. Its versions count from the time, so its list passes for newer.
-    let mut restored = backup;
-    restored.raise_version(1000);
-    let is_denied = |number| {
-        let lists = platform.trust.deny_lists();
-        lists
-            .iter()
-            .any(|list| list.denied_serial(serial(number)).is_some())
-    };
-    for number in [3, 4] {
-        restored
-            .deny_serial(serial(number), later, denial(now))
-            .unwrap();
-        let whole = restored.sign(authority).unwrap().whole();
-        platform.trust.apply_deny_list(&whole, now).unwrap();
-        assert!((1..=number).all(is_denied));
-        assert!(platform.trust.denied_before(&guest).is_some());
-        assert_eq!(
-            platform.trust.latest_deny_list().unwrap().version(),
-            restored.version()
-        );
-    }
-    let [outlasting] = &platform.trust.outlasting_deny_lists(|_| true)[..] else {
-        panic!("one list outlasts the newest");
-    };
-    let handed_back = outlasting.whole();
-    assert_eq!(handed_back, in_force);
-
-    // It is believed after the authority's certificate has ended, too.
-    let opened = platform
-        .trust
-        .open_kept_deny_list(&handed_back, None)
-        .unwrap();
-    let returned = restored.take_over(&opened, now).unwrap();
-    assert_eq!(returned, [(guest, denial(now))]);
-    assert_eq!(restored.len(), 5);
-    assert!(restored.take_over(&opened, now).unwrap().is_empty());
-    let whole = restored.sign(authority).unwrap().whole();
-    platform.trust.apply_deny_list(&whole, now).unwrap();
-    assert!((1..=4).all(is_denied));
-    assert!(platform.trust.outlasting_deny_lists(|_| true).is_empty());
-}
-
-#[test]
-fn an_authority_that_reaches_a_version_again_is_obeyed_and_so_is_its_former_list() {
-    let platform = TestPlatform::new("factory");
-    let (now, authority) = (platform.now, &platform.authority);
-    let later = now.plus(HOUR);
-    let signed = |number| {
-        let mut list = DenyList::new(authority.identity().clone());
-        list.deny_serial(serial(number), later, denial(now))
-            .unwrap();
-        list.sign(authority).unwrap()
-    };
-    let (former, restored) = (signed(1), signed(2));
-    assert_eq!(former.version(), restored.version());
-    let trust = &platform.trust;
-    trust.apply_deny_list(&former.whole(), now).unwrap();
-    for _ in 0..2 {
-        trust.apply_deny_list(&restored.whole(), now).unwrap();
-        let latest = trust.latest_deny_list().unwrap();
-        assert!(latest.denied_serial(serial(2)).is_some());
-        let outlasting = trust.outlasting_deny_lists(|_| true);
-        assert_eq!(outlasting.len(), 1);
-        assert_eq!(outlasting[0].whole(), former.whole());
-    }
-    // Replayed, they take turns and grow no further.
-    for _ in 0..4 {
-        trust.apply_deny_list(&former.whole(), now).unwrap();
-        trust.apply_deny_list(&restored.whole(), now).unwrap();
-        assert_eq!(trust.deny_lists().len(), 2);
-    }
 }
 
 #[test]
