@@ -331,8 +331,8 @@ impl CaService {
 
     /// Takes back a signed deny list that was given out earlier, by this CA or by one that certified before it, and puts its
     /// entries that this CA lacks in force again. It lacks entries if its store is an older copy, or if the other one was
-    /// gone before it could store them. The next list that it signs has a later version, so that everyone takes it. Returns the agents whose revocation by an operator was lost, with the time of the
-    /// revocation.
+    /// gone before it could store them. The next list that it signs has a later version, so that everyone takes it.
+    /// Returns the agents whose revocation by an operator was lost, with the time of the revocation.
     ///
     /// # Errors
     /// [`FaultCode::BadRequest`] if it is no list of a CA of this platform; [`FaultCode::Full`] if the deny list is full.

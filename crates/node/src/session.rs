@@ -287,10 +287,12 @@ async fn keep_in_touch(
                     };
                     if let Err(fault) = correspondent.ask(MASTER, denied, PATIENCE).await {
                         tracing::warn!(%fault, "the CA did not take a deny list back");
-                        if fault.code != FaultCode::BadRequest {
+                        let looked = (list.authority().clone(), list.version());
+                        match fault.code {
+                            FaultCode::BadRequest => looked_at.insert(looked),
                             // The next heartbeat tries again.
-                            looked_at.remove(&(list.authority().clone(), list.version()));
-                        }
+                            _ => looked_at.remove(&looked),
+                        };
                     }
                 }
                 for process in current.stop {

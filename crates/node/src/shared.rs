@@ -269,17 +269,19 @@ impl Shared {
     }
 
     /// Lists with denials that the list of the CA that certifies now has lost, or with a later version: the CA was restored from a
-    /// backup, or came after another one. Each list is looked at once, unless it is taken out of `looked_at`.
+    /// backup, or came after another one. A list in `looked_at` is left out. Each one with such denials is put in, as it is looked
+    /// at once.
     pub(crate) fn deny_lists_to_hand_back(
         &self,
         looked_at: &mut BTreeSet<(Identity, u64)>,
     ) -> Vec<Arc<SignedDenyList>> {
-        let mut is_new =
-            |list: &DenyList| looked_at.insert((list.authority().clone(), list.version()));
-        let mut lists = self.trust.outlasting_deny_lists(&mut is_new);
+        let key = |list: &DenyList| (list.authority().clone(), list.version());
+        let mut lists = self
+            .trust
+            .outlasting_deny_lists(|list| looked_at.insert(key(list)));
         if self.holds_later_denials.swap(false, Ordering::Relaxed) {
             let latest = self.trust.latest_deny_list();
-            lists.extend(latest.filter(|list| is_new(list)));
+            lists.extend(latest.filter(|list| !looked_at.contains(&key(list))));
         }
         lists
     }
