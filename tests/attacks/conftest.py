@@ -9,8 +9,8 @@ import pytest
 
 from attacker.mallory import Mallory
 from harness import Platform
-from pair import MANIFEST, Pair
 from network import pytest_configure  # noqa: F401
+from pair import MANIFEST, Pair
 from platforms import binary, platform, tmp_path  # noqa: F401
 
 NUMBERS = itertools.count(1)

@@ -53,6 +53,13 @@ fn service(root: &RootAuthority) -> CaService {
     CaService::load(authority, Arc::new(trust), HOUR, [], None, NOW).unwrap()
 }
 
+/// The rows of a service that has written none yet.
+fn stored(service: &mut CaService) -> BTreeMap<String, Vec<u8>> {
+    let rows = service.take_rows().into_iter();
+    rows.filter_map(|(key, value)| Some((key, value?)))
+        .collect()
+}
+
 fn node(service: &mut CaService) -> Credential {
     let key = KeyPair::generate().unwrap();
     let identity = Identity::node(&platform(), "node-1").unwrap();
@@ -127,11 +134,7 @@ fn what_is_revoked_is_not_believed_and_stays_so_after_a_restart() {
             .unwrap()
     );
 
-    let rows: BTreeMap<String, Vec<u8>> = first
-        .take_rows()
-        .into_iter()
-        .filter_map(|(key, value)| Some((key, value?)))
-        .collect();
+    let rows = stored(&mut first);
     let trust = Trust::new(
         platform(),
         &[root.certificate().clone()],

@@ -8,13 +8,7 @@ fn a_ca_that_was_restored_takes_back_what_it_had_denied() {
     let request = KeyPair::generate().unwrap().signing_request().unwrap();
     let certified = service.certify_own(agent.clone(), HERE, Some("p"), &request, HOUR, NOW);
     let chain = certified.unwrap();
-    let mut rows: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    rows.extend(
-        service
-            .take_rows()
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, value?))),
-    );
+    let rows = stored(&mut service);
     service.revoke_by_hand("seller", "stolen", NOW).unwrap();
     service.publish(NOW).unwrap();
     let in_force = service.deny_list_since(0);
@@ -56,11 +50,7 @@ fn a_ca_that_goes_on_from_an_older_copy_is_obeyed() {
     let mut first = service(&root);
     let node = node(&mut first);
     certified(&mut first, &node, "p").unwrap();
-    let backup: BTreeMap<String, Vec<u8>> = first
-        .take_rows()
-        .into_iter()
-        .filter_map(|(key, value)| Some((key, value?)))
-        .collect();
+    let backup = stored(&mut first);
     certified(&mut first, &node, "q").unwrap();
     for process in ["p", "q"] {
         first
@@ -99,11 +89,7 @@ fn a_list_that_is_handed_back_is_passed_in_its_version() {
     for process in ["p", "q", "r"] {
         certified(&mut first, &node, process).unwrap();
     }
-    let backup: BTreeMap<String, Vec<u8>> = first
-        .take_rows()
-        .into_iter()
-        .filter_map(|(key, value)| Some((key, value?)))
-        .collect();
+    let backup = stored(&mut first);
     for process in ["p", "q"] {
         first
             .revoke_process(process, None, Reason::Killed, NOW)
