@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 
 from etcd import Etcd
-from harness import PROGRAMS, Platform, sealbus, wait_for
+from harness import PROGRAMS, SEALBUS, Platform, sealbus, wait_for
 
 Make = Callable[[str], Platform]
 Start = Callable[[int], Etcd]
@@ -98,15 +98,27 @@ def test_a_master_without_etcd_waits_and_goes_on(platform: Make, cluster: Start)
 def test_a_lost_machine_is_replaced_by_one_whose_ca_the_root_certifies(platform: Make, cluster: Start) -> None:
     etcd = cluster(1)
     factory = platform(manifest(etcd, "seller")).up()
-    factory.node("node-1")
+    node = factory.node("node-1")
     before = factory.active("seller")["seller"]["pid"]
     size = json.loads(sealbus("ca", "log", "verify", "--json", "--state", factory.state).stdout)
     root = factory.directory / "root"
     root.mkdir(mode=0o700)
     for name in ("root.key", "root.der"):
         shutil.copy2(factory.state / name, root / name)
+    # The machine is lost while a checkpoint waits for its witness, and the files of its log are already there.
+    log = factory.state / "log" / "ca"
+
+    def is_ahead() -> bool:
+        written = max(int(file.name) for file in (log / "tile/entries/000.p").glob("[0-9]*") if file.name.isdigit())
+        return written > int((log / "checkpoint").read_text().splitlines()[1])
+
+    token = factory.ask("token", "--name", "node-2")["token"]
+    node.process.send_signal(signal.SIGSTOP)
+    factory.program(SEALBUS, "node", "--token", token, "--state", factory.directory / "node-2", name="node-2")
+    wait_for(is_ahead, "a checkpoint that waits for its witness", also=factory.logs)
     assert factory.master is not None
     factory.master.kill()
+    node.process.send_signal(signal.SIGCONT)
     shutil.rmtree(factory.state)
 
     # Another platform's Master of the same name must not touch the state.

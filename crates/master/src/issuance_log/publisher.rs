@@ -36,8 +36,33 @@ pub(crate) struct Publisher {
     outside: Vec<OutsideWitness>,
     /// The size that each witness saw last, as far as it is known.
     seen: HashMap<String, u64>,
-    /// The files that were written last, without those that never change: most are the same the next time.
-    kept: HashMap<LogFile, (LogFile, Fingerprint)>,
+    /// What the folder and the store have.
+    in_folder: KnownFiles,
+    in_store: KnownFiles,
+}
+
+/// The files that a place got last, without those that never change: most are the same the next time.
+#[derive(Default)]
+struct KnownFiles(HashMap<LogFile, (LogFile, Fingerprint)>);
+
+impl KnownFiles {
+    /// The files that the place lacks.
+    fn lacks(&self, files: &[(LogFile, Vec<u8>)]) -> Vec<(LogFile, Vec<u8>)> {
+        let is_new = |(file, bytes): &&(LogFile, Vec<u8>)| {
+            self.0.get(&file.full()) != Some(&(*file, Fingerprint::of(bytes)))
+        };
+        files.iter().filter(is_new).cloned().collect()
+    }
+
+    /// The place got these files.
+    fn got(&mut self, files: &[(LogFile, Vec<u8>)]) {
+        for (file, bytes) in files {
+            match file.is_final() {
+                true => self.0.remove(file),
+                false => (self.0).insert(file.full(), (*file, Fingerprint::of(bytes))),
+            };
+        }
+    }
 }
 
 /// The log of one size, in files.
@@ -45,6 +70,8 @@ struct WrittenLog {
     publication: Publication,
     note: Note,
     authority: CertificateChain,
+    /// The files that the log's next size will replace.
+    edge: Vec<(LogFile, Vec<u8>)>,
 }
 
 /// The result of a publication.
@@ -89,7 +116,8 @@ impl Publisher {
             root,
             outside,
             seen: HashMap::new(),
-            kept: HashMap::new(),
+            in_folder: KnownFiles::default(),
+            in_store: KnownFiles::default(),
         }
     }
 
@@ -169,11 +197,11 @@ impl Publisher {
                 }
             }
         }
-        let files = vec![
-            (LogFile::Witnesses, pem.into_bytes()),
-            (LogFile::Checkpoint, note.to_string().into_bytes()),
-        ];
-        self.keep(files).await?;
+        let mut files = written.edge;
+        files.push((LogFile::Witnesses, pem.into_bytes()));
+        files.push((LogFile::Checkpoint, note.to_string().into_bytes()));
+        self.share(&files).await?;
+        self.keep(&files).await?;
         Ok(Published {
             size,
             nodes: asked,
@@ -195,7 +223,12 @@ impl Publisher {
         push_pem(&mut pem, &authority);
         pem.push_str(&certificate_pem(&self.root));
         files.push((LogFile::Authority, pem.into_bytes()));
-        self.keep(files).await?;
+        let (last, edge): (Vec<_>, Vec<_>) =
+            files.into_iter().partition(|(file, _)| file.is_final());
+        // A store has one edge, which must be that of its checkpoint: they come together.
+        self.share(&last).await?;
+        self.keep(&last).await?;
+        self.keep(&edge).await?;
         // When this returns, the store has every entry that is published. It fails while the disk is full.
         let head = publication.head.clone();
         self.desk
@@ -208,30 +241,35 @@ impl Publisher {
             publication,
             note,
             authority,
+            edge,
         })
     }
 
-    async fn keep(&mut self, mut files: Vec<(LogFile, Vec<u8>)>) -> Result<(), Fault> {
-        let storage = |error: String| Fault::new(FaultCode::Storage, error);
-        let mark = |file: LogFile, bytes: &[u8]| (file, Fingerprint::of(bytes));
-        files.retain(|(file, bytes)| self.kept.get(&file.full()) != Some(&mark(*file, bytes)));
-        let changing = files.iter().filter(|(file, _)| !file.is_final());
-        let marks: Vec<_> = changing
-            .map(|(file, bytes)| (file.full(), mark(*file, bytes)))
-            .collect();
-        if let Some(store) = &self.shared {
-            let kept = shared::keep(&**store, &self.authority, &files).await;
-            kept.map_err(|error| storage(error.to_string()))?;
-        }
-        for (file, _) in files.iter().filter(|(file, _)| file.is_final()) {
-            self.kept.remove(file);
-        }
-        let folder = self.folder.clone();
-        tokio::task::spawn_blocking(move || folder.write(&files))
+    /// Puts files into the store that outlives this machine, all of them or none.
+    async fn share(&mut self, files: &[(LogFile, Vec<u8>)]) -> Result<(), Fault> {
+        let Some(store) = &self.shared else {
+            return Ok(());
+        };
+        let files = self.in_store.lacks(files);
+        shared::keep(&**store, &self.authority, &files)
             .await
-            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?
-            .map_err(|error| storage(error.to_string()))?;
-        self.kept.extend(marks);
+            .map_err(|error| Fault::new(FaultCode::Storage, error.to_string()))?;
+        self.in_store.got(&files);
+        Ok(())
+    }
+
+    /// Writes files into the folder.
+    async fn keep(&mut self, files: &[(LogFile, Vec<u8>)]) -> Result<(), Fault> {
+        let files = self.in_folder.lacks(files);
+        let folder = self.folder.clone();
+        let (files, written) = tokio::task::spawn_blocking(move || {
+            let written = folder.write(&files);
+            (files, written)
+        })
+        .await
+        .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+        written.map_err(|error| Fault::new(FaultCode::Storage, error.to_string()))?;
+        self.in_folder.got(&files);
         Ok(())
     }
 

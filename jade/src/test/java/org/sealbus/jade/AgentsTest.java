@@ -97,6 +97,7 @@ class AgentsTest {
             other.says("seller found seller@factory");
             String entries = factory.run("df", "search", "--type", "tea");
             assertTrue(entries.contains("seller@factory"), entries);
+            factory.run("send", "seller", "go");
             main.says("seller is at Main-Container");
             // That is a container whose ticket does not name it: it has no name on Sealbus any more.
             Platform.await(() -> !factory.shows("seller", "active"), "seller to have left", other);

@@ -9,10 +9,11 @@ import jade.domain.DFService;
 import jade.domain.FIPAAgentManagement.DFAgentDescription;
 import jade.domain.FIPAAgentManagement.ServiceDescription;
 import jade.domain.FIPAException;
+import jade.lang.acl.MessageTemplate;
 
 /**
  * Registers a service of the type that its first argument names with the DF of the Sealbus platform, and lists what that DF has
- * of it. Then it moves to the container that a second argument names.
+ * of it. When it is told to go, it moves to the container that a second argument names.
  */
 public class Registrar extends Agent {
     @Override
@@ -40,6 +41,7 @@ public class Registrar extends Agent {
                     System.out.println(getLocalName() + " failed: " + refused.getMessage());
                 }
                 if (getArguments().length > 1) {
+                    blockingReceive(MessageTemplate.MatchContent("go"));
                     Location there = new ContainerID((String) getArguments()[1], null);
                     doMove(there);
                 }
