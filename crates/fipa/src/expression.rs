@@ -217,13 +217,14 @@ pub(crate) fn is_standard_word(text: &[u8]) -> bool {
 /// `out` are undefined.
 #[inline]
 pub(crate) fn append_word(before: [u8; 2], text: &[u8], out: &mut Vec<u8>) -> bool {
-    may_begin_word(text) && !append(before, text, out, outside_words) && !looks_like_number(text)
+    // The append comes first. The compiler takes code behind `may_begin_word` for rarely run, and does not inline it.
+    !append(before, text, out, outside_words) && may_begin_word(text) && !looks_like_number(text)
 }
 
 /// As [`append_word`], for a `Word` of FIPA00070.
 #[inline]
 pub(crate) fn append_standard_word(before: [u8; 2], text: &[u8], out: &mut Vec<u8>) -> bool {
-    may_begin_word(text) && !append(before, text, out, delimiters) && !looks_like_number(text)
+    !append(before, text, out, delimiters) && may_begin_word(text) && !looks_like_number(text)
 }
 
 #[inline]
