@@ -97,10 +97,10 @@ impl System for Agents {
                 senders.push(Speaker {
                     outbox,
                     mailbox,
-                    message: AclMessage::new(Performative::Inform)
+                    sample: AclMessage::new(Performative::Inform)
                         .with_sender(Aid::new(&name).map_err(failed)?)
-                        .with_receiver(receiver.with_address(&there.address))
-                        .into(),
+                        .with_receiver(receiver.with_address(&there.address)),
+                    last: None,
                     writing: Writing::Text,
                     channel: None,
                 });

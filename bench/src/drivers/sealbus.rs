@@ -119,9 +119,10 @@ impl Writing {
 pub(crate) struct Speaker {
     pub(crate) outbox: Outbox,
     pub(crate) mailbox: Mailbox,
-    /// The last message. The next one takes its place and its memory, unless somebody still has it: only the content
-    /// differs.
-    pub(crate) message: Arc<AclMessage>,
+    /// The part that is the same in every message.
+    pub(crate) sample: AclMessage,
+    /// The last message. The next one takes its place and its memory, unless somebody still has it.
+    pub(crate) last: Option<Arc<AclMessage>>,
     pub(crate) writing: Writing,
     /// The channel of a broadcast.
     pub(crate) channel: Option<(Channels, ChannelPath)>,
@@ -129,15 +130,19 @@ pub(crate) struct Speaker {
 
 impl Speaker {
     fn say(&mut self, content: &[u8]) -> Arc<AclMessage> {
-        let message = Arc::make_mut(&mut self.message);
-        match &mut message.content {
-            Some(Content::Bytes(bytes)) => {
-                bytes.clear();
-                bytes.extend_from_slice(content);
-            }
-            other => *other = Some(self.writing.content(content)),
+        let last = self.last.as_mut().and_then(Arc::get_mut);
+        if let Some(Content::Bytes(bytes)) = last.and_then(|last| last.content.as_mut()) {
+            bytes.clear();
+            bytes.extend_from_slice(content);
+        } else {
+            self.last = None;
         }
-        self.message.clone()
+        let next = || {
+            self.sample
+                .clone()
+                .with_content(self.writing.content(content))
+        };
+        self.last.get_or_insert_with(|| next().into()).clone()
     }
 }
 
@@ -312,7 +317,8 @@ impl System for Agents {
                 senders.push(Speaker {
                     outbox,
                     mailbox,
-                    message: sample.into(),
+                    sample,
+                    last: None,
                     writing: Writing::Bytes,
                     channel,
                 });
