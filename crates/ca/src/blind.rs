@@ -141,6 +141,8 @@ pub struct Blind {
     /// The denials that are not in the platform's state yet.
     deny_list: DenyList,
     published: Option<SignedDenyList>,
+    /// When a list was last signed because somebody said that it holds a later one.
+    signed_for_later: Option<Timestamp>,
     shares: Shares,
     /// The latest answer to each process for each subject. A request that comes twice gets it again.
     answers: HashMap<(String, String), Answer>,
@@ -162,6 +164,7 @@ impl Blind {
             trust,
             lifetime,
             published: None,
+            signed_for_later: None,
             shares: Shares::default(),
             answers: HashMap::new(),
         }
@@ -277,7 +280,8 @@ impl Blind {
     }
 
     /// Somebody says that it holds the list of this CA in the version `known`. If that is later than the present one, the CA
-    /// published it before it was started anew, and nobody who holds it would take the present one.
+    /// published it before it was started anew, and nobody who holds it would take the present one. The CA believes this once a
+    /// second: a word costs nothing, and a list costs a signature and goes to every node.
     ///
     /// # Errors
     /// [`FaultCode::Internal`] if the list cannot be signed.
@@ -285,9 +289,11 @@ impl Blind {
         // More changes than a list has entries were not made in advance of the time.
         let latest = version_at(now) + MOST_ENTRIES as u64;
         let is_later = |published: &SignedDenyList| published.version() < known;
-        if known > latest || !self.published.as_ref().is_some_and(is_later) {
+        let may_be = known <= latest && self.signed_for_later != Some(now);
+        if !may_be || !self.published.as_ref().is_some_and(is_later) {
             return Ok(());
         }
+        self.signed_for_later = Some(now);
         self.deny_list.raise_version(known + 1);
         self.deny_list.forget_changes();
         self.publish(now)

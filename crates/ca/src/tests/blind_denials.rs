@@ -300,6 +300,12 @@ fn a_ca_that_does_not_know_the_state_denies_as_many_as_one_that_does() {
     assert!(node.denied_before(&other).is_some());
     // The former list has what this one lacks.
     assert!(is_denied(&node, 0));
+    // Words that come in a row make it sign once a second.
+    let signed = held + 1;
+    again.is_held(signed + 1, later).unwrap();
+    assert_eq!(again.deny_list_after(signed), None);
+    again.is_held(signed + 1, later.plus(SECOND)).unwrap();
+    assert!(again.deny_list_after(signed + 1).is_some());
 }
 
 /// A node that holds most of the list gets the rest, and one that holds a list of the CA's former life gets all of it.
