@@ -289,8 +289,8 @@ impl Blind {
         // More changes than a list has entries were not made in advance of the time.
         let latest = version_at(now) + MOST_ENTRIES as u64;
         let is_later = |published: &SignedDenyList| published.version() < known;
-        let may_be = known <= latest && self.signed_for_later != Some(now);
-        if !may_be || !self.published.as_ref().is_some_and(is_later) {
+        let is_believed = known <= latest && self.signed_for_later != Some(now);
+        if !is_believed || !self.published.as_ref().is_some_and(is_later) {
             return Ok(());
         }
         self.signed_for_later = Some(now);
