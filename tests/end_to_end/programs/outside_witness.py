@@ -69,7 +69,9 @@ def main() -> None:
             proof = [base64.b64decode(line) for line in lines]
             if not continues(old, bytes.fromhex(seen["root"]), shown.size, shown.root, proof):
                 return self.answer(422, b"")
-            state.write_text(json.dumps({"size": shown.size, "root": shown.root.hex()}))
+            draft = state.with_suffix(".draft")
+            draft.write_text(json.dumps({"size": shown.size, "root": shown.root.hex()}))
+            draft.replace(state)
             now = int(time.time())
             signed = own.sign(f"cosignature/v1\ntime {now}\n{shown.text}".encode())
             line = base64.b64encode(key.hint() + struct.pack(">Q", now) + signed).decode()
