@@ -1,6 +1,7 @@
 //! Points of time as the AgentBus counts them.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sealbus_fipa::DateTime;
@@ -9,25 +10,26 @@ use sealbus_fipa::DateTime;
 ///
 /// Processes compare moments of each other's clocks. The validity of a message is thus only as exact as the agreement
 /// between the clocks of sender and receiver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment(u64);
+// One more than the milliseconds, so that a moment that may be missing takes no more room.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(NonZeroU64);
 
 impl Moment {
     /// The last moment a FIPA date-time can name: the end of the year 9999.
-    pub const MAX: Self = Self(253_402_300_799_999);
+    pub const MAX: Self = Self(NonZeroU64::MIN.saturating_add(253_402_300_799_999));
 
     /// A moment from milliseconds since 1970, capped at [`Moment::MAX`].
     pub const fn from_unix_ms(milliseconds: u64) -> Self {
-        if milliseconds > Self::MAX.0 {
+        if milliseconds > Self::MAX.unix_ms() {
             Self::MAX
         } else {
-            Self(milliseconds)
+            Self(NonZeroU64::MIN.saturating_add(milliseconds))
         }
     }
 
     /// Milliseconds since 1970.
     pub const fn unix_ms(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// This moment plus `duration`, capped at [`Moment::MAX`]. Parts of a millisecond count as a whole one, so that a
@@ -36,14 +38,27 @@ impl Moment {
     pub fn plus(self, duration: Duration) -> Self {
         let milliseconds = duration.as_nanos().div_ceil(1_000_000);
         Self::from_unix_ms(
-            self.0
+            self.unix_ms()
                 .saturating_add(u64::try_from(milliseconds).unwrap_or(u64::MAX)),
         )
     }
 
     /// The time from `earlier` to this moment; zero if `earlier` is not earlier.
     pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_millis(self.0.saturating_sub(earlier.0))
+        Duration::from_millis(self.unix_ms().saturating_sub(earlier.unix_ms()))
+    }
+}
+
+impl Default for Moment {
+    /// The beginning of 1970.
+    fn default() -> Self {
+        Self::from_unix_ms(0)
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Moment").field(&self.unix_ms()).finish()
     }
 }
 
@@ -57,7 +72,7 @@ impl From<SystemTime> for Moment {
 
 impl From<Moment> for SystemTime {
     fn from(moment: Moment) -> Self {
-        UNIX_EPOCH + Duration::from_millis(moment.0)
+        UNIX_EPOCH + Duration::from_millis(moment.unix_ms())
     }
 }
 
@@ -65,9 +80,9 @@ impl fmt::Display for Moment {
     /// Writes the moment as a FIPA date-time: `20260304T050607089Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Never fails: the cap is the last moment that has a date-time.
-        match i64::try_from(self.0).map(DateTime::from_unix_ms) {
+        match i64::try_from(self.unix_ms()).map(DateTime::from_unix_ms) {
             Ok(Ok(date_time)) => date_time.fmt(f),
-            _ => write!(f, "{} ms after 1970", self.0),
+            _ => write!(f, "{} ms after 1970", self.unix_ms()),
         }
     }
 }

@@ -113,9 +113,11 @@ impl fmt::Display for FlowReport {
     }
 }
 
+/// As small as a cache line: an event goes into many queues, and each has a line of its own to wait for.
 struct Entry<T> {
     item: T,
-    terms: QueueTerms,
+    cost: usize,
+    expiry: Option<Moment>,
     /// Counts up; a lane is sorted by it.
     sequence: u64,
 }
@@ -139,7 +141,7 @@ pub struct SubscriptionQueue<T> {
     lanes: [VecDeque<Entry<T>>; Priority::COUNT],
     /// A bit for each lane that holds something.
     occupied: u16,
-    held: BTreeMap<(Moment, u64), Entry<T>>,
+    held: BTreeMap<(Moment, u64), (Priority, Entry<T>)>,
     expiring: BTreeMap<(Moment, u64), (Priority, WaitingIn)>,
     events: usize,
     bytes: usize,
@@ -238,16 +240,17 @@ impl<T> SubscriptionQueue<T> {
         let sequence = self.next_sequence();
         let entry = Entry {
             item,
-            terms,
+            cost: terms.cost,
+            expiry: terms.expiry,
             sequence,
         };
         let place = match terms.valid_from.filter(|from| *from > now) {
             Some(from) => {
-                self.held.insert((from, sequence), entry);
+                self.held.insert((from, sequence), (terms.priority, entry));
                 WaitingIn::Held(from)
             }
             None => {
-                self.push_lane(entry);
+                self.push_lane(terms.priority, entry);
                 WaitingIn::Lane
             }
         };
@@ -276,7 +279,10 @@ impl<T> SubscriptionQueue<T> {
             }
             let (priority, place) = first.remove();
             let entry = match place {
-                WaitingIn::Held(from) => self.held.remove(&(from, sequence)),
+                WaitingIn::Held(from) => {
+                    let held = self.held.remove(&(from, sequence));
+                    held.map(|(_, entry)| entry)
+                }
                 WaitingIn::Lane => {
                     let number = usize::from(priority.get());
                     let lane = &mut self.lanes[number];
@@ -298,15 +304,15 @@ impl<T> SubscriptionQueue<T> {
             if first.key().0 > now {
                 break;
             }
-            let mut entry = first.remove();
+            let (priority, mut entry) = first.remove();
             let sequence = self.next_sequence();
-            if let Some(expiry) = entry.terms.expiry {
+            if let Some(expiry) = entry.expiry {
                 self.expiring.remove(&(expiry, entry.sequence));
                 self.expiring
-                    .insert((expiry, sequence), (entry.terms.priority, WaitingIn::Lane));
+                    .insert((expiry, sequence), (priority, WaitingIn::Lane));
             }
             entry.sequence = sequence;
-            self.push_lane(entry);
+            self.push_lane(priority, entry);
         }
     }
 
@@ -385,7 +391,8 @@ impl<T> SubscriptionQueue<T> {
     /// The items, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         let lanes = self.lanes.iter().flatten();
-        lanes.chain(self.held.values()).map(|entry| &entry.item)
+        let held = self.held.values().map(|(_, entry)| entry);
+        lanes.chain(held).map(|entry| &entry.item)
     }
 
     /// Takes out all items, in the order in which they would have been handed out. Held items come last.
@@ -396,6 +403,7 @@ impl<T> SubscriptionQueue<T> {
         self.bytes = 0;
         let lanes = self.lanes.iter_mut().rev().flat_map(|lane| lane.drain(..));
         let held = std::mem::take(&mut self.held).into_values();
+        let held = held.map(|(_, entry)| entry);
         lanes.chain(held).map(|entry| entry.item).collect()
     }
 
@@ -415,7 +423,7 @@ impl<T> SubscriptionQueue<T> {
         };
         let entry = match from_lane {
             Some(entry) => entry,
-            None => self.held.pop_last()?.1,
+            None => self.held.pop_last()?.1.1,
         };
         self.settle(&entry);
         Some(entry)
@@ -423,14 +431,14 @@ impl<T> SubscriptionQueue<T> {
 
     fn settle(&mut self, entry: &Entry<T>) {
         self.events -= 1;
-        self.bytes -= entry.terms.cost;
-        if let Some(expiry) = entry.terms.expiry {
+        self.bytes -= entry.cost;
+        if let Some(expiry) = entry.expiry {
             self.expiring.remove(&(expiry, entry.sequence));
         }
     }
 
-    fn push_lane(&mut self, entry: Entry<T>) {
-        let number = usize::from(entry.terms.priority.get());
+    fn push_lane(&mut self, priority: Priority, entry: Entry<T>) {
+        let number = usize::from(priority.get());
         self.occupied |= 1 << number;
         self.lanes[number].push_back(entry);
     }
