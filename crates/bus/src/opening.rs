@@ -64,25 +64,35 @@ impl Bus {
     }
 
     /// The same for a message between agents of this process.
+    #[inline]
     pub(crate) fn opened(
         &self,
         message: ReceivedMessage,
         receiver: &str,
     ) -> Result<ReceivedMessage, UndeliverableReason> {
         match self.open(&message.message(), receiver) {
+            Ok(None) => Ok(message),
             Ok(opened) => Ok(message.opened(opened)),
-            Err(not_opened) => {
-                let refused = Refused::from(not_opened);
-                let sender = message.message().sender().map(|it| it.name().to_owned());
-                let sender = sender.unwrap_or_default();
-                let Refused {
-                    reason,
-                    explanation,
-                } = refused.clone();
-                self.refused(&sender, None, Some(receiver), reason, explanation);
-                Err(refused.into())
-            }
+            Err(not_opened) => Err(self.note_unopened(&message, not_opened, receiver)),
         }
+    }
+
+    #[cold]
+    fn note_unopened(
+        &self,
+        message: &ReceivedMessage,
+        not_opened: NotOpened,
+        receiver: &str,
+    ) -> UndeliverableReason {
+        let refused = Refused::from(not_opened);
+        let sender = message.message().sender().map(|it| it.name().to_owned());
+        let sender = sender.unwrap_or_default();
+        let Refused {
+            reason,
+            explanation,
+        } = refused.clone();
+        self.refused(&sender, None, Some(receiver), reason, explanation);
+        refused.into()
     }
 
     fn open_sealed(

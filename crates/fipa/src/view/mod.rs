@@ -62,6 +62,7 @@ impl<'a> AclMessageRef<'a> {
     }
 
     /// Whether this is the communicative act, as it is written. Allocates nothing.
+    #[inline]
     pub fn is_act(&self, name: &str) -> bool {
         match self.0 {
             Source::Owned(message) => message.performative.as_str() == name,
@@ -169,6 +170,7 @@ impl<'a> AclMessageRef<'a> {
     }
 
     /// The user-defined parameters in their order, names without a colon.
+    #[inline]
     pub fn user_defined(&self) -> UserDefined<'a> {
         UserDefined(match self.0 {
             Source::Owned(message) => UserDefinedSource::Owned(message.user_defined.iter()),
@@ -457,6 +459,7 @@ enum UserDefinedSource<'a> {
 impl<'a> Iterator for UserDefined<'a> {
     type Item = (&'a str, ExpressionRef<'a>);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
             UserDefinedSource::Owned(parameters) => parameters
