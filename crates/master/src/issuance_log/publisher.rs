@@ -36,7 +36,7 @@ pub(crate) struct Publisher {
     outside: Vec<OutsideWitness>,
     /// The size that each witness saw last, as far as it is known.
     seen: HashMap<String, u64>,
-    /// What the folder and the store have.
+    /// The files of the folder, and those of the store.
     in_folder: KnownFiles,
     in_store: KnownFiles,
 }
