@@ -242,15 +242,6 @@ impl ReceivedMessage {
         self.body.view()
     }
 
-    /// The message, if it is that of an agent of this process, which is not encoded.
-    #[inline]
-    pub(crate) fn unencoded(&self) -> Option<&AclMessage> {
-        match &self.body {
-            Body::Shared(message) => Some(message),
-            Body::Encoded(_) => None,
-        }
-    }
-
     /// The message on its own, shared if it is already shared. The gateway's note in a message from outside is removed;
     /// the [provenance](Self::provenance) holds its facts.
     pub fn into_message(self) -> Arc<AclMessage> {

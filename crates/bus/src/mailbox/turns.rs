@@ -27,20 +27,12 @@ pub(super) struct Turns {
 }
 
 /// The sender who has a turn. Names of other platforms are only claimed, so all of them take their turns together.
-#[inline]
 fn with_sender<T>(message: &ReceivedMessage, with: impl FnOnce(&str) -> T) -> T {
-    if matches!(message.provenance(), Provenance::Foreign(_)) {
-        return with("");
-    }
-    match message.unencoded() {
-        Some(message) => with(message.sender.as_ref().map_or("", |it| &it.name)),
-        None => with(
-            message
-                .message()
-                .sender()
-                .as_ref()
-                .map_or("", |it| it.name()),
-        ),
+    let is_foreign = matches!(message.provenance(), Provenance::Foreign(_));
+    let view = message.message();
+    match view.sender() {
+        Some(sender) if !is_foreign => with(sender.name()),
+        _ => with(""),
     }
 }
 
