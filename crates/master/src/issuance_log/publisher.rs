@@ -47,11 +47,14 @@ struct KnownFiles(HashMap<LogFile, (LogFile, Fingerprint)>);
 
 impl KnownFiles {
     /// The files that the place lacks.
-    fn lacks(&self, files: &[(LogFile, Vec<u8>)]) -> Vec<(LogFile, Vec<u8>)> {
+    fn lacks<'f>(
+        &self,
+        files: impl Iterator<Item = &'f (LogFile, Vec<u8>)>,
+    ) -> Vec<(LogFile, Vec<u8>)> {
         let is_new = |(file, bytes): &&(LogFile, Vec<u8>)| {
             self.0.get(&file.full()) != Some(&(*file, Fingerprint::of(bytes)))
         };
-        files.iter().filter(is_new).cloned().collect()
+        files.filter(is_new).cloned().collect()
     }
 
     /// The place got these files.
@@ -197,11 +200,12 @@ impl Publisher {
                 }
             }
         }
-        let mut files = written.edge;
-        files.push((LogFile::Witnesses, pem.into_bytes()));
-        files.push((LogFile::Checkpoint, note.to_string().into_bytes()));
-        self.share(&files).await?;
-        self.keep(&files).await?;
+        let statements = [
+            (LogFile::Witnesses, pem.into_bytes()),
+            (LogFile::Checkpoint, note.to_string().into_bytes()),
+        ];
+        self.share(written.edge.iter().chain(&statements)).await?;
+        self.keep(&statements).await?;
         Ok(Published {
             size,
             nodes: asked,
@@ -223,12 +227,11 @@ impl Publisher {
         push_pem(&mut pem, &authority);
         pem.push_str(&certificate_pem(&self.root));
         files.push((LogFile::Authority, pem.into_bytes()));
-        let (last, edge): (Vec<_>, Vec<_>) =
-            files.into_iter().partition(|(file, _)| file.is_final());
         // A store has one edge, which must be that of its checkpoint: they come together.
-        self.share(&last).await?;
-        self.keep(&last).await?;
-        self.keep(&edge).await?;
+        self.share(files.iter().filter(|(file, _)| file.is_final()))
+            .await?;
+        self.keep(&files).await?;
+        files.retain(|(file, _)| !file.is_final());
         // When this returns, the store has every entry that is published. It fails while the disk is full.
         let head = publication.head.clone();
         self.desk
@@ -241,12 +244,15 @@ impl Publisher {
             publication,
             note,
             authority,
-            edge,
+            edge: files,
         })
     }
 
     /// Puts files into the store that outlives this machine, all of them or none.
-    async fn share(&mut self, files: &[(LogFile, Vec<u8>)]) -> Result<(), Fault> {
+    async fn share<'f>(
+        &mut self,
+        files: impl Iterator<Item = &'f (LogFile, Vec<u8>)>,
+    ) -> Result<(), Fault> {
         let Some(store) = &self.shared else {
             return Ok(());
         };
@@ -260,7 +266,7 @@ impl Publisher {
 
     /// Writes files into the folder.
     async fn keep(&mut self, files: &[(LogFile, Vec<u8>)]) -> Result<(), Fault> {
-        let files = self.in_folder.lacks(files);
+        let files = self.in_folder.lacks(files.iter());
         let folder = self.folder.clone();
         let (files, written) = tokio::task::spawn_blocking(move || {
             let written = folder.write(&files);
