@@ -1,5 +1,6 @@
 //! Tests with a disk that takes only a number of bytes, or does not synchronise.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -183,14 +184,23 @@ const LOGGED: JournalConfig = JournalConfig {
     redo_bytes: 1 << 20,
 };
 
-/// A copy of a journal that is in use, as a crash would leave it.
+/// A copy of a journal that is in use, as a crash would leave it. The journal may be removing files of its redo log that
+/// are settled; a copy during which a file went is made again.
 fn crashed(folder: &Path) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    let mut command = std::process::Command::new("cp");
-    let contents = folder.join(".");
-    command.arg("-r").arg(contents).arg(copy.path());
-    assert!(command.status().unwrap().success());
-    copy
+    let log = || {
+        let files = fs::read_dir(folder.join("redo")).unwrap();
+        files.map(|it| it.unwrap().path()).collect::<BTreeSet<_>>()
+    };
+    loop {
+        let (copy, before) = (tempfile::tempdir().unwrap(), log());
+        let mut command = std::process::Command::new("cp");
+        command.arg("-r").arg(folder.join(".")).arg(copy.path());
+        let copied = command.output().unwrap();
+        if log() == before {
+            assert!(copied.status.success(), "{copied:?}");
+            return copy;
+        }
+    }
 }
 
 #[test]
