@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use sealbus_web::HeadLimits;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -25,10 +26,12 @@ pub fn text_answer(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     answer
 }
 
-/// The head of a request: its bytes, its fields, and the time that it may take.
-const HEAD: usize = 32 << 10;
-const FIELDS: usize = 64;
-const HEAD_TIME: Duration = Duration::from_secs(60);
+/// The limits of a request's head.
+pub(crate) const HEAD: HeadLimits = HeadLimits {
+    time: Duration::from_secs(60),
+    length: 32 << 10,
+    fields: 64,
+};
 /// Requests of one connection of HTTP/2 at a time, and the bytes of one that lie here unread.
 const STREAMS: u32 = 256;
 const WINDOW: u32 = 64 << 10;
@@ -47,7 +50,7 @@ pub(crate) async fn is_http2(stream: &TcpStream) -> Option<bool> {
     let mut pauses = PREFACE_TIME.as_millis() / PEEK_PAUSE.as_millis();
     while pauses > 0 {
         let mut begun = [0; PREFACE.len()];
-        let peeked = tokio::time::timeout(HEAD_TIME, stream.peek(&mut begun)).await;
+        let peeked = tokio::time::timeout(HEAD.time, stream.peek(&mut begun)).await;
         let begun = begun.get(..peeked.ok()?.ok()?);
         let begun = begun.filter(|it| !it.is_empty())?;
         if begun == PREFACE || !PREFACE.starts_with(begun) {
@@ -58,28 +61,6 @@ pub(crate) async fn is_http2(stream: &TcpStream) -> Option<bool> {
         pauses -= 1;
     }
     None
-}
-
-/// Answers requests over HTTP/1.1.
-pub(crate) async fn http1<C, F>(
-    stream: C,
-    answer: impl Fn(Request<Incoming>) -> F,
-) -> Result<(), hyper::Error>
-where
-    C: AsyncRead + AsyncWrite + Unpin,
-    F: Future<Output = Answer>,
-{
-    let service = service_fn(|request| {
-        let answer = answer(request);
-        async move { Ok::<_, Infallible>(answer.await) }
-    });
-    hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
-        .max_headers(FIELDS)
-        .max_buf_size(HEAD)
-        .serve_connection(TokioIo::new(stream), service)
-        .await
 }
 
 /// Answers requests over HTTP/2. A connection on which nothing is asked for a time ends.
@@ -109,7 +90,7 @@ where
     let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
-        .max_header_list_size(HEAD as u32)
+        .max_header_list_size(HEAD.length as u32)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(16 * WINDOW)
         .max_send_buf_size(WINDOW as usize)
@@ -120,7 +101,7 @@ where
     loop {
         tokio::select! {
             ended = served.as_mut() => return ended,
-            () = tokio::time::sleep(HEAD_TIME) => {
+            () = tokio::time::sleep(HEAD.time) => {
                 let was_asked = news.has_changed().unwrap_or(false);
                 news.mark_unchanged();
                 if !was_asked && Arc::strong_count(&asked) == 1 {

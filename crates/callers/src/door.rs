@@ -20,7 +20,7 @@ use sealbus::directory::{DfAgentDescription, ServiceDescription};
 use sealbus_control::mcp::{McpCallerStatus, McpStatus};
 use sealbus_manifest::callers::{CallersEntry, NoPlace};
 use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
-use sealbus_web::accept_each;
+use sealbus_web::{accept_each, answer_http1};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -245,7 +245,7 @@ impl<S: Service> Door<S> {
         let served = if is_http2 {
             Box::pin(connection::http2(stream, answer)).await
         } else {
-            Box::pin(connection::http1(stream, answer)).await
+            Box::pin(answer_http1(stream, connection::HEAD, answer)).await
         };
         if let Err(error) = served {
             tracing::debug!(%error, "a caller's connection broke");

@@ -1,27 +1,26 @@
 //! Serves the files of issuance logs to strangers (C2SP tlog-tiles).
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use sealbus_transparency::{Folder, LogError, LogFile};
+use sealbus_web::{HeadLimits, answer_http1, empty_answer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
 use crate::pace::Pace;
 
-/// How long a client may take to send a request's head.
-const HEAD: Duration = Duration::from_secs(10);
-/// Longest head of a request in bytes.
-const HEAD_LENGTH: usize = 8 * 1024;
+/// The limits of a request's head.
+const HEAD: HeadLimits = HeadLimits {
+    time: Duration::from_secs(10),
+    length: 8 << 10,
+    fields: 64,
+};
 /// Files that are read and sent at the same time. Each has at most 2 MiB.
 const AT_ONCE: usize = 16;
 
@@ -62,17 +61,8 @@ impl LogServer {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let answer = service_fn(|request: Request<_>| {
-            let state = self.state.clone();
-            async move { Ok::<_, Infallible>(state.answer(&request, peer).await) }
-        });
-        let served = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD)
-            .max_buf_size(HEAD_LENGTH)
-            .serve_connection(TokioIo::new(stream), answer)
-            .await;
-        if let Err(error) = served {
+        let answer = async |request| self.state.answer(&request, peer).await;
+        if let Err(error) = answer_http1(stream, HEAD, answer).await {
             tracing::debug!(%peer, %error, "a reader of the issuance log is gone");
         }
     }
@@ -81,11 +71,11 @@ impl LogServer {
 impl State {
     async fn answer<B>(&self, request: &Request<B>, peer: IpAddr) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return refusal(StatusCode::METHOD_NOT_ALLOWED);
+            return empty_answer(StatusCode::METHOD_NOT_ALLOWED);
         }
         let wait = self.pace.lock().next(peer, Instant::now());
         match wait {
-            None => return refusal(StatusCode::TOO_MANY_REQUESTS),
+            None => return empty_answer(StatusCode::TOO_MANY_REQUESTS),
             Some(wait) => tokio::time::sleep(wait).await,
         }
         if request.uri().path() == LOGS {
@@ -93,16 +83,16 @@ impl State {
             return text(names.collect::<String>().into_bytes());
         }
         let Some((folder, file)) = self.find(request.uri().path()) else {
-            return refusal(StatusCode::NOT_FOUND);
+            return empty_answer(StatusCode::NOT_FOUND);
         };
         let Ok(_permit) = self.at_once.acquire().await else {
-            return refusal(StatusCode::SERVICE_UNAVAILABLE);
+            return empty_answer(StatusCode::SERVICE_UNAVAILABLE);
         };
         let reading = tokio::task::spawn_blocking(move || folder.read(file));
         match reading.await {
             Ok(Ok(bytes)) => found(file, bytes),
-            Ok(Err(LogError::Unreadable { .. })) => refusal(StatusCode::NOT_FOUND),
-            _ => refusal(StatusCode::INTERNAL_SERVER_ERROR),
+            Ok(Err(LogError::Unreadable { .. })) => empty_answer(StatusCode::NOT_FOUND),
+            _ => empty_answer(StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
 
@@ -134,10 +124,4 @@ fn found(file: LogFile, bytes: Vec<u8>) -> Response<Full<Bytes>> {
 
 fn text(bytes: Vec<u8>) -> Response<Full<Bytes>> {
     found(LogFile::Checkpoint, bytes)
-}
-
-fn refusal(status: StatusCode) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::default());
-    *response.status_mut() = status;
-    response
 }

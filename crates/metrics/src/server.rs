@@ -1,6 +1,5 @@
 //! Answers `GET /metrics` over HTTP/1.1.
 
-use std::convert::Infallible;
 use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,11 +10,8 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use hyper::header::{self, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use sealbus_web::accept_until;
+use sealbus_web::{HeadLimits, accept_until, answer_http1, empty_answer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -24,12 +20,14 @@ use crate::sample::Sample;
 
 /// Connections at the same time. Further ones wait in the system's queue.
 const CONNECTIONS: usize = 16;
-/// How long a client may take to send its request.
-const REQUEST: Duration = Duration::from_secs(5);
 /// How long a connection may take in all.
 const CONNECTION: Duration = Duration::from_secs(20);
-/// Longest head of a request in bytes.
-const HEAD_LENGTH: usize = 8 * 1024;
+/// The limits of a request's head.
+const HEAD: HeadLimits = HeadLimits {
+    time: Duration::from_secs(5),
+    length: 8 << 10,
+    fields: 64,
+};
 /// Within this time everybody gets the same sample, however many ask.
 const FRESH: Duration = Duration::from_millis(500);
 
@@ -75,17 +73,13 @@ struct State {
 impl State {
     /// One request on one connection: a client that keeps connections open would keep others out.
     async fn connection(self: Arc<Self>, stream: TcpStream) {
-        let answer = service_fn(|request: Request<_>| {
-            let state = self.clone();
-            async move { Ok::<_, Infallible>(state.answer(&request).await) }
-        });
-        let serving = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(REQUEST)
-            .max_buf_size(HEAD_LENGTH)
-            .keep_alive(false)
-            .serve_connection(TokioIo::new(stream), answer);
-        match timeout(CONNECTION, serving).await {
+        let answer = async |request| {
+            let mut answer = self.answer(&request).await;
+            let close = HeaderValue::from_static("close");
+            answer.headers_mut().insert(header::CONNECTION, close);
+            answer
+        };
+        match timeout(CONNECTION, answer_http1(stream, HEAD, answer)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "a reader of metrics is gone"),
             Err(_) => tracing::debug!("a reader of metrics was too slow"),
@@ -94,16 +88,16 @@ impl State {
 
     async fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         if self.is_local && !is_for_loopback(request) {
-            return refusal(StatusCode::MISDIRECTED_REQUEST);
+            return empty_answer(StatusCode::MISDIRECTED_REQUEST);
         }
         if request.uri().path() != "/metrics" {
-            return refusal(StatusCode::NOT_FOUND);
+            return empty_answer(StatusCode::NOT_FOUND);
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return refusal(StatusCode::METHOD_NOT_ALLOWED);
+            return empty_answer(StatusCode::METHOD_NOT_ALLOWED);
         }
         let Some(text) = self.text().await else {
-            return refusal(StatusCode::SERVICE_UNAVAILABLE);
+            return empty_answer(StatusCode::SERVICE_UNAVAILABLE);
         };
         let mut response = Response::new(Full::new(text));
         let headers = response.headers_mut();
@@ -138,12 +132,6 @@ fn is_for_loopback<B>(request: &Request<B>) -> bool {
     };
     let is_loopback = name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     is_loopback || name.eq_ignore_ascii_case("localhost")
-}
-
-fn refusal(status: StatusCode) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::default());
-    *response.status_mut() = status;
-    response
 }
 
 #[cfg(test)]
@@ -200,7 +188,7 @@ mod tests {
         }
         let huge = format!(
             "GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
-            "x".repeat(4 * HEAD_LENGTH)
+            "x".repeat(4 * HEAD.length)
         );
         assert!(!ask(address, &huge).await.starts_with("HTTP/1.1 200"));
     }

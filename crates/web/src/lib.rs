@@ -12,8 +12,10 @@
 //! | Which events does a stream bring? | [`events`], free of I/O |
 //! | How does a server show itself? | [`tls`] |
 //! | How many connections does it take? | [`accept_until`] |
+//! | How long may a request's head be? | [`answer_http1`] |
 
 mod accept;
+mod answers;
 mod client;
 mod clients;
 mod connect;
@@ -24,6 +26,7 @@ pub mod tls;
 pub mod trust;
 
 pub use accept::{Listener, accept_each, accept_until};
+pub use answers::{HeadLimits, answer_http1, empty_answer};
 pub use client::{Client, whole};
 pub use connect::{MayReach, Server, Socket};
 pub use error::WebError;

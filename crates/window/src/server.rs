@@ -14,17 +14,14 @@ use hyper::body::{Body, Frame};
 use hyper::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
 };
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use sealbus_control::traffic::Watch;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_mesh::{Stranger, Strangers};
 use sealbus_seal::KeyError;
 use sealbus_seal::token::Secret;
-use sealbus_web::accept_each;
+use sealbus_web::{HeadLimits, accept_each, answer_http1};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -49,10 +46,12 @@ const STREAMS: usize = 8;
 const STRANGERS: usize = 64;
 /// Questions to the Master at a time.
 const QUESTIONS: usize = 4;
-/// The head of a request: its bytes, its fields, and the time that it may take.
-const HEAD: usize = 16 << 10;
-const FIELDS: usize = 64;
-const HEAD_TIME: Duration = Duration::from_secs(30);
+/// The limits of a request's head.
+const HEAD: HeadLimits = HeadLimits {
+    time: Duration::from_secs(30),
+    length: 16 << 10,
+    fields: 64,
+};
 /// How long a handshake of TLS may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The body of a request, and the time that it may take.
@@ -182,17 +181,8 @@ impl Window {
         stream: impl AsyncRead + AsyncWrite + Unpin,
         stranger: &Stranger<IpAddr>,
     ) {
-        let answer = service_fn(|request| {
-            let window = self.clone();
-            async move { Ok::<_, Infallible>(window.answer(request, stranger).await) }
-        });
-        let served = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME)
-            .max_headers(FIELDS)
-            .max_buf_size(HEAD)
-            .serve_connection(TokioIo::new(stream), answer)
-            .await;
+        let answer = |request| self.clone().answer(request, stranger);
+        let served = answer_http1(stream, HEAD, answer).await;
         if let Err(error) = served {
             tracing::debug!(%error, "a connection broke");
         }
