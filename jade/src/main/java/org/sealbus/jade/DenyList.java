@@ -7,7 +7,9 @@ import java.security.NoSuchAlgorithmException;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.TreeMap;
+import java.util.function.BiPredicate;
 import java.util.function.Function;
+import java.util.stream.IntStream;
 
 /**
  * The certificates that one authority has revoked before their time. A list never changes: changes make another one, which
@@ -78,6 +80,22 @@ final class DenyList {
         encoded.getLong();
         long at = encoded.getLong();
         return encoded.get() == BY_OPERATOR && second <= at;
+    }
+
+    /** Whether this list denies what a newer one does not, and what is not over at this second. */
+    boolean outlasts(DenyList newer, long forgotten) {
+        return hasMore(serials, newer.serials, forgotten, (own, known) -> own.forgetAfter() > known.forgetAfter())
+                || hasMore(identities, newer.identities, forgotten, (own, known) -> own.before() > known.before());
+    }
+
+    private static <K extends Comparable<K>> boolean hasMore(Page<K>[] own, Page<K>[] newer, long forgotten,
+            BiPredicate<Entry, Entry> deniesMore) {
+        return IntStream.range(0, PAGES).filter(page -> own[page] != newer[page]).anyMatch(
+                page -> own[page].entries.entrySet().stream().anyMatch(it -> {
+                    Entry known = newer[page].entries.get(it.getKey());
+                    boolean isOver = it.getValue().forgetAfter() < forgotten;
+                    return !isOver && (known == null || deniesMore.test(it.getValue(), known));
+                }));
     }
 
     /** This list with other entries, forgetting those that are over. */

@@ -19,7 +19,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Predicate;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /** The roots of the platform, and the deny lists in force. */
 final class Trust {
@@ -28,13 +30,16 @@ final class Trust {
     private static final byte[] DENY_LIST = "sealbus deny list v2\0".getBytes(StandardCharsets.US_ASCII);
     private static final int MAX_CHAIN = 4;
     private static final int REASONS = 6;
+    /** Most lists of an authority that are obeyed beside its newest one. */
+    private static final int MOST_OUTLASTING = 4;
     private static final String CLIENT = "1.3.6.1.5.5.7.3.2";
     private static final String SERVER = "1.3.6.1.5.5.7.3.1";
     private static final String ML_DSA_65 = "2.16.840.1.101.3.4.3.18";
 
     private final String platform;
     private final List<X509Certificate> roots;
-    private final Map<Identity, DenyList> denyLists = new ConcurrentHashMap<>();
+    /** The lists of each authority: its newest one first, and then those that outlast it. */
+    private final Map<Identity, List<DenyList>> denyLists = new ConcurrentHashMap<>();
 
     Trust(String platform, List<X509Certificate> roots) {
         this.platform = platform;
@@ -121,16 +126,18 @@ final class Trust {
             throw new CertificateException("the certificate of " + peer.identity() + " is not valid now; the clock here says "
                     + Instant.ofEpochSecond(now));
         }
-        for (DenyList list : denyLists.values()) {
-            if (list.denies(peer.identity(), peer.serial(), peer.start()) || peer.issuers().stream().anyMatch(list::denies)) {
-                throw new CertificateException("the certificate of " + peer.identity() + " was revoked");
-            }
+        if (anyList(list -> list.denies(peer.identity(), peer.serial(), peer.start()) || peer.issuers().stream().anyMatch(list::denies))) {
+            throw new CertificateException("the certificate of " + peer.identity() + " was revoked");
         }
     }
 
     /** Whether an operator has revoked an agent since a message of it was posted, in milliseconds since 1970. */
     boolean isRevokedSince(Identity identity, long posted) {
-        return denyLists.values().stream().anyMatch(list -> list.isRevokedSince(identity, posted / 1000));
+        return anyList(list -> list.isRevokedSince(identity, posted / 1000));
+    }
+
+    private boolean anyList(Predicate<DenyList> holds) {
+        return denyLists.values().stream().flatMap(List::stream).anyMatch(holds);
     }
 
     /**
@@ -171,15 +178,19 @@ final class Trust {
         if (!verifier.verify(signature)) {
             throw new GeneralSecurityException("the deny list of " + name + " is not signed by it");
         }
-        DenyList held = denyLists.getOrDefault(name, DenyList.empty());
-        if (version <= held.version()) {
+        List<DenyList> lists = denyLists.getOrDefault(name, List.of(DenyList.empty()));
+        DenyList held = lists.get(0);
+        // An authority that goes on from an older copy of its list can reach a version again: both lists are obeyed.
+        boolean isKnown = version == held.version() && Arrays.equals(held.digest(), digest);
+        if (version < held.version() || isKnown) {
             return false;
         }
         long since = in.getLong();
-        if (since > held.version()) {
+        boolean isWhole = since == 0;
+        if (since > held.version() || version == held.version() && !isWhole) {
             throw new NeedsWholeList("changes since version " + since + " do not fit version " + held.version());
         }
-        DenyList.Changes changes = (since == 0 ? DenyList.empty() : held).change();
+        DenyList.Changes changes = (isWhole ? DenyList.empty() : held).change();
         for (int left = count(in); left > 0; left--) {
             byte[] serial = new byte[16];
             in.get(serial);
@@ -199,7 +210,10 @@ final class Trust {
                 || !Arrays.equals(list.digest(), digest)) {
             throw new NeedsWholeList("the entries are not those that " + name + " signed");
         }
-        denyLists.put(name, list);
+        // Changes keep all that the list before denied. A whole list may lack some of it.
+        Stream<DenyList> former = lists.stream().skip(isWhole ? 0 : 1);
+        Stream<DenyList> outlasting = former.filter(it -> it.outlasts(list, forgotten)).limit(MOST_OUTLASTING);
+        denyLists.put(name, Stream.concat(Stream.of(list), outlasting).toList());
         return true;
     }
 

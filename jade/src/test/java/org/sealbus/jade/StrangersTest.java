@@ -1,7 +1,6 @@
 package org.sealbus.jade;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -11,9 +10,7 @@ import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.util.ArrayList;
-import java.util.Base64;
 import java.util.List;
-import java.util.Map;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -177,36 +174,6 @@ class StrangersTest {
         }
         main.says("a frame of 2147483647 bytes");
         aContainerIsLetIn();
-    }
-
-    @Test
-    void changedDenyListsAreNotObeyed() throws Exception {
-        Ticket ticket = Ticket.parse(factory.ticket("jade-reader"));
-        try (Attachment attachment = new Attachment(ticket, notice -> {}, Runnable::run)) {
-            member("jade-gone").close();
-            try (Membership revoked = member("jade-revoked")) {
-                factory.run("ca", "revoke", revoked.name());
-            }
-            Object welcome = attachment.ask(Map.of("ask", "attach", "ticket", ticket.secret(), "now", System.currentTimeMillis()));
-            List<byte[]> roots = new ArrayList<>();
-            for (Object root : Json.list(Json.member(welcome, "platform"), "roots")) {
-                roots.add(Base64.getDecoder().decode((String) root));
-            }
-            byte[] list = Base64.getDecoder().decode(Json.text(welcome, "deny_list"));
-            for (int at = 0; at < list.length; at++) {
-                byte[] changed = list.clone();
-                changed[at] ^= 1;
-                Trust trust = new Trust("factory", Credential.certificates(roots));
-                assertThrows(GeneralSecurityException.class, () -> trust.obey(changed), "byte " + at);
-            }
-            Trust trust = new Trust("factory", Credential.certificates(roots));
-            for (int length = 0; length < list.length; length++) {
-                byte[] cut = java.util.Arrays.copyOf(list, length);
-                assertThrows(GeneralSecurityException.class, () -> trust.obey(cut), "length " + length);
-            }
-            assertTrue(trust.obey(list));
-            assertFalse(trust.obey(list));
-        }
     }
 
     @Test
