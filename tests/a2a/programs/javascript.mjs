@@ -61,9 +61,11 @@ heard.foreign = await name(task(clock, id));
 // A task that is followed from elsewhere, and cancelled.
 const endless = say([{ data: { count: 1_000_000, pause: 0.01 } }], { metadata: { skill: "slow" } }, { returnImmediately: true });
 const begun = await clock.sendMessage(endless, options);
-const following = events(clock.resubscribeTask(SubscribeToTaskRequest.fromJSON({ id: begun.id }), options));
+const following = clock.resubscribeTask(SubscribeToTaskRequest.fromJSON({ id: begun.id }), options);
+// The first event says that the task is followed. Once it has ended, nobody can follow it.
+await following.next();
 await clock.cancelTask({ tenant: "", id: begun.id, metadata: undefined }, options);
-heard.cancelled = (await following).at(-1) ?? null;
+heard.cancelled = (await events(following)).at(-1) ?? null;
 heard.again = await name(clock.cancelTask({ tenant: "", id: begun.id, metadata: undefined }, options));
 
 console.log(JSON.stringify(heard));
