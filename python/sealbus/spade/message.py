@@ -35,7 +35,15 @@ THREAD = "X-spade-thread"
 WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
 
-class MessageBase:
+class _Refusing(type):
+    """Refuses what SPADE offers on its classes, and this module does not."""
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        refuse(name)
+        raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+
+
+class MessageBase(metaclass=_Refusing):
     """The common part of messages and templates: receiver, sender, body, thread and metadata."""
 
     def __init__(
