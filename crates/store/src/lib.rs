@@ -220,7 +220,19 @@ pub enum StoreError {
         /// The fault, and what to do.
         reason: &'static str,
     },
-    /// The value is too large for any store.
+    /// A value is too long for any store; nothing was changed.
+    #[error(
+        "the store's entry '{key}' has {length} bytes, and {limit} are the most that a store and a backup can hold: nothing was changed; the platform must have less under this name"
+    )]
+    LongValue {
+        /// The beginning of the key.
+        key: String,
+        /// The entry's length.
+        length: usize,
+        /// The longest value.
+        limit: usize,
+    },
+    /// The changes are too large for the store.
     #[error("a value of {length} bytes is too large for the store")]
     TooLarge {
         /// The value's length.

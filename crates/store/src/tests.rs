@@ -172,6 +172,44 @@ fn a_snapshot_has_every_entry_in_order() {
 }
 
 #[test]
+fn a_long_value_is_kept_like_any_other() {
+    on_every_store(async |store| {
+        let long = |byte: u8| vec![byte; 5 << 20];
+        let mut batch = put("b", "small");
+        batch.put("a", long(1));
+        batch.put("c", long(2));
+        let first = store.commit(batch).await.unwrap();
+        let mut batch = put("c", "small, too");
+        batch.put("b", long(3));
+        batch.require("a", first);
+        store.commit(batch.clone()).await.unwrap();
+        let kept = [
+            ("a", long(1)),
+            ("b", long(3)),
+            ("c", b"small, too".to_vec()),
+        ];
+        let kept = kept.map(|(key, value)| (key.to_owned(), value));
+        assert!(snapshot(&**store).await == kept);
+        let page = store.scan("", None, 9).await.unwrap();
+        let page = page.into_iter().map(|(key, entry)| (key, entry.value));
+        assert!(page.eq(kept));
+
+        // All or nothing.
+        batch.put("a", long(4));
+        batch.require("c", first);
+        let refused = store.commit(batch).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Conflict { .. }), "{refused}");
+        let entry = store.get("a").await.unwrap().unwrap();
+        assert!(entry.value == long(1) && entry.revision == first);
+        let mut batch = Batch::new();
+        batch.delete("a");
+        batch.delete("b");
+        store.commit(batch).await.unwrap();
+        assert_eq!(store.scan("", None, 9).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
 fn a_restored_store_is_beyond_every_term_before() {
     on_every_store(async |store| {
         let old = Fenced::claim(store.clone()).await.unwrap();

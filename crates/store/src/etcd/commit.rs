@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use tonic::Code;
 
+use super::EtcdStore;
 use super::cluster::CallError;
+use super::pieces::{InPieces, Listed, list_row};
+use super::plan::{Plan, check_lengths};
 use super::wire::{Answer, Compare, KeyValue, Operation, Outcome, Transaction};
-use super::{EtcdStore, LONGEST_VALUE};
 use crate::{Batch, Revision, StoreError};
 
 /// How long a commit is tried.
@@ -18,8 +20,6 @@ pub(super) const TRYING: Duration = Duration::from_secs(10);
 const TRYING_AGAIN: Duration = Duration::from_secs(1);
 /// The pause before a commit is sent again.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Most changes of one transaction. etcd takes 128 operations by default; the rest is for marks.
-pub(super) const MOST_CHANGES: usize = 100;
 /// Most conditions of a commit.
 const MOST_CONDITIONS: usize = 100;
 
@@ -31,6 +31,8 @@ pub(super) struct Writer {
     number: u64,
     /// The revision of the mark of the last commit; `None` if it is not known.
     mark: Option<i64>,
+    /// The list of rows in pieces; `None` if it is not known.
+    pub(super) listed: Option<Listed>,
     /// Whether the last commit found no etcd.
     is_away: bool,
 }
@@ -41,8 +43,15 @@ impl Writer {
             opening,
             number: 0,
             mark: None,
+            listed: None,
             is_away: false,
         }
+    }
+
+    /// The mark of the next commit.
+    pub(super) fn next_mark(&mut self) -> String {
+        self.number += 1;
+        format!("{:016x}.{}", self.opening, self.number)
     }
 }
 
@@ -56,6 +65,12 @@ pub(super) struct Commit {
     pub(super) demands: Vec<Compare>,
     /// The conditions of the batch.
     pub(super) conditions: BTreeMap<String, Revision>,
+    /// The revision of the list of rows in pieces that the changes were planned from.
+    pub(super) listed: i64,
+    /// This list after the commit; `None` if it stays as it is.
+    pub(super) list: Option<InPieces>,
+    /// Whether the commit leaves changes that must be moved to their places.
+    pub(super) waits: bool,
 }
 
 /// How a transaction ended.
@@ -64,16 +79,13 @@ enum Step {
     Made(i64),
     /// It must be sent again.
     Again,
+    /// It never will be made: the list of rows in pieces is not the one that the changes were planned from.
+    Stale,
 }
 
 impl EtcdStore {
     pub(super) async fn write(&self, batch: Batch) -> Result<Revision, StoreError> {
-        let rows = batch.changes.iter();
-        let longest = rows.map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len));
-        let length = longest.max().unwrap_or(0);
-        if length > LONGEST_VALUE {
-            return Err(StoreError::TooLarge { length });
-        }
+        check_lengths(&batch)?;
         if batch.conditions.len() > MOST_CONDITIONS {
             let length = batch.conditions.len();
             return Err(StoreError::TooLarge { length });
@@ -84,7 +96,7 @@ impl EtcdStore {
             false => TRYING,
         };
         let until = Instant::now() + trying;
-        let result = self.write_until(&mut writer, batch, until).await;
+        let result = self.write_until(&mut writer, &batch, until).await;
         writer.is_away = matches!(result, Err(StoreError::Away { .. }));
         result
     }
@@ -92,50 +104,83 @@ impl EtcdStore {
     async fn write_until(
         &self,
         writer: &mut Writer,
-        batch: Batch,
+        batch: &Batch,
         until: Instant,
     ) -> Result<Revision, StoreError> {
-        writer.number += 1;
-        let mark = format!("{:016x}.{}", writer.opening, writer.number);
-        let size: usize = batch.changes.iter().map(size_of).sum();
-        let is_large = batch.changes.len() > MOST_CHANGES || size > LONGEST_VALUE;
-        let commit = if is_large {
-            self.stage(mark, batch.changes, batch.conditions, until)
-                .await?
-        } else {
-            let changes = batch.changes.into_iter();
-            Commit {
-                mark,
-                changes: changes
-                    .map(|(key, value)| self.change(&key, value))
-                    .collect(),
-                demands: Vec::new(),
-                conditions: batch.conditions,
-            }
-        };
         loop {
-            match self.attempt(writer, &commit, until).await {
+            let commit = self.prepare(writer, batch, until).await?;
+            match self.make(writer, &commit, until).await {
+                Ok(Some(revision)) => return Ok(revision.unsigned_abs()),
+                // Another instance has made a row long or short meanwhile: the commit is planned anew.
+                Ok(None) => {}
+                Err(error) => {
+                    let is_over = !matches!(error, StoreError::Away { .. });
+                    // Nobody will commit the changes that were written beside the rows. If they stay, the next large
+                    // commit removes them.
+                    if is_over
+                        && !commit.demands.is_empty()
+                        && let Err(left) = self.clear_staged(writer, until).await
+                    {
+                        tracing::debug!(error = %left, "changes that were not made are still in etcd");
+                    }
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Plans the commit of a batch, and writes beside the rows what one transaction cannot hold.
+    async fn prepare(
+        &self,
+        writer: &mut Writer,
+        batch: &Batch,
+        until: Instant,
+    ) -> Result<Commit, StoreError> {
+        let mark = writer.next_mark();
+        let folder = format!("{}/{mark}", self.keys.instance);
+        let listed = self.listed(writer, until).await?;
+        let mut plan = Plan::new(&batch.changes, &listed, &folder);
+        if !plan.is_small() {
+            // An earlier commit may have ended halfway, and this one may be its repetition.
+            self.clear_staged(writer, until).await?;
+            // That may have found a later list.
+            let listed = self.listed(writer, until).await?;
+            plan = Plan::new(&batch.changes, &listed, &folder);
+        }
+        self.stage(mark, plan, batch.conditions.clone(), until)
+            .await
+    }
+
+    /// Sends a commit until it is made. Returns its revision, or `None` if it never will be made, because the list of rows
+    /// in pieces has changed.
+    pub(super) async fn make(
+        &self,
+        writer: &mut Writer,
+        commit: &Commit,
+        until: Instant,
+    ) -> Result<Option<i64>, StoreError> {
+        loop {
+            match self.attempt(writer, commit, until).await {
                 Ok(Step::Made(revision)) => {
                     writer.mark = Some(revision);
-                    if is_large {
+                    if let Some(rows) = &commit.list {
+                        writer.listed = Some(Listed {
+                            written: revision,
+                            rows: rows.clone(),
+                        });
+                    }
+                    if commit.waits {
                         self.finish_pending(until).await?;
                     }
-                    return Ok(revision.unsigned_abs());
+                    return Ok(Some(revision));
                 }
+                Ok(Step::Stale) => return Ok(None),
                 Ok(Step::Again) => {}
                 Err(StoreError::Away { .. }) if Instant::now() < until => {
                     tokio::time::sleep(PAUSE).await;
                 }
                 Err(error) => return Err(error),
             }
-        }
-    }
-
-    pub(super) fn change(&self, key: &str, value: Option<Vec<u8>>) -> Operation {
-        let key = self.keys.row(key);
-        match value {
-            Some(value) => Operation::put(key, value),
-            None => Operation::delete(key),
         }
     }
 
@@ -156,19 +201,28 @@ impl EtcdStore {
             }
         };
         let (mark_row, pending) = (self.keys.commit(), self.keys.pending());
+        let list_key = self.keys.in_pieces();
         let mut compare = vec![
             Compare::last_write(mark_row.clone(), before),
             Compare::last_write(pending.clone(), 0),
+            Compare::last_write(list_key.clone(), commit.listed),
         ];
         compare.extend_from_slice(&commit.demands);
-        let mut failure = vec![Operation::read(mark_row.clone()), Operation::read(pending)];
+        let mut failure = vec![
+            Operation::read(mark_row.clone()),
+            Operation::read(pending),
+            Operation::read(list_key.clone()),
+        ];
         for (key, revision) in conditions {
             let key = self.keys.row(key);
             let revision = i64::try_from(*revision).unwrap_or(i64::MAX);
             compare.push(Compare::last_write(key.clone(), revision));
-            failure.push(Operation::read(key));
+            failure.push(Operation::look(key, Vec::new()));
         }
         let mut success = vec![Operation::put(mark_row, mark.to_vec())];
+        if let Some(rows) = &commit.list {
+            success.push(Operation::put(list_key, list_row(rows)));
+        }
         success.extend_from_slice(&commit.changes);
         let transaction = Transaction {
             compare,
@@ -194,6 +248,7 @@ impl EtcdStore {
             self.finish_pending(until).await?;
             return Ok(Step::Again);
         }
+        let list = answers.next().flatten();
         for ((key, expected), found) in conditions.iter().zip(answers) {
             let found = found.map_or(0, |row| row.written.unsigned_abs());
             if found != *expected {
@@ -203,6 +258,10 @@ impl EtcdStore {
                     found,
                 });
             }
+        }
+        if list.as_ref().map_or(0, |list| list.written) != commit.listed {
+            writer.listed = Some(Listed::of(list.as_ref())?);
+            return Ok(Step::Stale);
         }
         if is_in_time && !commit.demands.is_empty() {
             // Only another process with this instance's name takes staged changes away.
@@ -228,10 +287,6 @@ impl EtcdStore {
             Err(error) => Err(self.failed(error)),
         }
     }
-}
-
-pub(super) fn size_of((key, value): (&String, &Option<Vec<u8>>)) -> usize {
-    key.len() + value.as_ref().map_or(0, Vec::len) + 16
 }
 
 fn row(answer: Answer) -> Option<KeyValue> {

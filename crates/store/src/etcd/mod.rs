@@ -3,12 +3,15 @@
 //! All keys of a platform begin with `/sealbus/PLATFORM/`. Below that, `rows/` holds the store's entries. `commit/` has one
 //! row for each instance that writes, with the mark of its last commit: after an answer that did not come, it tells whether
 //! the commit was made. `staged/` holds changes that are too many for one transaction of etcd, and `pending` the mark of
-//! those that must still be moved to their rows. `role` and `instance/` say which instance leads and which are there.
+//! those that must still be moved to their rows. `pieces/` holds the values that are too long for one request to etcd, and
+//! `in-pieces` the list of their rows. `role` and `instance/` say which instance leads and which are there.
 
 mod certify;
 mod check;
 mod cluster;
 mod commit;
+mod pieces;
+mod plan;
 mod role;
 mod settings;
 mod staged;
@@ -24,9 +27,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tonic::Code;
 
+use super::backup::LONGEST_CONTENTS;
 use super::{Batch, Entry, Revision, Store, StoreError, TakeEntry};
 use cluster::{CallError, Cluster};
 use commit::Writer;
+use pieces::Pieces;
 use wire::{Found, KeyValue, Range};
 
 pub use certify::{CertifyError, EtcdAuthority};
@@ -34,12 +39,16 @@ pub use check::{EtcdCheck, EtcdMember};
 pub use role::{InstanceRow, Lease};
 pub use settings::{AUTHORITY_FILE, CERTIFICATE_FILE, EtcdSettings, EtcdSettingsError, KEY_FILE};
 
-/// Longest value. A request to etcd may have 1.5 MiB.
-const LONGEST_VALUE: usize = 1 << 20;
+/// Longest value. A backup takes none that is longer.
+const LONGEST_VALUE: usize = LONGEST_CONTENTS;
+/// About the most bytes that one transaction writes. A request to etcd may have 1.5 MiB.
+const LONGEST_REQUEST: usize = 1 << 20;
 /// Rows that are read at a time.
 const PAGE: usize = 128;
+/// Pieces of a value that are read at a time. A member must answer soon.
+const PIECES: usize = 8;
 /// Longest answer that is read.
-const LONGEST_ANSWER: usize = (PAGE + 1) * (LONGEST_VALUE + 4096);
+const LONGEST_ANSWER: usize = (PAGE + 1) * (LONGEST_REQUEST + 4096);
 /// How often a read is tried, each time with another member.
 const READS: usize = 4;
 
@@ -96,6 +105,20 @@ impl Keys {
     /// The changes that wait under a mark, or, with an empty one, all of this instance's.
     fn staged(&self, mark: &str) -> Vec<u8> {
         format!("{}staged/{}/{mark}", self.prefix, self.instance).into_bytes()
+    }
+
+    /// The list of the rows whose values are in pieces.
+    fn in_pieces(&self) -> Vec<u8> {
+        format!("{}in-pieces", self.prefix).into_bytes()
+    }
+
+    /// The pieces in a folder.
+    fn pieces(&self, folder: &str) -> Vec<u8> {
+        format!("{}pieces/{folder}/", self.prefix).into_bytes()
+    }
+
+    fn piece(&self, folder: &str, number: usize) -> Vec<u8> {
+        format!("{}pieces/{folder}{}", self.prefix, pieces::name(number)).into_bytes()
     }
 
     /// The store's key of a row in etcd.
@@ -169,10 +192,14 @@ impl EtcdStore {
     /// acknowledged commits.
     pub async fn reach(&self) -> Result<(), StoreError> {
         check::refuse_versions(&self.cluster).await?;
-        let _writer = self.writer.lock().await;
+        let mut writer = self.writer.lock().await;
         let until = Instant::now() + commit::TRYING;
         self.finish_pending(until).await?;
-        self.clear_staged(until).await
+        match self.clear_staged(&mut writer, until).await {
+            // Any large commit tries that again first.
+            Err(StoreError::EtcdFull { .. }) => Ok(()),
+            cleared => cleared,
+        }
     }
 
     fn away(&self, detail: String) -> StoreError {
@@ -228,6 +255,7 @@ impl EtcdStore {
             end: end.to_vec(),
             limit: limit.min(PAGE) as i64,
             revision,
+            keys_only: false,
         };
         let found = self.range(&range).await?;
         let read_at = match (revision, &found.header) {
@@ -254,12 +282,15 @@ impl EtcdStore {
         while rows.len() < limit {
             let (found, read_at) = self.page(from, &end, limit - rows.len(), revision).await?;
             revision = read_at;
-            for row in &found.rows {
-                rows.push((self.keys.of_row(row)?, entry(row)));
+            let rest = rest(&found);
+            for row in found.rows {
+                let key = self.keys.of_row(&row)?;
+                let entry = self.entry(&key, row, revision).await?;
+                rows.push((key, entry));
             }
-            match found.rows.last() {
-                Some(last) if found.more => from = next(last.key.clone()),
-                _ => break,
+            match rest {
+                Some(rest) => from = rest,
+                None => break,
             }
         }
         Ok(rows)
@@ -275,15 +306,72 @@ impl EtcdStore {
             revision = read_at;
             // The revision is chosen: commits may go on.
             unchanged.take();
-            for row in &found.rows {
-                take(&self.keys.of_row(row)?, &row.value);
+            let rest = rest(&found);
+            for row in found.rows {
+                let key = self.keys.of_row(&row)?;
+                let entry = self.entry(&key, row, revision).await?;
+                take(&key, &entry.value);
             }
-            match found.rows.last() {
-                Some(last) if found.more => from = next(last.key.clone()),
-                _ => return Ok(()),
+            match rest {
+                Some(rest) => from = rest,
+                None => return Ok(()),
             }
         }
     }
+
+    async fn get_row(&self, key: &str) -> Result<Option<Entry>, StoreError> {
+        let _unchanged = self.writer.lock().await;
+        let found = self.range(&Range::one(self.keys.row(key))).await?;
+        let revision = found.header.unwrap_or_default().revision;
+        match found.rows.into_iter().next() {
+            Some(row) => Ok(Some(self.entry(key, row, revision).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The entry of a row that was read at `revision`. Its pieces are read as they were then, so they belong to the row even if
+    /// another instance writes it anew meanwhile.
+    async fn entry(&self, key: &str, row: KeyValue, revision: i64) -> Result<Entry, StoreError> {
+        let damaged = |detail: String| StoreError::DamagedRow {
+            key: key.to_owned(),
+            detail,
+        };
+        let written = row.written.unsigned_abs();
+        let pieces = Pieces::read(&row.value).map_err(|error| damaged(error.to_string()))?;
+        let value = match pieces {
+            None => row.value,
+            Some(pieces) => {
+                let found = self.found_pieces(&pieces.folder, revision).await?;
+                pieces.join(found).map_err(damaged)?
+            }
+        };
+        Ok(Entry {
+            value,
+            revision: written,
+        })
+    }
+
+    /// The pieces in a folder at a revision.
+    async fn found_pieces(&self, folder: &str, revision: i64) -> Result<Vec<KeyValue>, StoreError> {
+        let mut from = self.keys.pieces(folder);
+        let end = after(&from);
+        let mut pieces = Vec::new();
+        loop {
+            let (found, _) = self.page(from, &end, PIECES, revision).await?;
+            let rest = rest(&found);
+            pieces.extend(found.rows);
+            match rest {
+                Some(rest) => from = rest,
+                None => return Ok(pieces),
+            }
+        }
+    }
+}
+
+/// The first key of the next page, if there is one.
+fn rest(found: &Found) -> Option<Vec<u8>> {
+    let last = found.rows.last().filter(|_| found.more);
+    last.map(|last| next(last.key.clone()))
 }
 
 /// The first key after this one.
@@ -292,21 +380,9 @@ fn next(mut key: Vec<u8>) -> Vec<u8> {
     key
 }
 
-fn entry(row: &KeyValue) -> Entry {
-    Entry {
-        value: row.value.clone(),
-        revision: row.written.unsigned_abs(),
-    }
-}
-
 impl Store for EtcdStore {
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
-        async move {
-            let _unchanged = self.writer.lock().await;
-            let row = self.read(self.keys.row(key)).await?;
-            Ok(row.as_ref().map(entry))
-        }
-        .boxed()
+        self.get_row(key).boxed()
     }
 
     fn scan<'a>(

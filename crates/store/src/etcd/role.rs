@@ -158,7 +158,7 @@ impl EtcdStore {
             end: after(&key),
             key,
             limit: PAGE as i64,
-            revision: 0,
+            ..Range::default()
         };
         let found = self.brief(&range).await?;
         found.rows.iter().map(instance_row).collect()

@@ -1,63 +1,89 @@
-//! Commits that are too large for one transaction of etcd. Their changes are first written beside the rows, where nobody
-//! reads them. One transaction then makes the commit: it leaves a row that says that these changes are to be moved to their
-//! places. Nothing else is committed before they are, and whoever finds that row moves them.
+//! Commits that are too large for one transaction of etcd. Their long values, and changes that are too many, are first written
+//! beside the rows, where nobody reads them. One transaction then makes the commit. If the changes were too many, it leaves a row
+//! that says that they are to be moved to their places. Nothing else is committed before they are, and whoever finds that row
+//! moves them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use prost::Message;
 
-use super::commit::{Commit, MOST_CHANGES, size_of};
-use super::wire::{Compare, Delete, KeyValue, Operation, Operations, Range, Transaction};
-use super::{EtcdStore, LONGEST_VALUE, after};
+use super::commit::{Commit, Writer};
+use super::pieces::{InPieces, Listed, PIECE};
+use super::plan::{Change, MOST_CHANGES, Part, Plan, parts};
+use super::wire::{Compare, KeyValue, Operation, Outcome, Range, Transaction};
+use super::{EtcdStore, after};
 use crate::{Revision, StoreError};
 
-/// The pause before it is.
+/// The pause before a request is sent again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-type Changes = BTreeMap<String, Option<Vec<u8>>>;
-
-/// A part of a large commit, small enough for one transaction.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Part {
-    #[prost(message, repeated, tag = "1")]
-    changes: Vec<Change>,
-}
-
-/// A row to be written, or, without a value, deleted.
-#[derive(Clone, PartialEq, Message)]
-struct Change {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(bytes = "vec", optional, tag = "2")]
-    value: Option<Vec<u8>>,
-}
+/// The keys from the first one up to, but without, the second one.
+type KeyRange = (Vec<u8>, Vec<u8>);
 
 impl EtcdStore {
-    /// Writes changes beside the rows. Returns the commit that makes them.
+    /// Writes the long values in pieces, and changes that are too many for one transaction, beside the rows. Returns the
+    /// commit that makes the changes.
     pub(super) async fn stage(
         &self,
         mark: String,
-        changes: Changes,
+        plan: Plan<'_>,
         conditions: BTreeMap<String, Revision>,
         until: Instant,
     ) -> Result<Commit, StoreError> {
-        let folder = [self.keys.staged(&mark), b"/".to_vec()].concat();
         let mut demands = Vec::new();
-        for (number, part) in parts(changes).into_iter().enumerate() {
-            let key = [folder.clone(), format!("{number:06}").into_bytes()].concat();
-            let written = self.put_new(&key, &part.encode_to_vec(), until).await?;
-            // All parts go together, so one stands for all.
-            if number == 0 {
-                demands.push(Compare::last_write(key, written));
+        for (folder, value) in &plan.long {
+            for (number, piece) in value.chunks(PIECE).enumerate() {
+                let key = self.keys.piece(folder, number);
+                let written = self.put_new(&key, piece, until).await?;
+                // All pieces go together, so one stands for all.
+                if demands.is_empty() {
+                    demands.push(Compare::last_write(key, written));
+                }
             }
         }
+        let waits = !plan.fits();
+        let changes = if waits {
+            let folder = [self.keys.staged(&mark), b"/".to_vec()].concat();
+            for (number, part) in parts(plan.changes).into_iter().enumerate() {
+                let key = [folder.clone(), format!("{number:06}").into_bytes()].concat();
+                let written = self.put_new(&key, &part.encode_to_vec(), until).await?;
+                // All parts go together, too.
+                if number == 0 {
+                    demands.push(Compare::last_write(key, written));
+                }
+            }
+            vec![Operation::put(self.keys.pending(), folder)]
+        } else {
+            self.operations(plan.changes)
+        };
         Ok(Commit {
             mark,
-            changes: vec![Operation::put(self.keys.pending(), folder)],
+            changes,
             demands,
             conditions,
+            listed: plan.listed,
+            list: plan.list,
+            waits,
         })
+    }
+
+    /// The operations of etcd that make changes. The pieces that a row had go with its former value.
+    fn operations(&self, changes: Vec<Change>) -> Vec<Operation> {
+        let mut operations = Vec::with_capacity(changes.len());
+        for change in changes {
+            let row = self.keys.row(&change.key);
+            operations.push(match change.value {
+                Some(value) => Operation::put(row, value),
+                None => Operation::delete(row),
+            });
+            if !change.former.is_empty() {
+                let folder = self.keys.pieces(&change.former);
+                let end = after(&folder);
+                operations.push(Operation::delete_range(folder, end));
+            }
+        }
+        operations
     }
 
     /// Writes a row that is not there, once. Returns the revision that wrote it.
@@ -65,7 +91,7 @@ impl EtcdStore {
         let transaction = Transaction {
             compare: vec![Compare::last_write(key.to_vec(), 0)],
             success: vec![Operation::put(key.to_vec(), value.to_vec())],
-            failure: vec![Operation::read(key.to_vec())],
+            failure: vec![Operation::look(key.to_vec(), Vec::new())],
         };
         let outcome = self.insist(&transaction, until).await?;
         if outcome.succeeded {
@@ -116,23 +142,102 @@ impl EtcdStore {
             key: String::from_utf8_lossy(&staged.key).into_owned(),
             detail: error.to_string(),
         })?;
-        let changes = part.changes.into_iter();
-        Ok(changes
-            .map(|change| self.change(&change.key, change.value))
-            .collect())
+        Ok(self.operations(part.changes))
     }
 
-    /// Removes what this instance staged and did not commit before it ended.
-    pub(super) async fn clear_staged(&self, until: Instant) -> Result<(), StoreError> {
-        let key = self.keys.staged("");
-        let end = after(&key);
-        let delete = Operations::Delete(Delete { key, end });
+    /// The list of rows in pieces, as it was when it was last seen.
+    pub(super) async fn listed(
+        &self,
+        writer: &mut Writer,
+        until: Instant,
+    ) -> Result<Listed, StoreError> {
+        if let Some(listed) = &writer.listed {
+            return Ok(listed.clone());
+        }
+        let row = loop {
+            match self.read(self.keys.in_pieces()).await {
+                Err(StoreError::Away { .. }) if Instant::now() < until => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                result => break result?,
+            }
+        };
+        let listed = Listed::of(row.as_ref())?;
+        writer.listed = Some(listed.clone());
+        Ok(listed)
+    }
+
+    /// Removes what this instance wrote beside the rows for commits that were not made. That is a commit of its own: it is made
+    /// once, and removes nothing that is written after it, even if it is sent again or arrives late.
+    pub(super) async fn clear_staged(
+        &self,
+        writer: &mut Writer,
+        until: Instant,
+    ) -> Result<(), StoreError> {
+        'anew: loop {
+            let listed = self.listed(writer, until).await?;
+            for ranges in self.beside_rows(&listed.rows).chunks(MOST_CHANGES) {
+                if !self.is_any_there(ranges, until).await? {
+                    continue;
+                }
+                let deletes = ranges.iter().cloned();
+                let commit = Commit {
+                    mark: writer.next_mark(),
+                    changes: deletes
+                        .map(|(key, end)| Operation::delete_range(key, end))
+                        .collect(),
+                    demands: Vec::new(),
+                    conditions: BTreeMap::new(),
+                    listed: listed.written,
+                    list: None,
+                    waits: false,
+                };
+                if self.make(writer, &commit, until).await?.is_none() {
+                    // The list has changed: other pieces belong to rows now.
+                    continue 'anew;
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    /// All keys that this instance writes beside the rows, without the pieces of rows.
+    fn beside_rows(&self, listed: &InPieces) -> Vec<KeyRange> {
+        let staged = self.keys.staged("");
+        let end = after(&staged);
+        let mut ranges = vec![(staged, end)];
+        let own = self.keys.pieces(self.instance());
+        let end = after(&own);
+        let folders = listed.values().map(|folder| self.keys.pieces(folder));
+        let kept: BTreeSet<_> = folders.filter(|folder| folder.starts_with(&own)).collect();
+        let mut from = own;
+        for folder in kept {
+            let behind = after(&folder);
+            if from < folder {
+                ranges.push((from, folder));
+            }
+            from = behind;
+        }
+        if from < end {
+            ranges.push((from, end));
+        }
+        ranges
+    }
+
+    /// Whether any of these keys is there.
+    async fn is_any_there(&self, ranges: &[KeyRange], until: Instant) -> Result<bool, StoreError> {
+        let looks = ranges.iter().cloned();
         let transaction = Transaction {
-            compare: vec![Compare::last_write(self.keys.pending(), 0)],
-            success: vec![Operation { is: Some(delete) }],
+            compare: Vec::new(),
+            success: looks.map(|(key, end)| Operation::look(key, end)).collect(),
             failure: Vec::new(),
         };
-        self.insist(&transaction, until).await.map(|_| ())
+        let outcome = self.insist(&transaction, until).await?;
+        let mut found = outcome
+            .answers
+            .iter()
+            .filter_map(|answer| answer.found.as_ref());
+        Ok(found.any(|found| !found.rows.is_empty()))
     }
 
     /// Sends a transaction that does no more when it is sent twice, until it was carried out.
@@ -140,7 +245,7 @@ impl EtcdStore {
         &self,
         transaction: &Transaction,
         until: Instant,
-    ) -> Result<super::wire::Outcome, StoreError> {
+    ) -> Result<Outcome, StoreError> {
         loop {
             match self.transact(transaction).await {
                 Err(StoreError::Away { .. }) if Instant::now() < until => {
@@ -150,24 +255,4 @@ impl EtcdStore {
             }
         }
     }
-}
-
-/// Divides changes into parts.
-fn parts(changes: Changes) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
-    let mut size = 0;
-    for (key, value) in changes {
-        let more = size_of((&key, &value));
-        let is_full =
-            |part: &Part| part.changes.len() >= MOST_CHANGES || size + more > LONGEST_VALUE;
-        if parts.last().is_none_or(is_full) {
-            parts.push(Part::default());
-            size = 0;
-        }
-        size += more;
-        if let Some(part) = parts.last_mut() {
-            part.changes.push(Change { key, value });
-        }
-    }
-    parts
 }

@@ -35,6 +35,9 @@ pub(super) struct Range {
     /// The revision to read at; 0 for the present one.
     #[prost(int64, tag = "4")]
     pub(super) revision: i64,
+    /// Leaves the values out.
+    #[prost(bool, tag = "8")]
+    pub(super) keys_only: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -277,6 +280,20 @@ impl Operation {
         }
     }
 
+    /// Looks for the first key from `key` up to, but without, `end`; without `end`, for `key` alone. It reads no value.
+    pub(super) fn look(key: Vec<u8>, end: Vec<u8>) -> Self {
+        let range = Range {
+            key,
+            end,
+            limit: 1,
+            keys_only: true,
+            ..Range::default()
+        };
+        Self {
+            is: Some(Operations::Range(range)),
+        }
+    }
+
     pub(super) fn put(key: Vec<u8>, value: Vec<u8>) -> Self {
         Self::put_for(0, key, value)
     }
@@ -288,7 +305,11 @@ impl Operation {
     }
 
     pub(super) fn delete(key: Vec<u8>) -> Self {
-        let end = Vec::new();
+        Self::delete_range(key, Vec::new())
+    }
+
+    /// Deletes the keys from `key` up to, but without, `end`.
+    pub(super) fn delete_range(key: Vec<u8>, end: Vec<u8>) -> Self {
         Self {
             is: Some(Operations::Delete(Delete { key, end })),
         }
