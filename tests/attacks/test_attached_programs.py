@@ -76,6 +76,13 @@ def test_without_a_ticket_nothing_is_answered(factory, pair, socket_of_node):
     pair.talks()
 
 
+def waiting(taken, positions):
+    """A question for events of which there are none, and which may wait for them."""
+    question = {"agent": taken.local_name, "pattern": "/silence/**", "start": {"from": "now"}, "began": 0}
+    question |= {"positions": positions, "events": 1, "bytes": 1, "wait": 10_000}
+    return {"ask": "channel-log", "node": "node-1", "request": {"log": "read", "question": question}}
+
+
 def test_a_ticket_is_for_its_agents_alone(factory, pair, mallory):
     rpc = mallory().rpc
     request = signing_request(Ed25519PrivateKey.generate())
@@ -94,6 +101,40 @@ def test_a_ticket_is_for_its_agents_alone(factory, pair, mallory):
     ):
         assert "fault" in rpc.call(**ask), ask
     pair.talks()
+
+
+def test_what_evidence_does_not_name_is_not_recorded(factory, pair, mallory):
+    """It would push out what other agents received."""
+    taken = mallory()
+    message = {"receiver": taken.local_name, "message": encoded(b"x" * 3000), "evidence": encoded(b"x" * 3000)}
+    record = {"log": "record", "messages": [message] * 10}
+    answer = taken.rpc.call(ask="channel-log", node="node-1", request=record)
+    assert answer.get("fault", {}).get("code") == "not-permitted", answer
+    pair.talks()
+
+
+def test_questions_that_wait_hold_up_no_other_request(factory, pair, mallory):
+    """However many wait, a node works on the other requests of the process."""
+    taken = mallory()
+    count = 300
+    questions = b"".join(taken.rpc.frame(**waiting(taken, {})) for _ in range(count))
+    taken.rpc.stream.sendall(questions + taken.rpc.frame(ask="resolve", agent="sink"))
+    asked, before = taken.rpc.calls, 0
+    while taken.rpc.read().get("answer", {}).get("id") != asked:
+        before += 1
+    # The places for requests that are worked on are far fewer than those that wait.
+    assert before < count // 2
+    pair.talks()
+
+
+def test_long_questions_that_wait_fill_no_memory(factory, pair, mallory):
+    taken = mallory()
+    with pair.talking(), bounded(pair.pids(), 320):
+        for _ in range(40):
+            taken.rpc.stream.sendall(taken.rpc.frame(**waiting(taken, {"x" * (8 << 20): 1})))
+        assert "fault" not in taken.rpc.call(ask="resolve", agent="sink")
+        many = {str(number): 1 for number in range(20_000)}
+        assert taken.rpc.call(**waiting(taken, many))["fault"]["code"] == "bad-request"
 
 
 def test_certificates_without_end_are_refused(factory, pair, mallory):

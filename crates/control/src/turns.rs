@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 /// Most requests of one member of the platform at the same time.
-const OF_MEMBER: usize = 4096;
+pub const OF_MEMBER: usize = 4096;
 /// Most requests of any other sender.
 const OF_OTHER: usize = 16;
 /// Most requests of all who are no members, beyond the first one of each.

@@ -4,6 +4,7 @@ mod asking;
 mod channel_users;
 mod frozen;
 mod placement;
+mod turn;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sealbus_bus::{Allowance, Budget};
 use sealbus_seal::token::Secret;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::memory::Remembered;
@@ -29,12 +30,11 @@ use sealbus_control::directory::{MOST_FOLLOWED, RecentNames};
 use sealbus_control::node::{Exit, Inheritance, Launch, RunningProcess};
 use sealbus_control::rpc::Caller;
 use sealbus_control::{AgentState, Fault, FaultCode};
+use turn::{Elsewhere, Places};
+pub(crate) use turn::{Place, Turn};
 
 /// Most agents that a process asks for and gets news of. It hears of others when it writes to them.
 const MOST_ASKED: usize = MOST_FOLLOWED;
-
-/// Most requests of one process that are worked on at the same time. Further requests wait to be read.
-const AT_ONCE: usize = 64;
 
 /// How often a process reports refusals.
 const REFUSALS: Allowance = Allowance {
@@ -48,6 +48,7 @@ pub(crate) struct Processes {
     pub(super) entries: Mutex<Entries>,
     pub(super) frozen: Mutex<HashMap<String, Frozen>>,
     pub(super) ended: Mutex<Ends>,
+    elsewhere: Elsewhere,
 }
 
 impl Default for Processes {
@@ -57,6 +58,7 @@ impl Default for Processes {
             entries: Mutex::default(),
             frozen: Mutex::default(),
             ended: Mutex::default(),
+            elsewhere: Elsewhere::default(),
         }
     }
 }
@@ -76,8 +78,8 @@ pub(super) struct Entry {
     pub(super) connection: Option<(u64, Caller)>,
     /// The number of the present connection, or of the last one. The earlier ones end.
     present: watch::Sender<u64>,
-    /// The places for requests that are worked on at the same time.
-    places: Arc<Semaphore>,
+    /// The places for its requests.
+    places: Places,
     pub(super) address: Option<SocketAddr>,
     channels: Channels,
     pub(super) agents: BTreeMap<String, AgentState>,
@@ -94,30 +96,6 @@ pub(super) struct Entry {
     pub(super) noting: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// The turn of a connection to speak for its process, and to have requests worked on.
-pub(crate) struct Turn {
-    connection: u64,
-    present: watch::Receiver<u64>,
-    places: Arc<Semaphore>,
-}
-
-impl Turn {
-    /// Waits for a place for a request. The connections of a process share its places, because work for an earlier one
-    /// may still go on.
-    pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        self.places.clone().acquire_owned().await.ok()
-    }
-
-    /// Waits until another connection of the process takes over, or the process has ended.
-    pub(crate) async fn is_over(&self) {
-        let mut present = self.present.clone();
-        // An error means that the process has ended.
-        let _ = present
-            .wait_for(|present| *present != self.connection)
-            .await;
-    }
-}
-
 impl Entry {
     pub(super) fn new(remembered: Remembered) -> Self {
         Self {
@@ -125,7 +103,7 @@ impl Entry {
             remembered,
             connection: None,
             present: watch::Sender::default(),
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+            places: Places::default(),
             address: None,
             channels: Channels::Unused,
             agents: BTreeMap::new(),
@@ -347,6 +325,7 @@ impl Processes {
                 connection,
                 present: entry.present.subscribe(),
                 places: entry.places.clone(),
+                elsewhere: self.elsewhere.clone(),
             }
         })
     }

@@ -12,16 +12,20 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
+use super::channel_log::waits;
 use super::peer::Peer;
-use super::processes::Turn;
+use super::processes::{Place, Turn};
 use super::shared::Shared;
 use sealbus_control::attachment::{
     AgentReport, AttachmentAnswer, AttachmentRequest, FrozenPart, Welcome,
 };
+use sealbus_control::channel_log::LogRequest;
 use sealbus_control::clock::now;
 use sealbus_control::directory::Slices;
 use sealbus_control::node::{Inheritance, MasterRequest, ask_node};
-use sealbus_control::rpc::{self, Caller, Closed, Incoming, LONGEST_FRAME, LONGEST_FRAME_UNKNOWN};
+use sealbus_control::rpc::{
+    self, Answer, Caller, Closed, Incoming, LONGEST_FRAME, LONGEST_FRAME_UNKNOWN,
+};
 use sealbus_control::text::excerpt;
 use sealbus_control::{AgentLocation, Blob, Fault, FaultCode, RefusalRecord, Subject};
 use sealbus_enrolment::{WaitingStranger, most_strangers};
@@ -180,13 +184,11 @@ where
             }
         };
         let (shared, process) = (shared.clone(), process.clone());
+        // The text of the request is dropped here, and its contents may wait.
+        let (request, bytes) = (Incoming::parse(&body), body.get().len());
         tokio::spawn(async move {
-            let result = match Incoming::parse(&body) {
-                Ok(request) => shared.attend(&process, request).await,
-                Err(fault) => Err(fault),
-            };
-            answer.send(result).await;
-            drop(place);
+            let attending = shared.attend_to(&process, request, bytes, place, answer);
+            attending.await;
         });
     }
     drop(driving);
@@ -286,6 +288,31 @@ impl Shared {
                 ),
             )),
         }
+    }
+
+    /// Answers a process's request, which had so many bytes.
+    async fn attend_to(
+        self: &Arc<Self>,
+        process: &str,
+        request: Result<AttachmentRequest, Fault>,
+        bytes: usize,
+        mut place: Place,
+        mut answer: Answer,
+    ) {
+        let result = match request {
+            Ok(AttachmentRequest::ChannelLog {
+                node,
+                request: LogRequest::Read { question },
+            }) if waits(&question) => {
+                let (place, answer) = (&mut place, &mut answer);
+                let log = self.await_events(process, &node, question, bytes, place, answer);
+                log.await.map(AttachmentAnswer::from)
+            }
+            Ok(request) => self.attend(process, request).await,
+            Err(fault) => Err(fault),
+        };
+        answer.send(result).await;
+        drop(place);
     }
 
     /// Carries out a process's request.

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use bytes::BufMut;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::LONGEST_FRAME;
 use super::codec::{CodecError, Decoder, Frame, encode};
-use super::outgoing::{OUTGOING, OutgoingFrames, Untold, WeakOutgoingFrames};
+use super::incoming::{Answer, HELD, Incoming, NoticeBody};
+use super::outgoing::{OUTGOING, OutgoingFrames, Untold, WeakOutgoingFrames, cost};
 use crate::admin::{List, Listed, Listing};
 use crate::ask::Ask;
 use crate::asker::{self, Answered, Asker, to_json};
@@ -32,30 +32,6 @@ pub struct Caller {
     outgoing: OutgoingFrames,
     limit: Arc<AtomicUsize>,
     asker: Asker,
-}
-
-/// A request or notice from the other side.
-#[derive(Debug)]
-pub enum Incoming {
-    /// A request.
-    Call {
-        /// The request's JSON.
-        body: Box<RawValue>,
-        /// The right to answer.
-        answer: Answer,
-    },
-    /// A notice.
-    Notice {
-        /// The notice's JSON.
-        body: Box<RawValue>,
-    },
-}
-
-/// The right, and the duty, to answer one request. If it is dropped unused, the answer is a fault.
-#[derive(Debug)]
-pub struct Answer {
-    id: u64,
-    outgoing: Option<OutgoingFrames>,
 }
 
 /// The reason why a connection ended.
@@ -99,6 +75,7 @@ where
         room: room.clone(),
     };
     let (deliver, incoming) = mpsc::channel(INCOMING);
+    let held = Arc::new(Semaphore::new(HELD));
     let limit = Arc::new(AtomicUsize::new(limit));
     let asker = Asker::default();
     let answers = WeakOutgoingFrames {
@@ -113,7 +90,7 @@ where
     let drive = async move {
         let (reader, writer) = tokio::io::split(stream);
         let closed = tokio::select! {
-            closed = read(reader, limit, deliver, answers, &asker) => closed,
+            closed = read(reader, limit, deliver, held, answers, &asker) => closed,
             closed = write(writer, LONGEST_FRAME, STALLED, waiting, &asker) => closed,
         };
         // Tasks that wait for room learn that there is no reader any more.
@@ -124,10 +101,13 @@ where
     (caller, incoming, drive)
 }
 
+/// Reads frames for ever. A side that asks more than this one can hold is not read until there is room again. Its answers
+/// wait as well, so no work on a request may need an answer of the same side without a limit of time.
 async fn read(
     mut reader: impl AsyncRead + Unpin,
     limit: Arc<AtomicUsize>,
     deliver: mpsc::Sender<Incoming>,
+    held: Arc<Semaphore>,
     answers: WeakOutgoingFrames,
     asker: &Asker,
 ) -> Closed {
@@ -140,15 +120,23 @@ async fn read(
                 Ok(None) => break,
                 Err(error) => return error.into(),
             };
+            let size = cost(&frame);
+            let room = || held.clone().acquire_many_owned(size);
             let incoming = match frame {
-                Frame::Call { id, body } => Incoming::Call {
-                    body,
-                    answer: Answer {
-                        id,
-                        outgoing: answers.upgrade(),
-                    },
-                },
-                Frame::Notice { body } => Incoming::Notice { body },
+                Frame::Call { id, body } => {
+                    let room = room().await.ok();
+                    let outgoing = answers.upgrade();
+                    let answer = Answer { id, outgoing, room };
+                    Incoming::Call { body, answer }
+                }
+                Frame::Notice { body } => {
+                    // Nobody closes the semaphore.
+                    let Ok(room) = room().await else {
+                        return Closed::Here;
+                    };
+                    let body = NoticeBody::new(body, room);
+                    Incoming::Notice { body }
+                }
                 Frame::Answer { id, body } => {
                     resolve(asker, id, Ok(body.into()));
                     continue;
@@ -307,41 +295,10 @@ impl Caller {
     }
 }
 
-impl Answer {
-    /// Sends the answer. Nothing happens if the connection is closed.
-    pub async fn send(mut self, result: Result<impl Serialize, Fault>) {
-        let id = self.id;
-        let frame = match result.and_then(|answer| to_json(&answer)) {
-            Ok(body) => Frame::Answer { id, body },
-            Err(body) => Frame::Fault { id, body },
-        };
-        if let Some(outgoing) = self.outgoing.take() {
-            let _ = outgoing.send(frame).await;
-        }
-    }
-}
-
-impl Drop for Answer {
-    fn drop(&mut self) {
-        if let Some(outgoing) = self.outgoing.take() {
-            let body = Fault::new(FaultCode::Internal, "the request was given up");
-            let _ = outgoing.try_send(Frame::Fault { id: self.id, body });
-        }
-    }
-}
-
-impl Incoming {
-    /// Reads the JSON of a request or notice.
-    ///
-    /// # Errors
-    /// [`FaultCode::BadRequest`].
-    pub fn parse<T: DeserializeOwned>(body: &RawValue) -> Result<T, Fault> {
-        asker::parse(body.get())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -466,5 +423,68 @@ mod tests {
         tokio::spawn(async move { drop(incoming.recv().await) });
         let fault = left.ask("1".to_owned(), PATIENCE).await.unwrap_err();
         assert_eq!(fault.code, FaultCode::Internal);
+    }
+
+    #[test]
+    fn a_side_that_asks_much_at_once_is_read_no_further_until_there_is_room() {
+        let text = || to_json(&"x".repeat(1000)).unwrap();
+        let mut bytes = Vec::new();
+        for id in 0..4 {
+            encode(&Frame::Call { id, body: text() }, 2000, &mut bytes).unwrap();
+        }
+        for _ in 0..3 {
+            encode(&Frame::Notice { body: text() }, 2000, &mut bytes).unwrap();
+        }
+        let (deliver, mut incoming) = mpsc::channel(INCOMING);
+        let (frames, _) = mpsc::unbounded_channel();
+        let answers = WeakOutgoingFrames {
+            frames: frames.downgrade(),
+            room: Arc::new(Semaphore::new(0)),
+        };
+        // No answer leaves.
+        drop(frames);
+        let (limit, asker) = (Arc::new(AtomicUsize::new(2000)), Asker::default());
+        // Two of the frames have room.
+        let held = Arc::new(Semaphore::new(3000));
+        let reading = read(bytes.as_slice(), limit, deliver, held, answers, &asker);
+        tokio::pin!(reading);
+        assert!(reading.as_mut().now_or_never().is_none());
+        let (first, second) = (incoming.try_recv().unwrap(), incoming.try_recv().unwrap());
+        assert!(incoming.try_recv().is_err());
+
+        // A request that is answered or given up makes room, and so does one that is bounded in another way.
+        let Incoming::Call { answer, .. } = first else {
+            panic!("a request comes first")
+        };
+        answer.send(Ok("answer")).now_or_never().unwrap();
+        assert!(reading.as_mut().now_or_never().is_none());
+        let mut third = incoming.try_recv().unwrap();
+        assert!(incoming.try_recv().is_err());
+        drop(second);
+        assert!(reading.as_mut().now_or_never().is_none());
+        let fourth = incoming.try_recv().unwrap();
+        assert!(incoming.try_recv().is_err());
+        let Incoming::Call { answer, .. } = &mut third else {
+            panic!("a request comes third")
+        };
+        answer.free_room();
+        assert!(reading.as_mut().now_or_never().is_none());
+        let notice = incoming.try_recv().unwrap();
+        assert!(matches!(notice, Incoming::Notice { .. }));
+        assert!(incoming.try_recv().is_err());
+
+        // So does a notice that is dropped.
+        drop(notice);
+        assert!(reading.as_mut().now_or_never().is_none());
+        let notice = incoming.try_recv().unwrap();
+        assert!(incoming.try_recv().is_err());
+        drop((third, fourth));
+        let closed = reading.as_mut().now_or_never();
+        assert!(matches!(closed, Some(Closed::ByPeer)));
+        let Incoming::Notice { body } = incoming.try_recv().unwrap() else {
+            panic!("a notice comes last")
+        };
+        assert_eq!(Incoming::parse::<String>(&body).unwrap().len(), 1000);
+        drop(notice);
     }
 }

@@ -3,13 +3,18 @@
 //! [`codec`] is the pure part. A length-limited frame is four bytes of length, most significant first, and a JSON
 //! object. [`open`] puts the protocol on a byte stream. It returns a [`Caller`] for requests and notices, the
 //! [`Incoming`] requests and notices of the other side, and a future that drives both.
+//!
+//! Both directions are bounded in bytes: the frames that wait for the other side to read, and the requests of the other
+//! side that have no answers yet.
 
 pub mod codec;
 mod connection;
+mod incoming;
 mod outgoing;
 
 pub use codec::{CodecError, Decoder, Frame};
-pub use connection::{Answer, Caller, Closed, Incoming, open};
+pub use connection::{Caller, Closed, open};
+pub use incoming::{Answer, Incoming, NoticeBody};
 pub use outgoing::Untold;
 
 /// Largest frame once the other side is known, in bytes: the longest deny list fits.

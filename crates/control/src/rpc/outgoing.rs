@@ -64,7 +64,8 @@ impl WeakOutgoingFrames {
     }
 }
 
-fn cost(frame: &Frame) -> u32 {
+/// The bytes for which a frame counts, on its way to the writer or held by its receiver.
+pub(super) fn cost(frame: &Frame) -> u32 {
     let body = match frame {
         Frame::Call { body, .. } | Frame::Answer { body, .. } | Frame::Notice { body } => {
             body.get().len()

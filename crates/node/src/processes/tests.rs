@@ -1,3 +1,6 @@
+use futures_util::FutureExt;
+
+use super::turn::AT_ONCE;
 use super::*;
 use sealbus_control::attachment::FrozenPart;
 
@@ -177,4 +180,69 @@ async fn what_needs_an_attached_process_waits_for_it_a_while() {
     let (attached, _) = tokio::join!(processes.await_attachment("p", late), attach);
     attached.unwrap();
     processes.await_attachment("p", late).await.unwrap();
+}
+
+/// The turn of a process of this name, which is attached.
+fn attached(processes: &Processes, name: &str) -> Turn {
+    let entry = Entry::new(remembered());
+    processes.entries.lock().insert(name.to_owned(), entry);
+    let (stream, _peer) = tokio::io::duplex(1);
+    let (caller, _requests, _drive) = sealbus_control::rpc::open(stream, 1);
+    processes.connect(name, &caller, 1).unwrap()
+}
+
+/// A subscription has a question for each node, which waits nearly all of the time. Certificates are to be renewed as well.
+#[test]
+fn questions_that_wait_for_events_leave_their_places_to_other_requests() {
+    let processes = Processes::default();
+    let turn = attached(&processes, "p");
+    let place = || turn.place().now_or_never().flatten();
+    let mut waiting = Vec::new();
+    for _ in 0..1024 {
+        let mut place = place().unwrap();
+        let waits = place.leave(100, false).unwrap();
+        waiting.push((place, waits));
+    }
+    // There is an end to that. The next question stays in its place.
+    let mut last = place().unwrap();
+    assert_eq!(last.leave(100, false).unwrap_err().code, FaultCode::Full);
+    let mut working: Vec<_> = std::iter::from_fn(place).collect();
+    assert_eq!(working.len(), AT_ONCE - 1);
+
+    // A question that has waited is worked on when there is a place.
+    let (mut first, waits) = waiting.swap_remove(0);
+    assert!(first.come_back().now_or_never().is_none());
+    working.truncate(1);
+    assert!(first.come_back().now_or_never().is_some());
+    drop((first, waits));
+    drop(last.leave(100, false).unwrap());
+    // Long questions are fewer.
+    waiting.clear();
+    for is_room in [true, false] {
+        let mut place = place().unwrap();
+        let waits = place.leave(20 << 20, false);
+        assert_eq!(waits.is_ok(), is_room);
+        waiting.extend(waits.ok().map(|waits| (place, waits)));
+    }
+}
+
+/// Another node works on a limited number of this node's requests, and not all of them may wait for events.
+#[test]
+fn questions_to_other_nodes_leave_room_for_other_requests_to_them() {
+    let processes = Processes::default();
+    let turns = ["p", "q", "r"].map(|name| attached(&processes, name));
+    let ask = |turn: &Turn| {
+        let mut place = turn.place().now_or_never().flatten().unwrap();
+        let waits = place.leave(100, true);
+        waits.map(|waits| (place, waits))
+    };
+    let both = turns[..2].iter().cycle().take(2 * 1024);
+    let waiting: Vec<_> = both.map(|turn| ask(turn).unwrap()).collect();
+    let refused = ask(&turns[2]).err().unwrap();
+    assert_eq!(refused.code, FaultCode::Full);
+    // A question to this node goes on.
+    let mut place = turns[2].place().now_or_never().flatten().unwrap();
+    drop(place.leave(100, false).unwrap());
+    drop(waiting);
+    assert!(ask(&turns[2]).is_ok());
 }

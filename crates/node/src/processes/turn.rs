@@ -1,0 +1,121 @@
+//! The turns of connections to speak for their processes, and the places of requests. Work takes one of a few places. A
+//! question that waits for events does nothing meanwhile, so it waits in a place of another kind: a subscription has one
+//! for each node, nearly all of the time.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
+
+use sealbus_control::turns::OF_MEMBER;
+use sealbus_control::{Fault, FaultCode};
+
+/// Most requests of one process that are worked on at the same time. Further requests wait to be read.
+pub(super) const AT_ONCE: usize = 64;
+/// Most bytes of one process's questions that wait for events at the same time.
+const WAITING: usize = 32 << 20;
+/// The bytes for which such a question counts at least: so no more than a thousand wait.
+const QUESTION: usize = 32 << 10;
+/// Most questions of all processes that wait for events of other nodes: half of the requests that another node takes from
+/// this one. Letters, for instance, need the rest.
+const ELSEWHERE: usize = OF_MEMBER / 2;
+
+/// The places of one process's requests.
+#[derive(Clone)]
+pub(crate) struct Places {
+    /// Of those that are worked on.
+    at_once: Arc<Semaphore>,
+    /// Of the questions that wait for events, in bytes.
+    waiting: Arc<Semaphore>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            at_once: Arc::new(Semaphore::new(AT_ONCE)),
+            waiting: Arc::new(Semaphore::new(WAITING)),
+        }
+    }
+}
+
+/// The places for the questions of all processes that wait for events of other nodes.
+#[derive(Clone)]
+pub(crate) struct Elsewhere(Arc<Semaphore>);
+
+impl Default for Elsewhere {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(ELSEWHERE)))
+    }
+}
+
+/// The turn of a connection to speak for its process, and to have requests worked on.
+pub(crate) struct Turn {
+    pub(super) connection: u64,
+    pub(super) present: watch::Receiver<u64>,
+    pub(super) places: Places,
+    pub(super) elsewhere: Elsewhere,
+}
+
+impl Turn {
+    /// Waits for a place for a request. The connections of a process share its places, because work for an earlier one
+    /// may still go on.
+    pub(crate) async fn place(&self) -> Option<Place> {
+        let taken = self.places.at_once.clone().acquire_owned().await.ok()?;
+        Some(Place {
+            taken: Some(taken),
+            places: self.places.clone(),
+            elsewhere: self.elsewhere.clone(),
+        })
+    }
+
+    /// Waits until another connection of the process takes over, or the process has ended.
+    pub(crate) async fn is_over(&self) {
+        let mut present = self.present.clone();
+        // An error means that the process has ended.
+        let _ = present
+            .wait_for(|present| *present != self.connection)
+            .await;
+    }
+}
+
+/// The place of a request that is worked on.
+pub(crate) struct Place {
+    /// None while the request waits for events.
+    taken: Option<OwnedSemaphorePermit>,
+    places: Places,
+    elsewhere: Elsewhere,
+}
+
+/// The place of a question that waits for events, and the one for those of another node.
+pub(crate) type Waiting = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+
+impl Place {
+    /// Leaves the place to other requests, because a question of so many bytes waits for events. `is_elsewhere`: for those
+    /// of another node.
+    ///
+    /// # Errors
+    /// [`FaultCode::Full`] if too many wait. Then the request stays in its place.
+    pub(crate) fn leave(&mut self, bytes: usize, is_elsewhere: bool) -> Result<Waiting, Fault> {
+        let bytes = u32::try_from(bytes.clamp(QUESTION, WAITING)).unwrap_or(u32::MAX);
+        let waiting = self.places.waiting.clone();
+        let waiting = waiting.try_acquire_many_owned(bytes).map_err(full)?;
+        let elsewhere = match is_elsewhere {
+            true => Some(self.elsewhere.0.clone().try_acquire_owned().map_err(full)?),
+            false => None,
+        };
+        self.taken = None;
+        Ok((waiting, elsewhere))
+    }
+
+    /// Waits for a place again, after the request has left its own.
+    pub(crate) async fn come_back(&mut self) {
+        if self.taken.is_none() {
+            // Nobody closes the semaphore.
+            self.taken = self.places.at_once.clone().acquire_owned().await.ok();
+        }
+    }
+}
+
+fn full(_: TryAcquireError) -> Fault {
+    let message = "as many questions wait for events as may at the same time";
+    Fault::new(FaultCode::Full, message)
+}
