@@ -58,10 +58,11 @@ impl Positions for File {
     }
 }
 
-/// Writes a file that only its owner can read. It is written completely or not at all.
+/// Writes a file that only its owner can read. It is written completely or not at all, and is on disk when this returns.
 ///
 /// # Errors
-/// If the file cannot be written. Then an earlier file of that name is untouched.
+/// If the file cannot be written. Then an earlier file of that name is untouched. Also if the file is there, and its name
+/// may not be on disk: then the earlier file may be back after a power cut.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("draft");
     let mut file = OpenOptions::new()
@@ -73,13 +74,14 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     drop(file);
-    fs::rename(&draft, path)
+    fs::rename(&draft, path)?;
+    sync_name(path)
 }
 
 /// Makes a file that only its owner can read, with these bytes. It is on disk when this returns.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`], or the system's error.
+/// [`io::ErrorKind::AlreadyExists`], or the system's error. Then the file may be there all the same.
 pub fn create_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
@@ -87,7 +89,8 @@ pub fn create_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .private()
         .open(path)?;
     file.write_all(bytes)?;
-    file.sync_all()
+    file.sync_all()?;
+    sync_name(path)
 }
 
 /// Reads a file that only its owner can read. On Windows, the folder's rights decide.
@@ -130,7 +133,19 @@ pub fn folder(path: &Path) -> io::Result<()> {
 /// # Errors
 /// The system's error.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    tests::SYNCHRONISED.with_borrow_mut(|folders| folders.push(path.to_owned()));
     system::sync_folder(path)
+}
+
+/// Waits until the name of a file is on disk.
+fn sync_name(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        // A name alone is one in the present folder.
+        Some(folder) if folder.as_os_str().is_empty() => sync_folder(Path::new(".")),
+        Some(folder) => sync_folder(folder),
+        None => Ok(()),
+    }
 }
 
 /// Waits until all files in the file system of an open folder are on disk. `None` if this system cannot do that. Errors
@@ -149,7 +164,30 @@ pub fn is_program(path: &Path) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::cell::RefCell;
+    use std::path::PathBuf;
+
     use super::*;
+
+    thread_local! {
+        /// The folders that this thread has synchronised.
+        pub(super) static SYNCHRONISED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Otherwise a power cut would bring back the file that was there before, or none.
+    #[test]
+    fn a_file_that_is_written_has_its_name_on_disk() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        write_private(&path, b"one").unwrap();
+        assert_eq!(SYNCHRONISED.take(), [place.path()]);
+        fs::remove_file(&path).unwrap();
+        create_private(&path, b"two").unwrap();
+        assert_eq!(SYNCHRONISED.take(), [place.path()]);
+        assert_eq!(read_private(&path, 3).unwrap(), b"two");
+        sync_name(Path::new("file")).unwrap();
+        assert_eq!(SYNCHRONISED.take(), [Path::new(".")]);
+    }
 
     #[test]
     fn positions_do_not_move_each_other() {

@@ -25,6 +25,8 @@ pub(crate) struct FailingDisk {
     pub(crate) refuses_to_cut: AtomicBool,
     /// Whether the segments behind the redo log do not reach the disk.
     pub(crate) refuses_to_settle: AtomicBool,
+    /// Whether the folders of removed streams stay.
+    pub(crate) refuses_to_remove: AtomicBool,
     /// How often records were synchronised.
     synchronised: AtomicU64,
     /// Held by a test that lets the disk wait.
@@ -277,6 +279,41 @@ fn what_the_redo_log_refuses_does_not_come_back() {
     for name in ["s", "t", "u"] {
         assert_eq!(payloads_of(copy.path(), name), expected);
         assert_eq!(payloads_of(folder.path(), name), expected);
+    }
+}
+
+/// Its folder has another name, and its files are still there. Records that the redo log alone had would be acknowledged,
+/// and lost when the journal is opened again.
+#[test]
+fn a_stream_whose_files_cannot_be_removed_is_removed_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = FailingDisk::with_room(100_000);
+    let journal = disk.open_with(folder.path(), LOGGED);
+    let stream = journal.open_stream("s", StreamConfig::default()).unwrap();
+    append(&stream, "one").unwrap();
+    disk.refuses_to_remove.store(true, Ordering::SeqCst);
+    journal.remove_stream(&stream).unwrap().wait().unwrap();
+    let rest = |journal: &Path| journal.join("removed-1-s");
+    assert!(rest(folder.path()).exists());
+    let refused = append(&stream, "two");
+    assert!(
+        matches!(refused, Err(JournalError::Removed(_))),
+        "{refused:?}"
+    );
+    let mut reader = stream.read(ReadFrom::Start);
+    assert!(matches!(
+        reader.next_record(),
+        Err(JournalError::Removed(_))
+    ));
+    assert!(journal.stream("s").is_none());
+    // Its name is free.
+    let renewed = journal.open_stream("s", StreamConfig::default()).unwrap();
+    assert_eq!(append(&renewed, "three").unwrap(), 1);
+    let copy = crashed(folder.path());
+    drop((reader, stream, renewed, journal));
+    for journal in [copy.path(), folder.path()] {
+        assert_eq!(payloads(journal), ["three"]);
+        assert!(!rest(journal).exists());
     }
 }
 

@@ -14,7 +14,7 @@
 //! the place of another has another salt. Entries that were refused, or are torn, leave the disk before anything else is
 //! written.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -180,6 +180,7 @@ pub(crate) fn replay(
         .filter_map(|path| Some((id_of(&path)?, path)))
         .collect();
     let mut segments = HashSet::new();
+    let mut absent = BTreeSet::new();
     for (index, path) in files.iter().enumerate() {
         let failed = |error| JournalError::file("read", path, error);
         let file = File::open(path).map_err(failed)?;
@@ -187,6 +188,7 @@ pub(crate) fn replay(
         let mut unwritten = None;
         let read = read_log(file, is_newest, |place, bytes| {
             let Some(folder) = folders.get(&place.stream) else {
+                absent.insert(place.stream);
                 return Ok(());
             };
             let segment = folder.join(file_name(place.first));
@@ -212,6 +214,9 @@ pub(crate) fn replay(
                 problem: format!("{problem}; the ends of streams may be missing"),
             });
         }
+    }
+    if let Some(first) = absent.first() {
+        tracing::info!(journal = %journal.display(), streams = absent.len(), first, "the redo log has records of streams that are not there: they were removed, or their folders are lost");
     }
     Ok(segments)
 }

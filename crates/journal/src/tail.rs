@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -312,17 +312,25 @@ impl Tail {
         Ok(())
     }
 
+    /// Removes the stream. It counts as removed once its folder has another name, whatever becomes of the files in it. A
+    /// stream without its folder could be written to the redo log alone, and that would be lost with the process.
     pub(crate) fn remove_stream(&mut self) -> Result<u64, JournalError> {
         self.file = None;
         let mut state = self.stream.state.lock();
         if state.is_removed {
             return Ok(0);
         }
-        remove_folder(&self.stream.folder)?;
+        let doomed = put_aside(&self.stream.folder)?;
         state.is_removed = true;
         drop(state);
         // Readers that wait hear of it.
         self.stream.end.send_modify(|end| *end = u64::MAX);
+        let remove = || {
+            #[cfg(test)]
+            FailingDisk::check(&self.disk, |disk| &disk.refuses_to_remove)?;
+            fs::remove_dir_all(&doomed)
+        };
+        report_rest(&doomed, remove());
         Ok(0)
     }
 }
@@ -386,10 +394,24 @@ fn snapshot(state: &StreamState) -> Vec<Change> {
 /// The name of a stream's folder while it is being removed.
 pub(crate) const REMOVED: &str = "removed-";
 
+/// Removes a folder. It is out of use once it has another name, even if files of it are left.
 pub(crate) fn remove_folder(folder: &Path) -> Result<(), JournalError> {
+    let doomed = put_aside(folder)?;
+    report_rest(&doomed, fs::remove_dir_all(&doomed));
+    Ok(())
+}
+
+/// Gives a folder the name of one that is being removed. Returns its path.
+fn put_aside(folder: &Path) -> Result<PathBuf, JournalError> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let doomed = folder.with_file_name(format!("{REMOVED}{name}"));
-    let failed = |error| JournalError::file("remove", folder, error);
-    fs::rename(folder, &doomed).map_err(failed)?;
-    fs::remove_dir_all(&doomed).map_err(failed)
+    fs::rename(folder, &doomed).map_err(|error| JournalError::file("remove", folder, error))?;
+    Ok(doomed)
+}
+
+/// Reports a folder that was put aside and could not be removed.
+fn report_rest(doomed: &Path, removed: io::Result<()>) {
+    if let Err(error) = removed {
+        tracing::warn!(folder = %doomed.display(), %error, "a folder that is out of use is not removed yet: it is when the journal is opened again");
+    }
 }

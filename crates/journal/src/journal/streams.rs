@@ -64,7 +64,8 @@ impl Journal {
         there
     }
 
-    /// Removes a stream with all its contents. Records that wait to be written to it are written first.
+    /// Removes a stream with all its contents. Records that wait to be written to it are written first. Files that cannot
+    /// be removed now are when the journal is opened again.
     ///
     /// # Errors
     /// [`JournalError::Closed`]. The future reports later failures.

@@ -28,6 +28,7 @@ mod taking;
 #[cfg(test)]
 mod tests;
 mod trail;
+mod waiting_notices;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -166,10 +167,21 @@ pub fn new_origin() -> u64 {
 /// The origin under which a node keeps the letters that a process numbers. No two processes share an origin, even if
 /// both say the same one.
 pub fn origin_of(process: &str, said: u64) -> u64 {
+    origin_at(process, said, now())
+}
+
+/// The origin, as a node makes it at this moment. For a clock that is no further ahead than allowed, the moment changes
+/// nothing: a letter that is brought again later is recognised. A start further in the future counts as the oldest, so
+/// that no process has its letters remembered longer than others.
+fn origin_at(process: &str, said: u64, now: UnixMillis) -> u64 {
     let mut both = said.to_le_bytes().to_vec();
     both.extend_from_slice(process.as_bytes());
     let [a, b, c, d, ..] = *Fingerprint::of(&both).as_bytes();
-    let began = (said >> 32).min(now() / 1000);
+    let latest = now.saturating_add(CLOCKS_APART.as_millis() as u64) / 1000;
+    let began = match said >> 32 {
+        began if began <= latest => began,
+        _ => 0,
+    };
     began << 32 | u64::from(u32::from_le_bytes([a, b, c, d]))
 }
 

@@ -8,13 +8,13 @@ use sealbus_bus::{
 use sealbus_fipa::{AclMessage, Limits, bitefficient};
 
 use super::mailbox::Mailbox;
+use super::waiting_notices::Notices;
 use super::{LIFETIME, Post, storage};
 use sealbus_control::clock::now;
 use sealbus_control::post::{About, Cover, LetterRefusal, PostedLetter, Receipt};
-use sealbus_control::{Blob, Fault, WaitingProvenance};
+use sealbus_control::{Blob, Fault, FaultCode, WaitingProvenance};
 
 pub(super) const RECEIPT: &str = "receipt/";
-
 impl Post {
     /// Tells the sender that its letter has arrived, if the sender asked for a receipt.
     pub(super) async fn receipt(
@@ -49,6 +49,35 @@ impl Post {
             marked.await.map_err(storage)?;
         }
         Ok(())
+    }
+
+    /// Checks whether a sender takes the notices about its earlier letters. If it takes none, it has no new letter kept:
+    /// each could bring one more notice, and these are kept however full the disk is. A letter that is or was here, and
+    /// one from another node, is no new letter.
+    ///
+    /// This locks shelves, so the caller must hold none.
+    pub(super) fn check_notices(&self, cover: &Cover, sender: Option<&str>) -> Result<(), Fault> {
+        let Some(sender) = sender else {
+            return Ok(());
+        };
+        if cover.hops > 0 || cover.about.is_some() {
+            return Ok(());
+        }
+        let mailbox = self.mailboxes.lock().get(sender).cloned();
+        let waiting = mailbox.map(|mailbox| mailbox.shelf.lock().notices());
+        let too_many = waiting.filter(|waiting| waiting.are_too_many());
+        let Some(Notices { count, bytes }) = too_many else {
+            return Ok(());
+        };
+        if self.is_known(cover) {
+            return Ok(());
+        }
+        let message = format!(
+            "{} keeps nothing new from {sender}: {count} notices about its earlier messages wait there for it, {bytes} bytes in all",
+            self.node
+        );
+        let advice = "let the sender read them, then send again";
+        Err(Fault::new(FaultCode::Full, message).advise(advice))
     }
 
     /// Tells the sender that its letter has expired.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::had::{Had, SETTLED};
 use super::shares::Shares;
+use super::waiting_notices::Notices;
 use sealbus_control::UnixMillis;
 use sealbus_control::post::{Cover, LetterMark, Standing};
 
@@ -36,6 +37,7 @@ type LinePosition = (u64, u64);
 pub(crate) struct Shelf {
     letters: BTreeMap<u64, ShelvedLetter>,
     bytes: u64,
+    notices: Notices,
     line: BTreeMap<LinePosition, u64>,
     /// Places by origin and sequence number.
     places: BTreeMap<(u64, u64), LinePosition>,
@@ -226,6 +228,7 @@ impl Shelf {
         self.bytes += kept.size;
         let cover = &kept.cover;
         self.is_visited |= cover.hops > 0;
+        self.notices.add(&kept.cover, kept.size);
         self.shares
             .add(&cover.provenance, &cover.receiver, kept.size);
         if let Some(former) = self.letters.insert(number, kept) {
@@ -233,7 +236,8 @@ impl Shelf {
         }
     }
 
-    fn uncount(&self, kept: &ShelvedLetter) {
+    fn uncount(&mut self, kept: &ShelvedLetter) {
+        self.notices.remove(&kept.cover, kept.size);
         let cover = &kept.cover;
         self.shares
             .remove(&cover.provenance, &cover.receiver, kept.size);
@@ -274,6 +278,11 @@ impl Shelf {
 
     pub(crate) fn len(&self) -> usize {
         self.letters.len()
+    }
+
+    /// The notices among the letters.
+    pub(crate) fn notices(&self) -> Notices {
+        self.notices
     }
 
     pub(crate) fn arrivals(&self) -> u64 {

@@ -64,14 +64,13 @@ impl Post {
     /// was here before.
     fn put(&self, letter: PostedLetter, elsewhere: Option<&Fault>) -> Result<Put, Fault> {
         let cover = letter.cover;
-        self.check(&cover, &letter.message.0)?;
-        if let Some(elsewhere) = elsewhere {
-            let mailbox = self.mailboxes.lock().get(&cover.receiver).cloned();
-            let is_known = mailbox.is_some_and(|mailbox| mailbox.shelf.lock().is_known(&cover));
-            if !is_known {
-                return Err(elsewhere.clone());
-            }
+        let sender = self.check(&cover, &letter.message.0)?;
+        if let Some(elsewhere) = elsewhere
+            && !self.is_known(&cover)
+        {
+            return Err(elsewhere.clone());
         }
+        self.check_notices(&cover, sender.as_deref())?;
         let size = (letter.message.0.len() + cover.provenance.size()) as u64;
         let attributes = serde_json::to_vec(&cover)
             .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
@@ -145,6 +144,12 @@ impl Post {
         }
     }
 
+    /// Whether this copy of a letter, or a later one, is or was here.
+    pub(super) fn is_known(&self, cover: &Cover) -> bool {
+        let mailbox = self.mailboxes.lock().get(&cover.receiver).cloned();
+        mailbox.is_some_and(|mailbox| mailbox.shelf.lock().is_known(cover))
+    }
+
     /// The mailbox for a letter. It is made if there is room for the letter.
     fn open_mailbox(&self, cover: &Cover, size: u64) -> Result<Arc<Mailbox>, Fault> {
         if let Some(mailbox) = self.mailboxes.lock().get(&cover.receiver) {
@@ -177,8 +182,8 @@ impl Post {
         Err(Fault::new(FaultCode::Full, message).advise(advice))
     }
 
-    /// Checks whether a letter can be kept.
-    fn check(&self, cover: &Cover, message: &[u8]) -> Result<(), Fault> {
+    /// Checks whether a letter can be kept. Returns the local name of its sender, if the message names one.
+    fn check(&self, cover: &Cover, message: &[u8]) -> Result<Option<String>, Fault> {
         let refuse = |text: String| Err(Fault::new(FaultCode::BadRequest, text));
         if SYSTEM_AGENTS.contains(&cover.receiver.as_str()) {
             return refuse(format!(
@@ -208,6 +213,7 @@ impl Post {
             Ok(view) => view,
             Err(error) => return refuse(format!("what is to be kept is no ACL message: {error}")),
         };
+        let sender = view.sender().map(|sender| sender.local_name().to_owned());
         let proved = match &cover.provenance {
             WaitingProvenance::SameProcess { identity }
             | WaitingProvenance::Proved { identity, .. } => identity,
@@ -220,7 +226,7 @@ impl Post {
                 }
                 identity
             }
-            WaitingProvenance::Claimed | WaitingProvenance::Platform => return Ok(()),
+            WaitingProvenance::Claimed | WaitingProvenance::Platform => return Ok(sender),
             WaitingProvenance::Foreign => {
                 return refuse("messages of other platforms are not kept here".to_owned());
             }
@@ -230,7 +236,7 @@ impl Post {
             Err(error) => return refuse(format!("{error}")),
         };
         match view.sender() {
-            Some(sender) if proved.is_agent_named(sender.name()) => Ok(()),
+            Some(named) if proved.is_agent_named(named.name()) => Ok(sender),
             _ => refuse(format!("the message is not from {proved}, who sends it")),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sealbus_control::FaultCode;
 use sealbus_control::WaitingProvenance;
-use sealbus_control::post::LetterOutcome;
+use sealbus_control::post::{LetterOutcome, Receipt};
 use sealbus_fipa::{AclMessage, Performative};
 use sealbus_journal::JournalConfig;
 
@@ -132,6 +132,73 @@ async fn a_sender_fills_no_more_than_its_share_of_a_node() {
     keep(&post, letter("mallory", 4, "bob")).await.unwrap();
 }
 
+/// Puts a notice on the shelf of its receiver, as if it lay on disk under this number.
+fn shelve_notice(mailbox: &Mailbox, number: u64, size: u64) {
+    let mut notice = letter("ams", number, &mailbox.agent);
+    notice.cover.provenance = WaitingProvenance::Platform;
+    notice.cover.about = Some(About {
+        receiver: "bob".to_owned(),
+        number,
+    });
+    let cover = notice.cover;
+    let kept = ShelvedLetter { cover, size };
+    mailbox.shelf.lock().put(number, kept);
+}
+
+/// Notices count for no sender's share and pass the reserve. A sender that takes none has no further letters kept.
+#[tokio::test]
+async fn a_sender_that_takes_no_notices_posts_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    let mut first = letter("mallory", 1, "bob");
+    first.cover.receipt = Some(Receipt::Agent);
+    keep(&post, first).await.unwrap();
+    keep(&post, letter("mallory", 2, "bob")).await.unwrap();
+    let mailbox = post.mailbox("mallory").unwrap();
+    let most = waiting_notices::MOST_NOTICES as u64;
+    for number in 1..most {
+        shelve_notice(&mailbox, 1000 + number, 1);
+    }
+    keep(&post, letter("mallory", 3, "bob")).await.unwrap();
+
+    // A receipt is a notice, too.
+    let settle = |outcome| {
+        let settled = vec![(post.list("bob").0[0].number, outcome)];
+        post.settle("process", "bob", settled)
+    };
+    settle(LetterOutcome::Taken).await.unwrap();
+    assert_eq!(post.list("mallory").1, most);
+    for receiver in ["bob", "carol"] {
+        let refused = keep(&post, letter("mallory", 4, receiver)).await;
+        let fault = refused.unwrap_err();
+        assert_eq!(fault.code, FaultCode::Full);
+        let text = fault.to_string();
+        assert!(text.contains("from mallory: 10000 notices"), "{text}");
+    }
+    assert!(post.mailboxes.lock().get("carol").is_none());
+    // The letters that are there are recognised. Those from other nodes and from others are kept, and so are notices.
+    keep(&post, letter("mallory", 1, "bob")).await.unwrap();
+    keep(&post, letter("mallory", 2, "bob")).await.unwrap();
+    let mut carried = letter("mallory", 5, "bob");
+    carried.cover.hops = 1;
+    keep(&post, carried).await.unwrap();
+    keep(&post, letter("alice", 6, "bob")).await.unwrap();
+    settle(LetterOutcome::Expired).await.unwrap();
+    assert_eq!(post.list("mallory").1, most + 1);
+
+    // The sender reads some.
+    let read = vec![(1, LetterOutcome::Taken), (2, LetterOutcome::Taken)];
+    post.settle("process", "mallory", read).await.unwrap();
+    keep(&post, letter("mallory", 7, "bob")).await.unwrap();
+    // Few long ones are as bad.
+    mailbox.shelf.lock().take(1001);
+    shelve_notice(&mailbox, 1, waiting_notices::MOST_BYTES);
+    let fault = keep(&post, letter("mallory", 8, "bob")).await.unwrap_err();
+    assert!(fault.to_string().contains("9999 notices"), "{fault}");
+    mailbox.shelf.lock().take(1);
+    keep(&post, letter("mallory", 8, "bob")).await.unwrap();
+}
+
 #[tokio::test]
 async fn nothing_is_kept_for_centuries() {
     let folder = tempfile::tempdir().unwrap();
@@ -175,6 +242,20 @@ fn the_numbers_of_one_process_are_not_those_of_another() {
     assert_ne!(one, origin_of("one", said ^ 1));
     assert_eq!(one >> 32, said >> 32);
     assert!(origin_of("one", u64::MAX) >> 32 <= now() / 1000);
+}
+
+/// Otherwise the node would not recognise a letter that is brought again a second later.
+#[test]
+fn a_process_whose_clock_is_ahead_has_one_origin() {
+    let (began, most) = (1_800_000_000_u64, CLOCKS_APART.as_secs());
+    let at = |second: u64| origin_at("one", began << 32 | 5, second * 1000);
+    for ahead in [1, 10, most] {
+        assert_eq!(at(began - ahead), at(began + 60));
+        assert_eq!(at(began - ahead) >> 32, began);
+    }
+    // No process is remembered longer because it says that it begins in a far future.
+    assert_eq!(at(began - most - 1) >> 32, 0);
+    assert_eq!(origin_at("one", u64::MAX, began * 1000) >> 32, 0);
 }
 
 /// A letter that comes back is marked if an agent may have taken it where it was. A restart of the node changes nothing.

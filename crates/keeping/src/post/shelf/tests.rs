@@ -169,6 +169,13 @@ fn a_full_shelf_takes_notices_only() {
     assert_eq!(shelf.admit(&next.cover, 10), Ok(()));
     shelf.retract(&next.cover);
     assert_eq!(shelf.admit(&next.cover, 10), Ok(()));
+    // Only what lies on the shelf counts as a notice that waits.
+    let none = shelf.notices();
+    assert_eq!(none, Notices::default());
+    shelf.put(20_000, next.clone());
+    assert_ne!(shelf.notices(), none);
+    assert_eq!(shelf.take(20_000), Some(next));
+    assert_eq!(shelf.notices(), none);
 }
 
 fn carried(sequence: u64, hops: u32) -> ShelvedLetter {
