@@ -314,11 +314,11 @@ impl Blind {
         if last < now {
             return Ok(());
         }
+        // An agent may have a name that is a serial number, too.
         if let Ok(serial) = what.parse::<Serial>() {
-            return self
-                .deny_list
+            self.deny_list
                 .deny_serial(serial, last, denial)
-                .map_err(|error| not_denied(&error));
+                .map_err(|error| not_denied(&error))?;
         }
         let local = what.split('@').next().unwrap_or(what);
         let named =

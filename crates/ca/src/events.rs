@@ -3,10 +3,15 @@ use std::collections::VecDeque;
 use sealbus_seal::{Serial, Timestamp};
 
 use sealbus_control::admin::CertificationEvent;
+use sealbus_control::text::excerpt;
 use sealbus_store::{Row, Rows};
 
 /// The number of events kept. Older ones are forgotten.
 const KEPT: usize = 50_000;
+/// Characters of a subject and of a node that are kept. Legal names have at most 128.
+const LONGEST_NAME: usize = 256;
+/// The same of the words that say what happened.
+const LONGEST_WHAT: usize = 1024;
 
 /// The events of certification, latest last. Each of the six steps is also a `tracing` event of target
 /// `sealbus::certification` with the field `step`.
@@ -27,7 +32,8 @@ impl Events {
         self.kept.push_back(event);
     }
 
-    /// Enters an event. Step 0 lies outside the six steps.
+    /// Enters an event, with texts that are bounded and cannot steer a terminal: nodes and operators make some of them. Step 0
+    /// lies outside the six steps.
     pub fn enter(
         &mut self,
         step: u8,
@@ -37,15 +43,21 @@ impl Events {
         what: String,
         now: Timestamp,
     ) {
+        let subject = excerpt(subject, LONGEST_NAME);
+        let node = node.map(|node| excerpt(node, LONGEST_NAME));
+        let what = excerpt(&what, LONGEST_WHAT);
         if step > 0 {
-            tracing::info!(target: "sealbus::certification", step, agent = subject, node, "{what}");
+            tracing::info!(
+                target: "sealbus::certification",
+                step, agent = subject.as_str(), node = node.as_deref(), "{what}"
+            );
         }
         let event = CertificationEvent {
             sequence: self.next,
             at: now.as_unix_seconds() * 1000,
             step,
-            subject: subject.to_owned(),
-            node: node.map(str::to_owned),
+            subject,
+            node,
             serial: serial.map(|serial| serial.to_string()),
             what,
         };

@@ -10,6 +10,7 @@ mod certificates;
 mod events;
 mod loading;
 mod long_lived;
+mod nodes;
 mod own_certificate;
 mod publication;
 mod revocation;
@@ -42,6 +43,7 @@ use certificates::Certificates;
 pub use events::Events;
 pub use loading::CaServiceError;
 pub use own_certificate::{Ending, Outlook};
+pub use revocation::TakenBack;
 use shares::Shares;
 use workload::Workload;
 
@@ -316,7 +318,7 @@ impl CaService {
         Ok(chain)
     }
 
-    /// Certifies on the platform's own behalf: the Master's own process and agents, and nodes that joined.
+    /// Certifies on the platform's own behalf: the Master's own process and agents.
     ///
     /// # Errors
     /// If the request is not valid or the authority cannot sign.

@@ -5,26 +5,37 @@ use std::time::Duration;
 
 use sealbus_control::{Fault, FaultCode};
 use sealbus_seal::denylist::{self, Denial, DenyListError, Reason, SERIAL_ENTRY};
-use sealbus_seal::{Certificate, CertificateChain, GRANT, Identity, Serial, Timestamp};
+use sealbus_seal::{Certificate, CertificateChain, Identity, Serial, Timestamp};
 use sealbus_transparency::IssuanceRecord;
 
 use super::{
-    CaService, DENY_LIST_ROW, IssuedCertificate, NODE_CERTIFICATE, SHOWN_AFTER_EXPIRY, SLACK,
+    CaService, DENY_LIST_ROW, IssuedCertificate, NODE_CERTIFICATE, SHOWN_AFTER_EXPIRY,
     certificate_row, internal, not_denied, subject, why,
 };
 
 /// How long the CA remembers that a sender of waiting messages was revoked. This is longer than messages without an
-/// expiry are kept.
+/// expiry are kept, and than any certificate of an agent lives.
 const SENDERS_REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
 /// Bytes of the deny list that are kept free for revocations by operators, which are 3,500 even of the longest names. All
 /// others are reserved for living certificates.
 const FOR_OPERATORS: usize = 1 << 20;
+/// Bytes of the longest entry that denies an identity: its URI has two names of 128 bytes.
+const LONGEST_ENTRY: usize = 300;
 /// Bytes of the deny list for certificates that are denied, or alive and to be denied some time.
 pub(crate) const ROOM: usize = denylist::ROOM - FOR_OPERATORS;
 /// Rows that the deny list is kept in before it is written whole again.
 pub(crate) const MOST_ROWS: usize = 256;
 /// Characters kept of an operator's reason.
 const LONGEST_REASON: usize = 500;
+
+/// The outcome of [`CaService::take_back`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TakenBack {
+    /// Whether more is denied than before.
+    pub is_new: bool,
+    /// The identities whose revocation by an operator was lost, with the time of the revocation.
+    pub by_operator: Vec<(Identity, Timestamp)>,
+}
 
 /// The reason that an operator gave, if there is one.
 pub(crate) fn said(text: &str) -> Option<String> {
@@ -155,7 +166,8 @@ impl CaService {
             if !matches!(record.identity, Identity::Agent { .. }) {
                 continue;
             }
-            if self.deny_list.identities() >= FOR_OPERATORS / 2 {
+            let is_held = self.is_denied(&record.identity);
+            if !is_held && self.has_no_room_for_identities() {
                 let message = format!(
                     "{} is revoked, but what it sent before and still waits is delivered: the deny list holds no more senders",
                     record.identity
@@ -174,6 +186,14 @@ impl CaService {
                 .map_err(|error| not_denied(&error))?;
         }
         Ok(())
+    }
+
+    /// Whether the denied identities take all that is kept free for operators. More of them would take the place of
+    /// certificates.
+    fn has_no_room_for_identities(&self) -> bool {
+        let list = &self.deny_list;
+        let serials = (list.len() - list.identities()) * SERIAL_ENTRY;
+        list.bytes() - serials + LONGEST_ENTRY > FOR_OPERATORS
     }
 
     pub(crate) fn revoke(
@@ -278,7 +298,7 @@ impl CaService {
         let before = at.plus(Duration::from_secs(1));
         let last = match identity {
             Identity::Node { .. } => at.plus(NODE_CERTIFICATE),
-            _ => at.plus(GRANT + SLACK),
+            _ => at.plus(SENDERS_REMEMBERED),
         };
         self.deny_list
             .deny_identity_before(identity.clone(), before, last, denial)
@@ -332,15 +352,10 @@ impl CaService {
     /// Takes back a signed deny list that was given out earlier, by this CA or by one that certified before it, and puts its
     /// entries that this CA lacks in force again. It lacks entries if its store is an older copy, or if the other one was
     /// gone before it could store them. The next list that it signs has a later version, so that everyone takes it.
-    /// Returns the agents whose revocation by an operator was lost, with the time of the revocation.
     ///
     /// # Errors
     /// [`FaultCode::BadRequest`] if it is no list of a CA of this platform; [`FaultCode::Full`] if the deny list is full.
-    pub fn take_back(
-        &mut self,
-        signed: &[u8],
-        now: Timestamp,
-    ) -> Result<Vec<(Identity, Timestamp)>, Fault> {
+    pub fn take_back(&mut self, signed: &[u8], now: Timestamp) -> Result<TakenBack, Fault> {
         let refused = |why: &dyn std::fmt::Display| {
             let message = format!("the deny list that was handed back is not believed: {why}");
             Fault::new(FaultCode::BadRequest, message)
@@ -349,9 +364,10 @@ impl CaService {
             .trust
             .open_kept_deny_list(signed, None)
             .map_err(|error| refused(&error))?;
+        let is_new = handed.outlasts(&self.deny_list);
         // Its holder heard of an older list too late. Nothing is lost.
-        if handed.version() <= self.published.version() && !handed.outlasts(&self.deny_list) {
-            return Ok(Vec::new());
+        if handed.version() <= self.published.version() && !is_new {
+            return Ok(TakenBack::default());
         }
         let held = self.deny_list.len();
         let denied_anew = self
@@ -380,9 +396,12 @@ impl CaService {
         let by_operator = denied_anew
             .into_iter()
             .filter(|(_, denial)| denial.reason == Reason::ByOperator);
-        Ok(by_operator
-            .map(|(identity, denial)| (identity, denial.at))
-            .collect())
+        Ok(TakenBack {
+            is_new,
+            by_operator: by_operator
+                .map(|(identity, denial)| (identity, denial.at))
+                .collect(),
+        })
     }
 
     /// Enters a certificate again that this CA issued and its store, an older copy, does not know: in the issuance log,

@@ -1,4 +1,4 @@
-//! How many certificates one process gets for one subject.
+//! How many certificates one process gets for one subject, and one node for itself.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,12 +10,29 @@ use sealbus_seal::Timestamp;
 const IN_A_ROW: u64 = 32;
 /// Further requests that are taken in the lifetime of a certificate. Renewing takes two or three.
 const IN_A_LIFETIME: u64 = 60;
+/// The limit of a node that comes back. A node that takes long to start comes back each 3 s meanwhile, and one that is not
+/// reached over the bus does so even faster.
+const OF_NODE: Limit = Limit {
+    in_a_row: 1024,
+    each: 300_000,
+};
+/// This takes the place of the process in the shares of nodes. It is the id of no process.
+const NODE: &str = "node";
 
 /// The requests of each process for each subject. The Master decides how many processes there are, but a process
-/// could ask without end.
+/// could ask without end. So could a node.
 #[derive(Default)]
 pub(crate) struct Shares {
     used: HashMap<(String, String), Share>,
+}
+
+/// How much a share is.
+#[derive(Clone, Copy)]
+struct Limit {
+    /// Requests that are taken in a row.
+    in_a_row: u64,
+    /// Milliseconds until one more is taken.
+    each: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -34,6 +51,20 @@ pub(crate) struct UsedUp {
     pub(crate) is_first: bool,
 }
 
+/// A refusal: when the next request is taken, and whether the request before was taken.
+struct Refused {
+    seconds: u64,
+    is_first: bool,
+}
+
+impl Share {
+    /// The time until a request is taken, in milliseconds.
+    fn wait(&self, limit: Limit, now: u64) -> u64 {
+        let most = limit.each.saturating_mul(limit.in_a_row - 1);
+        self.whole_at.saturating_sub(now).saturating_sub(most)
+    }
+}
+
 impl Shares {
     /// Takes one request from the share of this process and subject.
     pub(crate) fn take(
@@ -44,27 +75,61 @@ impl Shares {
         now: Timestamp,
     ) -> Result<(), UsedUp> {
         let lifetime = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
-        let each = (lifetime / IN_A_LIFETIME).max(1);
-        let now = milliseconds(now);
-        let whole = Share {
-            whole_at: now,
-            is_refused: false,
+        let limit = Limit {
+            in_a_row: IN_A_ROW,
+            each: (lifetime / IN_A_LIFETIME).max(1),
         };
-        let key = (process.to_owned(), subject.to_owned());
-        let share = self.used.entry(key).or_insert(whole);
-        let used = share.whole_at.saturating_sub(now);
-        let most = each.saturating_mul(IN_A_ROW - 1);
-        let is_first = !std::mem::replace(&mut share.is_refused, used > most);
-        if used > most {
-            let seconds = (used - most).div_ceil(1000);
+        let taken = self.take_one((process.to_owned(), subject.to_owned()), limit, now);
+        taken.map_err(|Refused { seconds, is_first }| {
             let message = format!(
                 "{subject} asked for {IN_A_ROW} certificates in a row: it gets another in {seconds} s"
             );
             let fault = Fault::new(FaultCode::Full, message)
                 .advise("a certificate is renewed at half of its life, not more often");
-            return Err(UsedUp { fault, is_first });
+            UsedUp { fault, is_first }
+        })
+    }
+
+    /// Takes one request from the share of this node.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`], so that the node waits.
+    pub(crate) fn take_of_node(&mut self, node: &str, now: Timestamp) -> Result<(), Fault> {
+        let taken = self.take_one(key_of(node), OF_NODE, now);
+        taken.map_err(|refused| must_wait(node, refused.seconds))
+    }
+
+    /// Checks whether a request would be taken from the share of this node.
+    ///
+    /// # Errors
+    /// As [`take_of_node`](Self::take_of_node).
+    pub(crate) fn check_node(&self, node: &str, now: Timestamp) -> Result<(), Fault> {
+        let share = self.used.get(&key_of(node));
+        match share.map_or(0, |share| share.wait(OF_NODE, milliseconds(now))) {
+            0 => Ok(()),
+            wait => Err(must_wait(node, wait.div_ceil(1000))),
         }
-        share.whole_at = now.saturating_add(used).saturating_add(each);
+    }
+
+    fn take_one(
+        &mut self,
+        key: (String, String),
+        limit: Limit,
+        now: Timestamp,
+    ) -> Result<(), Refused> {
+        let now = milliseconds(now);
+        let whole = Share {
+            whole_at: now,
+            is_refused: false,
+        };
+        let share = self.used.entry(key).or_insert(whole);
+        let wait = share.wait(limit, now);
+        let is_first = !std::mem::replace(&mut share.is_refused, wait > 0);
+        if wait > 0 {
+            let seconds = wait.div_ceil(1000);
+            return Err(Refused { seconds, is_first });
+        }
+        share.whole_at = share.whole_at.max(now).saturating_add(limit.each);
         Ok(())
     }
 
@@ -78,6 +143,19 @@ impl Shares {
     pub(crate) fn is_empty(&self) -> bool {
         self.used.is_empty()
     }
+}
+
+fn key_of(node: &str) -> (String, String) {
+    (NODE.to_owned(), node.to_owned())
+}
+
+fn must_wait(node: &str, seconds: u64) -> Fault {
+    let most = OF_NODE.in_a_row;
+    let message = format!(
+        "{node} asked for {most} certificates of its own in a row: it gets another in {seconds} s"
+    );
+    Fault::new(FaultCode::Unavailable, message)
+        .advise("see the node's log: it comes back again and again")
 }
 
 fn milliseconds(time: Timestamp) -> u64 {

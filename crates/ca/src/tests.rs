@@ -1,9 +1,11 @@
 mod authorities;
 mod blind;
 mod blind_denials;
+mod events;
 mod listed;
 mod long_lived;
 mod restored;
+mod senders;
 mod shares;
 mod statements;
 mod workload;

@@ -133,6 +133,11 @@ impl Ams {
         self.agents.get(name)
     }
 
+    /// The AID names of the agents that have an entry or a subscription here. An agent that has both comes twice.
+    pub fn known_agents(&self) -> impl Iterator<Item = &str> {
+        self.agents.names().chain(self.subscribers.agents())
+    }
+
     /// How many agents are registered.
     pub fn len(&self) -> usize {
         self.agents.len()

@@ -167,6 +167,8 @@ pub(super) struct Found<'c, D> {
     pub(super) entries: Vec<&'c D>,
     /// Whether more matched than fit in.
     pub(super) is_cut: bool,
+    /// Bytes that are left for further entries.
+    pub(super) room: usize,
     /// The entry that comes next, if it ended before the last one.
     pub(super) rest: Option<Sequence>,
 }
@@ -213,6 +215,11 @@ impl<D: Description> Catalogue<D> {
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// The names of all entries.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.keys().map(String::as_str)
     }
 
     /// The size of all entries of this agent's platform together.
@@ -364,6 +371,7 @@ impl<D: Description> Catalogue<D> {
                 return Found {
                     entries,
                     is_cut,
+                    room,
                     rest: Some(sequence),
                 };
             }
@@ -373,6 +381,7 @@ impl<D: Description> Catalogue<D> {
         Found {
             entries,
             is_cut: false,
+            room,
             rest: None,
         }
     }

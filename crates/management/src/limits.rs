@@ -3,7 +3,7 @@ use std::time::Duration;
 use sealbus_fipa::management::{DfAgentDescription, Exception, SearchConstraints};
 use sealbus_fipa::sl::{Arguments, Term};
 
-use super::catalogue::{Catalogue, Description, Found, Share};
+use super::catalogue::{Catalogue, Description, Share};
 
 /// The most that AMS and DF keep and return. Each refusal names the limit that was reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,11 +75,18 @@ pub(super) fn exceeded(limit: &str, most: usize, what: &str) -> Exception {
     ))
 }
 
+/// The words of an answer about the limit that left out entries.
+pub(super) fn left_out(limit: &str, most: usize) -> String {
+    format!("more matches, but the platform's limit '{limit}' allows {most}")
+}
+
 /// The result of a search, within the limits of an answer.
 pub(super) struct Results<'c, D> {
     pub(super) entries: Vec<&'c D>,
     /// The limit that left out further results.
     pub(super) limit: Option<String>,
+    /// Bytes that are left for further results.
+    pub(super) room: usize,
 }
 
 impl DirectoryLimits {
@@ -91,21 +98,21 @@ impl DirectoryLimits {
         constraints: &SearchConstraints,
     ) -> Results<'c, D> {
         let most = constraints.results(self.results);
-        let Found {
-            entries, is_cut, ..
-        } = directory.search_within(template, most, self.results_length);
-        let told = |limit: &str, most: usize| {
-            format!("more matches, but the platform's limit '{limit}' allows {most}")
-        };
+        let found = directory.search_within(template, most, self.results_length);
+        let is_full = found.entries.len() == most && constraints.results(usize::MAX) > most;
         let is_more = || directory.search(template, most + 1).len() > most;
-        let limit = if is_cut {
-            Some(told("results_length", self.results_length))
-        } else if entries.len() == most && constraints.results(usize::MAX) > most && is_more() {
-            Some(told("results", self.results))
+        let limit = if found.is_cut {
+            Some(left_out("results_length", self.results_length))
+        } else if is_full && is_more() {
+            Some(left_out("results", self.results))
         } else {
             None
         };
-        Results { entries, limit }
+        Results {
+            entries: found.entries,
+            limit,
+            room: found.room,
+        }
     }
 
     pub(super) fn check_entries(&self, entries: usize) -> Result<(), Exception> {

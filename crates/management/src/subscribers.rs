@@ -174,6 +174,11 @@ impl<D: Followed> Subscribers<D> {
         }
     }
 
+    /// The AID names of the subscribers.
+    pub(super) fn agents(&self) -> impl Iterator<Item = &str> {
+        self.subscriptions.agents()
+    }
+
     /// Forgets the subscriptions of an agent that is gone.
     pub(super) fn forget<U: From<Change<D>>>(&mut self, agent: &str, outcome: &mut Outcome<U>) {
         for sequence in self.subscriptions.of_agent(agent) {

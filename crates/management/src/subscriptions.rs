@@ -302,6 +302,11 @@ impl<D: Followed> Subscriptions<D> {
         self.conversations.get(agent)?.get(conversation?).copied()
     }
 
+    /// The agents that have subscriptions.
+    pub(super) fn agents(&self) -> impl Iterator<Item = &str> {
+        self.conversations.keys().map(String::as_str)
+    }
+
     /// All subscriptions of an agent, in their order.
     pub(super) fn of_agent(&self, agent: &str) -> BTreeSet<Sequence> {
         let conversations = self.conversations.get(agent);

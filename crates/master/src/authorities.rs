@@ -292,7 +292,7 @@ impl Authorities {
 ///
 /// # Errors
 /// [`AuthoritiesError`].
-pub(super) fn has_authority(directory: &Path) -> Result<bool, AuthoritiesError> {
+pub fn has_authority(directory: &Path) -> Result<bool, AuthoritiesError> {
     Ok(own_authority(directory)?.is_some())
 }
 

@@ -2,6 +2,7 @@
 //! after another without waiting. The changes of a job are in the store before anyone hears of them. Jobs that come
 //! while the store writes share the next write.
 
+mod jobs;
 mod keeping;
 mod keys;
 mod outward;
@@ -29,6 +30,7 @@ use sealbus_control::directory::DirectoryUpdate;
 use sealbus_control::{Fault, FaultCode, PlatformDescription, Term, UnixMillis};
 use sealbus_store::{Batch, Store, StoreError};
 
+use jobs::{Done, Job};
 use keeping::Keeping;
 pub(crate) use keys::{KEY_ROW, Keys};
 pub(crate) use outward::Outward;
@@ -86,9 +88,6 @@ pub(crate) struct Desk {
     pruned: UnixMillis,
     closing: bool,
 }
-
-type Done = Box<dyn FnOnce(Result<(), Fault>) + Send>;
-type Job = Box<dyn FnOnce(&mut Desk, UnixMillis) -> Done + Send>;
 
 /// A handle for submitting jobs.
 #[derive(Clone)]
@@ -191,29 +190,6 @@ pub(crate) fn open(
 }
 
 impl DeskHandle {
-    /// Does `work` at the desk. Returns when its changes are in the store.
-    ///
-    /// # Errors
-    /// The job's own error; [`FaultCode::Storage`] if the changes could not be written; [`FaultCode::Unavailable`] if
-    /// the Master is ending.
-    pub(crate) async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Desk, UnixMillis) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, Fault> {
-        let (sender, receiver) = oneshot::channel();
-        let job: Job = Box::new(move |desk, now| {
-            let result = work(desk, now);
-            Box::new(move |written: Result<(), Fault>| {
-                let _ = sender.send(written.and(result));
-            })
-        });
-        let ending = || Fault::new(FaultCode::Unavailable, "the Master is ending");
-        self.jobs.send(job).await.map_err(|_| ending())?;
-        receiver.await.map_err(|_| ending())?
-    }
-}
-
-impl DeskHandle {
     /// Notes a member's sign of life at once, however much work the desk has.
     pub(crate) fn heard(&self, node: &str) {
         self.heard.lock().insert(node.to_owned());
@@ -277,8 +253,9 @@ impl Work {
                     let begun = Instant::now();
                     let mut next = Ok(job);
                     while let Ok(job) = next {
-                        let finish = job(&mut self.desk, now);
-                        done.push((finish, self.gather(now)));
+                        let mut made = job(&mut self.desk, now);
+                        made.is_stored |= self.gather(now);
+                        done.push(made);
                         if done.len() == JOBS_A_WRITE || begun.elapsed() > LONGEST_TURN {
                             tokio::task::yield_now().await;
                             break;
@@ -383,7 +360,7 @@ impl Work {
     }
 
     /// Writes the changes, then releases the waiting tasks and the effects.
-    async fn settle(&mut self, done: Vec<(Done, bool)>) {
+    async fn settle(&mut self, done: Vec<Done>) {
         if let Err(error) = self.desk.ca.publish(timestamp(now())) {
             tracing::error!(%error, "the deny list could not be signed: what was revoked is still believed");
         }
@@ -415,10 +392,10 @@ impl Work {
             self.held.clear();
             self.desk.closing = true;
         }
-        for (finish, changed) in done {
+        for Done { answer, is_stored } in done {
             match &written {
-                Err(error) if changed => finish(Err(storage(error))),
-                _ => finish(Ok(())),
+                Err(error) if is_stored => answer(Err(storage(error))),
+                _ => answer(Ok(())),
             }
         }
         // An effect that only cuts an agent or a process off needs no room on the disk. If the Master is killed before

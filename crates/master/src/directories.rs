@@ -1,14 +1,16 @@
 //! Access to the AMS and the DF in the Master's process.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use sealbus_bus::{GATEWAY, Mailbox};
 use sealbus_fipa::management::{AgentState as AmsState, ApService, DfAgentDescription};
 use sealbus_fipa::{AclMessage, Aid};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
+use super::desk::DeskHandle;
 use sealbus_control::{AgentState, Fault, FaultCode};
 use sealbus_management::{Ams, Df, DirectoryLimits, LoadError, Requester};
 use sealbus_management::{ChangeError, DirectoryService, Inbox, Outcome};
@@ -17,6 +19,8 @@ use sealbus_store::Store;
 
 /// The most bytes of entries in a part of what a search finds, if there is more than one.
 const LONGEST_PART: usize = 1 << 20;
+/// The pause before a change that the store did not keep is entered again.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// A change that the directories must follow.
 pub(crate) enum LifeChange {
@@ -49,7 +53,7 @@ pub(crate) struct Directories {
 }
 
 impl Directories {
-    /// Reads both from the store and starts them.
+    /// Reads both from the store and starts them. Returns also the agents of this platform that they know from before.
     ///
     /// # Errors
     /// If their rows cannot be read.
@@ -59,11 +63,20 @@ impl Directories {
         store: Arc<dyn Store>,
         trust_claims: bool,
         tasks: &mut JoinSet<()>,
-    ) -> Result<Self, LoadError> {
+    ) -> Result<(Self, BTreeSet<String>), LoadError> {
         let limits = DirectoryLimits::default();
         let ams = Ams::load(ams_agent.aid().clone(), limits.clone(), &*store).await?;
         let df = Df::load(df_agent.aid().clone(), limits, &*store).await?;
-        let platform = ams_agent.aid().platform().unwrap_or_default().into();
+        let platform: Arc<str> = ams_agent.aid().platform().unwrap_or_default().into();
+        let own = |name: &str| -> Option<String> {
+            let (agent, home) = name.rsplit_once('@')?;
+            (*home == *platform).then(|| agent.to_owned())
+        };
+        let known: BTreeSet<String> = ams
+            .known_agents()
+            .chain(df.known_agents())
+            .filter_map(own)
+            .collect();
         let outbox = ams_agent.outbox().clone();
         let (ams, run) = DirectoryService::new(
             ams,
@@ -77,40 +90,53 @@ impl Directories {
         let (df, run) =
             DirectoryService::new(df, AgentInbox(df_agent), outbox, store, trust_claims);
         tasks.spawn(run);
-        Ok(Self { ams, df, platform })
+        Ok((Self { ams, df, platform }, known))
     }
 
-    /// Keeps both in line with the agents' lives, until the Master ends. The outcome of a change is awaited elsewhere,
-    /// so that many are written at once.
-    pub(crate) async fn follow(self, mut changes: mpsc::UnboundedReceiver<LifeChange>) {
-        while let Some(change) = changes.recv().await {
-            let (agent, state) = match change {
-                LifeChange::State { agent, state } => (agent, state),
-                LifeChange::Followed(told) => {
-                    let entered = self.ams.submit(|_| Ok(Outcome::default())).await;
-                    tokio::spawn(async move {
-                        // A failed entry is in the log. The waiting task could do nothing about it.
-                        let _ = entered.await;
-                        let _ = told.send(());
-                    });
-                    continue;
-                }
-            };
-            let Ok(aid) = Aid::new(format!("{agent}@{}", self.platform)) else {
-                continue;
-            };
-            if state.is_none() && agent == GATEWAY {
-                self.gateway_is_at(Vec::new()).await;
-            }
-            if state.is_none() {
-                let name = aid.name.clone();
-                let gone = self.df.submit(move |df| Ok(df.agent_gone(&name))).await;
-                log_failure(gone, &agent);
-            }
-            let state = state.map(state_of);
-            let followed = self.ams.submit(move |ams| ams.follow(&aid, state)).await;
-            log_failure(followed, &agent);
+    /// Keeps both in line with the agents' lives, until the Master ends. Agents of `known` that have ended are removed first:
+    /// a Master that was killed may not have told of their end. Outcomes are awaited elsewhere, so that many changes are
+    /// written at once.
+    pub(crate) async fn follow(
+        self,
+        desk: DeskHandle,
+        known: BTreeSet<String>,
+        mut changes: mpsc::UnboundedReceiver<LifeChange>,
+    ) {
+        let ended = desk.run(move |desk, _| {
+            let has_ended = |agent: &String| desk.state.life(agent).is_none();
+            Ok(known.into_iter().filter(has_ended).collect::<Vec<_>>())
+        });
+        // If the store fails now, or this Master is ending, the next start removes them.
+        let ended = ended.await.unwrap_or_default();
+        let mut entering = Entering {
+            directories: self,
+            last: 0,
+            latest: HashMap::new(),
+            outcomes: JoinSet::new(),
+        };
+        for agent in ended {
+            entering.begin(&agent, None).await;
         }
+        loop {
+            tokio::select! {
+                change = changes.recv() => match change {
+                    Some(LifeChange::State { agent, state }) => entering.begin(&agent, state).await,
+                    Some(LifeChange::Followed(told)) => entering.directories.tell(told).await,
+                    None => return,
+                },
+                Some(outcome) = entering.outcomes.join_next() => entering.end(outcome).await,
+            }
+        }
+    }
+
+    /// Tells the waiting task when the earlier changes are entered.
+    async fn tell(&self, told: oneshot::Sender<()>) {
+        let entered = self.ams.submit(|_| Ok(Outcome::default())).await;
+        tokio::spawn(async move {
+            // A failed entry is in the log. The waiting task could do nothing about it.
+            let _ = entered.await;
+            let _ = told.send(());
+        });
     }
 
     /// Ends both, once they have answered what they have begun.
@@ -121,8 +147,10 @@ impl Directories {
     /// Has the AMS describe the platform with these addresses of its gateway.
     pub(crate) async fn gateway_is_at(&self, addresses: Vec<String>) {
         let services = transports_at(addresses);
-        let entered = self.ams.submit(|ams| Ok(ams.set_services(services))).await;
-        log_failure(entered, GATEWAY);
+        let entered = self.ams.change(|ams| Ok(ams.set_services(services)));
+        if let Err(error) = entered.await {
+            tracing::warn!(%error, "the gateway's addresses are not entered in the AMS");
+        }
     }
 
     /// The state of an agent in the AMS, if it is there.
@@ -194,6 +222,94 @@ impl Directories {
     }
 }
 
+/// A change of an agent's life.
+struct Entry {
+    /// A later change has a higher number.
+    number: u64,
+    agent: Aid,
+    state: Option<AgentState>,
+}
+
+/// Enters changes in both, and enters those again that the store did not keep.
+struct Entering {
+    directories: Directories,
+    /// The number of the last change.
+    last: u64,
+    /// The number of each agent's last change, until that is in the store.
+    latest: HashMap<String, u64>,
+    /// Changes on their way to the store. Each comes back, and says whether the store did not keep it.
+    outcomes: JoinSet<(Entry, bool)>,
+}
+
+impl Entering {
+    /// Enters the next change of an agent.
+    async fn begin(&mut self, agent: &str, state: Option<AgentState>) {
+        let Ok(agent) = Aid::new(format!("{agent}@{}", self.directories.platform)) else {
+            return;
+        };
+        self.last += 1;
+        let number = self.last;
+        self.latest.insert(agent.name.clone(), number);
+        let entry = Entry {
+            number,
+            agent,
+            state,
+        };
+        self.enter(entry).await;
+    }
+
+    async fn enter(&mut self, entry: Entry) {
+        let Directories { ams, df, .. } = &self.directories;
+        let (agent, state) = (entry.agent.clone(), entry.state.map(state_of));
+        let has_no_gateway = state.is_none() && agent.local_name() == GATEWAY;
+        let removed = if state.is_none() {
+            let name = agent.name.clone();
+            Some(df.submit(move |df| Ok(df.agent_gone(&name))).await)
+        } else {
+            None
+        };
+        let followed = ams.submit(move |ams| {
+            let mut outcome = ams.follow(&agent, state)?;
+            if has_no_gateway {
+                outcome.append(ams.set_services(Vec::new()));
+            }
+            Ok(outcome)
+        });
+        let followed = followed.await;
+        self.outcomes.spawn(async move {
+            let mut result = followed.await;
+            if let Some(removed) = removed {
+                result = result.and(removed.await);
+            }
+            let is_lost = matches!(result, Err(ChangeError::NotKept(_)));
+            if let Err(error) = result {
+                let agent = entry.agent.local_name();
+                tracing::warn!(%agent, %error, "not entered in the directories");
+            }
+            if is_lost {
+                tokio::time::sleep(AFTER_FAILURE).await;
+            }
+            (entry, is_lost)
+        });
+    }
+
+    /// Enters a change again if it was lost, unless the agent has changed since.
+    async fn end(&mut self, outcome: Result<(Entry, bool), JoinError>) {
+        // An error means that the Master is ending.
+        let Ok((entry, is_lost)) = outcome else {
+            return;
+        };
+        if self.latest.get(&entry.agent.name) != Some(&entry.number) {
+            return;
+        }
+        if is_lost {
+            self.enter(entry).await;
+        } else {
+            self.latest.remove(&entry.agent.name);
+        }
+    }
+}
+
 fn ending() -> Fault {
     Fault::new(FaultCode::Unavailable, "the Master is ending")
 }
@@ -215,19 +331,6 @@ fn transports_at(addresses: Vec<String>) -> Vec<ApService> {
     offered.map(service).collect()
 }
 
-/// Waits for a change in a task of its own, and logs a failure.
-fn log_failure(
-    change: impl Future<Output = Result<(), ChangeError>> + Send + 'static,
-    agent: &str,
-) {
-    let agent = agent.to_owned();
-    tokio::spawn(async move {
-        if let Err(error) = change.await {
-            tracing::warn!(%agent, %error, "not entered in the directories");
-        }
-    });
-}
-
 fn state_of(state: AgentState) -> AmsState {
     match state {
         AgentState::Initiated => AmsState::Initiated,
@@ -237,3 +340,6 @@ fn state_of(state: AgentState) -> AmsState {
         AgentState::Transit => AmsState::Transit,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_ca::{NODE_CERTIFICATE, Unstored};
+use sealbus_ca::Unstored;
 use sealbus_seal::token::{Purpose, Secret, TokenError};
 use sealbus_seal::{Identity, Name, SigningRequest, Timestamp};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -65,10 +65,15 @@ where
         let result = match Incoming::parse::<EnrolmentRequest>(&body) {
             Ok(request) => {
                 let directory = directory.clone();
+                let comes_back = matches!(request, EnrolmentRequest::Return { .. });
                 let enrolling =
                     desk.run_or_keep(move |desk, now| enrol(desk, request, &directory, now));
                 match enrolling.await {
                     Ok((enrolled, _)) => admitted(&desk, enrolled).await,
+                    // Nothing is lost if the node asks again, which it does for this fault.
+                    Err(fault) if comes_back && fault.code == FaultCode::Storage => {
+                        Err(cannot_write(fault.message))
+                    }
                     Err(fault) => Err(fault),
                 }
             }
@@ -104,7 +109,21 @@ async fn admitted(desk: &DeskHandle, answer: EnrolmentAnswer) -> Result<Enrolmen
     Ok(answer)
 }
 
-fn enrol(
+/// The fault for which a node waits.
+fn cannot_write(why: String) -> Fault {
+    Fault::new(FaultCode::Unavailable, why)
+        .advise("it is tried again: nobody joins or comes back before the Master can write")
+}
+
+/// Nobody joins or comes back while etcd does not answer: that could not be stored.
+fn check_store(desk: &Desk) -> Result<(), Fault> {
+    match desk.away {
+        false => Ok(()),
+        true => Err(cannot_write("etcd does not answer".to_owned())),
+    }
+}
+
+pub(crate) fn enrol(
     desk: &mut Desk,
     request: EnrolmentRequest,
     directory: &Path,
@@ -119,6 +138,7 @@ fn enrol(
             request,
         } => {
             check_clocks(theirs, now)?;
+            check_store(desk)?;
             join(desk, &secret, name, node, &request.0, now)?
         }
         EnrolmentRequest::Return { statement } => {
@@ -136,6 +156,11 @@ fn enrol(
                 ));
             };
             let name = name.to_string();
+            if let Err(fault) = check_store(desk) {
+                // The node is there, and is not to be given up meanwhile.
+                desk.state.heard(&name, now);
+                return Err(fault);
+            }
             let Returning { node, request, .. } = returning;
             let process = desk.state.come_back(&name, node.clone(), now)?;
             joined(desk, name, process, &node, &request.0, now)?
@@ -150,6 +175,7 @@ fn enrol(
             now: theirs,
         } => {
             check_clocks(theirs, now)?;
+            check_store(desk)?;
             join_as_master(desk, &secret, &request.0, directory, now)?
         }
     };
@@ -238,6 +264,9 @@ fn join(
     desk.tokens
         .check(Purpose::Join, &secret, legal.as_ref(), time)
         .map_err(|e| invalid(&e))?;
+    if let Some(name) = &wish {
+        desk.ca.check_node(name, time)?;
+    }
     let (name, process) = desk.state.join(wish.as_deref(), node.clone(), now)?;
     let legal = node_name(&name)?;
     desk.tokens
@@ -258,14 +287,10 @@ fn joined(
     node_name(&name)?;
     let identity = Identity::node(&desk.name, &name)
         .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
-    let chain = desk.ca.certify_own(
-        identity,
-        node.address,
-        None,
-        request,
-        NODE_CERTIFICATE,
-        timestamp(now),
-    )?;
+    let time = timestamp(now);
+    let chain = desk
+        .ca
+        .certify_node(identity, node.address, request, time)?;
     tracing::info!(node = %name, address = %node.address, "joined");
     let joined = Joined {
         name,

@@ -13,6 +13,7 @@ mod broker_alarms;
 mod broker_care;
 mod broker_certificate;
 mod broker_watch;
+mod certifying;
 mod claim;
 mod config;
 mod cut_off;
@@ -51,10 +52,11 @@ mod vouching;
 mod written;
 
 pub use authorities::{
-    Authorities, AuthoritiesError, certify_authority, place_keys, request_authority,
+    Authorities, AuthoritiesError, certify_authority, has_authority, place_keys, request_authority,
 };
 pub(crate) use broker::Broker;
 pub use broker_care::BrokerStartError;
+pub(crate) use certifying::certify_vouched;
 pub use config::MasterConfig;
 pub(crate) use desk::{Desk, DeskHandle};
 pub use election::Elected;
@@ -71,8 +73,8 @@ pub use sealbus_brokers::rabbitmq::{BrokerChoice, RabbitSettings};
 pub use sealbus_pkcs11::{KeyName, NameError};
 pub use state_store::{StateError, is_held};
 pub use stopped::certify_broker_of;
+pub(crate) use system::SystemAgents;
 pub use system::SystemError;
-pub(crate) use system::{SystemAgents, certify_vouched};
 pub use written::ClockBehind;
 
 /// The present time in the unit of certificates.

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sealbus_seal::{CertificateChain, Identity};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::certifying::certified;
 use super::desk::{Desk, DeskHandle};
 use super::directories::Directories;
 use super::foundation::Foundation;
@@ -14,15 +14,12 @@ use super::gateways::{self, GatewayRules};
 use super::operator::Operator;
 use super::own_host::HostedProcess;
 use super::state::not_a_member;
-use super::vouching::{PlacementsOf, check_process};
 use super::{asking, telling};
-use sealbus_ca::{Renewal, Request, Unstored};
-use sealbus_control::authority::{AuthorityAnswer, AuthorityRequest, IssuedChain};
+use sealbus_control::authority::AuthorityRequest;
 use sealbus_control::clock::timestamp;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::names::{AMS, CA, CONTROL_AGENTS, DF, MASTER, OPERATOR, SYSTEM_AGENTS};
 use sealbus_control::node::{Current, MOST_REPORTS, MasterAnswer, MasterRequest};
-use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::turns::{Turn, Turns};
 use sealbus_control::{Blob, Fault, FaultCode, Subject, Term, UnixMillis};
 use sealbus_management::LoadError;
@@ -128,9 +125,10 @@ impl SystemAgents {
         )?;
         let gateway = Arc::new(GatewayRules::load(store.clone()).await?);
         let ams_outbox = ams.outbox().clone();
-        let directories = Directories::start(ams, df, store, trust_claims, &mut tasks).await?;
+        let (directories, known) =
+            Directories::start(ams, df, store, trust_claims, &mut tasks).await?;
         let (life_changes, changes) = mpsc::unbounded_channel();
-        tasks.spawn(directories.clone().follow(changes));
+        tasks.spawn(directories.clone().follow(desk.clone(), known, changes));
         let asking = Correspondent::new(master.outbox().clone()).in_term(term);
         let turns = Turns::default();
         let serving = serve_master(master, asking.clone(), desk.clone(), turns.clone());
@@ -393,105 +391,4 @@ async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
             drop(turn);
         });
     }
-}
-
-/// Certifies. On a broker, allows the process to log in before it gets its certificate.
-pub(crate) async fn certified(
-    desk: &DeskHandle,
-    from: String,
-    voucher: Signed,
-) -> Result<AuthorityAnswer, Fault> {
-    let certifying = move |desk: &mut Desk, now| {
-        // This precedes the check of signatures, which costs more than sending them.
-        if !desk.state.nodes().contains_key(&from) {
-            return Err(not_a_member(&from));
-        }
-        let (chain, act) = certify_vouched(desk, &voucher, now)?;
-        Ok(((chain, desk.broker.clone()), act))
-    };
-    let ((chain, broker), _) = desk.run_or_keep(certifying).await?;
-    if let Some(broker) = broker {
-        broker.admit_certified(&chain.chain).await?;
-    }
-    Ok(chain.into())
-}
-
-fn is_away() -> Fault {
-    let message = "etcd does not answer: nothing is certified for the first time until it is back";
-    Fault::new(FaultCode::Unavailable, message)
-}
-
-/// Certifies for a process of a node. While the store does not answer, what the process holds already is renewed, and the
-/// caller keeps the act that is returned.
-pub(crate) fn certify_vouched(
-    desk: &mut Desk,
-    voucher: &Signed,
-    now: UnixMillis,
-) -> Result<(IssuedChain, Option<Unstored>), Fault> {
-    // A node that is not believed now may be believed later, so this is no verdict on the process it vouches for.
-    let (node, vouching) = voucher
-        .open::<Vouching>(desk.ca.trust(), now)
-        .map_err(|error| {
-            let advice = "it is tried again: its node gets another certificate when it comes back";
-            error.fault(FaultCode::Unavailable, advice)
-        })?;
-    let name = node
-        .identity()
-        .node_name()
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    let process = vouching.process.as_str();
-    let refused = |desk: &mut Desk, fault: Fault| {
-        let subject = match &vouching.subject {
-            Subject::Agent { name } => name.clone(),
-            Subject::Process => format!("process {process}"),
-        };
-        let what = format!("refused: {}", fault.message);
-        desk.ca
-            .events()
-            .enter(0, &subject, Some(&name), None, what, timestamp(now));
-        fault
-    };
-    if let Err(fault) = check_process(&desk.state, &name, process, &vouching.subject) {
-        return Err(refused(desk, fault));
-    }
-    desk.state.started(process, None);
-    let illegal =
-        |error: sealbus_seal::IdentityError| Fault::new(FaultCode::IllegalName, error.to_string());
-    let wanted = match &vouching.subject {
-        Subject::Agent { name } => desk.agent(name)?,
-        Subject::Process => {
-            let id = process.parse().map_err(illegal)?;
-            Identity::process(&desk.name, &name, id).map_err(illegal)?
-        }
-    };
-    let request = Request {
-        node: &node,
-        wanted: &wanted,
-        process: Some(process),
-        request: &vouching.request.0,
-    };
-    let placements = PlacementsOf {
-        state: &desk.state,
-        process,
-    };
-    let (chain, act) = match desk.away {
-        false => (
-            desk.ca.certify(&request, &placements, timestamp(now))?,
-            None,
-        ),
-        true => {
-            desk.check_level()?;
-            let held = &vouching.held.as_ref().ok_or_else(is_away)?.0;
-            let held = CertificateChain::decode(held)
-                .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;
-            let renewal = Renewal {
-                request,
-                held: &held,
-            };
-            let (chain, act) = desk.ca.certify_again(&renewal, timestamp(now))?;
-            (chain, Some(act))
-        }
-    };
-    Ok((IssuedChain::from(&chain), act))
 }

@@ -96,7 +96,8 @@ fn a_ca_that_takes_over_denies_what_was_denied_and_revokes_what_the_other_one_ce
     first.publish(NOW).unwrap();
     let handed = first.deny_list_since(0);
     let identity = Identity::agent(&platform(), "late").unwrap();
-    assert_eq!(second.take_back(&handed, NOW).unwrap(), [(identity, NOW)]);
+    let taken = second.take_back(&handed, NOW).unwrap();
+    assert_eq!(taken.by_operator, [(identity, NOW)]);
     second.publish(NOW).unwrap();
     assert!(second.trust().verify(&late, NOW).is_err());
     store(&mut second, &mut rows);

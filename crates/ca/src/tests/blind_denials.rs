@@ -45,6 +45,19 @@ fn what_was_renewed_for_a_revoked_owner_is_taken_in_as_revoked() {
     assert_eq!(known.revoked.unwrap().reason, Reason::ByOperator);
 }
 
+#[test]
+fn a_sender_that_another_ca_revoked_is_denied_as_long_as_its_messages_may_wait() {
+    let mut two = two();
+    let owner = two.first(NOW).certificate().unwrap().identity().clone();
+    let revoked = two.leader.take_in_denial(owner.clone(), "stolen", NOW, NOW);
+    revoked.unwrap();
+    let week = HOUR * (7 * 24);
+    two.leader.deny_list.prune(NOW.plus(week));
+    assert!(two.leader.is_denied(&owner));
+    two.leader.deny_list.prune(NOW.plus(week * 2));
+    assert!(!two.leader.is_denied(&owner));
+}
+
 fn of_seller(service: &CaService) -> usize {
     service.issued.of_subject("seller").count()
 }
@@ -222,6 +235,18 @@ fn a_ca_without_the_state_revokes_a_node_of_the_name_too() {
     two.blind.revoke("node-1", "stolen", NOW).unwrap();
     assert!(two.blind.trust().verify(&node, NOW).is_err());
     assert!(two.blind.trust().verify(two.nodes[1].chain(), NOW).is_ok());
+}
+
+#[test]
+fn a_ca_without_the_state_revokes_an_agent_whose_name_is_a_serial_number_too() {
+    let mut two = two();
+    let name = "0123456789abcdef0123456789abcdef";
+    two.blind.revoke(name, "stolen", NOW).unwrap();
+    let trust = two.blind.trust();
+    let agent = Identity::agent(&platform(), name).unwrap();
+    assert!(trust.denied_before(&agent).is_some());
+    let list = trust.latest_deny_list().unwrap();
+    assert!(list.denied_serial(name.parse().unwrap()).is_some());
 }
 
 #[test]

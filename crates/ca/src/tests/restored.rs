@@ -22,7 +22,11 @@ fn a_ca_that_was_restored_takes_back_what_it_had_denied() {
     let mut restored = CaService::load(authority.unwrap(), trust, HOUR, view, None, NOW).unwrap();
     restored.trust().verify(&chain, NOW).unwrap();
     let version = restored.deny_list_version();
-    assert_eq!(restored.take_back(&in_force, NOW).unwrap(), [(agent, NOW)]);
+    let taken = TakenBack {
+        is_new: true,
+        by_operator: vec![(agent, NOW)],
+    };
+    assert_eq!(restored.take_back(&in_force, NOW).unwrap(), taken);
     restored.publish(NOW).unwrap();
     assert!(restored.deny_list_version() > version);
     assert!(restored.trust().verify(&chain, NOW).is_err());
@@ -35,7 +39,8 @@ fn a_ca_that_was_restored_takes_back_what_it_had_denied() {
             .is_some()
     );
     // A second call changes nothing.
-    assert!(restored.take_back(&in_force, NOW).unwrap().is_empty());
+    let again = restored.take_back(&in_force, NOW);
+    assert_eq!(again.unwrap(), TakenBack::default());
     let fault = restored.take_back(b"no list", NOW).unwrap_err();
     assert_eq!(fault.code, FaultCode::BadRequest);
     let mut other = super::service(&super::root());

@@ -37,3 +37,59 @@ fn a_process_that_asks_without_end_is_refused_and_keeps_nobody_else_out() {
     service.prune(later.plus(HOUR * 2));
     assert!(service.shares.is_empty());
 }
+
+#[test]
+fn a_node_that_comes_back_without_end_waits_and_keeps_no_other_node_out() {
+    let root = root();
+    let mut service = service(&root);
+    let request = KeyPair::generate().unwrap().signing_request().unwrap();
+    let certified = |service: &mut CaService, name: &str, now: Timestamp| {
+        let node = Identity::node(&platform(), name).unwrap();
+        service.certify_node(node, HERE, &request, now).map(drop)
+    };
+    let mut taken = 0;
+    while service.shares.take_of_node("node-1", NOW).is_ok() {
+        taken += 1;
+        assert!(taken < 100_000, "there is no end");
+    }
+    let (issued, events) = (service.issued_in_all(), service.events().next());
+    service.check_node("node-1", NOW).unwrap_err();
+    let fault = certified(&mut service, "node-1", NOW).unwrap_err();
+    assert_eq!(fault.code, FaultCode::Unavailable);
+    assert!(fault.to_string().contains("node-1"), "{fault}");
+    assert_eq!(service.issued_in_all(), issued);
+    assert_eq!(service.events().next(), events, "each refusal is an event");
+    service.check_node("node-2", NOW).unwrap();
+    certified(&mut service, "node-2", NOW).unwrap();
+    // The node's own agent has its name, and a share of its own.
+    service.shares.take("p", "node-1", HOUR, NOW).unwrap();
+    // The node gets another one soon.
+    let later = NOW.plus(HOUR / 4);
+    service.prune(later);
+    certified(&mut service, "node-1", later).unwrap();
+    certified(&mut service, "node-1", NOW).unwrap_err();
+}
+
+#[test]
+fn no_node_that_starts_for_long_or_is_started_often_uses_up_its_share() {
+    let mut shares = Shares::default();
+    let second = Duration::from_secs(1);
+    // It takes 50 minutes to open its journal on a slow disk, and comes back each 3 s.
+    let mut now = NOW;
+    for _ in 0..1000 {
+        now = now.plus(second * 3);
+        shares.take_of_node("slow", now).unwrap();
+    }
+    // It fails at its start, and is started again each 5 minutes for a year.
+    for _ in 0..105_120 {
+        now = now.plus(second * 300);
+        shares.take_of_node("slow", now).unwrap();
+    }
+    // It renews its certificate when half of its life is over.
+    for _ in 0..20 {
+        now = now.plus(NODE_CERTIFICATE / 2);
+        shares.prune(now);
+        assert!(shares.is_empty());
+        shares.take_of_node("slow", now).unwrap();
+    }
+}

@@ -6,7 +6,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use sealbus_enrolment::EnrolmentError;
 use sealbus_manifest::PlatformEntry;
-use sealbus_master::{Invitation, JoinError};
+use sealbus_master::{Invitation, JoinError, has_authority};
 use sealbus_seal::token::{Purpose, Token};
 use sealbus_seal::{CertificateChain, PlatformName};
 use serde_json::json;
@@ -20,7 +20,7 @@ use crate::output::Output;
 /// The beginning of every token.
 const TOKEN: &str = "sealbus-";
 
-/// Gives the Master in `directory` a CA of its own, if it has none yet.
+/// Gives the Master in `directory` a CA of its own. One that has a CA does not look at what was typed.
 pub(super) async fn join(
     directory: &Path,
     platform: &PlatformEntry,
@@ -28,6 +28,9 @@ pub(super) async fn join(
     output: Output,
 ) -> Result<(), CliError> {
     let refused = failed("docs/operations.md shows how a further Master joins");
+    if has_authority(directory).map_err(|error| refused(&error))? {
+        return Ok(());
+    }
     let signatures = platform.signatures;
     let platform = PlatformName::new(&platform.name).map_err(|error| refused(&error))?;
     let typed = content(typed)?;
@@ -55,4 +58,38 @@ pub(super) async fn join(
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_manifest::Manifest;
+    use sealbus_master::Authorities;
+    use sealbus_seal::Timestamp;
+
+    use super::*;
+    use crate::arguments::General;
+    use crate::commands::now;
+
+    #[tokio::test]
+    async fn a_master_that_has_joined_does_not_look_at_its_invitation() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = "[platform]\nname = \"factory\"\n";
+        let manifest = Manifest::parse("platform.toml", text, directory.path()).unwrap();
+        let gone = directory.path().join("ca.pem");
+        let typed = [gone.to_str().unwrap(), "sealbus-none"];
+        let output = Output::new(&General::of_typed(&[]));
+        let start = async |typed: &str| {
+            let platform = &manifest.platform;
+            join(directory.path(), platform, typed, output).await
+        };
+        for typed in typed {
+            assert!(start(typed).await.is_err());
+        }
+        let name = PlatformName::new("factory").unwrap();
+        let time = Timestamp::from_unix_seconds(now() / 1000);
+        Authorities::keep(directory.path(), &name, None, time).unwrap();
+        for typed in typed {
+            start(typed).await.unwrap();
+        }
+    }
 }

@@ -12,7 +12,8 @@ use sealbus_fipa::management::{
 };
 use sealbus_fipa::{AclMessage, Aid, DateTime, Expression};
 
-use super::super::client::{Answer, ask_df};
+use super::super::client::{Answer, LIMIT_PARAMETER, ask_df};
+use super::super::limits::left_out;
 use super::{DirectoryLimits, Requester};
 
 /// The type of service under which DFs register with each other.
@@ -23,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_WAITING: usize = 1024;
 /// Most DFs asked in one search.
 const MOST_ASKED: usize = 32;
+/// How much of another DF's words about its limit is passed on, in characters.
+const LONGEST_LIMIT: usize = 200;
 
 /// Searches and questions that wait for other DFs.
 #[derive(Debug, Default)]
@@ -38,28 +41,47 @@ pub(super) struct Federation {
 pub(super) struct WaitingSearch {
     /// The request to answer.
     pub(super) request: AclMessage,
-    /// The entries found so far.
-    pub(super) found: Vec<DfAgentDescription>,
-    most: usize,
-    /// Bytes of entries that may still be added.
-    room: usize,
+    /// The result so far.
+    pub(super) gathered: Gathered,
     open: usize,
     deadline: SystemTime,
 }
 
 /// The state that a search begins with.
 pub(super) struct Here {
-    /// The entries found in this DF.
-    pub(super) found: Vec<DfAgentDescription>,
-    /// How many entries are wanted.
-    pub(super) most: usize,
-    /// Bytes of entries that other DFs may add.
-    pub(super) room: usize,
+    /// The result in this DF.
+    pub(super) gathered: Gathered,
     /// The DFs registered here.
     pub(super) others: Vec<Aid>,
 }
 
-impl WaitingSearch {
+/// The result of a search, to which other DFs add.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    /// The entries found so far.
+    pub(super) found: Vec<DfAgentDescription>,
+    /// How many entries the asker wants.
+    pub(super) wanted: usize,
+    /// How many of them an answer may hold.
+    pub(super) most: usize,
+    /// Bytes of entries that may still be added.
+    pub(super) room: usize,
+    /// The limit that left out entries.
+    pub(super) limit: Option<String>,
+}
+
+impl Gathered {
+    /// Whether nothing that another DF finds would change the answer.
+    fn is_full(&self) -> bool {
+        self.found.len() >= self.most && (self.wanted <= self.most || self.limit.is_some())
+    }
+
+    /// The limit to name in the answer, if it leaves out entries that the asker wants.
+    pub(super) fn limit(&self) -> Option<String> {
+        let is_short = self.found.len() < self.wanted;
+        self.limit.clone().filter(|_| is_short)
+    }
+
     /// Adds an entry that another DF has found, if it describes an agent of that DF's own platform and is within the
     /// limits.
     fn add(&mut self, entry: DfAgentDescription, df: &str, limits: &DirectoryLimits) {
@@ -72,14 +94,42 @@ impl WaitingSearch {
         }
         let is_known =
             |it: &DfAgentDescription| it.name.as_ref().is_some_and(|it| it.name == name.name);
-        if self.found.len() >= self.most || self.found.iter().any(is_known) {
+        if self.is_full() || self.found.iter().any(is_known) {
             return;
         }
-        let length = entry.to_term().to_bytes().len();
-        if length <= self.room && limits.check_description(&entry).is_ok() {
-            self.room -= length;
-            self.found.push(entry);
+        match self.fits(&entry, limits) {
+            Ok(length) => {
+                self.room -= length;
+                self.found.push(entry);
+            }
+            Err(limit) => {
+                self.limit.get_or_insert(limit);
+            }
         }
+    }
+
+    /// The length of an entry that may be added.
+    ///
+    /// # Errors
+    /// The limit that leaves it out.
+    fn fits(&self, it: &DfAgentDescription, limits: &DirectoryLimits) -> Result<usize, String> {
+        if self.found.len() >= self.most {
+            return Err(left_out("results", limits.results));
+        }
+        let checked = limits.check_description(it);
+        checked.map_err(|exception| exception.to_string())?;
+        let length = it.to_term().to_bytes().len();
+        if length > self.room {
+            return Err(left_out("results_length", limits.results_length));
+        }
+        Ok(length)
+    }
+
+    /// Notes the limit of another DF that left out entries there.
+    fn is_limited(&mut self, df: &str, limit: &str) {
+        let words = limit.chars().filter(|it| !it.is_control());
+        let words: String = words.take(LONGEST_LIMIT).collect();
+        self.limit.get_or_insert(format!("{df}: {words}"));
     }
 }
 
@@ -102,14 +152,9 @@ impl Federation {
         here: Here,
         now: SystemTime,
     ) -> Vec<AclMessage> {
-        let Here {
-            found,
-            most,
-            room,
-            others,
-        } = here;
+        let Here { gathered, others } = here;
         let depth = constraints.max_depth.unwrap_or(0);
-        if depth <= 0 || found.len() >= most || self.waiting.len() >= MOST_WAITING {
+        if depth <= 0 || gathered.is_full() || self.waiting.len() >= MOST_WAITING {
             return Vec::new();
         }
         let asker = request.sender.as_ref().map_or("", |sender| &sender.name);
@@ -122,7 +167,9 @@ impl Federation {
             .search_id
             .clone()
             .unwrap_or_else(|| format!("{}{number}-{}", own.name, unix.as_millis()));
-        let rest = most - found.len();
+        // If another DF finds one entry more than the answer may hold, the limit leaves out entries.
+        let most = gathered.most.saturating_add(1);
+        let rest = gathered.wanted.min(most) - gathered.found.len();
         let deeper = SearchConstraints {
             max_depth: Some(depth - 1),
             max_results: Some(match constraints.max_results {
@@ -155,9 +202,7 @@ impl Federation {
                 number,
                 WaitingSearch {
                     request: request.clone(),
-                    found,
-                    most,
-                    room,
+                    gathered,
                     open: questions.len(),
                     deadline,
                 },
@@ -247,14 +292,18 @@ impl Federation {
         match entries {
             Ok(entries) => {
                 for entry in entries {
-                    waiting.add(entry, &df, limits);
+                    waiting.gathered.add(entry, &df, limits);
+                }
+                let limit = message.user_defined_value(LIMIT_PARAMETER);
+                if let Some(limit) = limit.and_then(Expression::as_str) {
+                    waiting.gathered.is_limited(&df, limit);
                 }
             }
             // A DF that has had this search already refuses it, as it should.
             Err(error) => tracing::debug!(df, error, "a DF did not search"),
         }
         waiting.open -= 1;
-        if waiting.open > 0 && waiting.found.len() < waiting.most {
+        if waiting.open > 0 && !waiting.gathered.is_full() {
             return None;
         }
         self.end(number)

@@ -108,6 +108,11 @@ impl Df {
         self.entries.get(name)
     }
 
+    /// The AID names of the agents that have an entry or a subscription here. An agent that has both comes twice.
+    pub fn known_agents(&self) -> impl Iterator<Item = &str> {
+        self.entries.names().chain(self.subscribers.agents())
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -8,8 +8,8 @@ use sealbus_fipa::management::{
 use sealbus_fipa::sl::{Content, Term, Wff};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
-use super::super::dialogue::{action, answer, read};
-use super::federation::{DF_SERVICE, Here, WaitingSearch, is_of_same_platform};
+use super::super::dialogue::{action, answer, name_limit, read};
+use super::federation::{DF_SERVICE, Gathered, Here, WaitingSearch, is_of_same_platform};
 use super::{Df, Outcome};
 
 /// Searches that are remembered. A search that comes back through other DFs is not done again.
@@ -49,12 +49,14 @@ impl Df {
             .iter()
             .map(|it| it.to_term().into_owned())
             .collect();
-        let here = Here {
+        let gathered = Gathered {
             found: found.entries.into_iter().cloned().collect(),
+            wanted: constraints.results(usize::MAX),
             most: constraints.results(self.limits.results),
-            room: self.limits.results_length,
-            others,
+            room: found.room,
+            limit: found.limit.clone(),
         };
+        let here = Here { gathered, others };
         let federation = &mut self.federation;
         let questions = federation.search(&self.own, message, template, constraints, here, now);
         if questions.is_empty() {
@@ -71,14 +73,13 @@ impl Df {
     pub(super) fn found(&self, waiting: &WaitingSearch) -> Option<AclMessage> {
         let content = read(&waiting.request).ok()?;
         let (asked, _) = action(&content, &self.own).ok()?;
-        let found = waiting.found.iter().map(DfAgentDescription::to_term);
+        let gathered = &waiting.gathered;
+        let found = gathered.found.iter().map(DfAgentDescription::to_term);
         let result = Wff::result(asked.clone(), Term::Sequence(found.collect()));
-        Some(answer(
-            &self.own,
-            &waiting.request,
-            Performative::Inform,
-            Content::of(result),
-        ))
+        let content = Content::of(result);
+        let mut answer = answer(&self.own, &waiting.request, Performative::Inform, content);
+        name_limit(&mut answer, gathered.limit());
+        Some(answer)
     }
 
     /// Remembers a search that has a search-id. Returns an error if a search with that id came before.

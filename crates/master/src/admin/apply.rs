@@ -76,7 +76,7 @@ impl Admin {
         };
         let unnamed = self
             .desk
-            .run(move |desk, now| {
+            .order(move |desk, now| {
                 for process in &difference.stop {
                     desk.state.forget_program(process);
                 }

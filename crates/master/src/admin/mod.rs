@@ -170,7 +170,7 @@ impl Admin {
                 let revoke = move |desk: &mut Desk, now| {
                     desk.ca.revoke_authority(&name, &reason, timestamp(now))
                 };
-                vec![self.desk.run(revoke).await?].into()
+                vec![self.desk.order(revoke).await?].into()
             }
             AdminRequest::Root => {
                 let root = |desk: &mut Desk, _| {

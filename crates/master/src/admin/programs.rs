@@ -23,7 +23,7 @@ impl Admin {
         let agent = local(&agent);
         let name = agent.clone();
         self.desk
-            .run(move |desk, now| desk.state.kill(&name, grace, now))
+            .order(move |desk, now| desk.state.kill(&name, grace, now))
             .await?;
         self.desk
             .wait_until(grace + ENDING, move |desk| {
@@ -42,7 +42,7 @@ impl Admin {
     pub(super) async fn start_again(&self, agent: String, timeout: Duration) -> Result<(), Fault> {
         let name = agent.clone();
         self.desk
-            .run(move |desk, now| desk.state.start_again(&name, now))
+            .order(move |desk, now| desk.state.start_again(&name, now))
             .await?;
         let runs = Arc::new(AtomicBool::new(false));
         let (name, seen) = (agent.clone(), runs.clone());
@@ -70,7 +70,7 @@ impl Admin {
         let agent = local(&agent);
         let (moved, agents) = self
             .desk
-            .run(move |desk, now| {
+            .order(move |desk, now| {
                 let group = desk.state.move_agent(&agent, &node, now)?;
                 let (sender, moved) = oneshot::channel();
                 let agents = desk
@@ -110,7 +110,7 @@ impl Admin {
                 programs.all(|group| group.process.is_none())
             })
             .await;
-        let forgotten = self.desk.run(|desk, _| {
+        let forgotten = self.desk.order(|desk, _| {
             desk.state.forget_programs();
             Ok(())
         });

@@ -6,9 +6,8 @@ use parking_lot::Mutex;
 use sealbus_ca::Unstored;
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 use sealbus_store::StoreError;
-use tokio::sync::oneshot;
 
-use super::{Desk, DeskHandle, Job};
+use super::{Desk, DeskHandle};
 use crate::unstored::Ledger;
 
 /// The file, and whether the store is away.
@@ -54,27 +53,18 @@ impl DeskHandle {
         }
     }
 
-    /// As [`run`](Self::run). If the store does not take the changes, the act that `work` returns is kept in the file, and
+    /// As [`order`](Self::order). If the store does not take the changes, the act that `work` returns is kept in the file, and
     /// counts. Returns whether the changes are in the store.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// As [`order`](Self::order).
     pub(crate) async fn run_or_keep<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Desk, UnixMillis) -> Result<(T, Option<Unstored>), Fault>
         + Send
         + 'static,
     ) -> Result<(T, bool), Fault> {
-        let (sender, receiver) = oneshot::channel();
-        let job: Job = Box::new(move |desk, now| {
-            let result = work(desk, now);
-            Box::new(move |written| {
-                let _ = sender.send((written, result));
-            })
-        });
-        let ending = || Fault::new(FaultCode::Unavailable, "the Master is ending");
-        self.jobs.send(job).await.map_err(|_| ending())?;
-        let (written, result) = receiver.await.map_err(|_| ending())?;
+        let (written, result) = self.submit(true, work).await?;
         match (written, result, self.keeping.ledger.get()) {
             (Ok(()), result, _) => result.map(|(done, _)| (done, true)),
             (Err(fault), Ok((done, Some(act))), Some(ledger))

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sealbus_seal::denylist::Reason;
-use sealbus_seal::{CertificateChain, Identity};
+use sealbus_seal::{Certificate, CertificateChain, Holding, Identity};
 
 use super::Desk;
 use sealbus_control::authority::CertificatePage;
@@ -13,7 +13,7 @@ use sealbus_control::{Fault, UnixMillis};
 impl Desk {
     /// Takes back certificates of a process that a restored store does not know. Its node shows them, the `first` time the
     /// process's own. The process is believed if the CA certified it on this node, and each of its agents that has a valid
-    /// certificate. Returns the agent after which the node is to go on.
+    /// certificate in it. Certificates of others are passed over. Returns the agent after which the node is to go on.
     pub(crate) fn take_back_process(
         &mut self,
         node: &str,
@@ -28,18 +28,12 @@ impl Desk {
         let verified: Vec<_> = decoded
             .filter_map(|chain| {
                 let verified = self.ca.trust().verify(&chain, timestamp(now)).ok()?;
-                Some((chain, verified))
+                is_of(verified.certificate(), node, process).then_some((chain, verified))
             })
             .collect();
         for (_, verified) in &verified {
             match verified.identity() {
-                Identity::Process {
-                    process: its,
-                    node: on,
-                    ..
-                } if is_first && its.to_string() == process && on.as_str() == node => {
-                    self.state.is_certified(process);
-                }
+                Identity::Process { .. } if is_first => self.state.is_certified(process),
                 Identity::Agent { name, .. } => {
                     agents.insert(name.to_string());
                 }
@@ -72,7 +66,11 @@ impl Desk {
     /// # Errors
     /// As [`CaService::take_back`].
     pub(crate) fn take_back(&mut self, list: &[u8], now: UnixMillis) -> Result<(), Fault> {
-        for (identity, at) in self.ca.take_back(list, timestamp(now))? {
+        let taken = self.ca.take_back(list, timestamp(now))?;
+        if taken.is_new {
+            self.state.doubt_certificates();
+        }
+        for (identity, at) in taken.by_operator {
             let Identity::Agent { name, .. } = identity else {
                 continue;
             };
@@ -90,7 +88,28 @@ impl Desk {
                     .revoke_process(&process, Some(name.as_str()), reason, timestamp(now))?;
             }
         }
-        self.state.doubt_certificates();
         Ok(())
+    }
+}
+
+/// Whether a certificate was issued to this process on this node. Chains are public, so a node may show those of others.
+/// The CA names the holder in each certificate of an agent that runs in a process. One that names none, such as that of
+/// a gateway's caller, says nothing about any process.
+fn is_of(certificate: &Certificate, node: &str, process: &str) -> bool {
+    let is_held =
+        |holder: &Holding| holder.node.as_str() == node && holder.process.to_string() == process;
+    match certificate.identity() {
+        Identity::Agent { .. } => certificate.holding().is_some_and(is_held),
+        // Its own identity names both.
+        Identity::Process {
+            process: its,
+            node: on,
+            ..
+        } => {
+            its.to_string() == process
+                && on.as_str() == node
+                && certificate.holding().is_none_or(is_held)
+        }
+        Identity::Node { .. } | Identity::Authority { .. } => false,
     }
 }

@@ -5,7 +5,7 @@ use sealbus_control::admin::CertificateStatus;
 use sealbus_control::clock::timestamp;
 use sealbus_control::{Fault, FaultCode, Subject, UnixMillis};
 use sealbus_seal::denylist::Reason;
-use sealbus_seal::{CertificateChain, Identity, Serial};
+use sealbus_seal::{CertificateChain, Identity};
 
 use super::Desk;
 use crate::vouching::check_process;
@@ -18,10 +18,11 @@ impl Desk {
 
     /// Revokes an agent's certificates, or one certificate by its serial number, by an operator's order. The process
     /// that held a revoked certificate gets no other for the same agent. An agent that is placed, or waits for
-    /// its next start, may have a living certificate of another CA, which is denied, and it is not started again. So may a node. An order that was carried out before is answered as then.
+    /// its next start, may have a living certificate of another CA, which is denied, and it is not started again. So may a node.
+    /// An order that was carried out before is answered as then.
     ///
     /// # Errors
-    /// As [`CaService::revoke_by_hand`].
+    /// As [`CaService::revoke_by_hand`]. If the deny list is full, its process gets no other certificate all the same.
     pub(crate) fn revoke_by_hand(
         &mut self,
         what: &str,
@@ -32,16 +33,17 @@ impl Desk {
         let is_expected =
             !self.state.processes_of(local).is_empty() || self.state.waits_for_start(local);
         let is_node = self.state.nodes().contains_key(local);
-        let revoked = match self.ca.revoke_by_hand(what, said, timestamp(now)) {
+        let time = timestamp(now);
+        let revoked = match self.ca.revoke_by_hand(what, said, time) {
             Err(fault) if fault.code == FaultCode::Unknown && is_expected => {
                 let agent = self.agent(local)?;
-                self.ca.revoke_unknown(agent, said, timestamp(now))?;
-                Vec::new()
+                let denied = self.ca.revoke_unknown(agent, said, time);
+                denied.map(|()| Vec::new())
             }
-            Err(fault) if fault.code == FaultCode::Unknown && is_node => Vec::new(),
+            Err(fault) if fault.code == FaultCode::Unknown && is_node => Ok(Vec::new()),
             // The answer to an earlier order may have been lost.
             Err(fault) if fault.code == FaultCode::Unknown => {
-                let already = self.ca.revoked_by_hand(what, timestamp(now));
+                let already = self.ca.revoked_by_hand(what, time);
                 let agent = self.agent(local);
                 let is_denied = |agent| self.ca.is_denied(&agent);
                 return match already.is_empty() && !agent.is_ok_and(is_denied) {
@@ -49,13 +51,19 @@ impl Desk {
                     false => Ok(already.iter().map(IssuedCertificate::status).collect()),
                 };
             }
-            revoked => revoked?,
+            revoked => revoked,
         };
-        if is_node {
-            let node = self.node(local)?;
-            self.ca.revoke_unknown(node, said, timestamp(now))?;
-        }
-        tracing::warn!(%what, reason = said, "revoked by an operator");
+        let (revoked, failure) = match revoked {
+            Ok(revoked) => {
+                tracing::warn!(%what, reason = said, "revoked by an operator");
+                (revoked, None)
+            }
+            // Some of the certificates may be denied.
+            Err(fault) => {
+                tracing::error!(%what, reason = said, %fault, "not entirely revoked by an operator");
+                (self.ca.revoked_by_hand(what, time), Some(fault))
+            }
+        };
         for certificate in &revoked {
             let process = certificate.process.as_deref().unwrap_or_default();
             match &certificate.record.identity {
@@ -69,7 +77,14 @@ impl Desk {
         }
         self.keys.forget(local);
         self.state.bar_everywhere(local);
-        Ok(revoked.iter().map(IssuedCertificate::status).collect())
+        if is_node {
+            let node = self.node(local)?;
+            self.ca.revoke_unknown(node, said, time)?;
+        }
+        match failure {
+            Some(fault) => Err(fault),
+            None => Ok(revoked.iter().map(IssuedCertificate::status).collect()),
+        }
     }
 
     /// Takes in what the CA of a Master did while it did not know the state.
@@ -121,9 +136,7 @@ impl Desk {
                     Err(fault) if fault.code == FaultCode::Unknown => {}
                     revoked => drop(revoked?),
                 }
-                if what.parse::<Serial>().is_ok() {
-                    return Ok(());
-                }
+                // A serial number may be the name of an agent, too.
                 let local = what.split('@').next().unwrap_or(&what);
                 self.state.bar_everywhere(local);
                 // A node that a restored state does not know may come back, too.

@@ -1,4 +1,8 @@
+mod nodes;
+mod orders;
 mod reports;
+mod restored;
+mod revoked;
 mod strangers;
 mod taken_in;
 
@@ -10,13 +14,12 @@ use sealbus_seal::{
 };
 
 use super::super::cut_off::Hearing;
-use super::super::state::{Patience, RESTORED_ROW};
+use super::super::state::Patience;
 use super::*;
 use crate::vouching::check_process;
 use sealbus_control::admin::Page;
-use sealbus_control::authority::CertificatePage;
-use sealbus_control::node::{NodeRequest, RunningProcess};
-use sealbus_control::{Blob, NodeDescription, ProcessContact, Subject, TransportDescription};
+use sealbus_control::node::NodeRequest;
+use sealbus_control::{NodeDescription, ProcessContact, Subject, TransportDescription};
 use sealbus_manifest::isolation::Isolation;
 use sealbus_store::{Fenced, MemoryStore};
 
@@ -404,91 +407,4 @@ async fn a_node_that_another_master_revoked_is_refused_with_what_is_not_known_of
         Ok((former, is_believed(desk, &again)))
     });
     assert_eq!(found.await.unwrap(), ([false, false], true));
-}
-
-/// A desk whose state was restored, with the node `node-1`, on which a process runs that the state does not know.
-fn restored(root: &RootAuthority, stranger: &str) -> DeskHandle {
-    let mut parts = parts_under(root);
-    let rows = [(RESTORED_ROW, b"1".as_slice())];
-    let draw = Box::new(|| Ok("00000000000000000000000000000001".to_owned()));
-    parts.state = MasterState::load(rows, now(), Patience::default(), draw, now()).unwrap();
-    let (_, process) = parts
-        .state
-        .join(Some("node-1"), description(), now())
-        .unwrap();
-    let contact = ProcessContact {
-        node: "node-1".to_owned(),
-        process,
-        address: ([127, 0, 0, 1], 9).into(),
-    };
-    let running = [RunningProcess {
-        process: stranger.to_owned(),
-        pid: None,
-        address: None,
-        channels: false,
-        agents: Vec::new(),
-    }];
-    let registered = parts
-        .state
-        .register("node-1", description(), contact, None, &running, now());
-    registered.unwrap();
-    open(parts, Arc::new(MemoryStore::new())).0
-}
-
-#[tokio::test]
-async fn a_restored_state_takes_the_certificates_of_a_process_back_in_parts() {
-    let root = root();
-    let (former, _) = authority(&root, "ca-2");
-    let process = "0123456789abcdef0123456789abcdef";
-    let platform = PlatformName::new("factory").unwrap();
-    let chain = |identity: Identity| {
-        let request = KeyPair::generate().unwrap().signing_request().unwrap();
-        let request = SigningRequest::parse(&request).unwrap();
-        let grant = Grant::by_operator(identity, [127, 0, 0, 1].into());
-        let validity = Validity::starting(timestamp(now()), Duration::from_secs(3600));
-        let mut encoded = Vec::new();
-        let issued = former.issue(&grant, &request, validity).unwrap();
-        issued.chain.encode(&mut encoded);
-        Blob(encoded)
-    };
-    let agent = |name: &str| chain(Identity::agent(&platform, name).unwrap());
-    let own = chain(Identity::process(&platform, "node-1", process.parse().unwrap()).unwrap());
-    let part = |chains: Vec<Blob>, next: Option<&str>| CertificatePage {
-        chains,
-        next: next.map(str::to_owned),
-    };
-    let first = part(vec![own, agent("a")], Some("a"));
-    let second = part(vec![agent("b")], Some("b"));
-    let last = part(vec![agent("c")], None);
-    let root = &root;
-    let taken = |parts: Vec<CertificatePage>, doubted: usize| async move {
-        let desk = restored(root, process);
-        let taking = desk.run(move |desk, now| {
-            let mut next = Vec::new();
-            for (index, part) in parts.into_iter().enumerate() {
-                if index == doubted {
-                    desk.state.doubt_certificates();
-                }
-                let is_first = index == 0;
-                next.push(desk.take_back_process("node-1", process, part, is_first, now));
-            }
-            let known = desk
-                .ca
-                .certificates(true, None, &Page::default(), timestamp(now))?
-                .certificates
-                .len();
-            Ok((next, known))
-        });
-        taking.await.unwrap()
-    };
-    let whole = vec![first.clone(), second.clone(), last.clone()];
-    let next = |name: &str| Some(name.to_owned());
-    assert_eq!(
-        taken(whole.clone(), 9).await,
-        (vec![next("a"), next("b"), None], 4)
-    );
-    // Certificates that were shown before more was denied are shown anew.
-    assert_eq!(taken(whole, 1).await, (vec![next("a"), None, None], 2));
-    // A process that the CA did not certify on this node has no agents.
-    assert_eq!(taken(vec![second, last], 9).await, (vec![None, None], 0));
 }

@@ -8,12 +8,19 @@ use super::bars::REVOKED;
 use super::{About, MasterState, unknown};
 use crate::registry::{Group, Life, Origin, Process};
 use sealbus_control::node::{Exit, NodeRequest};
+use sealbus_control::text::excerpt;
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 use sealbus_manifest::RestartPolicy;
+
+/// Characters kept of the reason for which a process could not be started.
+const LONGEST_ERROR: usize = 1024;
+/// Characters kept of the end of a process in the note of its program. The whole note has at most 1,024.
+const LONGEST_HOW: usize = 960;
 
 impl MasterState {
     /// Notes that a process ended.
     pub fn exited(&mut self, process: &str, exit: &Exit, now: UnixMillis) {
+        let exit = &bounded(exit);
         if self.ended_at_rest(process, exit) {
             return;
         }
@@ -63,6 +70,7 @@ impl MasterState {
             _ => None,
         });
         let how = error.map_or_else(|| exit.to_string(), |error| format!("{exit}: {error}"));
+        let how = excerpt(&how, LONGEST_HOW);
         let again = match group.restart {
             _ if told => false,
             RestartPolicy::Never => false,
@@ -227,6 +235,16 @@ impl MasterState {
             self.save(&name);
         }
         self.place_waiting(now);
+    }
+}
+
+/// The end with a reason that is bounded and cannot steer a terminal: the node says it.
+fn bounded(exit: &Exit) -> Exit {
+    match exit {
+        Exit::NotStarted { error } => Exit::NotStarted {
+            error: excerpt(error, LONGEST_ERROR),
+        },
+        exit => exit.clone(),
     }
 }
 

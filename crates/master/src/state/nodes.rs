@@ -12,12 +12,15 @@ use sealbus_control::admin::NodeState;
 use sealbus_control::directory::Standing;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::node::{Current, Exit, RunningProcess};
+use sealbus_control::text::excerpt;
 use sealbus_control::{
     EndedProcess, Fault, FaultCode, NodeDescription, ProcessContact, UnixMillis,
 };
 
 /// How long a node that left stays reachable, so that it gets the answer to its last report.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
+/// Characters kept of each text by which a node describes itself.
+const LONGEST_TEXT: usize = 256;
 
 impl MasterState {
     /// Whether a node of this name has joined.
@@ -57,7 +60,7 @@ impl MasterState {
         let process = (self.draw_name)()?;
         self.hears(now);
         let node = Node {
-            description,
+            description: bounded(description),
             process: process.clone(),
             contact: None,
             attachment: None,
@@ -93,7 +96,7 @@ impl MasterState {
             node.process = fresh;
             node.state = NodeState::Expected;
         }
-        node.description = description;
+        node.description = bounded(description);
         node.heard = now;
         let process = node.process.clone();
         self.save_node(name);
@@ -143,7 +146,7 @@ impl MasterState {
                 .advise("the node is to come back by enrolment"));
         }
         *node = Node {
-            description,
+            description: bounded(description),
             process: contact.process.clone(),
             contact: Some(contact),
             attachment,
@@ -408,6 +411,15 @@ impl MasterState {
         let restored = self.is_restoring().then_some(self.looked + 500);
         let due = nodes.into_iter().chain(groups).chain(self.next_look());
         due.chain(restored).min()
+    }
+}
+
+/// The description in texts that are bounded and cannot steer a terminal: the node made them.
+fn bounded(description: NodeDescription) -> NodeDescription {
+    NodeDescription {
+        host: excerpt(&description.host, LONGEST_TEXT),
+        version: excerpt(&description.version, LONGEST_TEXT),
+        ..description
     }
 }
 

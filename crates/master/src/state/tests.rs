@@ -154,6 +154,19 @@ fn an_agents_error_takes_a_bounded_part_of_its_row() {
     assert!(longest < 20_000, "{longest} bytes");
 }
 
+#[test]
+fn the_end_of_a_process_takes_a_bounded_part_of_its_row() {
+    let mut master = with_nodes(1);
+    master.start(&[entry("a")], 1).unwrap();
+    let process = process_of(&master, "a");
+    let error = "\u{1b}[2J".repeat(1 << 20);
+    master.exited(&process.id, &Exit::NotStarted { error }, 2);
+    let note = master.group_of("a").unwrap().1.note.clone().unwrap();
+    assert!(note.starts_with("ended (not started: "), "{note}");
+    assert!(note.ends_with("start 2 follows"), "{note}");
+    assert!(note.chars().count() <= 1024 && !note.contains('\u{1b}'));
+}
+
 fn revoked(master: &mut MasterState) -> Vec<String> {
     let effects = master.take_effects();
     effects

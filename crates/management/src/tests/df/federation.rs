@@ -126,3 +126,119 @@ fn a_df_that_asks_is_not_asked_back() {
     let (performative, _) = one(&df.handle(&search, &agent("df@far"), now()).messages);
     assert_eq!(performative, "inform");
 }
+
+const LOCAL: &str = "here@factory";
+
+fn pinger_of(name: &str, length: usize) -> DfAgentDescription {
+    let mut entry = offers(name, "ping-service");
+    entry.languages.push("x".repeat(length));
+    entry
+}
+
+/// A DF with small limits, an entry, and `df@far` registered.
+fn with_small_limits(length: usize) -> Df {
+    let mut df = Df::new(
+        aid("df@factory"),
+        DirectoryLimits {
+            results: 3,
+            results_length: 1000,
+            ..DirectoryLimits::default()
+        },
+    );
+    let far = offers("df@far", "fipa-df");
+    let _ = df.place(&far, now()).unwrap();
+    let _ = df.place(&pinger_of(LOCAL, length), now()).unwrap();
+    df
+}
+
+/// Searches for `most` entries, here and in `df@far`, which finds these and may name a limit of its own. Returns the question
+/// to `df@far`, the agents found, and the limit that the answer names.
+fn search_on(
+    df: &mut Df,
+    most: i64,
+    far: &[DfAgentDescription],
+    its_limit: Option<&str>,
+) -> (String, Vec<String>, Option<String>) {
+    let search = DfFunction::Search(
+        DfAgentDescription::default().with_service(ServiceDescription::of_type("ping-service")),
+        SearchConstraints {
+            max_depth: Some(1),
+            max_results: Some(most),
+            search_id: None,
+        },
+    );
+    let search = asks("asker@factory", &search);
+    let mut questions = df.handle(&search, &agent("asker@factory"), now()).messages;
+    let question = questions.remove(0);
+    assert_eq!(question.receivers[0].name, "df@far");
+    let entries: Vec<String> = far.iter().map(|it| it.to_term().to_string()).collect();
+    let entries = entries.join(" ");
+    let mut reply = question
+        .create_reply(Performative::Inform)
+        .with_content(format!(
+            "((result (action df (search)) (sequence {entries})))"
+        ));
+    reply.sender = Some(aid("df@far"));
+    crate::dialogue::name_limit(&mut reply, its_limit.map(str::to_owned));
+    let outcome = df.handle(&reply, &agent("df@far"), now());
+    let [answer] = outcome.messages.as_slice() else {
+        panic!("{:?}", told(&outcome.messages));
+    };
+    let found = Answer::read(answer)
+        .unwrap()
+        .found(DfAgentDescription::from_term)
+        .unwrap();
+    let found = found.into_iter().map(|it| it.name.unwrap().name).collect();
+    let limit = answer.user_defined_value(crate::client::LIMIT_PARAMETER);
+    let limit = limit.and_then(|it| it.as_str()).map(str::to_owned);
+    let question = question.content_text().unwrap().to_owned();
+    (question, found, limit)
+}
+
+#[test]
+fn a_search_that_goes_on_names_the_limit_that_left_out_entries() {
+    let number = "more matches, but the platform's limit 'results' allows 3";
+    let length = "more matches, but the platform's limit 'results_length' allows 1000";
+    let far = ["a@far", "b@far", "c@far"].map(|name| pinger_of(name, 1));
+    // The other DF is asked for one entry more than the answer may hold.
+    let (question, found, limit) = search_on(&mut with_small_limits(1), 9, &far, None);
+    assert!(question.contains(":max-results 3"), "{question}");
+    assert_eq!(found, [LOCAL, "a@far", "b@far"]);
+    assert_eq!(limit.as_deref(), Some(number));
+    let (_, found, limit) = search_on(&mut with_small_limits(1), -1, &far, None);
+    assert_eq!((found.len(), limit.as_deref()), (3, Some(number)));
+    // An asker that gets as many as it wants misses none.
+    let (question, found, limit) = search_on(&mut with_small_limits(1), 3, &far, None);
+    assert!(question.contains(":max-results 2"), "{question}");
+    assert_eq!((found.len(), limit), (3, None));
+    let (_, found, limit) = search_on(&mut with_small_limits(1), -1, &far[..2], None);
+    assert_eq!((found.len(), limit), (3, None));
+
+    // The entries of this DF count.
+    let far = [pinger_of("long@far", 600), pinger_of("short@far", 1)];
+    let (_, found, limit) = search_on(&mut with_small_limits(600), -1, &far, None);
+    assert_eq!(found, [LOCAL, "short@far"]);
+    assert_eq!(limit.as_deref(), Some(length));
+    // This DF itself left out an entry.
+    let mut df = with_small_limits(600);
+    let _ = df.place(&pinger_of("more@factory", 600), now()).unwrap();
+    let (_, found, limit) = search_on(&mut df, -1, &[], None);
+    assert_eq!(found, [LOCAL]);
+    assert_eq!(limit.as_deref(), Some(length));
+    // The other DF left out entries.
+    let (_, found, limit) = search_on(&mut with_small_limits(1), -1, &[], Some(number));
+    assert_eq!(found, [LOCAL]);
+    assert_eq!(limit, Some(format!("df@far: {number}")));
+}
+
+#[test]
+fn a_full_answer_waits_for_the_dfs_that_may_know_of_more() {
+    let mut df = with_small_limits(1);
+    for name in ["second@factory", "third@factory"] {
+        let _ = df.place(&pinger_of(name, 1), now()).unwrap();
+    }
+    let far = [pinger_of("a@far", 1)];
+    let (_, found, limit) = search_on(&mut df, -1, &far, None);
+    assert_eq!(found.len(), 3);
+    assert!(limit.unwrap().contains("'results' allows 3"));
+}

@@ -1,29 +1,18 @@
 //! Requests of strangers.
 
+use sealbus_control::Blob;
 use sealbus_control::statement::{Signed, Vouching};
-use sealbus_seal::Credential;
 
+use super::nodes::joined;
 use super::*;
-use crate::system::certified;
+use crate::certifying::certified;
 
 /// A stranger pays nothing for what it sends, and a check of signatures costs the Master. So nobody looks at the signatures
 /// of a stranger: neither at its certificates nor at what it has signed.
 #[tokio::test]
 async fn the_signatures_of_a_stranger_are_not_looked_at() {
     let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
-    let joining = |desk: &mut Desk, now| {
-        desk.state.join(Some("node-1"), description(), now)?;
-        let key = KeyPair::generate().unwrap();
-        let request = key.signing_request().unwrap();
-        let identity = Identity::node(&desk.name, "node-1").unwrap();
-        let (here, life) = ([127, 0, 0, 1].into(), Duration::from_secs(3600));
-        let time = timestamp(now);
-        let chain = desk
-            .ca
-            .certify_own(identity, here, None, &request, life, time)?;
-        Ok(Credential::new(key, chain).unwrap())
-    };
-    let node = desk.run(joining).await.unwrap();
+    let node = joined(&desk).await;
     let vouching = Vouching {
         process: "p".to_owned(),
         subject: Subject::Process,

@@ -194,3 +194,28 @@ fn agents_that_wait_for_a_node_are_looked_at_when_one_comes() {
     assert!(placed.clone().all(|group| group.process.is_some()));
     assert_eq!(placed.len(), 100);
 }
+
+#[test]
+fn the_texts_of_a_node_take_a_bounded_part_of_its_row() {
+    let long = NodeDescription {
+        host: "h".repeat(100_000),
+        version: "\u{1b}".repeat(100_000),
+        ..description()
+    };
+    let check = |master: &MasterState| {
+        let known = &master.nodes()["node-1"].description;
+        assert!(known.host.chars().count() < 300);
+        assert!(known.version.len() < 3000 && !known.version.contains('\u{1b}'));
+        assert_eq!(known.processors, long.processors);
+    };
+    let mut master = master();
+    master.join(None, long.clone(), 0).unwrap();
+    check(&master);
+    master.come_back("node-1", long.clone(), 1).unwrap();
+    check(&master);
+    let contact = contact(&master, "node-1");
+    master
+        .register("node-1", long.clone(), contact, None, &[], 2)
+        .unwrap();
+    check(&master);
+}

@@ -1,0 +1,118 @@
+//! Certificates for the processes of nodes, which vouch for them.
+
+use sealbus_ca::{Renewal, Request, Unstored};
+use sealbus_control::authority::{AuthorityAnswer, IssuedChain};
+use sealbus_control::clock::timestamp;
+use sealbus_control::statement::{Signed, Vouching};
+use sealbus_control::text::excerpt;
+use sealbus_control::{Fault, FaultCode, Subject, UnixMillis};
+use sealbus_seal::{CertificateChain, Identity, IdentityError, ProcessId};
+
+use super::desk::{Desk, DeskHandle};
+use super::state::not_a_member;
+use super::vouching::{PlacementsOf, check_process};
+
+/// Characters of a refusal's message that repeats the text of a node.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// Certifies. On a broker, allows the process to log in before it gets its certificate.
+pub(crate) async fn certified(
+    desk: &DeskHandle,
+    from: String,
+    voucher: Signed,
+) -> Result<AuthorityAnswer, Fault> {
+    let certifying = move |desk: &mut Desk, now| {
+        // This precedes the check of signatures, which costs more than sending them.
+        if !desk.state.nodes().contains_key(&from) {
+            return Err(not_a_member(&from));
+        }
+        let (chain, act) = certify_vouched(desk, &voucher, now)?;
+        Ok(((chain, desk.broker.clone()), act))
+    };
+    let ((chain, broker), _) = desk.run_or_keep(certifying).await?;
+    if let Some(broker) = broker {
+        broker.admit_certified(&chain.chain).await?;
+    }
+    Ok(chain.into())
+}
+
+fn is_away() -> Fault {
+    let message = "etcd does not answer: nothing is certified for the first time until it is back";
+    Fault::new(FaultCode::Unavailable, message)
+}
+
+/// Certifies for a process of a node. While the store does not answer, what the process holds already is renewed, and the
+/// caller keeps the act that is returned.
+pub(crate) fn certify_vouched(
+    desk: &mut Desk,
+    voucher: &Signed,
+    now: UnixMillis,
+) -> Result<(IssuedChain, Option<Unstored>), Fault> {
+    // A node that is not believed now may be believed later, so this is no verdict on the process it vouches for.
+    let (node, vouching) = voucher
+        .open::<Vouching>(desk.ca.trust(), now)
+        .map_err(|error| {
+            let advice = "it is tried again: its node gets another certificate when it comes back";
+            error.fault(FaultCode::Unavailable, advice)
+        })?;
+    let name = node
+        .identity()
+        .node_name()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let process = vouching.process.as_str();
+    // No event is made of a name that is not legal.
+    let illegal = |error: IdentityError| {
+        let message = excerpt(&error.to_string(), LONGEST_MESSAGE);
+        Fault::new(FaultCode::IllegalName, message)
+    };
+    let id: ProcessId = process.parse().map_err(illegal)?;
+    let wanted = match &vouching.subject {
+        Subject::Agent { name } => desk.agent(name)?,
+        Subject::Process => Identity::process(&desk.name, &name, id).map_err(illegal)?,
+    };
+    let refused = |desk: &mut Desk, fault: Fault| {
+        let subject = match &vouching.subject {
+            Subject::Agent { name } => name.clone(),
+            Subject::Process => format!("process {process}"),
+        };
+        let what = format!("refused: {}", fault.message);
+        desk.ca
+            .events()
+            .enter(0, &subject, Some(&name), None, what, timestamp(now));
+        fault
+    };
+    if let Err(fault) = check_process(&desk.state, &name, process, &vouching.subject) {
+        return Err(refused(desk, fault));
+    }
+    desk.state.started(process, None);
+    let request = Request {
+        node: &node,
+        wanted: &wanted,
+        process: Some(process),
+        request: &vouching.request.0,
+    };
+    let placements = PlacementsOf {
+        state: &desk.state,
+        process,
+    };
+    let (chain, act) = match desk.away {
+        false => (
+            desk.ca.certify(&request, &placements, timestamp(now))?,
+            None,
+        ),
+        true => {
+            desk.check_level()?;
+            let held = &vouching.held.as_ref().ok_or_else(is_away)?.0;
+            let held = CertificateChain::decode(held)
+                .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;
+            let renewal = Renewal {
+                request,
+                held: &held,
+            };
+            let (chain, act) = desk.ca.certify_again(&renewal, timestamp(now))?;
+            (chain, Some(act))
+        }
+    };
+    Ok((IssuedChain::from(&chain), act))
+}

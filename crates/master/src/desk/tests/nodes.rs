@@ -1,0 +1,176 @@
+//! Nodes that join, come back, and vouch for their processes.
+
+use std::path::Path;
+
+use sealbus_control::Blob;
+use sealbus_control::enrolment::EnrolmentRequest;
+use sealbus_control::node::MasterRequest;
+use sealbus_control::statement::{Returning, Signed, Vouching};
+use sealbus_process::attachment::secret_text;
+use sealbus_seal::token::{Purpose, Token};
+use sealbus_seal::{Credential, Fingerprint};
+
+use super::*;
+use crate::certify_vouched;
+use crate::enrolment::enrol;
+use crate::system::hear;
+
+/// Has `node-1` join. Returns its credential.
+pub(super) async fn joined(desk: &DeskHandle) -> Credential {
+    let joining = |desk: &mut Desk, now| {
+        desk.state.join(Some("node-1"), description(), now)?;
+        let key = KeyPair::generate().unwrap();
+        let request = key.signing_request().unwrap();
+        let identity = Identity::node(&desk.name, "node-1").unwrap();
+        let (here, life) = ([127, 0, 0, 1].into(), Duration::from_secs(3600));
+        let time = timestamp(now);
+        let chain = desk
+            .ca
+            .certify_own(identity, here, None, &request, life, time)?;
+        Ok(Credential::new(key, chain).unwrap())
+    };
+    desk.run(joining).await.unwrap()
+}
+
+fn request() -> Blob {
+    Blob(KeyPair::generate().unwrap().signing_request().unwrap())
+}
+
+#[tokio::test]
+async fn while_etcd_is_away_no_token_is_spent_and_a_node_that_comes_back_waits() {
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
+    let node = joined(&desk).await;
+    let entering = desk.run(|desk, now| {
+        let addresses = vec!["127.0.0.1:9".to_owned()];
+        let root = Fingerprint::from_bytes([0; 32]);
+        let token = Token::new(Purpose::Join, desk.name.clone(), None, addresses, root).unwrap();
+        let life = Duration::from_secs(60);
+        desk.tokens.enter(&token, life, timestamp(now)).unwrap();
+        Ok(token)
+    });
+    let token = entering.await.unwrap();
+    let join = || EnrolmentRequest::Join {
+        secret: secret_text(token.secret()),
+        name: Some("node-2".to_owned()),
+        now: now(),
+        node: description(),
+        request: request(),
+    };
+    let come_back = || {
+        let returning = Returning {
+            node: description(),
+            request: request(),
+            at: now(),
+        };
+        let statement = Signed::sign(&returning, &node).unwrap();
+        EnrolmentRequest::Return { statement }
+    };
+    let ask = |request: EnrolmentRequest| {
+        desk.run(move |desk, now| enrol(desk, request, Path::new("nowhere"), now).map(drop))
+    };
+    let known = || {
+        desk.run(|desk, _| {
+            let nodes = desk.state.nodes();
+            Ok((nodes.len(), nodes["node-1"].heard))
+        })
+    };
+    let (_, before) = known().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    desk.store_answers(&Err(StoreError::Away {
+        members: "etcd".to_owned(),
+        detail: "it was stopped".to_owned(),
+    }));
+    for request in [join(), come_back()] {
+        let fault = ask(request).await.unwrap_err();
+        assert_eq!(fault.code, FaultCode::Unavailable, "{fault}");
+    }
+    let (nodes, heard) = known().await.unwrap();
+    assert!(nodes == 1 && heard > before);
+    desk.store_answers(&Ok(()));
+    for request in [join(), come_back()] {
+        ask(request).await.unwrap();
+    }
+    assert_eq!(known().await.unwrap().0, 2);
+}
+
+#[tokio::test]
+async fn a_node_that_has_used_up_its_share_waits_and_is_heard() {
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
+    let node = joined(&desk).await;
+    let asked = desk.run(move |desk, now| {
+        let (here, time) = ([127, 0, 0, 1].into(), timestamp(now));
+        let identity = Identity::node(&desk.name, "node-1").unwrap();
+        // A request that cannot be read takes from the share, too.
+        while desk.ca.check_node("node-1", time).is_ok() {
+            let certified = desk.ca.certify_node(identity.clone(), here, b"", time);
+            assert!(certified.is_err());
+        }
+        let issued = desk.ca.issued_in_all();
+        let returning = Returning {
+            node: description(),
+            request: request(),
+            at: now,
+        };
+        let statement = Signed::sign(&returning, &node).unwrap();
+        let come_back = EnrolmentRequest::Return { statement };
+        let later = now + 1;
+        let refused = enrol(desk, come_back, Path::new("nowhere"), later).map(drop);
+        let is_heard = desk.state.nodes()["node-1"].heard == later;
+        let is_issued = desk.ca.issued_in_all() > issued;
+        Ok((refused.unwrap_err(), is_heard, is_issued))
+    });
+    let (fault, is_heard, is_issued) = asked.await.unwrap();
+    assert_eq!(fault.code, FaultCode::Unavailable);
+    assert!(fault.message.contains("in a row"), "{fault}");
+    assert!(is_heard && !is_issued);
+}
+
+#[tokio::test]
+async fn a_node_makes_no_event_of_names_that_are_not_legal_and_none_without_bounds() {
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
+    let node = joined(&desk).await;
+    let process = expect(&desk, "guest").await.unwrap();
+    let long = "x".repeat(100_000);
+    let agent = |name: &str| Subject::Agent {
+        name: name.to_owned(),
+    };
+    let vouch = |process: &str, subject: Subject| {
+        let vouching = Vouching {
+            process: process.to_owned(),
+            subject,
+            request: Blob(Vec::new()),
+            held: None,
+            at: now(),
+        };
+        Signed::sign(&vouching, &node).unwrap()
+    };
+    let illegal = [
+        vouch(&long, Subject::Process),
+        vouch(&long, agent("guest")),
+        vouch(&process, agent(&long)),
+        vouch(&process, agent("not legal")),
+    ];
+    let elsewhere = vouch("0123456789abcdef0123456789abcdef", agent("guest"));
+    let delivered = MasterRequest::Delivered {
+        process,
+        subject: agent(&long),
+    };
+    let heard = desk.run(move |desk, now| {
+        let first = desk.ca.events().next();
+        for voucher in &illegal {
+            let refused = certify_vouched(desk, voucher, now).map(drop);
+            let fault = refused.unwrap_err();
+            assert_eq!(fault.code, FaultCode::IllegalName);
+            assert!(fault.message.len() < 5000, "{fault}");
+        }
+        assert_eq!(desk.ca.events().next(), first);
+        let refused = certify_vouched(desk, &elsewhere, now).map(drop);
+        assert_eq!(refused.unwrap_err().code, FaultCode::NotPlaced);
+        hear(desk, "node-1", delivered, now)?;
+        let events = desk.ca.events().since(first, 9).into_iter();
+        Ok(events.map(|event| event.subject).collect::<Vec<_>>())
+    });
+    let subjects = heard.await.unwrap();
+    assert_eq!((subjects.len(), subjects[0].as_str()), (2, "guest"));
+    assert!(subjects[1].chars().count() < 300);
+}
