@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
-use sealbus_fipa::{AclMessageRef, Aid, Limits, bitefficient};
+use sealbus_fipa::{AclMessageRef, Aid, bitefficient};
 use sealbus_proof::{BatchKey, Hash};
 use sealbus_seal::permission::Permissions;
 use sealbus_seal::{Identity, PlatformName, SecurityLevel, VerifiedIdentity};
@@ -19,6 +19,7 @@ use crate::failure::failure_notice;
 use crate::foreign::{self, StandIns};
 use crate::inlet::{ArrivedFrame, FrameInlet, FrameOrigin, LostFrame, RefusedFrame};
 use crate::letter::Post;
+use crate::limits::OWN_ENCODING;
 use crate::mailbox::MailboxLimits;
 use crate::message::{Provenance, ReceivedMessage};
 use crate::permission::MessageRules;
@@ -382,7 +383,7 @@ impl Bus {
         payload: &[u8],
         reason: &UndeliverableReason,
     ) {
-        match bitefficient::decode_ref(payload, &Limits::default()) {
+        match bitefficient::decode_ref(payload, &OWN_ENCODING) {
             Ok(lost) => self.notify_sender(sender, &lost, receiver, reason),
             // Only messages that this process encoded come here.
             Err(error) => {

@@ -139,6 +139,18 @@ pub enum SendError {
         /// How many it may name.
         most: usize,
     },
+    /// The message has more of something than its receivers take.
+    #[error(
+        "agent {sender} sent a message with more than {most} {what}, which its receivers would refuse: put the data into the content"
+    )]
+    OverLimits {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// The parts that are too many, such as nested lists or values.
+        what: &'static str,
+        /// How many it may have.
+        most: usize,
+    },
     /// The message names another agent as its sender.
     #[error(
         "agent {sender} sent a message whose sender is {claimed}: an agent sends under its own name only"

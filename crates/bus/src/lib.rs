@@ -23,6 +23,7 @@ mod inlet;
 mod letter;
 mod level;
 mod lifetime;
+mod limits;
 mod mailbox;
 mod message;
 mod moment;
@@ -59,6 +60,7 @@ pub use inlet::{
 pub use letter::{Delivery, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post};
 pub use level::{Downgrade, LEVEL_PARAMETER, asks_for_proof, level_of, set_level};
 pub use lifetime::{Lifetime, LifetimeError};
+pub use limits::{ANY_LENGTH, OWN_ENCODING};
 pub use mailbox::{
     Closed, Conversation, ConversationOpen, Conversations, Late, MESSAGE_OVERHEAD, Mailbox,
     MailboxCounts, MailboxLimits, MailboxSender, PushError, RestingMailbox, Window, WindowListener,

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sealbus_fipa::bitefficient::{self, EncodedMessage};
-use sealbus_fipa::{AclMessage, AclMessageRef, DecodeError, EncodeError, Limits};
+use sealbus_fipa::{AclMessage, AclMessageRef, DecodeError, EncodeError};
 use sealbus_proof::{Disclosure, Evidence};
 use sealbus_seal::encryption::Salt;
 use sealbus_seal::{Identity, VerifiedIdentity};
 
 use crate::letter::Kept;
+use crate::limits::ANY_LENGTH;
 use crate::origin::{ForeignOrigin, ORIGIN_PARAMETER};
 use crate::sealed::{Opened, OpenedRow};
 
@@ -214,7 +215,7 @@ impl ReceivedMessage {
     /// If the bytes are no ACL message.
     pub fn from_bytes(payload: Bytes, provenance: Provenance) -> Result<Self, DecodeError> {
         Ok(Self::encoded(
-            EncodedMessage::new(payload, &Limits::default())?,
+            EncodedMessage::new(payload, &ANY_LENGTH)?,
             provenance,
         ))
     }

@@ -18,6 +18,7 @@ use crate::agent::LocalAgent;
 use crate::bus::Bus;
 use crate::delegation::Delegation;
 use crate::error::{SendError, TrySendError, Unsent};
+use crate::limits::{Excess, excess, is_plain};
 use crate::permission::Permit;
 use crate::route::{Bottleneck, Parcel, ParcelMessage, Route, Sent};
 use crate::transport::Outgoing;
@@ -327,7 +328,8 @@ impl Outbox {
         }
     }
 
-    /// Checks the sender that a message claims, the number of agents that it names, and the level that it asks for.
+    /// Checks the sender that a message claims, the number of agents that it names, the limits of its receivers, and the level
+    /// that it asks for.
     #[inline]
     fn check(&self, message: &AclMessage) -> Result<(), SendError> {
         let is_own = |sender: &Aid| *sender.name == **self.agent.name();
@@ -335,7 +337,7 @@ impl Outbox {
         match message.sender.as_ref().is_none_or(is_own)
             && (1..=most).contains(&message.receivers.len())
             && message.reply_to.len() <= most
-            && message.user_defined.is_empty()
+            && is_plain(message)
         {
             true => Ok(()),
             false => self.fault(message, most),
@@ -372,6 +374,10 @@ impl Outbox {
             }
         }
         let sender = self.agent.name();
+        if let Some(Excess { what, most }) = excess(message) {
+            let sender = sender.clone();
+            return Err(SendError::OverLimits { sender, what, most });
+        }
         Delegation::from_sender(&message.view(), sender).map_err(|reason| {
             SendError::Delegation {
                 sender: sender.clone(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_fipa::bitefficient::EncodedMessage;
-use sealbus_fipa::{AclMessage, AclMessageRef, Limits};
+use sealbus_fipa::{AclMessage, AclMessageRef};
 use sealbus_seal::PlatformName;
 use tokio::sync::Notify;
 
@@ -17,6 +17,7 @@ use crate::delegation::Delegation;
 use crate::error::{Rejected, UndeliverableReason};
 use crate::foreign::spoken_for;
 use crate::gate::Gate;
+use crate::limits::OWN_ENCODING;
 use crate::mailbox::MESSAGE_OVERHEAD;
 use crate::message::{Provenance, ReceivedMessage};
 use crate::outbox::Patience;
@@ -267,8 +268,8 @@ impl Parcel<'_> {
         payload: Bytes,
         platform: &PlatformName,
     ) -> Result<ReceivedMessage, UndeliverableReason> {
-        // A returned message has not been checked on this side.
-        let message = EncodedMessage::new(payload, &Limits::default());
+        // A returned message was encoded here, and has not been checked on this side.
+        let message = EncodedMessage::new(payload, &OWN_ENCODING);
         let message = message.map_err(|error| UndeliverableReason::Refused {
             reason: RefusalReason::Malformed,
             explanation: error.to_string(),

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sealbus_fipa::{AclMessage, EncodeError, Limits, bitefficient};
+use sealbus_fipa::{AclMessage, EncodeError, bitefficient};
 use sealbus_seal::{Credential, Identity, SecurityLevel};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -17,6 +17,7 @@ use crate::error::Rejected;
 use crate::gate::Gate;
 use crate::inlet::ProcessDestination;
 use crate::level::asks_for_proof;
+use crate::limits::OWN_ENCODING;
 use crate::resolver::{BoxFuture, ProcessEndpoint};
 use crate::session::SessionNumber;
 
@@ -250,7 +251,7 @@ impl<'a> Outgoing<'a> {
             }
             Source::Sealed(_) => true,
             Source::Encoded(payload) => {
-                let message = bitefficient::decode_ref(payload, &Limits::default());
+                let message = bitefficient::decode_ref(payload, &OWN_ENCODING);
                 message.is_ok_and(|message| asks_for_proof(&message))
             }
         }

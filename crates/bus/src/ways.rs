@@ -1,5 +1,6 @@
 //! The ways of messages: one route to each agent that is written to, and the messages that wait while it is looked for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -121,9 +122,10 @@ impl Bus {
             .returned
             .fetch_add(messages.len() as u64, Ordering::Relaxed);
         let mut held = Vec::with_capacity(messages.len());
+        let mut lost: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         for Returned { sender, payload } in messages {
-            // A sender that has left in the meantime needs no answer.
             let Some(sender) = self.agent(&sender) else {
+                *lost.entry(sender).or_default() += 1;
                 continue;
             };
             let whole = match self.sealer() {
@@ -139,6 +141,9 @@ impl Bus {
                     self.undeliverable(sender.name(), receiver, &payload, &lost.into());
                 }
             }
+        }
+        for (sender, count) in lost {
+            self.note_lost(&sender, receiver, count);
         }
         loop {
             if held.is_empty() && !self.has_messages_for(receiver) {
@@ -168,6 +173,17 @@ impl Bus {
             route.news.notify_one();
             return;
         }
+    }
+
+    /// Messages came back whose sender has left in the meantime. Nobody else can prove that it wrote them, and it needs no
+    /// answer.
+    fn note_lost(&self, sender: &str, receiver: &str, count: u64) {
+        self.inner.undeliverable.fetch_add(count, Ordering::Relaxed);
+        tracing::warn!(
+            target: "sealbus::undeliverable",
+            sender, receiver, count,
+            "messages came back from a receiver that has left, and are lost: their sender has left, too"
+        );
     }
 
     /// Whether messages to `receiver` are held. If not, its route is forgotten, and the next message looks for it

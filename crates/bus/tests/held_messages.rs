@@ -10,9 +10,9 @@ use std::time::Duration;
 use sealbus_bus::{
     Acknowledgement, BoxFuture, Bus, BusConfig, Capabilities, Destination, Gate, LocalAgent,
     Location, Mailbox, Outbox, Outgoing, ProcessEndpoint, Provenance, ReceivedMessage, Rejected,
-    ResolveError, Resolver, Transport, TransportError,
+    ResolveError, Resolver, Returned, Transport, TransportError, UndeliverableReason,
 };
-use sealbus_fipa::{AclMessage, Performative};
+use sealbus_fipa::{AclMessage, Expression, Performative, bitefficient};
 use sealbus_seal::{Credential, Identity, PlatformName, ProcessId, SecurityLevel};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -223,6 +223,61 @@ async fn nothing_keeps_an_agent_that_has_left() {
     assert!(weak.upgrade().is_none(), "the way to it keeps it");
     // A writer to bob now learns that no such agent is there.
     alice.send(say("bob", "2")).await.unwrap();
+}
+
+/// A message that came back, in its encoding.
+fn returned(sender: &str, message: AclMessage) -> Returned {
+    let sender = format!("{sender}@factory");
+    let mut payload = Vec::new();
+    let message = message.with_sender(sealbus_bus::aid_of(&sender));
+    bitefficient::encode(&message, &mut payload).unwrap();
+    Returned {
+        sender: sender.into(),
+        payload: payload.into(),
+    }
+}
+
+#[tokio::test]
+async fn what_comes_back_after_its_sender_has_left_is_counted() {
+    let bus = bus(|_| ());
+    let (_alice, _mailbox) = agent(&bus, "alice");
+    let (_bob, mut bobs) = agent(&bus, "bob");
+    let messages = ["gone", "alice", "gone"].map(|sender| returned(sender, say("bob", sender)));
+    bus.returned("bob@factory", messages.into(), false, || ());
+    let read = timeout(LONG, bobs.recv()).await.unwrap().unwrap();
+    assert_eq!(read.into_message().content_text(), Some("alice"));
+    assert_eq!(bus.counters().undeliverable, 2);
+}
+
+/// Everything that the encoder writes is read again, wherever the limits of receivers are.
+#[tokio::test]
+async fn what_this_process_encoded_is_never_lost_for_its_form() {
+    let bus = bus(|_| ());
+    let (_alice, mut alices) = agent(&bus, "alice");
+    let (_bob, mut bobs) = agent(&bus, "bob");
+    let word = Expression::from("x");
+    let deep = (0..256).fold(word, |inner, _| Expression::List(vec![inner]));
+    let long = Expression::List(vec!["x".into(); 70_000]);
+    let large = "x".repeat(17 << 20);
+    for message in [
+        say("bob", "1").with_user_defined("X-deep", deep),
+        say("bob", "2").with_user_defined("X-long", long),
+        say("bob", &large),
+    ] {
+        let lost = returned("alice", message.clone());
+        let why = UndeliverableReason::ReceiverGone;
+        bus.undeliverable("alice@factory", "bob@factory", &lost.payload, &why);
+        failure(&mut alices).await;
+        bus.returned("bob@factory", vec![lost], false, || ());
+        let read = timeout(LONG, bobs.recv()).await.unwrap().unwrap();
+        let payload = read.to_bytes().unwrap();
+        let read = read.into_message();
+        assert_eq!(read.user_defined, message.user_defined);
+        assert_eq!(read.content, message.content);
+        let is_long = payload.len() > large.len();
+        let again = ReceivedMessage::from_bytes(payload, Provenance::Claimed);
+        assert_eq!(again.is_ok(), is_long);
+    }
 }
 
 /// Never knows where anybody is.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sealbus_bus::{
     AttachError, Bus, BusConfig, MailboxLimits, Provenance, SendError, TrySendError,
 };
-use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
 use sealbus_seal::PlatformName;
 use tokio::runtime::Handle;
 
@@ -89,6 +89,38 @@ async fn a_message_names_a_bounded_number_of_agents() {
         refused.contains("4097 receivers, and the limit is 4096"),
         "{refused}"
     );
+    assert!(bob_mailbox.try_recv().is_none());
+}
+
+#[tokio::test]
+async fn what_receivers_would_refuse_is_refused_at_once() {
+    let bus = bus();
+    let (alice, _alice_mailbox) = bus.attach("alice@factory", None, None).unwrap();
+    let (_bob, mut bob_mailbox) = bus.attach("bob@factory", None, None).unwrap();
+    let nested = |depth: usize| {
+        let word = Expression::from("x");
+        (0..depth).fold(word, |inner, _| Expression::List(vec![inner]))
+    };
+    let row = |length: usize| Expression::List(vec!["x".into(); length]);
+    for (fits, too_much, why) in [
+        (nested(32), nested(33), "more than 32 nested lists"),
+        (row(65_000), row(66_000), "more than 65536 values"),
+    ] {
+        let taken = to("bob@factory").with_user_defined("X-list", fits.clone());
+        alice.send(taken).await.unwrap();
+        let taken = to("bob@factory").with_reply_with(fits);
+        alice.send_many([taken]).await.unwrap();
+        for _ in 0..2 {
+            assert!(bob_mailbox.recv().await.is_some());
+        }
+        let refused = to("bob@factory").with_user_defined("X-list", too_much.clone());
+        let error = alice.send(refused).await.unwrap_err();
+        assert!(matches!(error, SendError::OverLimits { .. }), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+        let refused = to("bob@factory").with_reply_with(too_much);
+        let error = alice.send_many([refused]).await.unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
     assert!(bob_mailbox.try_recv().is_none());
 }
 

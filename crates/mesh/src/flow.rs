@@ -318,6 +318,11 @@ impl Line {
         self.queued_bytes < UNANSWERED
     }
 
+    /// Whether no message waits for any target.
+    pub fn is_drained(&self) -> bool {
+        self.queued_bytes == 0
+    }
+
     /// Whether some target has its turn.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()

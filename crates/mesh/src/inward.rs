@@ -43,6 +43,8 @@ pub(crate) enum Broken {
     Proof(#[from] Malformed),
     #[error(transparent)]
     NotProved(NotProved),
+    #[error("the peer makes this process keep too much for it")]
+    Overdrawn,
     #[error("the peer closed the connection ({reason:?}): {text}")]
     Goodbye { reason: GoodbyeReason, text: String },
 }
@@ -192,6 +194,7 @@ impl Inward {
         now: Timestamp,
         taken: &mut Taken,
     ) -> Result<(), Broken> {
+        check_kept(link)?;
         if !parsed.frame.kind().is_counted() {
             self.end_row(link);
             commit(taken, link, self.waiting.is_empty());
@@ -216,6 +219,7 @@ impl Inward {
         } = parsed.frame
         {
             for rest in messages.rests() {
+                check_kept(link)?;
                 self.message(link, sender, target, false, [messages.beginning(), rest])?;
             }
         } else if let Frame::Sign {
@@ -229,6 +233,7 @@ impl Inward {
         } else {
             self.end_row(link);
             commit(taken, link, self.waiting.is_empty());
+            link.note_kept();
             self.take_counted(link, &parsed.frame)?;
         }
         self.due += 1;
@@ -248,6 +253,9 @@ impl Inward {
         frame: &Frame<'_>,
         now: Timestamp,
     ) -> Result<(), Broken> {
+        if !matches!(frame, Frame::Acknowledge { .. }) {
+            link.note_kept();
+        }
         match frame {
             Frame::Acknowledge { received } => {
                 let mut outward = link.outward.lock();
@@ -371,6 +379,15 @@ impl Inward {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Checks that the peer does not make this process keep too much for it.
+#[inline]
+fn check_kept(link: &Link) -> Result<(), Broken> {
+    match link.is_overdrawn() {
+        true => Err(Broken::Overdrawn),
+        false => Ok(()),
     }
 }
 

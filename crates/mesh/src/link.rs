@@ -73,6 +73,8 @@ pub(crate) struct Link {
     /// Locked before `outward` where both are.
     pub(crate) wire: Mutex<Option<Wire>>,
     pub(crate) requests: Requests,
+    /// Whether something was kept for the peer since the task last looked whether it is too much.
+    has_kept: AtomicBool,
     /// Messages of the peer's agents that agents of this process have left unread.
     pub(crate) unread: Mutex<Vec<Unread>>,
     pub(crate) connections: AtomicU64,
@@ -104,6 +106,7 @@ impl Link {
             outward: Mutex::new(outward),
             wire: Mutex::new(None),
             requests: Requests::default(),
+            has_kept: AtomicBool::new(false),
             unread: Mutex::default(),
             connections: AtomicU64::new(0),
             received: AtomicU64::new(0),
@@ -134,6 +137,25 @@ impl Link {
         } else {
             Poll::Pending
         }
+    }
+
+    /// The task has kept something for the peer, or may have.
+    pub(crate) fn note_kept(&self) {
+        self.has_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the peer makes this process keep too much for it. The task asks before each message: mostly nothing was kept
+    /// since it last asked.
+    #[inline]
+    pub(crate) fn is_overdrawn(&self) -> bool {
+        self.has_kept.load(Ordering::Relaxed) && self.look_at_kept()
+    }
+
+    #[cold]
+    fn look_at_kept(&self) -> bool {
+        let is_overdrawn = self.outward.lock().is_overdrawn();
+        self.has_kept.store(is_overdrawn, Ordering::Relaxed);
+        is_overdrawn
     }
 
     /// Waits for [`wake`](Self::wake). Only the link's task calls this.

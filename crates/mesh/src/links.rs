@@ -190,14 +190,14 @@ impl Links {
     }
 }
 
-/// Makes room: removes links without a connection that have nothing to send.
+/// Makes room: removes links without a connection that have nothing to send and nothing to get back.
 fn forget_idle(links: &mut HashMap<Identity, Arc<Link>>) {
     links.retain(|_, link| {
         let is_connected = link.wire.lock().is_some();
         let mut outward = link.outward.lock();
-        let is_idle = !is_connected && !outward.needs_connection();
+        let is_idle = !is_connected && !outward.awaits_peer();
         if is_idle {
-            outward.has_ended = true;
+            outward.forget();
             link.requests.make(|requests| &requests.end);
             link.wake();
         }

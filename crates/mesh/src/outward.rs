@@ -5,6 +5,7 @@ mod binding;
 mod closing;
 mod credit;
 mod frames;
+mod kept;
 mod loss;
 mod messages;
 mod sent;
@@ -219,7 +220,10 @@ pub(crate) struct Outward {
     hosted: HashMap<u32, Arc<LocalAgent>>,
     /// Targets of the peer whose agents have left. The peer does not know yet which of its messages they had.
     departed: HashSet<u32>,
+    /// Long messages that were begun, until the peer has acknowledged their last piece.
     long: VecDeque<Long>,
+    /// Of what is kept for the peer, the bytes that are not held against it.
+    excused: u64,
     blocked: Vec<u32>,
     /// The messages in the session that are not signed yet, in their order: their senders and what they state. They are
     /// signed before anything is written.
@@ -236,8 +240,10 @@ pub(crate) struct Outward {
     serial: u64,
     /// Former targets whose messages have not all returned to the bus yet.
     returning: HashSet<u64>,
-    /// Whether the link is forgotten. Nothing may be opened on it then.
+    /// The link has ended: nothing may be opened on it.
     pub(crate) has_ended: bool,
+    /// The link was forgotten to make room: another one leads to the process now.
+    pub(crate) is_forgotten: bool,
     /// Messages sent.
     pub(crate) sent: u64,
     /// Whether the link's task was told that there is something to write.
@@ -280,6 +286,7 @@ impl Outward {
             hosted: HashMap::new(),
             departed: HashSet::new(),
             long: VecDeque::new(),
+            excused: 0,
             blocked: Vec::new(),
             unsigned: Vec::new(),
             signatures: Signatures::default(),
@@ -290,6 +297,7 @@ impl Outward {
             serial: 0,
             returning: HashSet::new(),
             has_ended: false,
+            is_forgotten: false,
             sent: 0,
             is_announced: false,
             at_once: writing::QUIET,

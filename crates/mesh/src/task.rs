@@ -41,6 +41,8 @@ pub(crate) enum End {
     Replaced(Box<Greeted>),
     /// A connection with this process's new certificate is ready.
     Renewed(Box<Opened>),
+    /// The peer makes this process keep too much for it. The session goes with all that is kept.
+    Overdrawn(String),
     /// The peer has shut down, or is gone for good.
     PeerGone(&'static str),
     /// This process ends.
@@ -93,6 +95,10 @@ impl Task {
                     self.lose(why, true);
                     self.connect().await
                 }
+                End::Overdrawn(why) => {
+                    self.lose(&why, true);
+                    self.connect().await
+                }
                 End::Replaced(greeted) => match self.accept(*greeted) {
                     Some(established) => Next::Connection(established),
                     None => self.connect().await,
@@ -127,8 +133,11 @@ impl Task {
             if self.link.requests.forget.swap(false, Ordering::AcqRel) {
                 self.lose("the platform says that it is gone", true);
             }
-            if self.link.requests.check.swap(false, Ordering::AcqRel) && self.is_peer_revoked() {
-                self.lose(REVOKED, true);
+            if self.link.requests.check.swap(false, Ordering::AcqRel) {
+                if self.is_peer_revoked() {
+                    self.lose(REVOKED, true);
+                }
+                self.inward.check(&self.link, now());
             }
             self.look_after_agents();
             self.link.outward.lock().heard();
@@ -381,7 +390,7 @@ impl Task {
                     GoodbyeReason::Replaced,
                     "there is a newer connection".to_owned(),
                 ),
-                End::Lost(why) => (GoodbyeReason::Violation, why.clone()),
+                End::Lost(why) | End::Overdrawn(why) => (GoodbyeReason::Violation, why.clone()),
                 End::PeerGone(_) => return,
             };
             say_goodbye(&mut wire, reason, &text, false);

@@ -29,8 +29,6 @@ const ACKNOWLEDGE_SIGNATURES: usize = 2;
 /// Bytes that a link reads in a row before agents and other links get their turn. A read counts as `SHORTEST` bytes at least.
 const TURN: usize = 128 << 10;
 const SHORTEST: usize = 16 << 10;
-/// The number of bytes that the peer may make this process keep for it, beyond the messages' own flow control.
-const OWED: usize = 64 << 20;
 
 type Renewal = Pin<Box<dyn Future<Output = Result<Box<Opened>, GreetingError>> + Send>>;
 
@@ -302,16 +300,13 @@ impl Task {
                 }
             }
         }
-        let (untold, kept) = {
+        let (untold, is_overdrawn) = {
             let mut outward = self.link.outward.lock();
             outward.has_read();
-            let kept = outward.control_bytes() + outward.session.kept();
-            (outward.session.untold(), kept)
+            (outward.session.untold(), outward.is_overdrawn())
         };
-        if kept > OWED + self.link.config.window {
-            let text = "the peer makes this process keep too much for it";
-            self.link.refuse(RefusalReason::OverLimit, text.to_owned());
-            return Err(End::Lost(text.to_owned()));
+        if is_overdrawn {
+            return Err(self.overdrawn());
         }
         if untold.bytes >= ACKNOWLEDGE_BYTES || untold.signatures >= ACKNOWLEDGE_SIGNATURES {
             return self.write(waits);
@@ -342,6 +337,7 @@ impl Task {
                 return Err(End::PeerGone("the process has shut down"));
             }
             Err(broken @ Broken::Goodbye { .. }) => return Err(End::Lost(broken.to_string())),
+            Err(Broken::Overdrawn) => return Err(self.overdrawn()),
             Err(broken) => {
                 self.link
                     .refuse(RefusalReason::Malformed, broken.to_string());
@@ -349,6 +345,13 @@ impl Task {
             }
         }
         Ok(())
+    }
+
+    /// The peer makes this process keep too much for it.
+    fn overdrawn(&self) -> End {
+        let why = Broken::Overdrawn.to_string();
+        self.link.refuse(RefusalReason::OverLimit, why.clone());
+        End::Overdrawn(why)
     }
 
     /// Writes pending bytes, as far as the socket takes them.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use intruder::scene::{Scene, expired, from, some_process};
 use intruder::{Intruder, Seen, handshake};
 use sealbus_bus::RefusalReason;
+use sealbus_fipa::bitefficient;
 use sealbus_mesh::frame::{Frame, GoodbyeReason, Kind, PREFACE};
 use sealbus_seal::{Credential, SecurityLevel};
 use support::{Authority, soon};
@@ -261,6 +262,63 @@ async fn whoever_breaks_the_protocol_loses_the_connection() {
         let end = tokio::time::timeout(Duration::from_secs(120), intruder.until_end()).await;
         assert!(end.is_ok(), "{crime}: the connection goes on");
     }
+    scene.unharmed().await;
+}
+
+/// A frame with a row of messages of this payload to target 0, of an agent that was never bound. The payload travels once.
+fn row(sequence: u32, payload: &[u8], count: usize) -> Vec<u8> {
+    let length = u16::try_from(payload.len()).unwrap().to_le_bytes();
+    let mut row = [5_u32.to_le_bytes(), 0_u32.to_le_bytes()].concat();
+    row.extend_from_slice(payload);
+    // All others end where the first one does.
+    row.resize(row.len() + 2 * (count - 1), 0);
+    row.extend_from_slice(&length);
+    row.extend_from_slice(&length);
+    let mut frame = u32::try_from(row.len()).unwrap().to_le_bytes().to_vec();
+    frame.extend_from_slice(&[Kind::Row as u8, 0, 0, 0]);
+    frame.extend_from_slice(&sequence.to_le_bytes());
+    frame.extend_from_slice(&row);
+    frame
+}
+
+fn nobodys(length: usize) -> Vec<u8> {
+    let message = from("mallory@factory").with_content("x".repeat(length));
+    let mut payload = Vec::new();
+    bitefficient::encode(&message, &mut payload).unwrap();
+    payload
+}
+
+#[tokio::test]
+async fn a_small_frame_does_not_become_many_large_messages() {
+    let scene = Scene::new().await;
+    let mut intruder = scene.ready(&scene.mallory()).await;
+    let frame = row(1, &nobodys(30_000), 15_000);
+    intruder.send_bytes(&frame).await.unwrap();
+    intruder.until_end().await;
+    scene.refused(RefusalReason::Malformed, "").await;
+    assert_eq!(scene.count(RefusalReason::NotProved), 0);
+    scene.unharmed().await;
+}
+
+/// All messages are refused. They go back, and the intruder takes none of them.
+#[tokio::test]
+async fn a_process_that_takes_nothing_back_loses_its_session_and_nothing_of_it_is_kept() {
+    let scene = Scene::new().await;
+    let mut intruder = scene.ready(&scene.mallory()).await;
+    let payload = nobodys(4_000);
+    let count = (2 << 20) / payload.len();
+    for sequence in 1..2_000 {
+        let frame = row(sequence, &payload, count);
+        if intruder.send_bytes(&frame).await.is_err() {
+            break;
+        }
+    }
+    intruder.until_end().await;
+    scene.refused(RefusalReason::OverLimit, "").await;
+    let kept = scene.process.endpoint.links()[0].unacknowledged;
+    assert!(kept < 1 << 20, "{kept} bytes are kept");
+    let refused = scene.count(RefusalReason::NotProved);
+    assert!(refused < 40_000, "{refused} messages came back");
     scene.unharmed().await;
 }
 

@@ -2,10 +2,11 @@
 //! shows, and the content has the rest of the message inside.
 
 use bytes::Bytes;
-use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
+use sealbus_fipa::{AclMessageRef, bitefficient};
 use sealbus_seal::encryption::{Commitment, Encapsulation, EncryptionKeyId, Sealing};
 
 use super::NotSealed;
+use crate::limits::OWN_ENCODING;
 
 /// The outer message up to its parameters.
 pub(super) const OUTER: &[u8] = b"\xfa\x10\0\x10sealed\0";
@@ -208,7 +209,7 @@ impl<'a> Outer<'a> {
 pub(super) fn short_in(payload: &[u8]) -> Option<RowId> {
     // All other messages are told by their first bytes.
     payload.strip_prefix(OUTER)?;
-    let message = bitefficient::decode_ref(payload, &Limits::default()).ok()?;
+    let message = bitefficient::decode_ref(payload, &OWN_ENCODING).ok()?;
     match Outer::read(&message).ok()?.envelope.row {
         RowForm::Short(id) => Some(id),
         RowForm::Whole { .. } => None,
@@ -221,7 +222,7 @@ pub(super) fn with_secret(
     key: EncryptionKeyId,
     encapsulation: &[u8],
 ) -> Result<Bytes, NotSealed> {
-    let message = bitefficient::decode_ref(payload, &Limits::default());
+    let message = bitefficient::decode_ref(payload, &OWN_ENCODING);
     let message = message.map_err(|error| NotSealed(error.to_string()))?;
     let outer = Outer::read(&message).map_err(NotSealed)?;
     let envelope = Envelope {

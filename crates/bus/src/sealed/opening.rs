@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use sealbus_fipa::AclMessageRef;
 use sealbus_fipa::bitefficient::{self, EncodedMessage};
-use sealbus_fipa::{AclMessageRef, Limits};
 use sealbus_seal::encryption::{
     Commitment, Encapsulation, EncryptionError, EncryptionKey, EncryptionKeyId, Opening, Salts,
     Secret,
@@ -16,6 +16,7 @@ use sealbus_seal::encryption::{
 use super::form::{Outer, RowForm, RowId, SALTS, context};
 use super::sending::LONGEST_ROW;
 use super::{NotOpened, Opened};
+use crate::limits::ANY_LENGTH;
 
 /// How long a row is known: ten minutes longer than its sender uses it, because messages wait for slow receivers.
 const KNOWN: Duration = Duration::from_secs(LONGEST_ROW.1.as_secs() + 600);
@@ -68,7 +69,7 @@ impl OpenedRow {
         bytes.truncate(length);
         let no_message = || "what is sealed is no ACL message".to_owned();
         let bytes = bitefficient::join_in_place(outer.leading, bytes).map_err(|_| no_message())?;
-        let message = EncodedMessage::new(Bytes::from(bytes), &Limits::default())
+        let message = EncodedMessage::new(Bytes::from(bytes), &ANY_LENGTH)
             .map_err(|error| format!("{}: {error}", no_message()))?;
         let salt = self.salts.of(number);
         if message.length() != length

@@ -11,6 +11,9 @@ use super::{LONGEST_ROW, MESSAGE_START, put_length};
 
 /// The bytes behind the messages of a row.
 const TRAILER: usize = 4;
+/// The most bytes that the beginnings of a row's messages have together. They travel once, and the reader copies them for
+/// each message. Rows of agents' messages stay below it by themselves: the longer the beginning, the fewer have room.
+const MOST_REPEATED: usize = 256 * LONGEST_ROW;
 
 /// The messages of a row, which begin with the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,17 +24,23 @@ pub struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// Reads the messages, which are as many as the bytes have room for.
+    /// Reads the messages, which are as many as the bytes have room for. `None`: the bytes are malformed, or stand for more
+    /// than a writer puts into a row.
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
+        if bytes.len() > LONGEST_ROW + TRAILER {
+            return None;
+        }
         let (bytes, beginning) = bytes.split_last_chunk()?;
         let (bytes, first) = bytes.split_last_chunk()?;
         let beginning = usize::from(u16::from_le_bytes(*beginning));
         let (first, others) = bytes.split_at_checked(usize::from(u16::from_le_bytes(*first)))?;
-        let mut left = others;
+        let (mut left, mut count) = (others, 1_usize);
         while !left.is_empty() {
             (_, left) = split_rest(left)?;
+            count += 1;
         }
-        (beginning <= first.len()).then_some(Self {
+        let is_right = beginning <= first.len() && beginning * count <= MOST_REPEATED;
+        is_right.then_some(Self {
             first,
             beginning,
             others,
@@ -85,6 +94,8 @@ pub(crate) struct Joinable {
     /// The length of the first message, and of its beginning.
     pub(crate) first: usize,
     pub(crate) beginning: usize,
+    /// The number of its messages.
+    pub(crate) count: usize,
     pub(crate) is_row: bool,
 }
 
@@ -98,6 +109,7 @@ impl Joinable {
         let is_alike = (self.sender, self.target, self.beginning)
             == (next.sender, next.target, next.beginning)
             && next.start - self.start + next.first <= LONGEST_ROW
+            && self.beginning * (self.count + 1) <= MOST_REPEATED
             && out[own..own + self.beginning] == out[payload..rest];
         if is_alike {
             let end = match self.is_row {
@@ -111,6 +123,7 @@ impl Joinable {
             out[end..end + 2].copy_from_slice(&(length as u16).to_le_bytes());
             put_length(out, self.first);
             put_length(out, self.beginning);
+            self.count += 1;
             self.is_row = true;
         }
         is_alike
@@ -184,6 +197,41 @@ mod tests {
         session.written(length);
         append(&mut session, 1, 2, b"from a to b: ", b"four");
         assert_eq!(session.next(), 2);
+    }
+
+    /// A row of a message of this length and of others that are the same.
+    fn same(length: usize, others: usize) -> Vec<u8> {
+        let mut row = vec![7; length];
+        row.resize(length + 2 * others, 0);
+        put_length(&mut row, length);
+        put_length(&mut row, length);
+        row
+    }
+
+    #[test]
+    fn few_bytes_do_not_become_many() {
+        assert!(Messages::decode(&same(32 << 10, 15_000)).is_none());
+        assert!(Messages::decode(&same(0, LONGEST_ROW / 2)).is_some());
+        assert!(Messages::decode(&same(0, LONGEST_ROW / 2 + 1)).is_none());
+        let most = MOST_REPEATED / 4096 - 1;
+        assert!(Messages::decode(&same(4096, most)).is_some());
+        assert!(Messages::decode(&same(4096, most + 1)).is_none());
+    }
+
+    #[test]
+    fn every_row_that_is_written_is_read() {
+        for length in [0, 1, 100, 1000, 2041, 4000] {
+            for rest in [b"".as_slice(), b"\x00\x01", b"hello\x00\x01"] {
+                let mut session = Session::default();
+                let beginning = vec![7; length];
+                for _ in 0..2000 {
+                    append(&mut session, 1, 2, &beginning, rest);
+                }
+                let (messages, frames) = waiting(&session);
+                assert_eq!(messages.len(), 2000);
+                assert!(frames < 2000, "{frames} frames");
+            }
+        }
     }
 
     proptest! {

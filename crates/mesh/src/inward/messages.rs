@@ -86,8 +86,8 @@ impl Inward {
             return Ok(());
         }
         self.continue_row(link, target);
-        let payload = self.row.keep(payload, self.row.messages.is_empty());
-        self.deliver(link, sender, target, payload, Ok(None));
+        let kept = self.row.keep(payload, self.row.messages.is_empty());
+        self.deliver(link, sender, target, kept, payload, Ok(None));
         Ok(())
     }
 
@@ -102,7 +102,8 @@ impl Inward {
     ) {
         if let Some(payload) = self.hold(sender, target, is_signed, payload) {
             self.continue_row(link, target);
-            self.deliver(link, sender, target, payload, Ok(None));
+            let same = payload.clone();
+            self.deliver(link, sender, target, payload, [&same[..], &[]], Ok(None));
         }
     }
 
@@ -200,13 +201,15 @@ impl Inward {
         Ok(partial.take())
     }
 
-    /// The checks, then the mailbox. `proved`: the author's evidence, or why its proof was refused.
+    /// The checks, then the mailbox. `same`: the bytes of `payload`, which goes with the check. `proved`: the author's
+    /// evidence, or why its proof was refused.
     pub(super) fn deliver(
         &mut self,
         link: &Arc<Link>,
         sender_handle: u32,
         target_handle: u32,
         payload: Bytes,
+        same: [&[u8]; 2],
         proved: Result<Option<Evidence>, Refused>,
     ) {
         let Some(Some(target)) = self.targets.get_mut(target_handle as usize) else {
@@ -232,15 +235,22 @@ impl Inward {
         let (message, likeness) = match self.checker.check(payload) {
             Ok(checked) if checked.0.length() == checked.0.bytes().len() => checked,
             // Not even the sender can be read.
-            _ => {
+            unsound => {
+                // The next message may be alike to this one, whose sender nobody checked.
+                self.last_sender = None;
                 let name = sender.map_or("an agent that was not bound", |sender| &sender.name);
-                self.bus.refused(
-                    name,
-                    Some(self.peer.to_string()),
-                    Some(&target.name),
-                    RefusalReason::Malformed,
-                    "the payload is no ACL message".to_owned(),
-                );
+                let why = match unsound {
+                    Err(error) => format!("the payload is no ACL message: {error}"),
+                    Ok(_) => "more bytes follow the end of the message".to_owned(),
+                };
+                let reason = RefusalReason::Malformed;
+                let proved = Some(self.peer.to_string());
+                self.bus
+                    .refused(name, proved, Some(&target.name), reason, why);
+                let payload = same.concat();
+                window.refund(payload.len());
+                let why = Why::Refused(reason);
+                give_back(link, target_handle, sender_handle, why, &payload);
                 return;
             }
         };
@@ -374,6 +384,7 @@ impl Inward {
                 let (Some(sender), Ok(payload)) = (sender, message.to_bytes()) else {
                     continue;
                 };
+                link.outward.lock().excuse(payload.len());
                 match is_open {
                     true => give_back(link, target, sender, Why::NotHere, &payload),
                     false => in_pieces(link, &payload, |more, piece| Frame::Unread {
@@ -442,5 +453,6 @@ fn in_pieces<'a>(link: &Arc<Link>, payload: &'a [u8], frame: impl Fn(bool, &'a [
         }
     }
     drop(outward);
+    link.note_kept();
     link.wake();
 }

@@ -259,7 +259,8 @@ impl Inward {
                         slot.unproved -= 1;
                     }
                     self.continue_row(link, target);
-                    self.deliver(link, sender, target, payload, proved);
+                    let same = payload.clone();
+                    self.deliver(link, sender, target, payload, [&same[..], &[]], proved);
                 }
                 What::Frame(number) => {
                     let origin = self.origin(sender, proved);

@@ -10,13 +10,9 @@ impl Outward {
     pub(crate) fn acknowledged(&mut self, received: u64) -> Result<(), Violation> {
         self.session.acknowledge(received)?;
         let acknowledged = self.session.acknowledged();
-        while self
-            .long
-            .front()
-            .is_some_and(|long| long.end <= acknowledged)
-        {
-            self.long.pop_front();
-        }
+        // They end in another order than they began, and some not before their target closes.
+        self.long.retain(|long| long.end > acknowledged);
+        self.excused = self.excused.min(self.session.kept() as u64);
         self.signatures_arrived(acknowledged);
         while let Some((end, handle)) = self.leaving.front().copied()
             && end <= acknowledged

@@ -22,6 +22,9 @@ impl Outward {
         serial: u64,
         outgoing: &OutgoingFrame<'_>,
     ) -> Result<(), Rejected> {
+        if self.is_forgotten {
+            return Err(Rejected::Closed);
+        }
         match self.targets.get(handle as usize) {
             Some(Some(target)) if target.serial == serial => {
                 if let TargetState::Closing { .. } = target.state {

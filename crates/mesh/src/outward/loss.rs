@@ -134,6 +134,7 @@ impl Outward {
         self.hosted.clear();
         self.departed.clear();
         self.blocked.clear();
+        self.excused = 0;
         self.unsigned.clear();
         self.session.start_over();
         self.signatures = Signatures::default();

@@ -32,6 +32,9 @@ impl Outward {
         sender: &Arc<LocalAgent>,
         outgoing: &Outgoing<'_>,
     ) -> Result<(), Rejected> {
+        if self.is_forgotten {
+            return Err(Rejected::Closed);
+        }
         let sender_handle = match self.targets.get(handle as usize) {
             Some(Some(target)) if target.serial == serial => {
                 if let TargetState::Closing { .. } = target.state {

@@ -255,9 +255,59 @@ impl Outward {
     pub(crate) fn control(&mut self, frame: &Frame<'_>) {
         frame.encode(0, &mut self.control);
     }
+}
 
-    /// Bytes of such frames not yet written.
-    pub(crate) fn control_bytes(&self) -> usize {
-        self.control.len()
+#[cfg(test)]
+mod tests {
+    use sealbus_seal::SecurityLevel;
+
+    use super::*;
+    use crate::frame::LONGEST_PIECE;
+
+    /// Queues a message of so many pieces.
+    fn send(outward: &mut Outward, handle: u32, pieces: usize) {
+        let message = Queued::message(7, vec![1; pieces * LONGEST_PIECE].into());
+        let Some(Some(target)) = outward.targets.get_mut(handle as usize) else {
+            unreachable!()
+        };
+        outward.line.enqueue(handle, &mut target.credit, message);
+    }
+
+    /// Writes everything that may be written.
+    fn write(outward: &mut Outward) {
+        loop {
+            outward.pump();
+            match outward.session.unwritten() {
+                0 => return,
+                count => outward.session.written(count),
+            }
+        }
+    }
+
+    /// The bytes of the long messages that are kept.
+    fn kept(outward: &Outward) -> usize {
+        outward.long.iter().map(|it| it.message.length()).sum()
+    }
+
+    #[test]
+    fn behind_a_target_that_never_closes_no_long_message_is_kept() {
+        let mut outward = Outward::new(SecurityLevel::None, 8 << 20, 1 << 20, 16);
+        let [first, second] =
+            ["a@factory", "b@factory"].map(|name| outward.open(name).unwrap().handle);
+        outward.credited(first, 8 << 20, true);
+        outward.credited(second, 8 << 20, true);
+        send(&mut outward, first, 8);
+        outward.pump();
+        // The pieces that are left are never sent.
+        outward.start_closing(first, true);
+        write(&mut outward);
+        assert_eq!((outward.long.len(), kept(&outward)), (1, 0));
+        for _ in 0..3 {
+            send(&mut outward, second, 3);
+            write(&mut outward);
+            assert_eq!(kept(&outward), 3 * LONGEST_PIECE);
+            outward.acknowledged(outward.session.next()).unwrap();
+            assert_eq!((outward.long.len(), kept(&outward)), (1, 0));
+        }
     }
 }

@@ -136,6 +136,7 @@ impl Unacknowledged {
                 target,
                 first: out.len() - start - MESSAGE_START,
                 beginning,
+                count: 1,
                 is_row: false,
             };
             if !is_signed

@@ -8,7 +8,7 @@ use sealbus_mesh::frame::{Frame, LONGEST_BODY, parse};
 use sealbus_mesh::session::Session;
 
 use crate::intruder::Seen;
-use crate::intruder::scene::{Scene, from};
+use crate::intruder::scene::{Scene, from, is_returned};
 use crate::support::soon;
 
 /// A message that is like the one before it is not judged again. So it must be refused if that one was.
@@ -84,5 +84,36 @@ async fn a_forged_sender_among_honest_messages_that_come_together_is_refused() {
     }
     assert_eq!(scene.count(RefusalReason::ForgedSender), 4);
     assert_eq!(scene.count(RefusalReason::NotProved), 4);
+    scene.unharmed().await;
+}
+
+/// A message with bytes behind its end comes back unread. The next one, which is like it, is judged all the same.
+#[tokio::test]
+async fn a_forged_sender_behind_the_same_in_a_malformed_message_is_refused() {
+    let mut scene = Scene::new().await;
+    let mut intruder = scene.ready(&scene.mallory()).await;
+    let encoded = |sender: &str| {
+        let mut payload = Vec::new();
+        bitefficient::encode(&from(sender), &mut payload).unwrap();
+        payload
+    };
+    let (honest, forged) = (encoded("mallory@factory"), encoded("ams@factory"));
+    let longer = [forged.as_slice(), &b"x"[..]].concat();
+    let frames = [&honest, &longer, &forged].map(|payload| Frame::Message {
+        sender: 0,
+        target: 0,
+        is_signed: false,
+        payload,
+    });
+    intruder.send_together(&frames).await.unwrap();
+    intruder.until(is_returned(RefusalReason::Malformed)).await;
+    intruder
+        .until(is_returned(RefusalReason::ForgedSender))
+        .await;
+    let received = soon(scene.mailbox.recv()).await.unwrap();
+    assert_eq!(
+        received.message().sender().unwrap().name(),
+        "mallory@factory"
+    );
     scene.unharmed().await;
 }

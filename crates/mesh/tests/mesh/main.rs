@@ -8,6 +8,7 @@ mod conformance;
 mod conversation;
 mod departed;
 mod flow_and_movement;
+mod forgotten;
 mod leaving;
 mod sizes;
 #[path = "../support/mod.rs"]

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_bus::{Mailbox, Outbox, RefusalReason, Returned, SendError, UndeliverableReason};
-use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
+use sealbus_fipa::{AclMessage, Aid, Expression, Performative, bitefficient};
 use sealbus_seal::denylist::DenyList;
 use sealbus_seal::permission::{Messages, Policy, Rule};
 use sealbus_seal::{Identity, SecurityLevel};
+use support::proxy::Proxy;
 use support::{Authority, Platform, Process, inform, now, soon};
 
 fn count(process: &Process, reason: RefusalReason) -> u64 {
@@ -25,6 +26,18 @@ fn count(process: &Process, reason: RefusalReason) -> u64 {
         .find(|(found, _)| *found == reason)
         .unwrap()
         .1
+}
+
+/// Tells a process that an agent is revoked.
+fn deny(platform: &Platform, process: &Process, agent: &str) {
+    let mut list = DenyList::new(platform.authority.issuing.identity().clone());
+    let identity = Identity::from_agent_name(agent).unwrap();
+    let denial = support::denial(now());
+    list.deny_identity(identity, now().plus(support::DAY), denial)
+        .unwrap();
+    let signed = list.sign(&platform.authority.issuing).unwrap().whole();
+    process.trust.apply_deny_list(&signed, now()).unwrap();
+    process.endpoint.trust_changed();
 }
 
 async fn until_refused(process: &Process, reason: RefusalReason) {
@@ -120,15 +133,7 @@ async fn a_revoked_agent_is_cut_off_at_once_under_open_connections() {
     mallory.send(inform("bob@factory", "before")).await.unwrap();
     soon(bob_mailbox.recv()).await.unwrap();
 
-    let mut list = DenyList::new(platform.authority.issuing.identity().clone());
-    let identity = Identity::from_agent_name("mallory@factory").unwrap();
-    let denial = support::denial(now());
-    list.deny_identity(identity, now().plus(support::DAY), denial)
-        .unwrap();
-    let signed = list.sign(&platform.authority.issuing).unwrap().whole();
-    there.trust.apply_deny_list(&signed, now()).unwrap();
-    there.endpoint.trust_changed();
-
+    deny(&platform, &there, "mallory@factory");
     let after = inform("bob@factory", "after").with_conversation_id("scheme");
     mallory.send(after).await.unwrap();
     let notice = soon(mallory_mailbox.recv()).await.unwrap().into_message();
@@ -142,6 +147,75 @@ async fn a_revoked_agent_is_cut_off_at_once_under_open_connections() {
     assert!(bob_mailbox.try_recv().is_none());
     assert!(count(&there, RefusalReason::Revoked) > 0);
     still_talks(&platform, &here, &there, 0).await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_revoked_while_the_link_is_down_gets_nothing_more() {
+    let platform = Platform::new(SecurityLevel::Auth);
+    let here = platform.process("node-1").await;
+    let there = platform.process("node-2").await;
+    let proxy = Proxy::to(there.endpoint.local_address()).await;
+    let (alice, mut alice_mailbox) = platform.agent(&here, "alice@factory");
+    let (_bob, mut bob_mailbox) = platform.agent_behind(&there, "bob@factory", proxy.address);
+    alice.send(inform("bob@factory", "before")).await.unwrap();
+    soon(bob_mailbox.recv()).await.unwrap();
+    let link = |process: &Process| process.endpoint.links().remove(0);
+    let pause = || tokio::time::sleep(Duration::from_millis(5));
+    soon(async {
+        while link(&here).unacknowledged + link(&there).unacknowledged > 0 {
+            pause().await;
+        }
+        proxy.close();
+        while link(&here).is_connected {
+            pause().await;
+        }
+        deny(&platform, &here, "bob@factory");
+        // The link has something to say about it, and cannot yet.
+        while link(&here).unacknowledged == 0 {
+            pause().await;
+        }
+    })
+    .await;
+
+    proxy.open();
+    alice.send(inform("bob@factory", "after")).await.unwrap();
+    let notice = soon(alice_mailbox.recv()).await.unwrap().into_message();
+    assert_eq!(notice.performative, Performative::Failure);
+    assert!(bob_mailbox.try_recv().is_none());
+    assert!(count(&here, RefusalReason::Revoked) > 0);
+    still_talks(&platform, &here, &there, 0).await;
+}
+
+/// Its sender hears of it, and its room comes back. A bus of this version sends no such message by itself.
+#[tokio::test]
+async fn what_the_receiver_cannot_read() {
+    let platform = Platform::new(SecurityLevel::Auth);
+    let here = platform.process("node-1").await;
+    let there = platform.process("node-2").await;
+    let (alice, mut alice_mailbox) = platform.agent(&here, "alice@factory");
+    let (_bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
+    let word = Expression::from("x");
+    let deep = (0..100).fold(word, |inner, _| Expression::List(vec![inner]));
+    let message = inform("bob@factory", "x".repeat(60_000))
+        .with_sender(alice.aid())
+        .with_user_defined("X-deep", deep);
+    let mut payload = Vec::new();
+    bitefficient::encode(&message, &mut payload).unwrap();
+    // More in all than the other process may write at a time.
+    for _ in 0..40 {
+        let letter = Returned {
+            sender: "alice@factory".into(),
+            payload: payload.clone().into(),
+        };
+        here.bus.returned("bob@factory", vec![letter], false, || {});
+        let notice = soon(alice_mailbox.recv()).await.unwrap().into_message();
+        assert_eq!(notice.performative, Performative::Failure);
+        assert!(notice.content_text().unwrap().contains("malformed"));
+    }
+    assert_eq!(count(&there, RefusalReason::Malformed), 40);
+    alice.send(inform("bob@factory", "short")).await.unwrap();
+    let received = soon(bob_mailbox.recv()).await.unwrap();
+    assert_eq!(received.message().content_text().unwrap(), "short");
 }
 
 #[tokio::test]
