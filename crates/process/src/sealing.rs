@@ -264,7 +264,8 @@ impl Sealing {
                 Ok(Peer::new(key, Some(verified)))
             }
             Err(_) if kept => {
-                let key = stated.verify_for_waiting(&identity, &self.trust, now)?;
+                let (key, verified) = stated.verify_for_waiting(&identity, &self.trust, now)?;
+                self.check_age(receiver, &verified)?;
                 Ok(Peer::new(key.clone(), None))
             }
             Err(EncryptionError::NotVerified(

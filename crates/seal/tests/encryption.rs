@@ -407,7 +407,7 @@ fn the_latest_key_of_an_absent_agent_is_good_for_messages_that_wait() {
     let verify = |now| {
         stated
             .verify_for_waiting(&alice, &platform.trust, now)
-            .cloned()
+            .map(|(key, _)| key.clone())
     };
     assert_eq!(verify(platform.now).unwrap(), *KEY.public());
     assert!(

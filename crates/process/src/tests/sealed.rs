@@ -108,13 +108,19 @@ async fn no_key_of_a_dishonest_directory_is_believed() {
         .unwrap();
     assert_eq!(read(&mut bob).await, "secret");
 
-    // A valid key that is older than the known one: its certificate began before. Alice's process knows carol's newer one.
+    // A valid key that is older than the known one: its certificate began before, and may have ended. Alice's process knows
+    // carol's newer one.
     let newer = Validity::starting(now().plus(30 * second), HOUR / 2);
-    for (validity, is_believed) in [(newer, true), (present, false)] {
+    for (validity, kept, is_believed) in [
+        (newer, false, true),
+        (present, false, false),
+        (present, true, false),
+        (ended, true, false),
+    ] {
         let key = stated(&credential(&world, "carol", validity), &own);
         world.keys.lock().insert("carol".to_owned(), Blob(key));
         let sealing = one.shared.sealing.as_ref().unwrap();
-        let found = sealing.look_up("carol@factory", false).await;
+        let found = sealing.look_up("carol@factory", kept).await;
         match (found, is_believed) {
             (Ok(_), true) => {
                 sealed_by(&one, "carol@factory", "hello").await;

@@ -70,7 +70,7 @@ impl CertifiedEncryptionKey {
 
     /// The same for a message that waits until `agent` is there. The certificate of an absent agent has ended, at most 30
     /// days ago, or is denied because the agent left, was killed or moved. A certificate that an operator revoked is not
-    /// believed.
+    /// believed. Returns the owner of that certificate, too.
     ///
     /// # Errors
     /// Why the key is not believed.
@@ -79,7 +79,7 @@ impl CertifiedEncryptionKey {
         agent: &Identity,
         trust: &Trust,
         now: Timestamp,
-    ) -> Result<&EncryptionPublicKey, EncryptionError> {
+    ) -> Result<(&EncryptionPublicKey, VerifiedIdentity), EncryptionError> {
         let leaf = Certificate::parse(self.chain.leaf()).map_err(VerifyError::from)?;
         let then = now.min(leaf.not_after());
         let verified = trust.verify_as_of(&self.chain, then)?;
@@ -107,8 +107,8 @@ impl CertifiedEncryptionKey {
                 Err(VerifyError::Revoked {
                     identity, denial, ..
                 }),
-            ) if identity == *agent && denial.reason != Reason::ByOperator => Ok(key),
-            (None, checked) => checked.map(|()| key).map_err(Into::into),
+            ) if identity == *agent && denial.reason != Reason::ByOperator => Ok((key, verified)),
+            (None, checked) => checked.map(|()| (key, verified)).map_err(Into::into),
         }
     }
 
