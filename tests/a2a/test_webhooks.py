@@ -187,6 +187,18 @@ def test_no_webhook_leads_into_the_platforms_own_network(posting: Door, host: st
     wait_for(is_given_up, f"{url} to be given up", also=posting.factory.logs)
 
 
+def test_a_repeated_message_adds_no_second_webhook(posting: Door, hooks: Hooks) -> None:
+    url, _ = hooks.new("again")
+    message = {"messageId": "again", "role": "ROLE_USER", "parts": [{"data": {"count": 1000, "pause": 0.2}}]}
+    configuration = {"returnImmediately": True, "taskPushNotificationConfig": {"url": url}}
+    params = {"message": message, "metadata": {"skill": "slow"}, "configuration": configuration}
+    first, again = (posting.call("clock", "SendMessage", params)["result"]["task"]["id"] for _ in range(2))
+    assert first == again
+    listed = posting.call("clock", "ListTaskPushNotificationConfigs", {"taskId": first})["result"]
+    assert [it["url"] for it in listed["configs"]] == [url]
+    posting.call("clock", "CancelTask", {"id": first})
+
+
 def test_webhooks_of_strangers_have_limits(posting: Door) -> None:
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "x"}]}
     for wrong in (

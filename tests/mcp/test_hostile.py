@@ -9,6 +9,7 @@ import contextlib
 import json
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ NEW = {
     "io.modelcontextprotocol/clientInfo": {"name": "mallory", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-INITIALIZE = {
+INITIALIZE: dict[str, Any] = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "mallory", "version": "1"}},
 }  # fmt: skip
@@ -228,6 +229,9 @@ def test_sessions_have_an_end(door: Door, stranger: Stranger) -> None:
     with honest(door):
         statuses = [stranger.post(INITIALIZE, stranger.key("auditor"))[0] for _ in range(80)]
         assert set(statuses) == {200, 429} and statuses[0] == 200
+        # `initialize` opens a session, whichever version its head names.
+        present = {**INITIALIZE, "params": {**INITIALIZE["params"], "protocolVersion": "2026-07-28"}}
+        assert stranger.post(present, stranger.key("auditor"), "MCP-Protocol-Version: 2026-07-28")[0] == 429
         # The present protocol has none, and goes on.
         assert stranger.search(stranger.key("auditor"))[0] == 200
 

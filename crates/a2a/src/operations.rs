@@ -236,8 +236,13 @@ impl Desk<'_> {
         };
         opening.hash.copy_from_slice(hash.as_ref());
         let (task, is_new) = self.tasks.open(opening)?;
-        told.map(|told| self.add_webhook(task.clone(), told))
-            .transpose()?;
+        if let Some(mut told) = told {
+            // A repeated message names the same webhook.
+            if told.id.is_empty() {
+                told.id.clone_from(&task.opening.head.id);
+            }
+            self.add_webhook(task.clone(), told)?;
+        }
         if is_new {
             if !chain.is_empty() {
                 let (caller, id) = (self.tasks.caller.voice.name(), &task.opening.head.id);

@@ -84,15 +84,6 @@ pub trait Service: Send + Sync + 'static {
     /// beginning of URLs by which the caller reaches the gateway.
     fn public(&self, head: &Parts, base: &str) -> Option<Answer>;
 
-    /// Looks at the head of a caller's request before its body is read.
-    fn admit(
-        &self,
-        _seat: &Self::Seat,
-        _head: &Parts,
-    ) -> impl Future<Output = Result<(), Answer>> + Send {
-        std::future::ready(Ok(()))
-    }
-
     /// The door's refusal of a request for this address with a body of this type, in the form of the service's protocol.
     fn refusal(
         &self,
@@ -411,9 +402,6 @@ impl<S: Service> Door<S> {
             return refused(StatusCode::TOO_MANY_REQUESTS, why);
         }
         place.served.fetch_add(1, Ordering::Relaxed);
-        if let Err(answer) = self.service.admit(&place.seat, &head).await {
-            return answer;
-        }
         let (body, room) = match body::read(body, &place.bodies).await {
             Ok(body) => body,
             Err(Unread(status, why)) => return refused(status, why),

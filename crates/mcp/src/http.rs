@@ -1,5 +1,6 @@
 //! Streamable HTTP. Each caller has sessions of its own: the id of another caller's session does not exist for it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,6 +11,8 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
 use sealbus_callers::{Answer, Caller, LONGEST_BODY, Service, text_answer};
+use serde::Deserialize;
+use tokio::sync::Mutex;
 
 use crate::host::Host;
 use crate::server::{Desk, Server};
@@ -23,6 +26,21 @@ const SESSIONS: usize = 64;
 pub(crate) struct Seat {
     service: StreamableHttpService<Server, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
+    /// Sessions are opened one by one, so that each is counted.
+    opening: Mutex<()>,
+}
+
+/// Whether a request may open a session: `initialize` does, whichever version its head names. A body that cannot be read
+/// may be one.
+fn may_open_session(request: &Request<Bytes>) -> bool {
+    #[derive(Deserialize)]
+    struct Called<'a> {
+        #[serde(borrow)]
+        method: Option<Cow<'a, str>>,
+    }
+    let called = || serde_json::from_slice::<Called<'_>>(request.body());
+    !request.headers().contains_key("mcp-session-id")
+        && called().map_or(true, |it| it.method.as_deref() == Some("initialize"))
 }
 
 /// Serves all callers.
@@ -46,6 +64,7 @@ impl Service for Http {
         Arc::new(Seat {
             service: StreamableHttpService::new(serve, sessions.clone(), config),
             sessions,
+            opening: Mutex::default(),
         })
     }
 
@@ -76,22 +95,15 @@ impl Service for Http {
         (!is_here).then(|| text_answer(StatusCode::NOT_FOUND, "the endpoint is /mcp"))
     }
 
-    async fn admit(&self, seat: &Seat, head: &Parts) -> Result<(), Answer> {
-        let opens = !head.headers.contains_key("mcp-session-id");
-        if opens && seat.sessions.sessions.read().await.len() >= SESSIONS {
-            // Requests of the present protocol need no session, but nothing before the body tells them apart for sure.
-            let version = head.headers.get("mcp-protocol-version");
-            let is_stateless =
-                version.is_some_and(|version| version.as_bytes() >= b"2026-07-28".as_slice());
-            if !is_stateless {
-                let why = "too many sessions: end one";
-                return Err(text_answer(StatusCode::TOO_MANY_REQUESTS, why));
-            }
-        }
-        Ok(())
-    }
-
     async fn answer(&self, seat: &Arc<Seat>, _base: &str, request: Request<Bytes>) -> Answer {
+        let opening = match may_open_session(&request) {
+            true => Some(seat.opening.lock().await),
+            false => None,
+        };
+        if opening.is_some() && seat.sessions.sessions.read().await.len() >= SESSIONS {
+            let why = "too many sessions: end one";
+            return text_answer(StatusCode::TOO_MANY_REQUESTS, why);
+        }
         seat.service.handle(request.map(Full::new)).await
     }
 }

@@ -1,16 +1,18 @@
 //! A conversation with an agent of others that speaks ACL: each message goes through whole, in both directions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sealbus::acl::Expression;
 use sealbus::process::Conversations;
 use sealbus::{
     AgentResult, Failure, Message, Performative, Undelivered, Voice, new_conversation_id,
 };
+use tokio::time::timeout;
 
 use super::remote::Remote;
 use super::task::{End, News};
-use super::work::{NEIGHBOUR_PARAMETER, Task, end_error};
+use super::work::{NEIGHBOUR_PARAMETER, THINKING, Task, end_error};
 use crate::acl::{addressed, says, state_after};
 
 /// Follows a conversation, which begins with a message of one of our agents, to its end.
@@ -31,6 +33,7 @@ pub(super) async fn talk(
     let mut task = Task::open(&remote, &voice, &opening).await?;
     let (mut is_asked, mut is_stopped, mut is_over) = (false, false, says(&opening.performative));
     loop {
+        let patience = if is_asked { THINKING } else { Duration::MAX };
         tokio::select! {
             news = task.news(), if !is_asked => for news in news? {
                 match news {
@@ -52,7 +55,8 @@ pub(super) async fn talk(
                     News::Ended(end) => return Err(end_error(end)),
                 }
             },
-            said = mine.receive_matching(|_| true) => {
+            said = timeout(patience, mine.receive_matching(|_| true)) => {
+                let said = said.map_err(|_| Failure::new("it was asked something, and said nothing for an hour"))?;
                 // The agent here leaves.
                 let Some(said) = said else { return Ok(()) };
                 let said = Message::new(said);

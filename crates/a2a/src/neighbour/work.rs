@@ -25,7 +25,7 @@ use crate::extensions::{DELEGATION, chain_data};
 /// The parameter with which messages tell who the neighbour is, and by what proof.
 pub(super) const NEIGHBOUR_PARAMETER: &str = "X-Sealbus-Neighbour";
 /// How long one who asked may think about a question.
-const THINKING: Duration = Duration::from_secs(3_600);
+pub(super) const THINKING: Duration = Duration::from_secs(3_600);
 /// A task that tells nothing new for so long is given up.
 const SILENCE: Duration = Duration::from_secs(3_600);
 /// How often a broken stream is taken up again, and the first pause before that. Each pause is twice as long as the last.
