@@ -18,6 +18,7 @@ import java.util.Date;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Consumer;
 import java.util.function.UnaryOperator;
 import java.util.regex.Pattern;
@@ -47,6 +48,8 @@ final class BitEfficient {
     private static final int LIST = 0x60;
     private static final int END_OF_LIST = 0x40;
     private static final int TEXT_OF_EXPRESSION = 0xff;
+    /** The tags of words, numbers and strings. */
+    private static final Set<Integer> TEXTS = Set.of(WORD, DECIMAL, 0x13, STRING, TEXT_OF_EXPRESSION);
     /** Lists, or resolvers of agents, within each other that are read. */
     private static final int MAX_DEPTH = 64;
     private static final String DIGITS = "\0" + "0123456789" + "\0" + "+e-.";
@@ -317,7 +320,7 @@ final class BitEfficient {
                         }
                         return message;
                     }
-                    case 0x00 -> message.addUserDefinedParameter(word(), expression());
+                    case 0x00 -> parameter(message);
                     case SENDER -> message.setSender(agent(MAX_DEPTH));
                     case RECEIVER -> agents(message::addReceiver, MAX_DEPTH);
                     case REPLY_TO -> agents(message::addReplyTo, MAX_DEPTH);
@@ -333,6 +336,15 @@ final class BitEfficient {
                     default -> throw unexpected("a parameter", parameter);
                 }
             }
+        }
+
+        private void parameter(ACLMessage message) throws CharacterCodingException {
+            String name = word();
+            // JADE's message would hold the last of two chains alone, and any expression as text.
+            if (Delegation.isIn(name) && (!TEXTS.contains(peek()) || message.getUserDefinedParameter(name) != null)) {
+                throw new IllegalArgumentException(name + " is no text, or is there twice");
+            }
+            message.addUserDefinedParameter(name, expression());
         }
 
         private void agents(Consumer<AID> each, int depth) throws CharacterCodingException {

@@ -34,6 +34,15 @@ final class Exchange {
     /** Sends frames to the bus of the other process: in the name of an agent here, or of this process (null). */
     interface Out {
         void send(String author, byte[] frame);
+
+        /** Sends a frame, unless much waits. */
+        void sendLosable(String author, byte[] frame);
+
+        /** Sends the acknowledgement of all frames up to now. It takes the place of one that waits, unless frames wait behind that. */
+        void acknowledge(byte[] frame);
+
+        /** The frames that wait are of a life that is over. */
+        void forget();
     }
 
     final Identity peer;
@@ -86,6 +95,7 @@ final class Exchange {
         taken = 0;
         greetPause = FIRST_GREETING;
         greetAt = System.nanoTime();
+        out.forget();
         hearing.forget();
         speaking.lose(why);
     }
@@ -185,12 +195,12 @@ final class Exchange {
 
     /** Sends a frame that may be lost. */
     void send(String author, int kind, byte[] fields) {
-        out.send(author, frame(kind, 0, fields));
+        out.sendLosable(author, frame(kind, 0, fields));
     }
 
     /** Sends a kept frame again. */
     void repeat(Speaking.Kept kept) {
-        out.send(kept.author, kept.bytes);
+        out.send(kept.isVoid ? null : kept.author, kept.bytes);
     }
 
     byte[] frame(int kind, long number, byte[] fields) {
@@ -225,7 +235,7 @@ final class Exchange {
             if (number > 0) {
                 // An event that waits in JADE's queue is the agent's, so all that was taken counts as read, too.
                 Frame.Body answer = new Frame.Body().number(1, ACKNOWLEDGE).number(8, session());
-                out.send(null, answer.leb(0).leb(taken).leb(taken).leb(speaking.next() - 1).done());
+                out.acknowledge(answer.leb(0).leb(taken).leb(taken).leb(speaking.next() - 1).done());
             }
         } catch (BufferUnderflowException | IllegalArgumentException unfit) {
             Mesh.LOG.log(Level.WARNING, "a frame for channels of {0} cannot be read", peer);

@@ -103,9 +103,9 @@ final class Handover {
             }
             mesh.agents.deliver(agent, author, event.body(), facts);
             return null;
-        } catch (Mesh.ForgedSender forged) {
+        } catch (Mesh.Refused refused) {
             forget(agent, facts);
-            return "forged-sender";
+            return refused.reason;
         } catch (BitEfficient.Malformed malformed) {
             forget(agent, facts);
             return "malformed";

@@ -54,15 +54,18 @@ final class Mesh implements AutoCloseable {
 
     /** The agents of this process. It is called under the mesh's lock, and calls nothing of the mesh. */
     interface Agents {
-        /** Gives a message to an agent. {@code sender} is the whole name that was proved; false: the agent is not here. */
-        boolean deliver(String agent, String sender, byte[] message) throws BitEfficient.Malformed, ForgedSender;
+        /**
+         * Gives a message to an agent, if the rules let its sender write to the agent. {@code sender} is the whole name that was
+         * proved; false: the agent is not here.
+         */
+        boolean deliver(String agent, String sender, byte[] message) throws BitEfficient.Malformed, Refused;
 
-        /** The same, with facts about the message. */
+        /** Gives an agent what came by a channel, with facts about it. The rules for messages say nothing of it. */
         boolean deliver(String agent, String sender, byte[] message, Map<String, String> facts)
-                throws BitEfficient.Malformed, ForgedSender;
+                throws BitEfficient.Malformed, Refused;
 
         /** A message of an agent that has proved itself, which goes to nobody's queue. */
-        ACLMessage open(String sender, byte[] message, Map<String, String> facts) throws BitEfficient.Malformed, ForgedSender;
+        ACLMessage open(String sender, byte[] message, Map<String, String> facts) throws BitEfficient.Malformed, Refused;
 
         /** Whether the agent keeps up with its messages. */
         boolean hasRoom(String agent);
@@ -74,10 +77,14 @@ final class Mesh implements AutoCloseable {
         void attachedAgain();
     }
 
-    /** A message does not name the agent that sent it. */
-    static final class ForgedSender extends Exception {
-        ForgedSender(String what) {
-            super(what);
+    /** A message is not accepted: it does not name the agent that sent it, or the rules do not allow it. */
+    static final class Refused extends Exception {
+        /** One of {@link MeshLink#REFUSALS}. */
+        final String reason;
+
+        Refused(String reason, String why) {
+            super(why);
+            this.reason = reason;
         }
     }
 
@@ -114,7 +121,7 @@ final class Mesh implements AutoCloseable {
     /** The others have heard of this process. */
     private boolean isListed;
     private long ticks;
-    private Permission permission;
+    private volatile Permission permission;
     private volatile boolean isClosed;
 
     /** Makes this process one of those that other processes reach. */
@@ -128,7 +135,7 @@ final class Mesh implements AutoCloseable {
             throw new IOException(obstacle);
         }
         own = membership.enlist().peer().identity();
-        permission = new Permission(trust.platform(), Json.member(welcome, "rules"));
+        permission = new Permission(trust.platform(), own.name(), Json.member(welcome, "rules"));
         ServerSocket server = new ServerSocket(0, 0, InetAddress.getByName(Json.text(welcome, "address")));
         String host = server.getInetAddress().getHostAddress();
         address = (host.contains(":") ? "[" + host + "]" : host) + ":" + server.getLocalPort();
@@ -360,8 +367,9 @@ final class Mesh implements AutoCloseable {
         return present.contains(agent);
     }
 
-    boolean permits(String sender, String receiver) {
-        return permission.permits(sender, receiver);
+    /** Whether an agent may write to another one on behalf of these agents, all by their whole names. Asked without the lock, too. */
+    boolean permits(String sender, String receiver, List<String> askers) {
+        return permission.permits(sender, receiver, askers);
     }
 
     /** The local name of an agent of this platform; null of another one. */
@@ -379,12 +387,8 @@ final class Mesh implements AutoCloseable {
         return isClosed;
     }
 
-    /** Sends a message. Waits while too much waits for the receiver. */
+    /** Sends a message, which the rules allow. Waits while too much waits for the receiver. */
     synchronized void send(Letter letter) throws IOException, InterruptedException {
-        String receiver = local(letter.receiver());
-        if (!permits(letter.sender(), receiver)) {
-            throw new IOException("the policy does not let " + letter.sender() + " write to " + letter.receiver());
-        }
         if (letter.payload().length > LARGEST_MESSAGE) {
             throw new IOException("a message of " + letter.payload().length + " bytes; at most " + LARGEST_MESSAGE + " are sent");
         }
@@ -528,12 +532,14 @@ final class Mesh implements AutoCloseable {
         }
         String why;
         Socket socket = new Socket();
+        MeshConnection made = null;
         try {
             int colon = link.address.lastIndexOf(':');
             String host = link.address.substring(0, colon).replaceAll("^\\[|\\]$", "");
             socket.connect(new InetSocketAddress(host, Integer.parseInt(link.address.substring(colon + 1))), CONNECTING);
             SSLSocket tls = Tls.connect(socket, membership.process().credential(), chain -> process(chain, link.peer), PROTOCOL);
             MeshConnection connection = new MeshConnection(socket, tls, process(Tls.peerChain(tls), link.peer), true);
+            made = connection;
             tls.setSoTimeout(Tls.HANDSHAKE);
             tls.getOutputStream().write(hello.bytes());
             Frame.Hello answer = Frame.Hello.read(connection.in());
@@ -546,13 +552,17 @@ final class Mesh implements AutoCloseable {
             }
             Door.start("sealbus-mesh-read", () -> read(link, connection));
             return;
-        } catch (IOException | CertificateException | RuntimeException failed) {
+        } catch (IOException | CertificateException | RuntimeException | Error failed) {
             why = failed.getMessage();
             LOG.log(Level.FINE, "no connection to " + link.peer, failed);
         }
         close(socket);
         synchronized (this) {
             link.isDialling = false;
+            if (made != null && link.isConnectedBy(made)) {
+                // There was no thread to read it.
+                link.disconnected();
+            }
             if (System.nanoTime() - link.neededSince > GIVE_UP) {
                 String unreachable = "its process cannot be reached: " + why;
                 for (Route route : routesOver(link)) {
@@ -614,9 +624,9 @@ final class Mesh implements AutoCloseable {
         }
     }
 
-    /** Reads a connection until it ends. */
+    /** Reads a connection until it ends. Whatever fails, the link does not count as connected afterwards. */
     private void read(MeshLink link, MeshConnection connection) {
-        String why;
+        Throwable why;
         try {
             while (true) {
                 Frame frame = Frame.read(connection.in(), Frame.LONGEST_BODY);
@@ -629,18 +639,23 @@ final class Mesh implements AutoCloseable {
                     link.acknowledge(isLast);
                 }
             }
-        } catch (IOException | RuntimeException failed) {
-            why = failed.getMessage();
-            LOG.log(failed instanceof IOException ? Level.FINE : Level.WARNING, "the connection to " + link.peer + " ended", failed);
+        } catch (Throwable failed) {
+            why = failed;
         } finally {
             connection.close();
         }
         synchronized (this) {
             if (link.isConnectedBy(connection)) {
                 link.disconnected();
-                need(link, 0);
+                if (why instanceof Error) {
+                    // Nobody knows how much of a frame was taken, so the session cannot go on.
+                    lose(link, "this container failed: " + why);
+                } else {
+                    need(link, 0);
+                }
             }
         }
+        LOG.log(why instanceof IOException ? Level.FINE : Level.WARNING, "the connection to " + link.peer + " ended", why);
     }
 
     /** Gives up what a link held. */
@@ -706,7 +721,7 @@ final class Mesh implements AutoCloseable {
     }
 
     private synchronized void obey(Object rules) {
-        permission = new Permission(trust.platform(), rules);
+        permission = new Permission(trust.platform(), own.name(), rules);
     }
 
     private synchronized void moved(List<?> changes) {

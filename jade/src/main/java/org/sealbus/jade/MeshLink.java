@@ -30,6 +30,16 @@ final class MeshLink {
     /** Most frames that are sent and not acknowledged, and most bytes of them, before the other process may send any more. */
     private static final int MOST_KEPT = 1 << 18;
     private static final long MOST_KEPT_BYTES = 4 * WINDOW;
+    /** Most frames that wait for the bus of the other process, and most bytes of them: several of the longest messages fit. */
+    private static final int MOST_WAITING = 1 << 17;
+    private static final long MOST_WAITING_BYTES = 8 * WINDOW;
+    /** Frames that may be lost are lost while so many frames wait. */
+    private static final int MOST_LOSABLE = 4096;
+    /** The longest row of messages, and most bytes that their beginnings have together: as much as a process of Sealbus writes. */
+    private static final int LONGEST_ROW = 8 << 10;
+    private static final int MOST_REPEATED = 256 * LONGEST_ROW;
+    /** The longest reason that the other process is told, in characters. */
+    private static final int LONGEST_WHY = 1000;
     /** The longest name of an agent, in bytes. */
     private static final int LONGEST_NAME = 512;
     /** Most long messages that arrive at the same time. */
@@ -50,8 +60,8 @@ final class MeshLink {
     /** A counted frame that was not acknowledged; the message that ends with it, if one does. */
     private record Counted(long sequence, byte[] bytes, Letter letter) {}
 
-    /** An agent of the other process, as it proved itself. */
-    private record Sender(Trust.Peer peer, String refused) {}
+    /** An agent of the other process, as it proved itself; null if its proof was refused. */
+    private record Sender(Trust.Peer peer) {}
 
     /** An agent here that the other process writes to; the bus of this process if the name is empty. */
     private static final class Target {
@@ -62,6 +72,8 @@ final class MeshLink {
         int sender;
         int total;
         Frame.Body partial;
+        /** Whether its agent is looked at again soon. */
+        boolean isLooking;
 
         Target(String agent) {
             this.agent = agent;
@@ -74,6 +86,7 @@ final class MeshLink {
     long neededSince;
     private final Mesh mesh;
     private final Exchange exchange;
+    private final LogShare log = new LogShare();
     private MeshConnection connection;
 
     private byte[] session = NONE;
@@ -106,11 +119,15 @@ final class MeshLink {
     private final List<String> bound = new ArrayList<>();
     private final Map<Integer, Sender> senders = new HashMap<>();
     private final Map<Integer, Target> targets = new HashMap<>();
+    /** The acknowledgement for the bus of the other process that was made last. */
+    private Letter acknowledgement;
+    /** More waits for the bus of the other process than it may make this process keep. */
+    private boolean isOverfull;
 
     MeshLink(Mesh mesh, Identity peer) {
         this.mesh = mesh;
         this.peer = peer;
-        exchange = new Exchange(mesh, peer, this::sendToProcess);
+        exchange = new Exchange(mesh, peer, new ToProcess());
     }
 
     /** A breach of the protocol. The connection ends. */
@@ -270,6 +287,8 @@ final class MeshLink {
         bound.clear();
         senders.clear();
         targets.clear();
+        acknowledgement = null;
+        isOverfull = false;
         exchange.reset(why);
         for (Counted frame : lost) {
             if (frame.letter() != null && !frame.letter().receiver().isEmpty()) {
@@ -428,6 +447,15 @@ final class MeshLink {
 
     /** Takes a frame of the other process. */
     void take(Frame frame) {
+        // An acknowledgement makes room.
+        boolean isAnswered = frame.isCounted() || frame.kind() == Frame.BIND;
+        if (isAnswered && (kept.size() > MOST_KEPT || keptBytes > MOST_KEPT_BYTES)) {
+            throw broken("answers are not acknowledged");
+        }
+        if (isOverfull) {
+            giveUp();
+            return;
+        }
         try {
             if (!frame.isCounted()) {
                 takeControl(frame);
@@ -436,9 +464,6 @@ final class MeshLink {
             int ahead = frame.sequence() - (int) received;
             if (ahead > 0) {
                 throw broken("a frame is missing");
-            }
-            if (kept.size() > MOST_KEPT || keptBytes > MOST_KEPT_BYTES) {
-                throw broken("answers are not acknowledged");
             }
             if (ahead == 0) {
                 received++;
@@ -486,7 +511,7 @@ final class MeshLink {
         }
         try {
             Trust.Peer agent = connection.binding().verify(proof, mesh.trust);
-            Sender known = senders.put(handle, new Sender(agent, null));
+            Sender known = senders.put(handle, new Sender(agent));
             if (known != null && known.peer() != null && !known.peer().identity().equals(agent.identity())) {
                 throw broken("the handle of an agent is bound to another one");
             }
@@ -496,9 +521,10 @@ final class MeshLink {
     }
 
     private void refuse(int handle, String why) {
-        Mesh.LOG.log(Level.WARNING, "an agent of {0} is refused: {1}", new Object[] {peer, why});
-        senders.put(handle, new Sender(null, why));
-        send(Frame.REFUSED, new Frame.Body().u32(handle).number(1, REFUSALS.indexOf("not-proved")).text(why));
+        String told = why.substring(0, Math.min(why.length(), LONGEST_WHY));
+        log.warn("an agent of {0} is refused: {1}", peer, told);
+        senders.put(handle, new Sender(null));
+        send(Frame.REFUSED, new Frame.Body().u32(handle).number(1, REFUSALS.indexOf("not-proved")).text(told));
     }
 
     private Route route(int handle) {
@@ -517,7 +543,7 @@ final class MeshLink {
             }
             route.proved = agent;
         } catch (GeneralSecurityException refused) {
-            Mesh.LOG.log(Level.WARNING, "a receiver is not proved: {0}", refused.getMessage());
+            log.warn("a receiver is not proved: {0}", refused.getMessage());
         }
     }
 
@@ -565,7 +591,7 @@ final class MeshLink {
             case Frame.REFUSED -> {
                 body.getInt();
                 body.get();
-                Mesh.LOG.log(Level.WARNING, "{0} refuses an agent of this container: {1}", new Object[] {peer, Frame.text(body)});
+                log.warn("{0} refuses an agent of this container: {1}", peer, Frame.text(body));
             }
             default -> throw broken("a frame of kind " + frame.kind());
         }
@@ -650,8 +676,7 @@ final class MeshLink {
     }
 
     private void neverSent(Letter letter) {
-        Mesh.LOG.log(Level.WARNING, "{0} gives back a message of {1} to {2} that it was not given",
-                new Object[] {peer, letter.sender(), letter.receiver()});
+        log.warn("{0} gives back a message of {1} to {2} that it was not given", peer, letter.sender(), letter.receiver());
     }
 
     private static String refusal(int why) {
@@ -702,24 +727,33 @@ final class MeshLink {
         if (target == null) {
             throw broken("a message to a target that was not opened");
         }
-        if (target.received >= target.limit && target.isOpen) {
+        if (target.received >= target.limit) {
             throw broken("more is sent to a target than it allowed");
         }
         target.received += Letter.cost(length);
         return target;
     }
 
-    /** Messages in a row (their form: {@code crates/mesh/src/frame/row.rs}). Each counts against the credit before it takes memory. */
+    /**
+     * Messages in a row (their form: {@code crates/mesh/src/frame/row.rs}). Their beginning travels once, so they are longer than
+     * their frame. All of them are looked at before one is taken, and each counts against the credit before it takes memory.
+     */
     private void row(int sender, int handle, ByteBuffer body) {
         int end = body.limit() - 2 * Short.BYTES;
         if (end < body.position()) {
             throw new BufferUnderflowException();
+        }
+        if (end - body.position() > LONGEST_ROW) {
+            throw broken("a row that is too long");
         }
         byte[] first = new byte[Short.toUnsignedInt(body.getShort(end))];
         int beginning = Short.toUnsignedInt(body.getShort(end + Short.BYTES));
         body.limit(end).get(first);
         if (beginning > first.length) {
             throw broken("messages that begin with more than there is");
+        }
+        if ((long) beginning * (1 + countRests(body.slice().order(body.order()))) > MOST_REPEATED) {
+            throw broken("messages in a row that are too long together");
         }
         deliver(handle, target(handle, first.length), sender, first);
         while (body.hasRemaining()) {
@@ -729,6 +763,20 @@ final class MeshLink {
             body.get(message, beginning, length);
             deliver(handle, target, sender, message);
         }
+    }
+
+    /** The messages of a row behind the first one. */
+    private static int countRests(ByteBuffer rests) {
+        int count = 0;
+        while (rests.hasRemaining()) {
+            int length = Short.toUnsignedInt(rests.getShort());
+            if (length > rests.remaining()) {
+                throw new BufferUnderflowException();
+            }
+            rests.position(rests.position() + length);
+            count++;
+        }
+        return count;
     }
 
     private void begin(int sender, int handle, int total, byte[] piece) {
@@ -778,8 +826,6 @@ final class MeshLink {
         try {
             if (sender == null || sender.peer() == null) {
                 refused = "not-proved";
-            } else if (!mesh.permits(sender.peer().identity().name(), target.agent)) {
-                refused = "not-permitted";
             } else {
                 mesh.trust.check(sender.peer());
                 String proved = sender.peer().identity().name() + "@" + mesh.trust.platform();
@@ -789,11 +835,11 @@ final class MeshLink {
             }
         } catch (CertificateException denied) {
             refused = "revoked";
-        } catch (Mesh.ForgedSender forged) {
-            Mesh.LOG.log(Level.WARNING, "a message is refused: {0}", forged.getMessage());
-            refused = "forged-sender";
+        } catch (Mesh.Refused why) {
+            log.warn("a message is refused: {0}", why.getMessage());
+            refused = why.reason;
         } catch (BitEfficient.Malformed malformed) {
-            Mesh.LOG.log(Level.WARNING, "a message is refused: {0}", malformed.getMessage());
+            log.warn("a message is refused: {0}", malformed.getMessage());
             refused = "malformed";
         }
         if (refused != null) {
@@ -815,14 +861,15 @@ final class MeshLink {
 
     /** Gives a target more credit, once its agent has taken what came. */
     private void widen(int handle, Target target) {
-        if (targets.get(handle) != target || !target.isOpen || target.limit - target.received > CREDIT / 2) {
+        boolean isDue = targets.get(handle) == target && target.isOpen && target.limit - target.received <= CREDIT / 2;
+        if (!isDue || target.isLooking) {
             return;
         }
         if (!target.agent.isEmpty() && !mesh.agents.hasRoom(target.agent)) {
-            mesh.later(() -> {
-                synchronized (mesh) {
-                    widen(handle, target);
-                }
+            target.isLooking = true;
+            mesh.laterGuarded(() -> {
+                target.isLooking = false;
+                widen(handle, target);
             }, PAUSE);
             return;
         }
@@ -835,20 +882,75 @@ final class MeshLink {
         return exchange;
     }
 
-    /** Sends a frame to the bus of the other process. */
-    private void sendToProcess(String author, byte[] frame) {
+    /** The way to the bus of the other process; null if there is none yet. */
+    private Route bus() {
         Route bus = null;
         for (Route route : routes) {
             if (route != null && route.receiver.isEmpty()) {
                 bus = route;
             }
         }
-        if (bus == null) {
-            bus = new Route("");
-            mesh.open(bus, this);
+        return bus;
+    }
+
+    /** Frames for the bus of the other process, which gives credit for them. */
+    private final class ToProcess implements Exchange.Out {
+        @Override
+        public void send(String author, byte[] frame) {
+            put(new Letter(author, "", frame));
         }
-        bus.add(new Letter(author, "", frame));
-        mesh.pump(bus);
+
+        @Override
+        public void sendLosable(String author, byte[] frame) {
+            Route bus = bus();
+            if (bus == null || bus.waiting.size() < MOST_LOSABLE && bus.queued < WINDOW) {
+                put(new Letter(author, "", frame));
+            }
+        }
+
+        @Override
+        public void acknowledge(byte[] frame) {
+            Route bus = bus();
+            if (acknowledgement != null && bus != null && bus.waiting.peekLast() == acknowledgement) {
+                bus.removeLast();
+            }
+            acknowledgement = new Letter(null, "", frame);
+            put(acknowledgement);
+        }
+
+        @Override
+        public void forget() {
+            Route bus = bus();
+            if (bus != null) {
+                bus.clear();
+            }
+        }
+
+        private void put(Letter letter) {
+            Route bus = bus();
+            if (bus == null) {
+                bus = new Route("");
+                mesh.open(bus, MeshLink.this);
+            }
+            bus.add(letter);
+            mesh.pump(bus);
+            boolean isTooMuch = bus.waiting.size() > MOST_WAITING || bus.queued > MOST_WAITING_BYTES;
+            if (isTooMuch && !isOverfull) {
+                isOverfull = true;
+                // Not at once: the caller may be in the midst of a frame.
+                mesh.laterGuarded(() -> {
+                    if (isOverfull) {
+                        giveUp();
+                    }
+                }, 0);
+            }
+        }
+    }
+
+    /** The other process makes this one answer on and on, and takes none of the answers. The session goes with all that is kept. */
+    private void giveUp() {
+        log.warn("{0} makes this container keep too much for it: its session ends", peer);
+        mesh.lose(this, "its process made this container keep too much for it");
     }
 
     // ---- trust ----

@@ -36,13 +36,17 @@ final class Post implements AutoCloseable {
 
     /** The agents of this container. */
     interface Agents {
-        /** Gives an agent a letter. {@code sender} is the whole name that was proved; null: the letter is of another platform. */
-        boolean deliver(String agent, String sender, byte[] message, Map<String, String> facts)
-                throws BitEfficient.Malformed, Mesh.ForgedSender;
+        /**
+         * Gives an agent a letter, if the rules let its sender write to the agent. {@code sender} is the whole name that was
+         * proved; null: the letter is of another platform. {@code isNotice}: it is of the platform itself, which asks nobody.
+         */
+        boolean deliverKept(String agent, String sender, boolean isNotice, byte[] message, Map<String, String> facts)
+                throws BitEfficient.Malformed, Mesh.Refused;
 
         boolean isPresent(String agent);
 
-        boolean permits(String sender, String receiver);
+        /** Checks that an agent may write to another one on behalf of these agents, all by their whole names. */
+        void checkPermitted(String sender, String receiver, List<String> askers) throws Mesh.Refused;
     }
 
     private record Outcome(String agent, long number, Object what) {}
@@ -64,8 +68,8 @@ final class Post implements AutoCloseable {
 
     // ---- out ----
 
-    /** Has a message kept. One at a time, so that those to one receiver stay in order. */
-    synchronized void send(String sender, String receiver, byte[] message, SealbusHelper.Delivery delivery)
+    /** Has a message kept, which asks on behalf of these agents. One at a time, so that those to one receiver stay in order. */
+    synchronized void send(String sender, String receiver, byte[] message, List<String> askers, SealbusHelper.Delivery delivery)
             throws SealbusHelper.NotKept {
         String platform = membership.trust().platform();
         if (!receiver.endsWith("@" + platform)) {
@@ -74,8 +78,10 @@ final class Post implements AutoCloseable {
         }
         long now = System.currentTimeMillis();
         String local = receiver.substring(0, receiver.length() - platform.length() - 1);
-        if (!agents.permits(sender, local)) {
-            throw new SealbusHelper.NotKept("the policy does not let " + sender + " write to " + receiver);
+        try {
+            agents.checkPermitted(sender + "@" + platform, receiver, askers);
+        } catch (Mesh.Refused refused) {
+            throw new SealbusHelper.NotKept(refused.getMessage());
         }
         Map<String, Object> letter = new HashMap<>();
         letter.put("origin", origin);
@@ -134,7 +140,10 @@ final class Post implements AutoCloseable {
             } else {
                 outcome = open(agent, number, letter);
             }
-        } catch (BitEfficient.Malformed | Mesh.ForgedSender | IllegalArgumentException unfit) {
+        } catch (Mesh.Refused refused) {
+            LOG.log(Level.WARNING, "a message that was kept for {0} is refused: {1}", new Object[] {agent, refused.getMessage()});
+            outcome = refused.reason.equals("forged-sender") ? EXPIRED : Map.of("refused", "not-permitted");
+        } catch (BitEfficient.Malformed | IllegalArgumentException unfit) {
             LOG.log(Level.WARNING, "a message that was kept for " + agent + " is given up", unfit);
             outcome = EXPIRED;
         }
@@ -142,7 +151,7 @@ final class Post implements AutoCloseable {
         return outcome;
     }
 
-    private Object open(String agent, long number, Object letter) throws BitEfficient.Malformed, Mesh.ForgedSender {
+    private Object open(String agent, long number, Object letter) throws BitEfficient.Malformed, Mesh.Refused {
         Object waiting = Json.member(letter, "waiting");
         Object provenance = Json.member(waiting, "provenance");
         String platform = membership.trust().platform();
@@ -156,23 +165,19 @@ final class Post implements AutoCloseable {
             }
             case "platform" -> "ams@" + platform;
             case "foreign" -> null;
-            default -> throw new Mesh.ForgedSender("a sender that has proved nothing");
+            default -> throw new Mesh.Refused("forged-sender", "a sender that has proved nothing");
         };
         if (sender != null && sender.isEmpty()) {
             return Map.of("refused", "revoked");
         }
-        boolean isPlatform = Json.text(provenance, "proof").equals("platform");
-        String from = sender == null ? "gateway" : sender.substring(0, sender.lastIndexOf('@'));
-        if (!isPlatform && !agents.permits(from, agent)) {
-            return Map.of("refused", "not-permitted");
-        }
+        boolean isNotice = Json.text(provenance, "proof").equals("platform");
         Map<String, String> facts = new LinkedHashMap<>();
         facts.put(NUMBER, String.valueOf(number));
         if (Boolean.TRUE.equals(Json.member(letter, "again"))) {
             facts.put(AGAIN, "true");
         }
         byte[] message = Base64.getDecoder().decode(Json.text(waiting, "message"));
-        return agents.deliver(agent, sender, message, facts) ? ARRIVED : LEFT;
+        return agents.deliverKept(agent, sender, isNotice, message, facts) ? ARRIVED : LEFT;
     }
 
     private void settle(String agent, long number, Object outcome) {

@@ -118,7 +118,7 @@ final class Questions {
         try {
             one.answers.add(mesh.agents.open(mesh.whole(agent), body, Map.of(SealbusHelper.CHANNEL, head.channel())));
             one.awaited.remove(key);
-        } catch (BitEfficient.Malformed | Mesh.ForgedSender unfit) {
+        } catch (BitEfficient.Malformed | Mesh.Refused unfit) {
             Mesh.LOG.log(Level.WARNING, "an answer of " + agent + " is refused", unfit);
             declined(exchange, subscription, head.question());
         }

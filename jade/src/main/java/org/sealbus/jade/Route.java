@@ -103,6 +103,17 @@ final class Route {
         return letter;
     }
 
+    /** The message that was added last does not go. */
+    void removeLast() {
+        queued -= waiting.removeLast().cost();
+    }
+
+    /** Nothing that waits goes. */
+    void clear() {
+        waiting.clear();
+        queued = 0;
+    }
+
     /** Begins to look for the receiver again. Messages that came back go first. */
     void lookAgain() {
         while (!returned.isEmpty()) {

@@ -341,8 +341,14 @@ public final class SealbusHelper implements ServiceHelper {
         if (!isNamed()) {
             throw new NotKept(unnamed());
         }
+        List<String> askers;
+        try {
+            askers = service.askers(message);
+        } catch (Mesh.Refused wrong) {
+            throw new NotKept(wrong.getMessage());
+        }
         for (Iterator receivers = message.getAllReceiver(); receivers.hasNext(); ) {
-            service.post().send(agent.getLocalName(), ((AID) receivers.next()).getName(), service.write(message), delivery);
+            service.post().send(agent.getLocalName(), ((AID) receivers.next()).getName(), service.write(message), askers, delivery);
         }
     }
 }

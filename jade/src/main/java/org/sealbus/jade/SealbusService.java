@@ -121,8 +121,11 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     }
 
     @Override
-    public boolean permits(String sender, String receiver) {
-        return mesh.permits(sender, receiver);
+    public void checkPermitted(String sender, String receiver, List<String> askers) throws Mesh.Refused {
+        if (!mesh.permits(sender, receiver, askers)) {
+            throw new Mesh.Refused("not-permitted", "the policy does not let " + sender + " write to " + receiver
+                    + (askers.isEmpty() ? "" : " on behalf of " + String.join(", ", askers)));
+        }
     }
 
     String platform() {
@@ -306,16 +309,16 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
                 why = sender.getName() + " has no name on the Sealbus platform " + platform
                         + ": the ticket of its container must name it";
             } else {
-                Letter letter = new Letter(sender.getLocalName(), receiver.getName(),
-                        write(message));
+                byte[] bytes = write(message);
                 if (mesh.isPresent(mesh.local(receiver.getName()))) {
-                    deliver(mesh.local(receiver.getName()), outside(sender.getName()), letter.payload());
+                    deliver(mesh.local(receiver.getName()), outside(sender.getName()), bytes);
                 } else {
-                    mesh.send(letter);
+                    checkPermitted(outside(sender.getName()), receiver.getName(), askers(message));
+                    mesh.send(new Letter(sender.getLocalName(), receiver.getName(), bytes));
                 }
                 return;
             }
-        } catch (IOException | IllegalArgumentException | BitEfficient.Malformed | Mesh.ForgedSender refused) {
+        } catch (IOException | IllegalArgumentException | BitEfficient.Malformed | Mesh.Refused refused) {
             why = refused.getMessage();
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
@@ -342,36 +345,59 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     }
 
     @Override
-    public boolean deliver(String agent, String sender, byte[] bytes) throws BitEfficient.Malformed, Mesh.ForgedSender {
+    public boolean deliver(String agent, String sender, byte[] bytes) throws BitEfficient.Malformed, Mesh.Refused {
         ACLMessage message = BitEfficient.read(bytes, this::inside);
-        boolean isRelayed = sender.equals(GATEWAY + "@" + platform) && isOfOthers(claimed(message));
-        return deliver(agent, isRelayed ? null : sender, message, Map.of());
+        String claimed = claimed(message);
+        boolean isRelayed = sender.equals(GATEWAY + "@" + platform) && isOfOthers(claimed);
+        boolean isNotice = isRelayed && mesh.local(claimed) != null && message.getPerformative() == ACLMessage.FAILURE;
+        return deliver(agent, isRelayed ? null : sender, isNotice, message, Map.of());
+    }
+
+    @Override
+    public boolean deliverKept(String agent, String sender, boolean isNotice, byte[] bytes, Map<String, String> facts)
+            throws BitEfficient.Malformed, Mesh.Refused {
+        return deliver(agent, sender, isNotice, BitEfficient.read(bytes, this::inside), facts);
+    }
+
+    private boolean deliver(String agent, String sender, boolean isNotice, ACLMessage message, Map<String, String> facts)
+            throws Mesh.Refused {
+        check(sender, message);
+        // The platform's own notices ask nobody.
+        if (!isNotice) {
+            checkPermitted(sender == null ? GATEWAY + "@" + platform : sender, agent + "@" + platform, askers(message));
+        }
+        return hand(withFacts(sender, message, facts), new AID(agent + "@" + jade, AID.ISGUID));
     }
 
     @Override
     public boolean deliver(String agent, String sender, byte[] bytes, Map<String, String> facts)
-            throws BitEfficient.Malformed, Mesh.ForgedSender {
-        return deliver(agent, sender, BitEfficient.read(bytes, this::inside), facts);
-    }
-
-    private boolean deliver(String agent, String sender, ACLMessage message, Map<String, String> facts)
-            throws Mesh.ForgedSender {
-        return hand(check(sender, message, facts), new AID(agent + "@" + jade, AID.ISGUID));
+            throws BitEfficient.Malformed, Mesh.Refused {
+        return hand(open(sender, bytes, facts), new AID(agent + "@" + jade, AID.ISGUID));
     }
 
     @Override
-    public ACLMessage open(String sender, byte[] bytes, Map<String, String> facts)
-            throws BitEfficient.Malformed, Mesh.ForgedSender {
-        return check(sender, BitEfficient.read(bytes, this::inside), facts);
+    public ACLMessage open(String sender, byte[] bytes, Map<String, String> facts) throws BitEfficient.Malformed, Mesh.Refused {
+        ACLMessage message = BitEfficient.read(bytes, this::inside);
+        check(sender, message);
+        askers(message);
+        return withFacts(sender, message, facts);
     }
 
-    /** {@code sender} is the whole name that was proved; null: the message came from the gateway. */
-    private ACLMessage check(String sender, ACLMessage message, Map<String, String> facts) throws Mesh.ForgedSender {
+    /** The agents on whose behalf a message asks. Its sender was checked. */
+    List<String> askers(ACLMessage message) throws Mesh.Refused {
+        return Delegation.of(message, outside(claimed(message)));
+    }
+
+    /** Checks whose name a message bears. {@code sender}: the whole name that was proved; null: it came from the gateway. */
+    private void check(String sender, ACLMessage message) throws Mesh.Refused {
         String claimed = claimed(message);
         if (sender == null ? !isOfOthers(claimed) : !claimed.equals(inside(sender))) {
-            throw new Mesh.ForgedSender((sender == null ? "an agent of another platform" : sender)
+            throw new Mesh.Refused("forged-sender", (sender == null ? "an agent of another platform" : sender)
                     + " wrote under the name of " + claimed);
         }
+    }
+
+    private ACLMessage withFacts(String sender, ACLMessage message, Map<String, String> facts) {
         // A sender cannot write these parameters itself.
         FACTS.forEach(message::removeUserDefinedParameter);
         message.addUserDefinedParameter(PROVENANCE, sender == null ? FOREIGN : PROVED);

@@ -22,6 +22,8 @@ final class Speaking {
     private static final int OVERFULL = 4;
     /** How long a process may not acknowledge, and how long publishers wait for it, in nanoseconds. */
     static final long PATIENCE = TimeUnit.SECONDS.toNanos(30);
+    /** The pause until frames are sent again of which one came back, in milliseconds: they often come back one by one. */
+    private static final long AGAIN = 50;
     private static final long SECOND = TimeUnit.SECONDS.toNanos(1);
     private static final String GONE = "the receiver is gone";
 
@@ -36,6 +38,8 @@ final class Speaking {
         /** The subscriptions that it is for. */
         List<FarSubscription> targets = List.of();
         boolean isSettled;
+        /** It came back. The process itself sends a void in its place. */
+        boolean isVoid;
 
         Kept(long number, String author, byte[] bytes) {
             this.number = number;
@@ -60,6 +64,8 @@ final class Speaking {
     /** Acknowledged frames whose agents have yet to take them, or to handle them. */
     private final Map<Long, Kept> untaken = new HashMap<>();
     private long acknowledged;
+    /** The first of the frames that are soon sent again; 0: none are. */
+    private long againFrom;
     /** When the last frame was acknowledged, or one first waited for that again. */
     private long progress;
     private boolean isKnown;
@@ -368,29 +374,27 @@ final class Speaking {
 
     /** A frame came back: a void takes its place, and all later ones are sent again. */
     void returned(long number, String why) {
-        boolean isBehind = false;
         for (Kept one : List.copyOf(kept)) {
-            isBehind |= one.number == number;
             if (one.number == number) {
                 one.targets.forEach(target -> target.refund(one.publication.cost()));
                 keptBytes -= one.bytes.length;
                 one.bytes = exchange.frame(Exchange.VOID, number, new byte[0]);
+                one.isVoid = true;
                 keptBytes += one.bytes.length;
                 giveBack(one, why);
-                mesh.later(() -> repeat(number), 0);
+                if (againFrom == 0) {
+                    mesh.laterGuarded(this::repeat, AGAIN);
+                }
+                againFrom = againFrom == 0 ? number : Math.min(againFrom, number);
             }
         }
     }
 
-    private void repeat(long from) {
-        synchronized (mesh) {
-            for (Kept one : List.copyOf(kept)) {
-                if (one.number == from) {
-                    exchange.repeat(new Kept(one.number, null, one.bytes));
-                } else if (one.number > from) {
-                    exchange.repeat(one);
-                }
-            }
+    private void repeat() {
+        long from = againFrom;
+        againFrom = 0;
+        if (from > 0) {
+            List.copyOf(kept).stream().filter(one -> one.number >= from).forEach(exchange::repeat);
         }
     }
 
@@ -405,6 +409,7 @@ final class Speaking {
         unreadBytes = 0;
         untaken.clear();
         acknowledged = 0;
+        againFrom = 0;
         isKnown = false;
         isExcused = false;
         awaitedSince = 0;

@@ -37,7 +37,7 @@ class ChannelRulesTest {
 
     @Test
     void theFirstRuleThatMatchesDecides() {
-        Permission permission = new Permission("factory", Json.read("""
+        Permission permission = new Permission("factory", "node-1", Json.read("""
                 {"permission": {"groups": {"sellers": ["seller-1", "seller-2@factory"]}, "rule": [], "channel": [
                     {"allow": {"agents": ["sellers"], "do": ["publish"], "on": ["/prices/**"]}},
                     {"deny": {"agents": ["*"], "do": ["publish"], "on": ["/prices/**"]}}]}}"""));
@@ -46,5 +46,7 @@ class ChannelRulesTest {
         assertFalse(permission.may("buyer", "publish", "/prices/tea"));
         assertTrue(permission.may("buyer", "subscribe", "/prices/tea"));
         assertTrue(permission.may("buyer", "publish", "/elsewhere"));
+        // Here all agents includes the platform's own.
+        assertFalse(permission.may("operator", "publish", "/prices/tea"));
     }
 }

@@ -10,12 +10,14 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.function.IntFunction;
 import javax.net.ssl.SSLSocket;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
@@ -39,8 +41,11 @@ class MeshPortTest {
     @BeforeAll
     static void start() throws Exception {
         factory = new Platform(folder, "");
-        main = factory.mainContainer("jade-main pong", Platform.freePort(), "-agents", "pong:org.sealbus.jade.Pong");
-        Platform.await(() -> factory.shows("pong", "active"), "pong", main);
+        main = factory.mainContainer("jade-main pong full fragile", Platform.freePort(), "-agents",
+                "pong:org.sealbus.jade.Pong;full:org.sealbus.jade.Full;fragile:org.sealbus.jade.Fragile");
+        for (String agent : List.of("pong", "full", "fragile")) {
+            Platform.await(() -> factory.shows(agent, "active"), agent, main);
+        }
         try (Membership asker = member("asker")) {
             String address = Json.text(asker.ask(Map.of("ask", "resolve", "agent", "pong")), "address");
             int colon = address.lastIndexOf(':');
@@ -82,16 +87,16 @@ class MeshPortTest {
         return Tls.connect(socket(), member.process().credential(), chain -> {}, Mesh.PROTOCOL);
     }
 
-    /** The first words of a process. */
-    private static byte[] hello(Membership member) {
-        return new Frame.Hello(false, Mesh.token(), new byte[16], new byte[16], 0, 1, Mesh.LARGEST_MESSAGE,
+    /** The first words of a process in one life of it. */
+    private static byte[] hello(Membership member, byte[] life, byte[] session, int connection) {
+        return new Frame.Hello(false, life, session, new byte[16], 0, connection, Mesh.LARGEST_MESSAGE,
                 member.process().peer().identity().toString(), "127.0.0.1:9").bytes();
     }
 
     /** A connection on which the session has begun. */
     private static SSLSocket begun(Membership member) throws IOException {
         SSLSocket tls = shown(member);
-        tls.getOutputStream().write(hello(member));
+        tls.getOutputStream().write(hello(member, Mesh.token(), new byte[16], 1));
         Frame.Hello.read(tls.getInputStream());
         return tls;
     }
@@ -228,15 +233,107 @@ class MeshPortTest {
                 out.write(counted(1, Frame.BEGIN, new Frame.Body().u32(0).u32(0).u32(Integer.MAX_VALUE).bytes(new byte[9])));
                 awaitEnd(tls);
             }
-            // Messages of 90 MB in a row, in a frame of 63 kB.
-            try (SSLSocket tls = begun(mallory)) {
-                OutputStream out = tls.getOutputStream();
-                out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
-                out.write(counted(1, Frame.ROW, new Frame.Body().u32(0).u32(0).bytes(new byte[60_000]).bytes(new byte[3000])
-                        .number(2, 60_000).number(2, 60_000)));
-                awaitEnd(tls);
+            // Messages of 90 MB, of 530 MB and of 8 MB in a row, in a frame of 63 kB, of 64 kB and of 8 kB.
+            for (int[] row : new int[][] {{60_000, 1_500}, {32_000, 16_600}, {4_000, 2_000}}) {
+                try (SSLSocket tls = begun(mallory)) {
+                    OutputStream out = tls.getOutputStream();
+                    out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
+                    out.write(counted(1, Frame.ROW, row(row[0], row[1])));
+                    awaitEnd(tls);
+                }
             }
         }
+    }
+
+    @Test
+    void aRowMayBeAsLongAsSealbusWritesIt() throws Exception {
+        try (Membership mallory = member("mallory"); SSLSocket tls = begun(enlisted(mallory))) {
+            OutputStream out = tls.getOutputStream();
+            out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
+            out.write(counted(1, Frame.ROW, row(2_000, 1_040)));
+            out.write(new Frame.Body().frame(Frame.PING));
+            assertEquals(1_041, until(tls, Frame.PONG).stream().filter(frame -> frame.kind() == Frame.RETURNED).count());
+        }
+    }
+
+    /** Messages in a row of a sender that was never bound, all of the same length: the first one and so many more. */
+    private static Frame.Body row(int length, int more) {
+        return new Frame.Body().u32(7).u32(0).bytes(new byte[length]).bytes(new byte[2 * more]).number(2, length).number(2, length);
+    }
+
+    @Test
+    void aTargetThatIsNotOpenTakesNothing() throws Exception {
+        try (Membership mallory = member("mallory")) {
+            mallory.enlist();
+            for (Frame.Body body : List.of(row(2_000, 1_000), row(1, 1))) {
+                try (SSLSocket tls = begun(mallory)) {
+                    OutputStream out = tls.getOutputStream();
+                    out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("nobody@factory")));
+                    out.write(counted(1, Frame.ROW, body));
+                    awaitEnd(tls);
+                }
+            }
+        }
+    }
+
+    @Test
+    void aFullAgentIsLookedAtByOneAtATime() throws Exception {
+        try (Membership mallory = member("mallory"); SSLSocket tls = begun(enlisted(mallory))) {
+            OutputStream out = tls.getOutputStream();
+            out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("full@factory")));
+            until(tls, Frame.ACCEPT);
+            factory.run("send", "full", "now", "--performative", "request", "--timeout", "120s");
+            byte[] sender = new Frame.Body().u32(7).u32(0).done();
+            int sent = 1;
+            for (; sent <= 3; sent++) {
+                out.write(counted(sent, Frame.MESSAGE, new Frame.Body().bytes(sender).bytes(new byte[60_000])));
+            }
+            // More than half of the credit is used up.
+            for (; sent <= 800; sent++) {
+                out.write(counted(sent, Frame.MESSAGE, new Frame.Body().bytes(sender).bytes(new byte[1])));
+            }
+            out.write(new Frame.Body().frame(Frame.PING));
+            until(tls, Frame.PONG);
+            String last = main.output().lines().filter(line -> line.contains("full was asked for room")).reduce("", (any, line) -> line);
+            int asked = Integer.parseInt(last.replaceAll(".*room ([0-9]+) times.*", "$1"));
+            assertTrue(asked < 400, last);
+        }
+    }
+
+    /** Reads until a frame of this kind has come. Returns those before it. */
+    private static List<Frame> until(SSLSocket tls, int kind) throws IOException {
+        tls.setSoTimeout((int) Platform.LIMIT * 1000);
+        List<Frame> before = new ArrayList<>();
+        while (true) {
+            Frame frame = Frame.read(tls.getInputStream(), Frame.LONGEST_BODY);
+            if (frame.kind() == kind) {
+                return before;
+            }
+            before.add(frame);
+        }
+    }
+
+    @Test
+    void aFailureInTheMidstOfAFrameEndsTheSession() throws Exception {
+        factory.run("send", "fragile", "now", "--performative", "request", "--timeout", "120s");
+        try (Membership mallory = enlisted(member("mallory"))) {
+            byte[] life = Mesh.token();
+            Frame.Hello begun;
+            try (SSLSocket tls = shown(mallory)) {
+                tls.getOutputStream().write(hello(mallory, life, new byte[16], 1));
+                begun = Frame.Hello.read(tls.getInputStream());
+                tls.getOutputStream().write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("fragile@factory")));
+                awaitEnd(tls);
+            }
+            try (SSLSocket tls = shown(mallory)) {
+                tls.getOutputStream().write(hello(mallory, life, begun.session(), 2));
+                // The frame was not answered, so the session cannot go on behind it.
+                assertFalse(Frame.Hello.read(tls.getInputStream()).resumed());
+                tls.getOutputStream().write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("fragile@factory")));
+                until(tls, Frame.ACCEPT);
+            }
+        }
+        main.says("a failure that is none of the mesh's");
     }
 
     @Test
@@ -298,8 +395,8 @@ class MeshPortTest {
         assertFalse(main.output().contains("pong got"), main::output);
     }
 
-    /** The epoch in which the container speaks of channels, after a greeting as from this epoch. */
-    private static long epoch(SSLSocket tls, long own) throws IOException {
+    /** The epoch in which the container speaks of channels, after a greeting as from this epoch. It may send so many bytes. */
+    private static long epoch(SSLSocket tls, long own, int credit) throws IOException {
         OutputStream out = tls.getOutputStream();
         out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("")));
         out.write(counted(1, Frame.MESSAGE, onChannels(new Frame.Body().number(1, 1).number(8, own).number(8, 0))));
@@ -307,7 +404,7 @@ class MeshPortTest {
         while (true) {
             Frame frame = Frame.read(tls.getInputStream(), Frame.LONGEST_BODY);
             if (frame.kind() == Frame.TARGET) {
-                out.write(counted(2, Frame.ACCEPT, new Frame.Body().u32(frame.in().getInt()).number(8, 1 << 20)));
+                out.write(counted(2, Frame.ACCEPT, new Frame.Body().u32(frame.in().getInt()).number(8, credit)));
             } else if (frame.kind() == Frame.MESSAGE && frame.body()[8] == 1) {
                 return frame.in().getLong(9);
             }
@@ -329,7 +426,7 @@ class MeshPortTest {
             for (int round = 0; round < 30; round++) {
                 try (SSLSocket tls = begun(mallory)) {
                     long own = System.currentTimeMillis() + round;
-                    long session = Exchange.session(own, epoch(tls, own));
+                    long session = Exchange.session(own, epoch(tls, own, 1 << 20));
                     spoken++;
                     Frame.Body row = new Frame.Body();
                     for (int number = 1; number < 200; number++) {
@@ -351,6 +448,82 @@ class MeshPortTest {
         }
         assertTrue(spoken > 0, main::output);
         assertFalse(main.output().contains("the mesh failed"), main::output);
+    }
+
+    @Test
+    void oneAcknowledgementWaitsForAProcessThatTakesNone() throws Exception {
+        try (Membership mallory = member("mallory"); SSLSocket tls = begun(enlisted(mallory))) {
+            OutputStream out = tls.getOutputStream();
+            long own = System.currentTimeMillis();
+            long container = epoch(tls, own, 1);
+            int last = 3000;
+            for (int number = 1; number <= last; number++) {
+                Frame.Body nothing = new Frame.Body().number(1, Exchange.VOID).number(8, Exchange.session(own, container)).leb(number);
+                out.write(counted(2 + number, Frame.MESSAGE, onChannels(nothing)));
+            }
+            out.write(counted(3 + last, Frame.CREDIT, new Frame.Body().u32(0).number(8, 1 << 20)));
+            out.write(new Frame.Body().frame(Frame.PING));
+            List<Frame> acknowledgements = until(tls, Frame.PONG).stream()
+                    .filter(frame -> frame.kind() == Frame.MESSAGE && frame.body()[8] == 2).toList();
+            // One may have been on its way behind the greeting, and one behind what the container told of its agents.
+            assertTrue(acknowledgements.size() <= 2, acknowledgements.size() + " acknowledgements");
+            ByteBuffer newest = acknowledgements.get(acknowledgements.size() - 1).in().position(4 + 4 + 1 + 8 + 1);
+            assertEquals(last, Head.number(newest));
+        }
+    }
+
+    @Test
+    void aProcessThatTakesNoAnswersOnChannelsFillsNoMemory() throws Exception {
+        String mallory;
+        try (Membership member = member("mallory")) {
+            SSLSocket tls = begun(enlisted(member));
+            mallory = member.process().peer().identity().toString();
+            long own = System.currentTimeMillis();
+            epoch(tls, own, 1);
+            readOn(tls);
+            // Each greeting is answered.
+            byte[] greeting = onChannels(new Frame.Body().number(1, 1).number(8, own).number(8, 0)).done();
+            assertThrows(IOException.class, () -> flood(tls, 3, sequence ->
+                    counted(sequence, Frame.MESSAGE, new Frame.Body().bytes(greeting))));
+        }
+        main.says(mallory + " makes this container keep too much for it");
+    }
+
+    /** Reads all that comes, until the connection ends. */
+    private static void readOn(SSLSocket tls) {
+        Thread reader = new Thread(() -> {
+            try {
+                awaitEnd(tls);
+            } catch (IOException | AssertionError ended) {
+                return;
+            }
+        });
+        reader.setDaemon(true);
+        reader.start();
+    }
+
+    /** Sends more frames than any bound, from this number on. */
+    private static void flood(SSLSocket tls, int first, IntFunction<byte[]> frame) throws IOException {
+        for (int sequence = first; sequence < 5_000_000; ) {
+            Frame.Body row = new Frame.Body();
+            for (int i = 0; i < 1000; i++, sequence++) {
+                row.bytes(frame.apply(sequence));
+            }
+            tls.getOutputStream().write(row.done());
+        }
+    }
+
+    @Test
+    void proofsThatDoNotHoldFillNoMemoryAndNoLog() throws Exception {
+        try (Membership mallory = member("mallory")) {
+            SSLSocket tls = begun(enlisted(mallory));
+            readOn(tls);
+            byte[] proof = new Frame.Body().u32(7).number(1, 0).frame(Frame.BIND);
+            assertThrows(IOException.class, () -> flood(tls, 0, any -> proof));
+            String peer = mallory.process().peer().identity().toString();
+            long lines = main.output().lines().filter(line -> line.contains("an agent of " + peer + " is refused")).count();
+            assertTrue(lines < 20, lines + " lines");
+        }
     }
 
     @Test
@@ -376,17 +549,8 @@ class MeshPortTest {
     @Test
     void aProcessThatAcknowledgesNothingFillsNoMemory() throws Exception {
         try (Membership mallory = member("mallory")) {
-            mallory.enlist();
-            SSLSocket tls = begun(mallory);
-            Thread reader = new Thread(() -> {
-                try {
-                    awaitEnd(tls);
-                } catch (IOException | AssertionError ended) {
-                    return;
-                }
-            });
-            reader.setDaemon(true);
-            reader.start();
+            SSLSocket tls = begun(enlisted(mallory));
+            readOn(tls);
             assertThrows(IOException.class, () -> {
                 OutputStream out = tls.getOutputStream();
                 for (int sequence = 0; sequence < 20_000_000; ) {

@@ -84,4 +84,19 @@ class PostTest {
             main.says("poster's message is not kept:");
         }
     }
+
+    @Test
+    void rulesForThoseWhoAskForOthersHoldForKeptMessages() throws Exception {
+        String rule = "[[permission.rule]]\ndeny = { from = [\"*\"], to = [\"guest\"], on-behalf-of = [\"outcast\"] }";
+        try (Platform factory = new Platform(folder, rule)) {
+            int port = Platform.freePort();
+            Platform.Program main = factory.mainContainer("jade-main poster stray", port, "-agents",
+                    "poster:org.sealbus.jade.Poster(guest@factory,order,boss@factory);"
+                            + "stray:org.sealbus.jade.Poster(guest@factory,order,outcast@factory)");
+            main.says("stray's message is not kept: the policy does not let stray@factory write to guest@factory on behalf of "
+                    + "outcast@factory");
+            main.says("poster's message is kept");
+            caller(factory, port, "jade-1").says("guest got REQUEST from poster@factory, proved, to null: order");
+        }
+    }
 }

@@ -4,7 +4,10 @@ import jade.core.AID;
 import jade.core.ServiceException;
 import jade.lang.acl.ACLMessage;
 
-/** Sends its second argument, to be kept, to the agent that the first one names. Then it prints what it gets as a caller does. */
+/**
+ * Sends its second argument, to be kept, to the agent that the first one names, on behalf of the agent that a third one names. Then
+ * it prints what it gets as a caller does.
+ */
 public class Poster extends Caller {
     @Override
     protected void begin() {
@@ -12,6 +15,9 @@ public class Poster extends Caller {
         message.addReceiver(new AID((String) getArguments()[0], AID.ISGUID));
         message.setContent((String) getArguments()[1]);
         message.setReplyWith("r1");
+        if (getArguments().length > 2) {
+            message.addUserDefinedParameter(Delegation.ON_BEHALF_OF, (String) getArguments()[2]);
+        }
         try {
             SealbusHelper sealbus = SealbusHelper.of(this);
             System.out.println(sealbus.name().getName() + " is at level " + sealbus.level() + " of " + sealbus.platform());
