@@ -35,15 +35,7 @@ THREAD = "X-spade-thread"
 WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
 
-class _Refusing(type):
-    """Refuses what SPADE offers on its classes, and this module does not."""
-
-    def __getattr__(cls, name: str) -> NoReturn:
-        refuse(name)
-        raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
-
-
-class MessageBase(metaclass=_Refusing):
+class MessageBase:
     """The common part of messages and templates: receiver, sender, body, thread and metadata."""
 
     def __init__(
@@ -164,6 +156,12 @@ class MessageBase(metaclass=_Refusing):
 
 class Message(MessageBase):
     """A message."""
+
+    @classmethod
+    def from_node(cls, _node: object) -> NoReturn:
+        """Raises :class:`~sealbus.spade.NotOffered`: there are no XMPP stanzas here."""
+        refuse("from_node")
+        raise NotImplementedError
 
     def make_reply(self) -> Message:
         """The same message from its receiver to its sender. It answers the message's ``reply-with``, if it has one."""
