@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from sealbus.errors import AgentStopped
 from sealbus.mark import Mark, Schedule, Supervise
+from sealbus.tasks import CANCEL_LIMIT
 
 if TYPE_CHECKING:
     from sealbus.clock import Clock
@@ -51,9 +52,6 @@ FIRST_PAUSE = 0.1
 
 LAST_PAUSE = 10.0
 """See :data:`FIRST_PAUSE`."""
-
-CANCEL_LIMIT = 1.0
-"""Seconds for behaviours that were cancelled to end."""
 
 
 class Behaviour:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from sealbus._sealbus import Message
 from sealbus.body import declare
-from sealbus.conversation import InitiatorConversation, Others, draft
+from sealbus.conversation import InitiatorConversation, draft
+from sealbus.directory import Others
+from sealbus.errors import BodyError, ContentError
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
     from sealbus.life import Life
+
+log = logging.getLogger("sealbus")
 
 
 class Block(InitiatorConversation):
@@ -24,10 +29,19 @@ class Block(InitiatorConversation):
         self._opening = draft(act, body)
         self._reply = reply
 
-    def _declare(self, message: Message) -> None:
-        """Makes the message's body one of the type that was asked for."""
-        if self._reply is not None:
-            declare(message, self._reply)
+    def _declare(self, message: Message, kind: Any = None) -> None:
+        """Makes the message's body one of this type, or of the type that was asked for."""
+        kind = self._reply if kind is None else kind
+        if kind is None:
+            return
+        try:
+            declare(message, kind)
+        except ContentError:
+            raise
+        except Exception as raised:
+            # The type refuses the body in a way of its own. The log has the text, which may not be meant for others.
+            log.warning("%s: cannot read the body of %r", self._life.name, message, exc_info=raised)
+            raise BodyError("$", f"no {getattr(kind, '__name__', kind)}") from None
 
     async def _start(self) -> None:
         """Opens the conversation, and waits for what the block begins with."""

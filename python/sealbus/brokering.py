@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from sealbus import _sealbus, acl
 from sealbus._sealbus import AID, AclMessage, Message, ServiceDescription
-from sealbus.conversation import InitiatorConversation, Others, ParticipantConversation, agents_of
+from sealbus.conversation import InitiatorConversation, ParticipantConversation
+from sealbus.directory import Others, agents_of
 from sealbus.errors import AclError, BodyError, Failure
 from sealbus.performative import Performative
 

@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sealbus import _sealbus
-from sealbus._sealbus import AID, AclMessage, DfAgentDescription, Message, ServiceDescription
+from sealbus._sealbus import AID, AclMessage, Message
+from sealbus.directory import Others, agents_of
 from sealbus.errors import AgentStopped, ContentError, ConversationError, ConversationTimeout, ProtocolError, SealbusError
 from sealbus.performative import Performative
 
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 log = logging.getLogger("sealbus")
-
-Others = AID | str | ServiceDescription | DfAgentDescription | Iterable[AID | str]
-"""Agents: one, several, or all that the DF knows with this service."""
 
 NEVER = 2**53
 """A moment that does not come."""
@@ -47,6 +45,11 @@ def draft(act: Performative, body: object = None) -> AclMessage:
     if isinstance(body, AclMessage):
         return body.replace(performative=act)
     return AclMessage(act) if body is None else AclMessage(act, body=body)
+
+
+def reason_text(reason: str) -> str:
+    """A reason as the content of a message: not too long, and of characters that a message can have."""
+    return reason[:REASON_LIMIT].encode(errors="replace").decode()
 
 
 def value_of(found: _T | Exception) -> _T:
@@ -323,7 +326,7 @@ class InitiatorConversation(Conversation):
         self.failed.append(message)
         branch = self._opened.branch(sender)
         if branch is not None and branch.outcome is None:
-            self._tell(Performative.NOT_UNDERSTOOD, str(problem), [branch.agent])
+            self._tell(Performative.NOT_UNDERSTOOD, reason_text(str(problem)), [branch.agent])
 
     def _lost(self, receiver: str) -> None:
         self._opened.undeliverable(receiver)
@@ -369,16 +372,6 @@ class InitiatorConversation(Conversation):
         """Says what the protocol has to say at the end."""
 
 
-async def agents_of(life: Life, others: Others) -> list[AID]:
-    """The agents themselves. The agent's own entry in the DF does not count."""
-    if isinstance(others, str | AID):
-        others = [others]
-    elif isinstance(others, ServiceDescription | DfAgentDescription):
-        found = await life.df.search(others)
-        return [entry.name for entry in found if entry.name is not None and entry.name != life.handle.aid]
-    return [life.handle.peer(agent) if isinstance(agent, str) else agent for agent in others]
-
-
 class Over(Exception):
     """The conversation has ended while its participant was at work."""
 
@@ -403,7 +396,9 @@ class ParticipantConversation(Conversation):
     def _receive(self, message: Message) -> None:
         meaning = self._judge(self._machine.receive(message, self._now()), message)
         if meaning == "cancel":
-            self._post([self._machine.answer_cancel(draft(Performative.INFORM), self._now())])
+            # In vain if the time for an answer is over.
+            with suppress(ProtocolError):
+                self._post([self._machine.answer_cancel(draft(Performative.INFORM), self._now())])
         elif meaning is not None:
             self._waiting.append(message)
 
@@ -459,7 +454,7 @@ class ParticipantConversation(Conversation):
     def decline(self, act: Performative, reason: str, mark: dict[str, Value] | None = None) -> None:
         """Says no, in the way that the protocol has at this stage, with these parameters."""
         ways = (act, Performative.REFUSE, Performative.FAILURE, Performative.REJECT_PROPOSAL, Performative.NOT_UNDERSTOOD)
-        message = AclMessage(act, content=reason[:REASON_LIMIT], user_defined=mark)
+        message = AclMessage(act, content=reason_text(reason), user_defined=mark)
         for way in ways:
             with suppress(ProtocolError):
                 self._post([self._machine.send(message.replace(performative=way), self._now())])

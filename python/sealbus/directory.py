@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 ANSWER_TIME = 10.0
 """Seconds to wait for the answer of a directory, unless told otherwise."""
 
+Others = AID | str | ServiceDescription | DfAgentDescription | Iterable[AID | str]
+"""Agents: one, several, or all that the DF knows with this service."""
+
+
+async def agents_of(life: Life, others: Others) -> list[AID]:
+    """The agents themselves. The agent's own entry in the DF does not count."""
+    if isinstance(others, str | AID):
+        others = [others]
+    elif isinstance(others, ServiceDescription | DfAgentDescription):
+        found = await life.df.search(others)
+        return [entry.name for entry in found if entry.name is not None and entry.name != life.handle.aid]
+    return [life.handle.peer(agent) if isinstance(agent, str) else agent for agent in others]
+
 
 class Df:
     """The Directory Facilitator, the yellow pages: :attr:`sealbus.Agent.df`.

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from sealbus._sealbus import AclMessage, ChannelEvent, Filter, Message
 from sealbus.body import declare
 from sealbus.channel import ChannelSubscription, subscribe
+from sealbus.conversation import reason_text
 from sealbus.delegation import on_behalf_of
 from sealbus.errors import AgentStopped, AnswerNotTaken, ContentError, NegativeAnswer, SealbusError
 from sealbus.mark import Listening, Supervise
 from sealbus.performative import Performative
+from sealbus.tasks import CANCEL_LIMIT
 
 if TYPE_CHECKING:
     from sealbus._sealbus import Value
@@ -26,15 +28,9 @@ log = logging.getLogger("sealbus")
 FINAL = (Performative.FAILURE, Performative.NOT_UNDERSTOOD, Performative.REFUSE)
 """Answers that end an exchange: an exception on one of them gets no answer, or two agents could go on for ever."""
 
-REASON_LIMIT = 1000
-"""The longest reason in an answer, in characters."""
-
 ANSWER_LIMIT = 5.0
 """Seconds that the answer to a question may wait for room. An answer to a message does not wait: an agent that does not take its
 mail holds nobody up."""
-
-CANCEL_LIMIT = 1.0
-"""Seconds for handlers that were cancelled to end."""
 
 CUT_OFF = "it was cut off before it was done"
 
@@ -340,10 +336,10 @@ class Handlers:
 
     async def _answer(self, message: Message, performative: Performative, reason: str) -> None:
         """Answers a message or a question that has no answer yet."""
-        reply = self._reply(message, performative, reason)
-        if reply is None:
-            return
         try:
+            reply = self._reply(message, performative, reason)
+            if reply is None:
+                return
             if isinstance(message, ChannelEvent):
                 async with asyncio.timeout(ANSWER_LIMIT):
                     await self._life.answer(message, reply)
@@ -359,7 +355,7 @@ class Handlers:
             return None
         if isinstance(message, ChannelEvent) and not _is_question(message):
             return None
-        reply = message.create_reply(performative, reason[:REASON_LIMIT])
+        reply = message.create_reply(performative, reason_text(reason))
         # The reason is plain text, whatever the message was in.
         mark = farewell(self._life) if reason == CUT_OFF else {}
         return reply.replace(language=None, encoding=None, ontology=None, user_defined=reply.user_defined | mark)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from sealbus._sealbus import AID, AclMessage, Message
 from sealbus.block import Block
 from sealbus.brokering import Proxy
-from sealbus.conversation import BACKLOG, Others, value_of
+from sealbus.conversation import BACKLOG, value_of
+from sealbus.directory import Others
 from sealbus.errors import ConversationError
 from sealbus.negotiation import ContractNet, DutchAuction, EnglishAuction, IteratedContractNet
 from sealbus.performative import Performative

@@ -62,7 +62,8 @@ class Life:
         self.loop = platform.loop
         self.clock = platform.clock
         self.pump = platform.pump
-        self._takes_messages = agent._takes_messages()
+        self.takes_messages = agent._takes_messages()
+        """Whether hooks get messages."""
         self.mailbox = Mailbox(self)
         # Set while the agent is at rest: done when there is something to do.
         self._rest: asyncio.Future[None] | None = None
@@ -74,6 +75,7 @@ class Life:
         self._tearing_down = False
         self._freeze = False
         self._moved = False
+        self._is_gone = False
         self.introduced = False
         """Whether something was put on a channel, so that the other processes with subscriptions are known."""
         self.handlers = Handlers(self)
@@ -107,9 +109,19 @@ class Life:
             self._begin_to_stop()
         elif wish == "freeze":
             self._freeze = True
-        self.mailbox.hear()
-        self.handlers.pull()
-        self.wake()
+        self.look()
+
+    @property
+    def has_mailbox(self) -> bool:
+        """Whether the agent can look into its mailbox. While it is moved, and when it has left, it cannot."""
+        return self.moving is None and not self._is_gone and not self.loop.is_closed()
+
+    def look(self) -> None:
+        """Lets all who may get a message look into the mailbox."""
+        if self.has_mailbox:
+            self.mailbox.hear()
+            self.handlers.pull()
+            self.wake()
 
     # ----- channels
 
@@ -315,7 +327,7 @@ class Life:
 
     def _next_message(self) -> Message | None:
         """The next message for a hook: one that nobody waits for."""
-        if not self._takes_messages or self.turn <= 0:
+        if not self.takes_messages or self.turn <= 0:
             return None
         self.turn -= 1
         return self.mailbox.take(self.handlers.awaited())
@@ -366,7 +378,7 @@ class Life:
 
     async def _hear_failures(self) -> None:
         """In a process that the platform has given up: lets the agent hear of each message that may not have arrived."""
-        if not self._takes_messages:
+        if not self.takes_messages:
             return
         while (failure := self.handle.try_receive_failure()) is not None:
             await self.handlers.handle(failure)
@@ -394,6 +406,16 @@ class Life:
             self._tearing_down = False
             self.handlers.close()
             self.mailbox.wake()
-            self.pump.ignore(self._number)
             parting = "moved" if self._moved else "ended" if self.failure is None else "failed"
-            self.handle.leave(parting, str(self.failure))
+            self._go(parting)
+
+    def _go(self, parting: str) -> None:
+        self._is_gone = True
+        self.pump.ignore(self._number)
+        self.handle.leave(parting, str(self.failure))
+
+    def abandon(self) -> None:
+        """Leaves before the agent has begun, which may be put on a platform again."""
+        self._go("ended")
+        if self.agent._life is self:
+            self.agent._life = None

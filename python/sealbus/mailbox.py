@@ -37,11 +37,13 @@ class Lingers(Protocol):
 class _Waiter:
     """Somebody who waits for a message that a filter takes."""
 
-    __slots__ = ("filter", "future")
+    __slots__ = ("filter", "future", "has_waited")
 
     def __init__(self, filter: Filter | None) -> None:
         self.filter = filter
         self.future: asyncio.Future[None] | None = None
+        # Whether others may have passed over a message for its sake.
+        self.has_waited = False
 
     def wake(self) -> None:
         """Lets the one who waits look into the mailbox again."""
@@ -71,10 +73,18 @@ class Mailbox:
             message = await self._wait(waiter, lambda: self._look_for(waiter), timeout)
         finally:
             self._waiters.remove(waiter)
+            if waiter.has_waited:
+                self._pass_on()
         if message is None:
             wanted = "a message" if filter is None else str(filter)
             raise ReceiveTimeout(self._life.name, f"waited {timeout:g} s for {wanted} and nothing came")
         return message
+
+    def _pass_on(self) -> None:
+        """Lets others look into the mailbox, after somebody has stopped to wait for messages that they had to leave."""
+        life = self._life
+        if (self._waiters or life.takes_messages) and life.has_mailbox and self._handle.has_mail(None):
+            life.loop.call_soon(life.look)
 
     async def receive_many(self, most: int, timeout: float | None) -> list[Message]:
         """Waits until there is mail, then takes up to `most` messages."""
@@ -184,7 +194,9 @@ class Mailbox:
 
         try:
             while True:
-                await self._life.settle()
+                if self._life.moving is not None:
+                    waiter.has_waited = True
+                    await self._life.settle()
                 # In vain, it makes the mailbox tell of the next message.
                 message = look()
                 if message is not None or expired:
@@ -192,6 +204,7 @@ class Mailbox:
                 self._life.check_not_stopping()
                 if timeout is not None and expiry is None:
                     expiry = self._life.clock.call_later(timeout, expire)
+                waiter.has_waited = True
                 waiter.future = self._life.loop.create_future()
                 await waiter.future
                 self._life.begin_turn()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sealbus._sealbus import AID, Message
 from sealbus.block import Block
-from sealbus.body import declare
-from sealbus.conversation import Others, value_of
+from sealbus.conversation import value_of
+from sealbus.directory import Others
 from sealbus.errors import ConversationError, ProtocolError
 from sealbus.performative import Performative
 
@@ -73,7 +73,7 @@ class Negotiation(Block, Generic[_B]):
         elif message.performative == Performative.INFORM:
             expected = self._expected.get(sender)
             if expected is not None:
-                declare(message, expected)
+                self._declare(message, expected)
             self._results[sender] = message
 
     def _proposed(self, proposal: Proposal[_B]) -> None:

@@ -12,7 +12,7 @@ from sealbus import _sealbus
 from sealbus._sealbus import AclMessage, Message
 from sealbus.body import declare
 from sealbus.conversation import Over, ParticipantConversation, draft
-from sealbus.errors import ContentError, NegativeAnswer, SealbusError
+from sealbus.errors import ContentError, NegativeAnswer, NotUnderstood, ProtocolError, SealbusError
 from sealbus.handlers import CUT_OFF, FAILED, farewell
 from sealbus.mark import MARKS
 from sealbus.performative import Performative
@@ -147,8 +147,12 @@ class _Bound:
 
     def open(self, message: Message) -> Callable[[Message], Awaitable[None]]:
         """Enters the conversation that a message opens."""
+        raised: SealbusError
         try:
             return self._enter(message)
+        except ProtocolError:
+            # Two openings came at once. It is the sender's mistake.
+            raised = NotUnderstood("the conversation with this conversation-id was opened before")
         except SealbusError as problem:
             raised = problem
 
@@ -166,7 +170,11 @@ class _Bound:
         received = machine.receive(cancel, now)
         if isinstance(received, _sealbus.Refused):
             return received.answer
-        return machine.answer_cancel(draft(Performative.INFORM), now)
+        try:
+            return machine.answer_cancel(draft(Performative.INFORM), now)
+        except ProtocolError:
+            # The time for an answer is over.
+            return None
 
     def _enter(self, message: Message) -> Callable[[Message], Awaitable[None]]:
         life = self._agent._living

@@ -235,12 +235,14 @@ class Platform:
         opening = [self.loop.create_task(self._open(agent, name)) for agent, name in parts]
         try:
             lives = await asyncio.gather(*opening)
+            # Others find them from here on, also if the platform placed more agents in this program than have started.
+            await self.pump.call(self._joined.announce)
         except BaseException:
             for task in opening:
-                task.cancel()
+                # One that is cancelled now puts no agent on the platform.
+                if not task.cancel() and not task.cancelled() and task.exception() is None:
+                    task.result().abandon()
             raise
-        # Others find them from here on, also if the platform placed more agents in this program than have started.
-        await self.pump.call(self._joined.announce)
         for life in lives:
             self._begin(life)
 

@@ -26,7 +26,7 @@ class Pump:
         # The selector that waits in the runtime, if the loop has one.
         self._selector = loop.selector if isinstance(loop, EventLoop) and loop.selector.drives else None
         if self._selector is not None:
-            self._selector.attach(self._native, self._drain_safely)
+            self._selector.attach(self._native, self._drain)
             return
         try:
             loop.add_reader(self._native.fileno(), self._drain)
@@ -80,23 +80,27 @@ class Pump:
         finally:
             self._futures.pop(number, None)
 
-    def _drain_safely(self) -> None:
-        try:
-            self._drain()
-        except Exception as raised:
-            context = {"message": "a defect of Sealbus in handing over news", "exception": raised}
-            self._loop.call_exception_handler(context)
-
     def _drain(self) -> None:
-        mailboxes, calls = self._native.take()
+        """Hands over the news. If one of those concerned raises something, the others get theirs all the same."""
+        try:
+            mailboxes, calls = self._native.take()
+        except Exception as raised:
+            self._report(raised)
+            return
         if mailboxes or calls:
             self.news += 1
         if self._has_log:
-            log.flush()
+            try:
+                log.flush()
+            except Exception as raised:
+                self._report(raised)
         for number in mailboxes:
             mail = self._mailboxes.get(number)
             if mail is not None:
-                mail()
+                try:
+                    mail()
+                except Exception as raised:
+                    self._report(raised)
         for number, failure, value in calls:
             future = self._futures.pop(number, None)
             if future is None or future.done():
@@ -105,3 +109,7 @@ class Pump:
                 future.set_result(value)
             else:
                 future.set_exception(failure)
+
+    def _report(self, raised: Exception) -> None:
+        context = {"message": "a defect of Sealbus in handing over news", "exception": raised}
+        self._loop.call_exception_handler(context)

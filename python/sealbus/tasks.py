@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+CANCEL_LIMIT = 1.0
+"""Seconds for handlers and behaviours that were cancelled to end."""
+
 
 class Tasks:
     """The tasks of one agent."""

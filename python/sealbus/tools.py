@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, ove
 from sealbus import _sealbus
 from sealbus._sealbus import AID, AclMessage, Filter, Message, ServiceDescription
 from sealbus.body import JSON, decode
-from sealbus.conversation import Over, ParticipantConversation, agents_of, draft
+from sealbus.conversation import Over, ParticipantConversation, draft
+from sealbus.directory import agents_of
 from sealbus.errors import ConversationError, Failure
 from sealbus.initiator import Stream
 from sealbus.mark import Mark
@@ -332,7 +333,13 @@ class Answer(Stream[_C]):
                 conversation_id=self.id,
                 user_defined={TAKEN: self._taken},
             )
-            await self._send([taken])
+            try:
+                await self._send([taken])
+            except BaseException:
+                # Nobody got the part: it is still the next one.
+                self._taken -= 1
+                self._news.appendleft(message)
+                raise
         part: _C = decode(message, self._reply)
         return part
 

@@ -35,6 +35,9 @@ COUNTED = ("messaging.system", "messaging.operation.name", "messaging.client.id"
 LONGEST_STATE = 512
 """A longer ``tracestate`` is left out. W3C wants no more to be passed on."""
 
+ROW = 16
+"""Messages that are sent together at most. Those of them that find no room get new spans each time."""
+
 SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
 """The version of the semantic conventions that the spans follow."""
 
@@ -156,12 +159,15 @@ class TracedHandle:
             return self._handle.try_send(traced)
 
     def try_send_many(self, messages: list[AclMessage], first: int) -> tuple[int, Unsent | None]:
-        pairs = [self._tracing.sending(message) for message in messages[first:]]
-        sent, unsent = self._handle.try_send_many([message for message, _ in pairs], 0)
-        # Messages that were not sent yet come again, with new spans. A span that never ends is never told.
-        for _, span in pairs[:sent]:
-            span.end()
-        return first + sent, unsent
+        unsent: Unsent | None = None
+        while first < len(messages) and unsent is None:
+            pairs = [self._tracing.sending(message) for message in messages[first : first + ROW]]
+            sent, unsent = self._handle.try_send_many([message for message, _ in pairs], 0)
+            # Messages that were not sent yet come again, with new spans. A span that never ends is never told.
+            for _, span in pairs[:sent]:
+                span.end()
+            first += sent
+        return first, unsent
 
     def send_persistent(self, pump: Any, call: int, message: AclMessage, *options: Any) -> None:
         with self._tracing.producing(message) as traced:

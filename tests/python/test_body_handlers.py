@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
 
-from sealbus import AclMessage, Agent, ChannelEvent, Message, Performative, Platform, on, on_event, on_question
+from sealbus import (
+    AclMessage,
+    Agent,
+    ChannelEvent,
+    ConversationError,
+    Message,
+    Performative,
+    Platform,
+    Refuse,
+    on,
+    on_event,
+    on_question,
+)
 
 
 @dataclass
@@ -103,3 +117,64 @@ async def test_events_and_questions_have_bodies(platform: Platform) -> None:
 def test_the_type_of_a_message_can_be_written() -> None:
     assert Message[Task].__args__ == (Task,)  # type: ignore[attr-defined]
     assert ChannelEvent[Task].__args__ == (Task,)  # type: ignore[attr-defined]
+
+
+# ----- bodies that raise in a way of their own
+
+
+@dataclass
+class Bid:
+    euros: float
+
+    def __post_init__(self) -> None:
+        assert self.euros > 0
+        if self.euros > 1000:
+            raise KeyError("the safe's number is 4711")
+
+
+async def answer(agent: Agent, *bodies: object) -> str:
+    """Answers each message of another agent with a body, and returns the content of the last one."""
+    for body in bodies:
+        message = await agent.receive(timeout=60)
+        act = Performative.PROPOSE if message.performative is Performative.CFP else Performative.INFORM
+        await agent.reply(message, act, body)
+    return (await agent.receive(timeout=60)).text
+
+
+@pytest.mark.parametrize("euros", [-1.0, 2000.0])
+async def test_a_body_that_its_type_refuses_in_any_way_is_not_understood(
+    platform: Platform, caplog: pytest.LogCaptureFixture, euros: float
+) -> None:
+    odd, even = await platform.start(Agent("odd")), await platform.start(Agent("even"))
+    buyer = await platform.start(Agent("buyer"))
+    even_done = asyncio.create_task(answer(even, {"euros": 10.0}, {"euros": euros}))
+    odd_done = asyncio.create_task(answer(odd, {"euros": euros}))
+    async with buyer.contract_net("paint", to=["odd", "even"], reply=Bid, timeout=60) as net:
+        assert [proposal.body for proposal in net.proposals] == [Bid(10.0)]
+        assert [message.sender for message in net.failed] == [odd.aid]
+        # The exception stands in the log alone.
+        assert await odd_done == "$: no Bid"
+        with pytest.raises(ConversationError):
+            await net.proposals[0].accept(result=Bid, timeout=60)
+        even_done.cancel()
+    assert [record.exc_info is not None for record in caplog.records] == [True, True]
+    asked = asyncio.create_task(answer(odd, {"euros": euros}))
+    with pytest.raises(ConversationError):
+        await buyer.request_action("pay", to="odd", reply=Bid, timeout=60)
+    asked.cancel()
+
+
+# ----- reasons
+
+
+async def test_a_reason_that_no_message_can_carry_ends_nobody(platform: Platform) -> None:
+    class Clerk(Agent, supervise="end"):
+        @on(Performative.REQUEST)
+        async def refuse(self, message: Message) -> None:
+            raise Refuse("there is no " + json.loads(message.text))
+
+    await platform.start(Clerk("clerk"))
+    guest = await platform.start(Agent("guest"))
+    for asked, heard in (("tea", "tea"), ("\ud800", "?"), ("x" * 2000, "x" * 988)):
+        reply = await guest.request(AclMessage(Performative.REQUEST, "clerk", json.dumps(asked)), timeout=60)
+        assert (reply.performative, reply.text) == (Performative.REFUSE, f"there is no {heard}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -185,6 +186,27 @@ async def test_the_tool_gets_no_further_ahead_than_the_window(writer: Writer, as
             # The one in the tool's hands counts.
             assert writer.given <= taken + 8 + 1
     assert taken == 200
+
+
+async def test_a_part_whose_taking_was_cancelled_comes_again(
+    writer: Writer, asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stick(messages: object) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    words = [str(number) for number in range(12)]
+    parts: list[Chunk] = []
+    async with asker.ask("writer", Prompt(" ".join(words)), tool="write", stream=Chunk, window=4, timeout=60) as answer:
+        while len(parts) < len(words):
+            # Where it tells that parts are taken, it is cancelled first.
+            with monkeypatch.context() as patched, suppress(TimeoutError):
+                patched.setattr(answer, "_send", stick)
+                async with asyncio.timeout(0.02):
+                    parts.append(await anext(answer))
+                continue
+            parts.append(await anext(answer))
+        assert await anext(answer, None) is None
+    assert [part.word for part in parts] == words
 
 
 async def test_leaving_cancels_the_work(writer: Writer, asker: Asker) -> None:

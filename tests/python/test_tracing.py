@@ -163,6 +163,37 @@ async def test_messages_in_a_row_are_spans_each(buyer: Agent, spans: InMemorySpa
     assert sum(span.name == f"send store@{place}" for span in spans.get_finished_spans()) == 5
 
 
+async def test_messages_that_wait_for_room_get_few_spans_in_vain(
+    buyer: Agent, spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = buyer.aid.name.partition("@")[2]
+    reader = await buyer._living.platform.start(Agent("reader"))
+    tracing = buyer._living.tracing
+    assert tracing is not None
+    begun = 0
+    sending = tracing.sending
+
+    def count(message: AclMessage) -> object:
+        nonlocal begun
+        begun += 1
+        return sending(message)
+
+    monkeypatch.setattr(tracing, "sending", count)
+    # Far more than the mailbox takes, so that the sender pauses for each.
+    total = 300
+    large = AclMessage(INFORM, "reader", b"x" * 100_000)
+    sent = asyncio.create_task(buyer.send_many([large.replace(reply_with=number) for number in range(total)]))
+    numbers: list[object] = []
+    for _ in range(total):
+        numbers.append((await reader.receive(timeout=120)).reply_with)
+        await asyncio.sleep(0.001)
+    await sent
+    assert numbers == [str(number) for number in range(total)]
+    assert sum(span.name == f"send reader@{place}" for span in spans.get_finished_spans()) == total
+    assert total <= begun <= 17 * total
+
+
+
 async def test_without_a_provider_nothing_is_traced() -> None:
     async with Platform() as platform:
         agent = await platform.start(Agent("alone"))

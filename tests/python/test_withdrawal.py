@@ -1,6 +1,7 @@
 """A request that is cancelled while it waits in the mailbox, because its handler has no room, never runs."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
@@ -64,3 +65,62 @@ async def test_a_waiting_request_is_cancelled(testbed: TestBed, kind: type[Worke
     assert done == {"one", "two", "four"}
     await probe.expect_nothing()
     assert sorted(worker.begun) == ["four", "one", "two"]
+
+
+@pytest.mark.parametrize("kind", [Clerk, Writer])
+@pytest.mark.parametrize("name", ["one", "three"])
+async def test_a_cancel_that_came_too_late_for_an_answer_ends_the_work_and_no_agent(
+    testbed: TestBed, kind: type[Worker], name: str
+) -> None:
+    worker = await testbed.start(kind())
+    probe = await testbed.probe()
+    for each in ("one", "two", "three"):
+        request = AclMessage("request", "worker", protocol="fipa-request", conversation_id=each, reply_with=each, body=each)
+        await probe.send(request)
+    await testbed.clock.settle()
+    assert sorted(worker.begun) == ["one", "two"]
+    over = datetime.fromtimestamp(testbed.clock.time() - 1.0, UTC)
+    await probe.send(AclMessage("cancel", "worker", protocol="fipa-request", conversation_id=name, reply_by=over))
+    # One more begins if the place of the first is free, and none if the one that waited has left.
+    await testbed.clock.settle()
+    assert sorted(worker.begun) == (["one", "three", "two"] if name == "one" else ["one", "two"])
+    worker.may_end.set()
+    done: set[object] = set()
+    while len(done) < 2:
+        message = await probe.expect()
+        if message.performative != "agree":
+            assert message.performative == "inform"
+            done.add(message.conversation_id)
+    assert done == {"one", "two", "three"} - {name}
+    await probe.expect_nothing()
+    assert name == "one" or "three" not in worker.begun
+
+
+class Guarded(Agent, supervise="end"):
+    """Would end with an exception of its own."""
+
+    def __init__(self) -> None:
+        super().__init__("guarded")
+        self.may_begin = asyncio.Event()
+
+    async def setup(self) -> None:
+        await self.may_begin.wait()
+
+    @on_request(str)
+    async def asked(self, request: Message[str]) -> str:
+        return request.body
+
+
+async def test_two_openings_of_one_conversation_at_once_are_the_mistake_of_their_sender(testbed: TestBed) -> None:
+    guarded = await testbed.start(Guarded())
+    probe = await testbed.probe()
+    for text in ("first", "second"):
+        opening = AclMessage("request", "guarded", protocol="fipa-request", conversation_id="x", reply_with=text, body=text)
+        await probe.send(opening)
+    guarded.may_begin.set()
+    answers = [await probe.expect(), await probe.expect()]
+    assert {(str(it.performative), it.in_reply_to) for it in answers} == {("inform", "first"), ("not-understood", "second")}
+    await probe.expect_nothing()
+    assert guarded.failures == 0
+    await probe.send(AclMessage("request", "guarded", protocol="fipa-request", conversation_id="y", body="third"))
+    assert (await probe.expect("inform")).body_as(str) == "third"

@@ -1,0 +1,108 @@
+"""A start that fails or is cancelled leaves nobody on the platform."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from sealbus import AclMessage, Agent, Message, Platform, PlatformError, on
+
+
+class Echo(Agent):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.starts = 0
+
+    async def setup(self) -> None:
+        self.starts += 1
+
+    @on("request")
+    async def answer(self, message: Message) -> None:
+        await self.reply(message, "inform", message.content)
+
+
+@pytest.fixture
+async def platform() -> AsyncIterator[Platform]:
+    async with Platform() as platform:
+        yield platform
+
+
+async def gone(guest: Agent, name: str) -> None:
+    """Waits until the platform knows no agent of this name."""
+    async with asyncio.timeout(60):
+        while await guest.ams.find(name) is not None:
+            await asyncio.sleep(0.001)
+
+
+async def answers(guest: Agent, echo: Echo) -> None:
+    reply = await guest.request(AclMessage("request", echo.name, "hello"), timeout=60)
+    assert (reply.text, echo.starts) == ("hello", 1)
+
+
+async def test_the_others_leave_if_a_name_is_taken(platform: Platform) -> None:
+    guest = await platform.start(Agent("guest"))
+    one, two = Echo("one"), Echo("two")
+    with pytest.raises(PlatformError, match="guest"):
+        await platform.start_all(one, two, Echo("guest"))
+    await gone(guest, "one")
+    await gone(guest, "two")
+    assert one.starts == 0
+    # Nothing keeps them from another try.
+    await platform.start_all(one, two)
+    await answers(guest, one)
+    await answers(guest, two)
+
+
+@pytest.mark.parametrize("step", ["open_agent", "announce"])
+async def test_a_start_that_is_cancelled(platform: Platform, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    guest = await platform.start(Agent("guest"))
+    call = platform.pump.call
+    reached = asyncio.Event()
+
+    async def stick(begin: Callable[..., None], *arguments: Any) -> Any:
+        if getattr(begin, "__name__", "") != step or arguments[:1] == ("one",):
+            return await call(begin, *arguments)
+        reached.set()
+        return await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(platform.pump, "call", stick)
+    one, two = Echo("one"), Echo("two")
+    start = asyncio.create_task(platform.start_all(one, two))
+    async with asyncio.timeout(60):
+        await reached.wait()
+        while one._life is None:
+            await asyncio.sleep(0.001)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    monkeypatch.undo()
+    await gone(guest, "one")
+    await gone(guest, "two")
+    await platform.start(one)
+    await answers(guest, one)
+
+
+async def test_a_message_to_one_that_was_abandoned_comes_back(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest = await platform.start(Agent("guest"))
+    announcing = asyncio.Event()
+    call = platform.pump.call
+
+    async def stick(begin: Callable[..., None], *arguments: Any) -> Any:
+        if getattr(begin, "__name__", "") == "announce":
+            announcing.set()
+            await asyncio.get_running_loop().create_future()
+        return await call(begin, *arguments)
+
+    monkeypatch.setattr(platform.pump, "call", stick)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(60) as limit:
+            start = asyncio.create_task(platform.start(Echo("one")))
+            await announcing.wait()
+            await guest.send(AclMessage("request", "one", "hello"))
+            limit.reschedule(asyncio.get_running_loop().time())
+            await start
+    failure = await guest.receive(timeout=60)
+    assert failure.performative == "failure" and failure.undelivered is not None
