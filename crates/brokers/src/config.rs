@@ -98,7 +98,8 @@ pub struct BrokerConfig {
     pub unconfirmed_messages: usize,
     /// The same in bytes.
     pub unconfirmed_bytes: usize,
-    /// The number of messages that one agent holds and has not taken, before the broker keeps the others.
+    /// The number of messages that one agent holds and has not taken, before the broker keeps the others. It is lower
+    /// while that many messages have more than 64 MiB.
     pub prefetch: u16,
     /// The broker's promise about messages and frames.
     pub promise: BrokerPromise,

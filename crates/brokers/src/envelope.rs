@@ -103,3 +103,11 @@ pub struct Delivery {
     /// The payload.
     pub payload: Bytes,
 }
+
+impl Delivery {
+    /// The bytes that it brings.
+    pub(crate) fn bytes(&self) -> usize {
+        let shown = self.proof.iter().chain(&self.evidence);
+        self.payload.len() + shown.map(Bytes::len).sum::<usize>()
+    }
+}

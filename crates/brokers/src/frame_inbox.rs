@@ -57,7 +57,7 @@ struct FrameInbox {
 /// Receives until the process leaves.
 pub(crate) async fn run(link: Arc<ProcessLink>) {
     receive(FrameInbox {
-        deliveries: Deliveries::new(link.wire.config().reorder_time),
+        deliveries: Deliveries::new(link.wire.config().reorder_time, link.wire.config().prefetch),
         processes: HashMap::new(),
         verifiers: HashMap::new(),
         last_numbers: LastNumbers::default(),

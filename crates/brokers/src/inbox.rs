@@ -16,8 +16,9 @@ use sealbus_seal::{Identity, SecurityLevel, Trust};
 
 use crate::acks::MANY;
 use crate::authorship::{self, LastNumbers};
-use crate::deliveries::{Delivered, Deliveries, Tag};
+use crate::deliveries::{Delivered, Deliveries};
 use crate::envelope::Delivery;
+use crate::held::Tag;
 use crate::link::Link;
 use crate::pause::sleep_until;
 use crate::reconnecting::{Inbox, RefusedDelivery, receive};
@@ -25,6 +26,8 @@ use crate::stamp::OrderStamp;
 
 /// The number of users remembered, so that the name of each is read once.
 const USERS: usize = 4096;
+/// The number of taken messages remembered that were not acknowledged.
+const UNACKNOWLEDGED: usize = 4096;
 /// How long a closed mailbox may take to be emptied.
 const LEAVING: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -69,6 +72,8 @@ struct AgentInbox {
     /// Messages in the mailbox, by receipt, and the delivery of each.
     untaken: HashMap<u64, (Key, Tag)>,
     receipts: HashMap<Key, u64>,
+    /// Messages that were taken out of the mailbox and are acknowledged when they come again, by their deliveries.
+    unacknowledged: HashMap<Key, Tag>,
     /// Agents that wrote, by their users.
     users: HashMap<String, User>,
     last_numbers: LastNumbers,
@@ -90,10 +95,11 @@ pub(crate) async fn run(link: Arc<Link>) {
     let window = link.agent.mailbox().open_window(&writer, listener, 0);
     receive(AgentInbox {
         window,
-        deliveries: Deliveries::new(link.wire.config().reorder_time),
+        deliveries: Deliveries::new(link.wire.config().reorder_time, link.wire.config().prefetch),
         next_receipt: 0,
         untaken: HashMap::new(),
         receipts: HashMap::new(),
+        unacknowledged: HashMap::new(),
         users: HashMap::new(),
         last_numbers: LastNumbers::default(),
         link,
@@ -127,7 +133,16 @@ impl Inbox for AgentInbox {
         Ok((sender, stamp, Checked { key, message }))
     }
 
+    fn is_here(&self, content: &Checked) -> bool {
+        self.receipts.contains_key(&content.key)
+    }
+
     fn hand_over(&mut self, delivered: Delivered<Checked>) -> Result<(), RefusedDelivery> {
+        // It lies in the mailbox. Its sender had so many lives since that the order of this one was forgotten.
+        if self.is_here(&delivered.content) {
+            self.not_needed(&delivered);
+            return Ok(());
+        }
         let message = &delivered.content.message;
         if let Some(evidence) = message.provenance().evidence()
             && let Err(refused) = self.last_numbers.next(evidence)
@@ -155,6 +170,7 @@ impl Inbox for AgentInbox {
 
     fn not_needed(&mut self, spare: &Delivered<Checked>) {
         let mut tag = spare.tag;
+        self.unacknowledged.remove(&spare.content.key);
         if let Some(receipt) = self.receipts.get(&spare.content.key)
             && let Some((_, of_mailbox)) = self.untaken.get_mut(receipt)
         {
@@ -175,8 +191,19 @@ impl Inbox for AgentInbox {
             if let Some((key, tag)) = self.untaken.remove(&receipt) {
                 self.receipts.remove(&key);
                 self.deliveries.may_acknowledge(tag);
+                if self.deliveries.comes_again(tag) {
+                    if self.unacknowledged.len() >= UNACKNOWLEDGED {
+                        self.unacknowledged.clear();
+                    }
+                    self.unacknowledged.insert(key, tag);
+                }
             }
         }
+    }
+
+    fn expects_copies(&self) -> bool {
+        let mut tags = self.unacknowledged.values();
+        tags.any(|tag| self.deliveries.comes_again(*tag))
     }
 
     async fn changed(&self) {

@@ -33,6 +33,7 @@ mod deliveries;
 mod endpoint;
 mod envelope;
 mod frame_inbox;
+mod held;
 mod inbox;
 mod incoming;
 mod lasting_port;

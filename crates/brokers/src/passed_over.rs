@@ -41,6 +41,11 @@ impl PassedOver {
         }
     }
 
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        let range = self.ranges.range(..=number).next_back();
+        range.is_some_and(|(_, end)| number < *end)
+    }
+
     /// Takes a number out. Returns whether it was there.
     pub(crate) fn remove(&mut self, number: u64) -> bool {
         let range = self.ranges.range(..=number).next_back();
@@ -86,6 +91,7 @@ mod tests {
                 while set.len() as u64 > LIMIT {
                     set.pop_first();
                 }
+                prop_assert_eq!(passed_over.contains(number), set.contains(&number));
                 prop_assert_eq!(passed_over.remove(number), set.remove(&number));
                 prop_assert_eq!(passed_over.count, set.len() as u64);
                 let held: Vec<_> = passed_over.ranges.iter().flat_map(|(start, end)| *start..*end).collect();

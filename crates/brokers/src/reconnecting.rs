@@ -1,18 +1,22 @@
 //! Receiving on one connection to the broker after another, until the owner of the queue leaves.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sealbus_bus::{Bus, Refused};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::client::Receiving;
-use crate::deliveries::{Broken, Delivered, Deliveries};
+use crate::config::BrokerConfig;
+use crate::deliveries::{Arrival, Broken, Delivered, Deliveries};
 use crate::envelope::Delivery;
 use crate::incoming::Sorted;
 use crate::pause::sleep_until;
 use crate::stamp::OrderStamp;
 use crate::wire::Sends;
+
+/// How long it may take to end a connection, and before that, to acknowledge what comes again.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// A delivery that is not taken.
 pub(crate) struct RefusedDelivery {
@@ -47,6 +51,12 @@ pub(crate) trait Inbox: Send {
         delivery: Delivery,
     ) -> Result<(Arc<str>, OrderStamp, Self::Content), RefusedDelivery>;
 
+    /// Whether the owner has an earlier copy that it has not taken.
+    fn is_here(&self, content: &Self::Content) -> bool {
+        let _ = content;
+        false
+    }
+
     /// Hands over what is next.
     ///
     /// # Errors
@@ -65,6 +75,11 @@ pub(crate) trait Inbox: Send {
 
     /// Notes which deliveries may be acknowledged.
     fn note_taken(&mut self) {}
+
+    /// Whether the owner has taken deliveries of former connections that come again and have not been acknowledged.
+    fn expects_copies(&self) -> bool {
+        false
+    }
 
     /// Waits until [`taken`](Self::taken) or [`is_closed`](Self::is_closed) has changed.
     fn changed(&self) -> impl Future<Output = ()> + Send {
@@ -112,9 +127,16 @@ async fn serve(
             inbox.deliveries().acks.send(&mut *receiving, now)?;
         }
         if is_over {
+            acknowledge_copies(inbox, &mut *receiving).await?;
             receiving.close("the owner of the queue has left").await;
             return Ok(());
         }
+        if let Some(relieved) = inbox.deliveries().relieved() {
+            let closing = receiving.close("another connection receives more at a time");
+            let _ = timeout(CLOSING, closing).await;
+            return Err(relieved);
+        }
+        inbox.deliveries().look(now);
         let is_waiting = inbox.deliveries().acks.is_waiting() || inbox.taken() > 0;
         let acknowledge_at = inbox.deliveries().acks.due().filter(|_| is_waiting);
         let deadline = inbox.deliveries().deadline();
@@ -135,12 +157,31 @@ async fn serve(
     }
 }
 
+/// Acknowledges the deliveries that come again and that the owner, which leaves, has taken. Otherwise they would be for
+/// its next process.
+async fn acknowledge_copies(
+    inbox: &mut impl Inbox,
+    receiving: &mut dyn Receiving,
+) -> Result<(), Broken> {
+    let deadline = Instant::now() + CLOSING;
+    while inbox.expects_copies() {
+        tokio::select! {
+            together = receiving.next() => for delivery in together? {
+                delivered(inbox, delivery, receiving)?;
+            },
+            () = sleep_until(Some(deadline)) => return Ok(()),
+        }
+        inbox.deliveries().acks.send(receiving, Instant::now())?;
+    }
+    Ok(())
+}
+
 fn delivered(
     inbox: &mut impl Inbox,
     delivery: Delivery,
     receiving: &mut dyn Receiving,
 ) -> Result<(), Broken> {
-    let tag = delivery.tag;
+    let (number, bytes) = (delivery.tag, delivery.bytes());
     // Without a bus the process ends, and the broker keeps the delivery.
     let Some(bus) = inbox.link().wire().bus().upgrade() else {
         return Ok(());
@@ -149,36 +190,48 @@ fn delivered(
         Ok(checked) => checked,
         Err(refused) => {
             note(&bus, inbox.receiver(), refused);
-            return Ok(receiving.reject(tag)?);
+            return Ok(receiving.reject(number)?);
         }
     };
+    if inbox.deliveries().is_full() {
+        inbox.note_taken();
+    }
+    let arrival = Arrival {
+        number,
+        bytes,
+        is_here: inbox.is_here(&content),
+        content,
+    };
     let deliveries = inbox.deliveries();
-    let Sorted { next, spare } =
-        deliveries.arrived(&sender, stamp, tag, content, Instant::now())?;
+    let Sorted { next, spare } = deliveries.arrived(&sender, stamp, arrival, Instant::now())?;
     if let Some(spare) = spare {
         inbox.not_needed(&spare);
     }
     hand_over(inbox, next, receiving)
 }
 
-/// Hands over deliveries, and rejects those that are not taken.
+/// Hands over deliveries, and rejects those that are not taken. All are handed over, although the connection may break:
+/// they count as delivered.
 fn hand_over<I: Inbox>(
     inbox: &mut I,
     next: Vec<Delivered<I::Content>>,
     receiving: &mut dyn Receiving,
 ) -> Result<(), Broken> {
+    let mut result = Ok(());
     for delivered in next {
         let tag = delivered.tag;
         if let Err(refused) = inbox.hand_over(delivered) {
             if let Some(bus) = inbox.link().wire().bus().upgrade() {
                 note(&bus, inbox.receiver(), refused);
             }
-            if let Some(number) = inbox.deliveries().rejected(tag) {
-                receiving.reject(number)?;
+            if let Some(number) = inbox.deliveries().rejected(tag)
+                && result.is_ok()
+            {
+                result = receiving.reject(number);
             }
         }
     }
-    Ok(())
+    Ok(result?)
 }
 
 /// Notes a delivery that is not taken.
@@ -192,6 +245,15 @@ fn note(bus: &Bus, receiver: String, refused: RefusedDelivery) {
         },
     } = refused;
     bus.refused(&tried_by, proved, Some(&receiver), reason, explanation);
+}
+
+/// The pause before the next connection. `is_same`: the next one is likely to end as the last one did, until the broker
+/// notices that an earlier connection is dead, or the owner takes something.
+fn pause(config: &BrokerConfig, is_same: bool) -> Duration {
+    match is_same {
+        false => config.redial.0,
+        true => config.redial.1.min(config.reorder_time / 8),
+    }
 }
 
 /// Receives until the owner leaves.
@@ -216,15 +278,23 @@ pub(crate) async fn receive(mut inbox: impl Inbox) {
         };
         let result = serve(&mut inbox, receiving, prefetch).await;
         wire.is_receiving.send_replace(false);
-        inbox.deliveries().disconnected();
+        let is_by_choice = result.as_ref().err().is_some_and(Broken::is_by_choice);
+        inbox
+            .deliveries()
+            .disconnected(is_by_choice, Instant::now());
         // Deliveries that the owner has taken meanwhile are acknowledged when they come again.
         inbox.note_taken();
         match result {
             Ok(()) => return,
             Err(error) => {
-                prefetch = error.next_prefetch(prefetch, usual);
-                tracing::debug!(who = %link.owner().name, %error, "the connection to the broker for receiving broke");
-                sleep(wire.config().redial.0).await;
+                let last = prefetch;
+                prefetch = error.next_prefetch(last, usual);
+                tracing::debug!(who = %link.owner().name, %error, prefetch, "the connection to the broker for receiving ended");
+                let is_same = is_by_choice && prefetch == last;
+                tokio::select! {
+                    () = sleep(pause(wire.config(), is_same)) => {}
+                    _ = leaving.wait_for(|leaving| *leaving) => {}
+                }
             }
         }
     }

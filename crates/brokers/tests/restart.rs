@@ -60,6 +60,27 @@ async fn messages_that_a_broker_lost_arrive_once_and_in_order() {
 }
 
 #[tokio::test]
+async fn messages_of_many_lives_of_a_sender_come_once() {
+    const LIVES: u32 = 12;
+    let broker = MemoryBroker::quiet();
+    let platform = platform(&broker, BrokerPromise::Durable).await;
+    let (_from_bob, mut at_bob) = platform.attach(1, "bob@factory", None).await;
+    for life in 0..=LIVES {
+        if life == LIVES {
+            broker.restart();
+        }
+        let (from_alice, at_alice) = platform.attach(0, "alice@factory", None).await;
+        let message = message("bob@factory", &life.to_string());
+        from_alice.send(message).await.unwrap();
+        support::wait_for("the message", async || at_bob.len() > life as usize).await;
+        platform.bus(0).detach("alice@factory");
+        drop((from_alice, at_alice));
+    }
+    takes(&mut at_bob, 0..LIVES + 1).await;
+    assert!(at_bob.is_empty());
+}
+
+#[tokio::test]
 async fn a_message_to_one_that_does_not_know_its_sender_arrives() {
     for promise in PROMISES {
         let broker = MemoryBroker::quiet();

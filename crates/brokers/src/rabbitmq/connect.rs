@@ -21,7 +21,7 @@ use tracing::subscriber::NoSubscriber;
 
 use super::access::RabbitClient;
 use super::names;
-use super::socket::{Socket, Sockets};
+use super::socket::{Cut, Layer, Socket, Sockets};
 use crate::client::Owner;
 use crate::config::BrokerSecurity;
 
@@ -57,6 +57,8 @@ pub(super) enum Purpose {
 pub(super) struct Opened {
     pub(super) connection: Connection,
     pub(super) events: std::pin::Pin<Box<dyn Stream<Item = Event> + Send>>,
+    /// Ends the connection at once.
+    pub(super) cut: Arc<Cut>,
     /// The user that logged in.
     pub(super) user: String,
 }
@@ -143,6 +145,8 @@ pub(super) async fn open(
             },
         }
     };
+    let cut = Arc::new(Cut::default());
+    let of_socket = cut.clone();
     let connection = Connection::connector(
         uri,
         Runtime::new(Sockets(Tokio::current())),
@@ -151,10 +155,12 @@ pub(super) async fn open(
             let tcp = TcpStream::connect((uri.authority.host.as_str(), uri.authority.port)).await?;
             // A small message must not wait for the acknowledgement of the one before.
             tcp.set_nodelay(true)?;
-            let socket = match &secure {
-                None => Socket::Plain(tcp),
-                Some(secure) => Socket::Secure(Box::new(secure.connect(server_name(), tcp).await?)),
+            let layer = match &secure {
+                None => Layer::Plain(tcp),
+                Some(secure) => Layer::Secure(Box::new(secure.connect(server_name(), tcp).await?)),
             };
+            let cut = of_socket.clone();
+            let socket = Socket { layer, cut };
             Ok(AsyncTcpStream::Plain(Compat::new(socket)))
         },
         properties,
@@ -165,6 +171,7 @@ pub(super) async fn open(
     Ok(Opened {
         connection,
         events,
+        cut,
         user,
     })
 }

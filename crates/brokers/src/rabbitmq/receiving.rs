@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use futures_util::{FutureExt, Stream, StreamExt};
 use lapin::options::{
@@ -15,6 +16,7 @@ use sealbus_bus::BoxFuture;
 
 use super::connect::Opened;
 use super::properties;
+use super::socket::Cut;
 use crate::client::{BrokerFailure, Receiving};
 use crate::envelope::Delivery;
 
@@ -27,8 +29,15 @@ pub(super) struct Deliveries {
     connection: Connection,
     consumer: Consumer,
     events: Pin<Box<dyn Stream<Item = Event> + Send>>,
+    cut: Arc<Cut>,
     /// Why nothing follows the last delivery.
     broken: Option<lapin::Error>,
+}
+
+impl Drop for Deliveries {
+    fn drop(&mut self) {
+        self.cut.cut();
+    }
 }
 
 impl Deliveries {
@@ -41,7 +50,10 @@ impl Deliveries {
         prefetch: u16,
     ) -> LapinResult<Self> {
         let Opened {
-            connection, events, ..
+            connection,
+            events,
+            cut,
+            ..
         } = opened;
         let channel = connection.create_channel().await?;
         let passive = QueueDeclareOptions {
@@ -67,6 +79,7 @@ impl Deliveries {
             connection,
             consumer,
             events,
+            cut,
             broken: None,
         })
     }

@@ -56,6 +56,7 @@ impl Publications {
             connection,
             events,
             user,
+            ..
         } = opened;
         let channel = connection.create_channel().await?;
         channel

@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, AsRawFd};
 #[cfg(not(unix))]
 use std::os::windows::io::{AsRawSocket as AsRawFd, AsSocket as AsFd};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -19,14 +21,43 @@ use async_rs::traits::{Executor, Reactor, RuntimeKit};
 use async_rs::util::Task;
 use futures_util::Stream;
 use futures_util::io::{AsyncRead as FuturesRead, AsyncWrite as FuturesWrite};
+use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// A connection to the broker.
-pub(crate) enum Socket {
+/// The protocol layer that AMQP is spoken on.
+pub(crate) enum Layer {
     Plain(TcpStream),
     Secure(Box<TlsStream<TcpStream>>),
+}
+
+/// A connection to the broker.
+pub(crate) struct Socket {
+    pub(crate) layer: Layer,
+    pub(crate) cut: Arc<Cut>,
+}
+
+/// Ends a connection without reading what is on its way. The library would read that into memory before the connection
+/// is closed, and the broker sends all deliveries that it has begun with.
+#[derive(Debug, Default)]
+pub(crate) struct Cut {
+    is_cut: AtomicBool,
+    reader: AtomicWaker,
+}
+
+impl Cut {
+    pub(crate) fn cut(&self) {
+        self.is_cut.store(true, Ordering::Release);
+        self.reader.wake();
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.is_cut.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
 }
 
 impl AsyncRead for Socket {
@@ -35,10 +66,17 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
-            Self::Secure(socket) => Pin::new(socket).poll_read(context, buffer),
+        let Self { layer, cut } = self.get_mut();
+        cut.check()?;
+        let read = match layer {
+            Layer::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
+            Layer::Secure(socket) => Pin::new(socket).poll_read(context, buffer),
+        };
+        if read.is_pending() {
+            cut.reader.register(context.waker());
+            cut.check()?;
         }
+        read
     }
 }
 
@@ -48,23 +86,23 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
-            Self::Secure(socket) => Pin::new(socket).poll_write(context, bytes),
+        match &mut self.get_mut().layer {
+            Layer::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
+            Layer::Secure(socket) => Pin::new(socket).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_flush(context),
-            Self::Secure(socket) => Pin::new(socket).poll_flush(context),
+        match &mut self.get_mut().layer {
+            Layer::Plain(socket) => Pin::new(socket).poll_flush(context),
+            Layer::Secure(socket) => Pin::new(socket).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_shutdown(context),
-            Self::Secure(socket) => Pin::new(socket).poll_shutdown(context),
+        match &mut self.get_mut().layer {
+            Layer::Plain(socket) => Pin::new(socket).poll_shutdown(context),
+            Layer::Secure(socket) => Pin::new(socket).poll_shutdown(context),
         }
     }
 }
@@ -125,7 +163,10 @@ impl Reactor for Sockets {
         async move {
             let socket = TcpStream::connect(address).await?;
             socket.set_nodelay(true)?;
-            Ok(Compat::new(Socket::Plain(socket)))
+            Ok(Compat::new(Socket {
+                layer: Layer::Plain(socket),
+                cut: Arc::default(),
+            }))
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The transport on a real RabbitMQ. Run by `make test-rabbitmq`, which installs it.
 
+use std::time::Duration;
+
 use crate::support::platform::Platform;
-use crate::support::{LOOPBACK, PATIENCE, message, wait_for};
+use crate::support::{Agent, LOOPBACK, PATIENCE, message, wait_for};
 use sealbus_brokers::rabbitmq::{RabbitClient, bare};
 use sealbus_brokers::{Administration, BrokerPromise, DeadLetter, Death, Placed, Queue};
 use sealbus_bus::{Provenance, Transport, TrySendError};
@@ -53,6 +55,7 @@ async fn authenticated() {
     converse(&platform).await;
     a_receiver_that_is_not_there(&platform).await;
     unread_messages_come_again(&platform).await;
+    large_messages_wait_at_the_broker(&platform).await;
     logins_are_limited(&platform).await;
     an_alarm_of_the_broker_holds_senders_back(&platform).await;
     the_broker_starts_again(&mut platform).await;
@@ -154,6 +157,33 @@ async fn unread_messages_come_again(platform: &Platform) {
         assert_eq!(again.receive_text().await, number.to_string());
     }
     d.endpoint.shut_down(PATIENCE).await;
+    again.endpoint.shut_down(PATIENCE).await;
+}
+
+async fn large_messages_wait_at_the_broker(platform: &Platform) {
+    const MANY: usize = 30;
+    const LARGE: usize = 15 << 20;
+    let n = platform.agent("n").await;
+    let unread = platform.agent("o").await;
+    unread.bus.detach("o@factory");
+    unread.endpoint.shut_down(PATIENCE).await;
+    for number in 0..MANY {
+        let content = format!("{number:02}{}", "x".repeat(LARGE));
+        n.send("o@factory", &content).await;
+    }
+    let mut again = platform.agent("o").await;
+    let held = |agent: &Agent| {
+        let agent = agent.bus.agent("o@factory").unwrap();
+        agent.mailbox().counts().bytes
+    };
+    wait_for("a full mailbox", async || held(&again) > 64 << 20).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for number in 0..MANY {
+        assert!(held(&again) < (64 << 20) + 2 * LARGE);
+        assert_eq!(again.receive_text().await[..2].parse(), Ok(number));
+    }
+    n.endpoint.shut_down(PATIENCE).await;
+    assert!(again.mailbox.try_recv().is_none());
     again.endpoint.shut_down(PATIENCE).await;
 }
 

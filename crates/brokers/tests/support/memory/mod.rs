@@ -396,6 +396,16 @@ impl MemoryBroker {
         connections.filter(|it| reads(&it.work)).count()
     }
 
+    /// How many deliveries a reader of a queue may have without an acknowledgement; `None`: nobody reads it now.
+    pub fn prefetch(&self, queue: &Queue) -> Option<usize> {
+        let state = self.state();
+        let mut connections = state.connections.values();
+        connections.find_map(|connection| match &connection.work {
+            Work::Receives(it) if it.queue == *queue => Some(it.prefetch),
+            _ => None,
+        })
+    }
+
     /// Ends and begins again, as a broker does that was killed: every connection breaks, and transient messages are lost.
     pub fn restart(&self) {
         let mut state = self.state();
