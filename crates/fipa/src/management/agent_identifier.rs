@@ -145,7 +145,7 @@ fn term_to_expression(term: &Term<'_>) -> Expression {
         Expression::List(head.chain(members.iter().map(term_to_expression)).collect())
     };
     // ACL has no form for some terms. They are kept as the text of their SL.
-    let as_text = || Expression::String(term.to_string());
+    let as_text = || Expression::from(term.to_string());
     match term {
         Term::Text(text) => Expression::from(text.as_ref()),
         Term::Truth(truth) => Expression::from(truth.to_string()),

@@ -97,6 +97,13 @@ fn user_defined_parameters_of_an_agent_identifier_are_kept() {
 }
 
 #[test]
+fn a_variable_in_an_agent_identifier_is_read_back_as_it_was() {
+    let aid = Aid::from_term(&term("(agent-identifier :name df@p :X-class ?x.y)")).unwrap();
+    let written = aid.to_term().to_string();
+    assert_eq!(Aid::from_term(&term(&written)), Ok(aid));
+}
+
+#[test]
 fn what_jade_refuses_is_refused_alike() {
     let read = |text: &str| match DfFunction::from_term(&term(text)) {
         Ok(DfFunction::Register(description)) => description.check_entry().map(drop),
