@@ -4,32 +4,27 @@
 
 mod support;
 
-use std::sync::Arc;
-
 use sealbus_brokers::BrokerPromise;
 use sealbus_bus::Location;
 use sealbus_seal::SecurityLevel;
 use support::memory::MemoryBroker;
-use support::processes::{Directory, Process};
+use support::processes::Pair;
 use support::{message, receive, text, wait_for};
 
 #[tokio::test]
 async fn messages_held_for_a_receiver_outlive_their_sender_and_fail_nobody_elses() {
     let broker = MemoryBroker::quiet();
     let ground = broker.ground(SecurityLevel::Auth, BrokerPromise::Durable);
-    let accounts = ground.accounts();
-    let directory = Arc::new(Directory::default());
-    let connect = broker.connecting();
-    let here = Process::open(&ground, &accounts, &directory, "node-1", &connect).await;
-    let there = Process::open(&ground, &accounts, &directory, "node-2", &connect).await;
-    let attach = async |process: &Process, name| {
-        process
-            .attach(&ground, &accounts, name, None, Vec::new())
-            .await
-    };
-    let (from_bob, mut at_bob) = attach(&there, "bob@factory").await;
-    let (from_gone, _at_gone) = attach(&here, "gone@factory").await;
-    let (from_alice, _at_alice) = attach(&here, "alice@factory").await;
+    let pair = Pair::open(ground, broker.connecting()).await;
+    let Pair {
+        directory,
+        here,
+        there,
+        ..
+    } = &pair;
+    let (from_bob, mut at_bob) = pair.attach(there, "bob@factory").await;
+    let (from_gone, _at_gone) = pair.attach(here, "gone@factory").await;
+    let (from_alice, _at_alice) = pair.attach(here, "alice@factory").await;
     // Bob is moving: messages to him wait.
     let locate = |location| {
         directory

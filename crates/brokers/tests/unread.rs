@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use sealbus_conformance::World;
 use sealbus_fipa::AclMessage;
 use sealbus_seal::SecurityLevel;
 use support::memory::MemoryBroker;
-use support::processes::{Directory, Process, Processes};
+use support::processes::{Pair, Processes};
 use support::{message, receive, text, wait_for};
 
 /// The bytes of a large message.
@@ -172,18 +171,15 @@ async fn one_that_ends_when_it_has_read_large_messages_gets_none_twice() {
     let broker = MemoryBroker::quiet();
     // The Master's work would remove Bob's queue.
     let ground = broker.ground(SecurityLevel::Auth, BrokerPromise::Durable);
-    let accounts = ground.accounts();
-    let directory = Arc::new(Directory::default());
-    let connect = broker.connecting();
-    let here = Process::open(&ground, &accounts, &directory, "node-1", &connect).await;
-    let there = Process::open(&ground, &accounts, &directory, "node-2", &connect).await;
-    let attach = async |process: &Process, name| {
-        process
-            .attach(&ground, &accounts, name, None, Vec::new())
-            .await
-    };
-    let (from_alice, _at_alice) = attach(&here, "alice@factory").await;
-    let (from_bob, mut at_bob) = attach(&there, "bob@factory").await;
+    let pair = Pair::open(ground, broker.connecting()).await;
+    let Pair {
+        directory,
+        here,
+        there,
+        ..
+    } = &pair;
+    let (from_alice, _at_alice) = pair.attach(here, "alice@factory").await;
+    let (from_bob, mut at_bob) = pair.attach(there, "bob@factory").await;
     let place = Location::Process(there.contact());
     directory.0.lock().insert("bob@factory".to_owned(), place);
     mixed(&from_alice, &at_bob, &broker).await;
@@ -198,7 +194,7 @@ async fn one_that_ends_when_it_has_read_large_messages_gets_none_twice() {
         broker.readers(&queue_of_bob()) == 0
     })
     .await;
-    let (_from_bob, mut at_bob) = attach(&there, "bob@factory").await;
+    let (_from_bob, mut at_bob) = pair.attach(there, "bob@factory").await;
     takes(&mut at_bob, held..ALL).await;
     sends(&from_alice, ALL..ALL + 1, 0).await;
     takes(&mut at_bob, ALL..ALL + 1).await;

@@ -216,9 +216,6 @@ impl Ledger {
         }
         kept.file = None;
         write_private(&self.path, text.as_bytes())?;
-        if let Some(folder) = self.path.parent() {
-            sync_folder(folder)?;
-        }
         Ok(acts)
     }
 }

@@ -180,6 +180,41 @@ impl Process {
     }
 }
 
+/// Two processes without the Master's work, which would remove the queues of agents that have left.
+pub struct Pair {
+    ground: Arc<Ground>,
+    accounts: Accounts,
+    pub directory: Arc<Directory>,
+    pub here: Process,
+    pub there: Process,
+}
+
+impl Pair {
+    pub async fn open(
+        ground: Arc<Ground>,
+        connect: impl Fn(BrokerConfig) -> BoxFuture<'static, Connected>,
+    ) -> Self {
+        let accounts = ground.accounts();
+        let directory = Arc::new(Directory::default());
+        let here = Process::open(&ground, &accounts, &directory, "node-1", &connect).await;
+        let there = Process::open(&ground, &accounts, &directory, "node-2", &connect).await;
+        Self {
+            ground,
+            accounts,
+            directory,
+            here,
+            there,
+        }
+    }
+
+    /// Attaches an agent in one of them.
+    pub async fn attach(&self, process: &Process, name: &str) -> (Outbox, Mailbox) {
+        process
+            .attach(&self.ground, &self.accounts, name, None, Vec::new())
+            .await
+    }
+}
+
 impl Processes {
     /// Opens them on a broker that was prepared.
     pub async fn open(
