@@ -138,8 +138,11 @@ impl Inner {
             // The writer never panics.
             let _ = writer.join();
         }
-        // The lock is released only once the last record is written.
-        self.lock.lock().take();
+        // The lock is released only once the last record is written. A process that is being started may have a copy of
+        // the file for a moment, which must not hold the lock.
+        if let Some(lock) = self.lock.lock().take() {
+            let _ = lock.unlock();
+        }
     }
 }
 
@@ -183,4 +186,22 @@ fn lock(folder: &Path) -> Result<File, JournalError> {
     // A full disk is no reason not to read the existing records. The number is for people only.
     let _ = note;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_its_lock_file_does_not_keep_a_closed_journal_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Journal::open(folder.path(), JournalConfig::default());
+        let (journal, _) = open().unwrap();
+        // As a process has it between its fork and its first instruction.
+        let copy = journal.inner.lock.lock().as_ref().unwrap().try_clone();
+        let copy = copy.unwrap();
+        journal.close();
+        open().unwrap();
+        drop(copy);
+    }
 }
